@@ -1,0 +1,63 @@
+"""Null: eager kernels behind the full pipeline. The harness tests itself with it.
+
+``null:eager`` interprets the shipped program with ATen's kernels and must always pass.
+``null:wrong`` does the same and then spoils every output, and must never pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from harness.backend import Availability, Execution, Recipe
+from harness.case import Inputs
+from harness.precision import Precision
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Null:
+    """Interprets programs without any delegate."""
+
+    name = "null"
+
+    def __init__(self, *, spoil: bool = False) -> None:
+        self._spoil = spoil
+        self.recipes = {"eager": Recipe("eager", Precision())}
+
+    def availability(self) -> Availability:
+        """Always available."""
+        return Availability(True, runtime="emulated", packages=("torch", "executorch"))
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        """Interpret the program with ATen's kernels."""
+        from harness.execute import Interpreter
+
+        interpreter = Interpreter(program, {})
+        outputs = [interpreter(inputs) for inputs in calls]
+        if self._spoil:
+            outputs = [[spoil(tensor) for tensor in call] for call in outputs]
+        return Execution(outputs, "emulated")
+
+
+def spoil(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, made wrong in its last element; an empty one gets another shape."""
+    import torch
+
+    if tensor.numel() == 0:
+        return tensor.unsqueeze(0)
+    wrong = tensor.clone()
+    last = tuple(size - 1 for size in tensor.shape)
+    value = tensor[last]
+    if tensor.dtype == torch.bool:
+        wrong[last] = ~value
+    elif tensor.is_floating_point():
+        wrong[last] = torch.where(value.isfinite(), value * 1.01 + 0.01, 0.0)
+    else:
+        wrong[last] = value - 1
+    return wrong
+
+
+BACKEND = Null()
+WRONG = Null(spoil=True)

@@ -1,0 +1,36 @@
+"""Portable: ExecuTorch's own kernels, no delegate. The control for every other backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.backend import Availability, Execution, Recipe
+from harness.case import Inputs
+from harness.precision import Precision
+
+
+class Portable:
+    """Runs whole programs on the portable kernels of the installed runtime."""
+
+    name = "portable"
+    recipes = {"fp32": Recipe("fp32", Precision())}
+
+    def availability(self) -> Availability:
+        """Available wherever the runtime's Python bindings load."""
+        packages = ("executorch", "torch")
+        try:
+            from harness.execute import native_backends
+
+            native_backends()
+        except Exception as error:
+            return Availability(False, f"the ExecuTorch runtime does not load: {error}")
+        return Availability(True, runtime="native", packages=packages)
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        """Run natively."""
+        from harness.execute import run_native
+
+        return Execution(run_native(program, calls), "native")
+
+
+BACKEND = Portable()

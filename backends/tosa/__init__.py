@@ -1,0 +1,5 @@
+"""Arm TOSA: lowered by the Arm backend, executed by the TOSA reference model in-process."""
+
+from backends.tosa.backend import BACKEND
+
+__all__ = ["BACKEND"]

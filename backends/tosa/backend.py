@@ -1,0 +1,105 @@
+"""The TOSA recipes and how their programs are executed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.backend import Availability, Execution, Recipe
+from harness.case import Inputs
+from harness.precision import Precision
+
+if TYPE_CHECKING:
+    from executorch.exir.backend.partitioner import Partitioner
+
+    from harness.case import Case
+
+DELEGATE = "TOSABackend"
+FP = "TOSA-1.0+FP"
+INT = "TOSA-1.0+INT"
+
+# ULP bounds of the TOSA 1.0 specification, section 1.9 "Floating-point": what a conforming
+# implementation, the reference model included, may be off by.
+FP_PRECISION = Precision(
+    functions={"exp": 4, "log": 5, "sin": 5, "cos": 5, "tanh": 8, "sigmoid": 8, "erf": 8},
+    argument_roundings=2.0,
+    # Division is RECIPROCAL (1 ULP) and MUL.
+    division_roundings=4.0,
+)
+INT_PRECISION = Precision(safety=2.0)
+
+
+def partitioners(specification: str) -> list[Partitioner]:
+    """The Arm partitioner for one TOSA specification string."""
+    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+
+    return [TOSAPartitioner(TosaCompileSpec(specification))]
+
+
+def quantizer() -> Any:
+    """The Arm PT2E quantizer: symmetric int8, weights per channel."""
+    from executorch.backends.arm.quantizer import (
+        TOSAQuantizer,
+        get_symmetric_quantization_config,
+    )
+    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+
+    made = TOSAQuantizer(TosaCompileSpec(INT))
+    made.set_global(get_symmetric_quantization_config(is_per_channel=True))
+    return made
+
+
+def _static_only(case: Case) -> str | None:
+    if case.dynamic_shapes is not None:
+        return "TOSA 1.0 without the shape extension has static shapes only"
+    return None
+
+
+class Tosa:
+    """Runs the delegate payloads on the reference model, what is left over around them."""
+
+    name = "tosa"
+    recipes = {
+        "fp": Recipe(
+            "fp",
+            FP_PRECISION,
+            partitioners=functools.partial(partitioners, FP),
+            unsupported=_static_only,
+        ),
+        "int": Recipe(
+            "int",
+            INT_PRECISION,
+            quantizer=quantizer,
+            partitioners=functools.partial(partitioners, INT),
+            unsupported=_static_only,
+        ),
+    }
+
+    @functools.cache  # noqa: B019  (one instance per process)
+    def availability(self) -> Availability:
+        """Import the Arm backend and the reference model; the first error is the reason."""
+        packages = ("tosa-tools", "executorch", "torch")
+        try:
+            import executorch.backends.arm.quantizer
+            import executorch.backends.arm.tosa.partitioner
+            import tosa_reference_model  # noqa: F401
+        except Exception as error:
+            reason = f"{error}; install tosa-tools in the version that pyproject.toml pins"
+            return Availability(False, reason, packages=packages)
+        return Availability(True, runtime="reference", packages=packages)
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        """Interpret the program; a program without a delegate runs natively."""
+        from backends.tosa.reference import load
+        from harness.execute import Interpreter, run_native
+        from harness.program import Program
+
+        if not Program(program).plan.delegates:
+            return Execution(run_native(program, calls), "native")
+        interpreter = Interpreter(program, {DELEGATE: load})
+        return Execution([interpreter(inputs) for inputs in calls], "reference")
+
+
+BACKEND = Tosa()

@@ -1,0 +1,132 @@
+"""Backend: recipe data and one ``execute``. Adding a backend is one package and one line.
+
+A backend never subclasses the tester. It says whether it is available and why not, lists its
+recipes, and runs the bytes of a serialized program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from harness.precision import Precision
+
+if TYPE_CHECKING:
+    import torch
+    from executorch.exir import EdgeCompileConfig
+    from executorch.exir.backend.partitioner import Partitioner
+
+    from harness.case import Case, Inputs
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a backend can execute on this host.
+
+    Attributes:
+        available: it can.
+        reason: why not, and what to install; empty when available.
+        runtime: what will produce the numbers: ``native``, ``reference`` or ``emulated``.
+        packages: distributions the backend is made of, for the version table.
+    """
+
+    available: bool
+    reason: str = ""
+    runtime: str = "none"
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a program returned.
+
+    Attributes:
+        outputs: for each call the flat list of output tensors.
+        runtime: who produced them: ``native``, ``reference`` or ``emulated``.
+    """
+
+    outputs: list[list[torch.Tensor]]
+    runtime: str
+
+
+def _nothing() -> list[Any]:
+    return []
+
+
+def _default_edge_config() -> EdgeCompileConfig:
+    from executorch.exir import EdgeCompileConfig
+
+    return EdgeCompileConfig()
+
+
+def _supports_all(case: Case) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a backend lowers, as data. The callables make fresh objects for every cell.
+
+    Attributes:
+        name: the part of the target after the colon.
+        precision: how the target rounds; the bounds are derived from it.
+        dtype: name of the floating dtype that module and inputs are cast to.
+        quantizer: makes a PT2E quantizer; None for no quantization.
+        partitioners: makes the partitioners, in order.
+        transform_passes: makes the passes that run before partitioning.
+        edge_config: makes the edge compile configuration.
+        unsupported: why a case is outside what the recipe claims to do, or None.
+        require_delegation: whether a cell fails when nothing was delegated.
+    """
+
+    name: str
+    precision: Precision
+    dtype: str = "float32"
+    quantizer: Callable[[], Any] | None = None
+    partitioners: Callable[[], list[Partitioner]] = _nothing
+    transform_passes: Callable[[], list[Any]] = _nothing
+    edge_config: Callable[[], EdgeCompileConfig] = _default_edge_config
+    unsupported: Callable[[Case], str | None] = _supports_all
+    require_delegation: bool = False
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """What a backend package provides."""
+
+    name: str
+    recipes: Mapping[str, Recipe]
+
+    def availability(self) -> Availability:
+        """Ask, without raising, whether this backend can execute here."""
+        ...
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        """Load a serialized program once and run it for each call in turn.
+
+        Args:
+            program: the bytes of the ``.pte``.
+            calls: flat inputs of each call; mutable buffers persist between calls.
+
+        Raises:
+            Exception: whatever the runtime raises; the tester attributes it to stage ``run``.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class MissingBackend:
+    """Stands for a backend whose package cannot be imported, so that it is reported."""
+
+    name: str
+    reason: str
+    recipes: Mapping[str, Recipe] = field(default_factory=dict)
+
+    def availability(self) -> Availability:
+        """Always unavailable, with the import error as reason."""
+        return Availability(False, self.reason)
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        """Never called: the tester asks for availability first."""
+        raise RuntimeError(self.reason)

@@ -1,0 +1,145 @@
+"""Case: what is tested. Frozen data, shared by every target; nothing is built until needed."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import CaseError
+
+if TYPE_CHECKING:
+    import torch
+
+Inputs = tuple[Any, ...]
+Build = Callable[[], "tuple[torch.nn.Module, Inputs]"]
+Calls = Callable[[], Sequence[Inputs]]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A case made concrete for one seed: the module in eval mode and the inputs of each call.
+
+    The first call's inputs are the ones that are exported and calibrated with.
+    """
+
+    module: torch.nn.Module
+    calls: tuple[Inputs, ...]
+
+    @property
+    def inputs(self) -> Inputs:
+        """The inputs of the first call."""
+        return self.calls[0]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is tested: a module, its inputs, and how they may vary.
+
+    Attributes:
+        name: unique over all suites; ``op/variant``, no ``@``.
+        build: makes ``(module, inputs)``. Called with every random generator seeded from
+            (run seed, name), so weights and inputs depend on nothing else.
+        op: the operator or model under test, for grouping; by default the name up to ``/``.
+        dynamic_shapes: as ``torch.export.export`` takes it.
+        calls: makes the inputs of further calls of the same program (other shapes within
+            the bounds, or the next step of a stateful module), run after the first.
+        tags: words for ``-m`` and for grouping, such as ``dynamic`` or ``model``.
+    """
+
+    name: str
+    build: Build
+    op: str = ""
+    dynamic_shapes: Any = None
+    calls: Calls | None = None
+    tags: frozenset[str] = field(default_factory=frozenset)
+
+    def __post_init__(self) -> None:
+        if not self.name or "@" in self.name or any(c.isspace() for c in self.name):
+            raise CaseError(f"case name {self.name!r} must be non-empty, without '@' or spaces")
+        if not self.op:
+            object.__setattr__(self, "op", self.name.partition("/")[0])
+
+    @classmethod
+    def from_module(
+        cls,
+        name: str,
+        module: torch.nn.Module,
+        inputs: Inputs,
+        *,
+        dynamic_shapes: Any = None,
+        tags: Sequence[str] = (),
+    ) -> Case:
+        """A case around a module and inputs that exist already; both are copied on build.
+
+        Args:
+            name: unique name of the case.
+            module: any exportable module.
+            inputs: positional inputs, a tuple.
+            dynamic_shapes: as ``torch.export.export`` takes it.
+            tags: words for selection and grouping.
+        """
+        return cls(
+            name,
+            lambda: copy.deepcopy((module, inputs)),
+            dynamic_shapes=dynamic_shapes,
+            tags=frozenset(tags),
+        )
+
+    def make(self, seed: int = 0) -> Built:
+        """Build the module and inputs for one run seed.
+
+        Raises:
+            CaseError: the build raises or does not return ``(module, tuple of inputs)``.
+        """
+        import torch
+
+        with seeded(seed, self.name):
+            try:
+                made = self.build()
+                further = tuple(self.calls()) if self.calls else ()
+            except Exception as error:
+                raise CaseError(
+                    f"case {self.name!r} cannot be built: {type(error).__name__}: {error}"
+                ) from error
+        if (
+            not isinstance(made, tuple)
+            or len(made) != 2
+            or not isinstance(made[0], torch.nn.Module)
+            or not all(isinstance(inputs, tuple) for inputs in (made[1], *further))
+        ):
+            raise CaseError(
+                f"case {self.name!r}: build must return (module, tuple of inputs), "
+                f"calls a sequence of tuples"
+            )
+        module, inputs = made
+        return Built(module.eval().requires_grad_(False), (inputs, *further))
+
+
+def case_seed(seed: int, name: str) -> int:
+    """The 63-bit seed of one case, from the run seed and the case name alone."""
+    digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+@contextmanager
+def seeded(seed: int, name: str) -> Iterator[None]:
+    """Seed torch, NumPy and ``random`` from (run seed, name); restore their states after."""
+    import numpy
+    import torch
+
+    value = case_seed(seed, name)
+    python_state, numpy_state = random.getstate(), numpy.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(value)
+        random.seed(value)
+        numpy.random.seed(value % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(python_state)
+            numpy.random.set_state(numpy_state)

@@ -1,0 +1,166 @@
+"""Cell: the record of one case on one target. Plain data; imports no torch.
+
+``Cell.to_json()`` is a line of ``cells.jsonl``; :func:`Cell.from_json` reads it back.
+JSON has no infinities or NaN, so non-finite floats are written as ``"inf"``, ``"-inf"`` and
+``"nan"``.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Any
+
+import msgspec
+
+from harness.target import cell_id
+
+
+class Status(enum.Enum):
+    """How a cell ended. Only ``PASSED`` means executed and within its bound."""
+
+    PASSED = "passed"
+    MISMATCH = "mismatch"  # executed, and the outputs are wrong
+    FAILED = "failed"  # a stage raised, or a requirement (delegation, check) does not hold
+    CRASHED = "crashed"  # the process died
+    TIMEOUT = "timeout"
+    UNAVAILABLE = "unavailable"  # the backend is not here; says nothing about conformance
+    UNSUPPORTED = "unsupported"  # the target declares that it does not do this
+    LOWERED = "lowered"  # lowered, and nothing on this host can execute it
+    XFAILED = "xfailed"  # failed as a limitation predicts
+    XPASSED = "xpassed"  # passed although a limitation says it cannot
+
+    @property
+    def is_red(self) -> bool:
+        """Whether this outcome alone makes a run fail."""
+        return self in _RED
+
+
+_RED = {
+    Status.MISMATCH,
+    Status.FAILED,
+    Status.CRASHED,
+    Status.TIMEOUT,
+    Status.XPASSED,
+}
+
+
+class Delegation(msgspec.Struct, frozen=True, kw_only=True):
+    """What the partitioner gave to the backend and what it left over.
+
+    Nodes are calls in the edge dialect, counted once each after lowering; ops map the
+    operator's name to its number of calls. Reading a tuple element is not a call.
+    """
+
+    delegates: int = 0
+    delegated_nodes: int = 0
+    undelegated_nodes: int = 0
+    delegated_ops: dict[str, int] = {}
+    undelegated_ops: dict[str, int] = {}
+
+
+class Numerics(msgspec.Struct, frozen=True, kw_only=True):
+    """One output of one call against the float64 oracle; see docs/numerics.md.
+
+    ``bound`` is the bound at the worst element, ``bound_used`` the largest error / bound
+    (at most 1 when the output conforms). ``eager_*`` compare with eager in the recipe's
+    dtype, ``model_sqnr_db`` with the float model before quantization.
+    """
+
+    call: int
+    output: int
+    dtype: str
+    shape: list[int]
+    max_abs: float
+    mean_abs: float
+    max_ulp: float | None
+    sqnr_db: float
+    rel_fro: float
+    cosine: float
+    bound: float
+    bound_used: float
+    exceeding: int
+    elements: int
+    worst_index: list[int] | None = None
+    worst_actual: float | None = None
+    worst_expected: float | None = None
+    eager_max_abs: float | None = None
+    eager_sqnr_db: float | None = None
+    model_sqnr_db: float | None = None
+    problem: str | None = None
+
+
+class LimitationRef(msgspec.Struct, frozen=True, kw_only=True):
+    """The limitation that explains a cell."""
+
+    reason: str
+    link: str | None = None
+
+
+class Cell(msgspec.Struct, kw_only=True):
+    """The record of one case on one target.
+
+    ``stages`` and ``seconds`` are wall-clock seconds; ``overhead`` is the part of
+    ``seconds`` that no stage, reference or vendor call accounts for; ``program_bytes`` is
+    the size of the serialized program.
+    """
+
+    case: str
+    target: str
+    status: Status
+    suite: str = ""
+    op: str = ""
+    tags: list[str] = []
+    seed: int = 0
+    stage: str | None = None
+    error: str | None = None
+    traceback: str | None = None
+    runtime: str = "none"
+    delegation: Delegation = Delegation()
+    numerics: list[Numerics] = []
+    stages: dict[str, float] = {}
+    seconds: float = 0.0
+    overhead: float = 0.0
+    program_bytes: int = 0
+    limitation: LimitationRef | None = None
+    worker: str | None = None
+
+    @property
+    def id(self) -> str:
+        """``case@backend:recipe``."""
+        return cell_id(self.case, self.target)
+
+    @property
+    def repro(self) -> str:
+        """The command that runs this cell again."""
+        return f"conform repro '{self.id}' --seed {self.seed}"
+
+    @property
+    def nothing_delegated(self) -> bool:
+        """Whether the cell executed without the backend having taken a single node."""
+        return self.runtime != "none" and self.delegation.delegates == 0
+
+    def to_json(self) -> str:
+        """One line of strict JSON, without a newline."""
+        return msgspec.json.encode(_spell_nonfinite(msgspec.to_builtins(self))).decode()
+
+    @classmethod
+    def from_json(cls, line: str | bytes) -> Cell:
+        """Inverse of :meth:`to_json`.
+
+        Raises:
+            msgspec.DecodeError: not JSON, or not a cell record.
+        """
+        return msgspec.json.decode(line, type=cls, strict=False)
+
+
+def _spell_nonfinite(value: Any) -> Any:
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, dict):
+        return {key: _spell_nonfinite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_spell_nonfinite(item) for item in value]
+    return value

@@ -1,0 +1,100 @@
+"""pytest nodes: a suite file collects its cells, a cell is an item.
+
+A cell is named ``case@backend:recipe``, so ``-k "linear and tosa"`` selects as one expects.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.case import Case
+from harness.cell import Cell, Status
+from harness.discovery import Suite, load_suite
+from harness.errors import ConformError
+from harness.target import Target, cell_id
+
+CELL_PROPERTY = "conform_cell"
+"""Key under which a report carries the cell's JSON from worker to controller."""
+
+
+class RedCell(Exception):
+    """Raised in an item when its cell is red; carries the record for the report."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__(cell.error or cell.status.value)
+        self.cell = cell
+
+
+class SuiteFile(pytest.File):
+    """A module with ``CASES``."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """One item per case and target, the cells of a case next to each other."""
+        try:
+            suite = load_suite(self.path)
+        except ConformError as error:
+            raise self.CollectError(str(error)) from error
+        targets: list[Target] = self.config.stash[TARGETS]
+        for case in suite.cases:
+            for target in targets:
+                yield CellItem.from_parent(self, case=case, target=target, suite=suite)
+
+
+class CellItem(pytest.Item):
+    """One case on one target."""
+
+    def __init__(self, *, case: Case, target: Target, suite: Suite, **kwargs: Any) -> None:
+        super().__init__(name=cell_id(case.name, target), **kwargs)
+        self.case = case
+        self.target = target
+        self.suite = suite
+        for tag in sorted(case.tags):
+            self.config.addinivalue_line("markers", f"{tag}: cases tagged {tag!r}")
+            self.add_marker(tag)
+
+    def runtest(self) -> None:
+        """Run the cell and hand its record to the report."""
+        from harness.runner import run_cell
+
+        cell = run_cell(
+            self.case,
+            self.target,
+            seed=self.config.getoption("seed"),
+            limitations=self.suite.limitations,
+        )
+        cell.suite = self.suite.name
+        cell.worker = os.environ.get("PYTEST_XDIST_WORKER")
+        self.user_properties.append((CELL_PROPERTY, cell.to_json()))
+        if cell.status.is_red:
+            raise RedCell(cell)
+        if cell.status is Status.XFAILED:
+            pytest.xfail(cell.limitation.reason if cell.limitation else "")
+        if cell.status in (Status.UNAVAILABLE, Status.UNSUPPORTED, Status.LOWERED):
+            pytest.skip(f"{cell.status.value}: {cell.error}")
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> str:
+        """What a red cell prints: one paragraph and the command that runs it again."""
+        if not isinstance(excinfo.value, RedCell):
+            return str(super().repr_failure(excinfo))
+        cell = excinfo.value.cell
+        where = f" at stage {cell.stage}" if cell.stage else ""
+        lines = [f"{cell.id}: {cell.status.value}{where}", f"  {cell.error}"]
+        delegation = cell.delegation
+        if delegation.delegates or delegation.undelegated_ops:
+            left = ", ".join(delegation.undelegated_ops) or "nothing"
+            lines.append(f"  {delegation.delegates} delegates, left over: {left}")
+        if cell.traceback and self.config.getoption("verbose") > 0:
+            lines.append(cell.traceback)
+        return "\n".join([*lines, f"  repro: {cell.repro}"])
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the item lives, for pytest's listings."""
+        return self.path, None, self.name
+
+
+TARGETS: pytest.StashKey[list[Target]] = pytest.StashKey()

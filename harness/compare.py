@@ -1,0 +1,290 @@
+"""Compare outputs with a reference: structure first, then values against the bound.
+
+Every metric is defined for every tensor (docs/numerics.md has the table): a metric never
+raises and never hides a NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from harness.cell import Numerics
+from harness.oracle import Reference
+from harness.program import TensorSpec
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether all outputs conform, why not, and the numbers of each."""
+
+    passed: bool
+    problem: str | None
+    numerics: list[Numerics]
+
+
+def compare(
+    actual: Sequence[Sequence[torch.Tensor]],
+    reference: Reference,
+    *,
+    declared: Sequence[TensorSpec | None] | None = None,
+    model: Sequence[Sequence[torch.Tensor]] | None = None,
+) -> Verdict:
+    """Judge the outputs of a sequence of calls.
+
+    Args:
+        actual: per call the flat output tensors.
+        reference: what they should be, and the bound.
+        declared: what the program declares about its outputs; its dim order is checked.
+        model: outputs of the float model, when the reference is a quantized graph.
+    """
+    numerics: list[Numerics] = []
+    problems: list[str] = []
+    for call, (outputs, oracle) in enumerate(zip(actual, reference.oracle, strict=True)):
+        if len(outputs) != len(oracle):
+            problems.append(f"call {call}: {len(outputs)} outputs, expected {len(oracle)}")
+            continue
+        for index, output in enumerate(outputs):
+            spec = declared[index] if declared and index < len(declared) else None
+            row = compare_output(
+                output,
+                oracle[index],
+                reference.bound[call][index],
+                reference.eager[call][index],
+                spec=spec,
+                model=model[call][index] if model else None,
+                where=(call, index),
+            )
+            numerics.append(row)
+            if row.problem:
+                problems.append(f"call {call} output {index}: {row.problem}")
+    return Verdict(not problems, "; ".join(problems) or None, numerics)
+
+
+def compare_output(
+    actual: torch.Tensor,
+    oracle: torch.Tensor,
+    bound: torch.Tensor,
+    eager: torch.Tensor,
+    *,
+    spec: TensorSpec | None = None,
+    model: torch.Tensor | None = None,
+    where: tuple[int, int] = (0, 0),
+) -> Numerics:
+    """Judge one output.
+
+    Args:
+        actual: what the target returned.
+        oracle: float64 (or exact integer) reference, same shape.
+        bound: float64, same shape; largest error that conforms, per element.
+        eager: eager output in the recipe's dtype; gives the expected dtype.
+        spec: what the program declares about this output.
+        model: the float model's output, for quantized recipes.
+        where: (call, output), for the record.
+    """
+    problem = _structure(actual, eager, spec)
+    if problem is not None:
+        return _unlike(actual, where, problem)
+    error, within = errors(actual, oracle, bound, eager)
+    used = _used(error, bound, within)
+    worst = int(used.argmax()) if used.numel() else None
+    exceeding = int((~within).sum())
+    flat_bound = bound.flatten()
+    return Numerics(
+        call=where[0],
+        output=where[1],
+        dtype=_name(actual.dtype),
+        shape=list(actual.shape),
+        max_abs=_max(error),
+        mean_abs=float(error.mean()) if error.numel() else 0.0,
+        max_ulp=max_ulp(actual, oracle, error),
+        sqnr_db=sqnr_db(actual, oracle),
+        rel_fro=relative_frobenius(actual, oracle),
+        cosine=cosine(actual, oracle),
+        bound=float(flat_bound[worst]) if worst is not None else 0.0,
+        bound_used=_max(used),
+        exceeding=exceeding,
+        elements=actual.numel(),
+        worst_index=_unravel(worst, actual.shape) if worst is not None else None,
+        worst_actual=float(actual.flatten()[worst]) if worst is not None else None,
+        worst_expected=float(oracle.flatten()[worst]) if worst is not None else None,
+        eager_max_abs=_max(errors(actual, eager.double(), bound, eager)[0]),
+        eager_sqnr_db=sqnr_db(actual, eager),
+        model_sqnr_db=None if model is None else sqnr_db(actual, model),
+        problem=None
+        if exceeding == 0
+        else f"{exceeding} of {actual.numel()} elements exceed the bound "
+        f"(worst {_max(used):.3g} times it, max abs error {_max(error):.3g})",
+    )
+
+
+def errors(
+    actual: torch.Tensor, oracle: torch.Tensor, bound: torch.Tensor, eager: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Absolute errors (float64) and which elements conform.
+
+    Two finite values conform when they differ by at most the bound. A non-finite value
+    conforms when it is the same infinity, or also NaN, in the oracle rounded to the output's
+    dtype or in eager: an intermediate may overflow in the dtype although the result would not.
+    Its error is then 0; any other error with a non-finite value is infinite.
+    """
+    if not actual.is_floating_point():
+        error = (actual.double() - oracle.double()).abs()
+        return error, actual == oracle
+    value = actual.double()
+    truth = oracle.double()
+    rounded = truth.to(actual.dtype).double()
+    error = (value - truth).abs()
+    finite = value.isfinite() & truth.isfinite()
+    same = _same_nonfinite(value, rounded) | _same_nonfinite(value, eager.double())
+    error = torch.where(finite, error, math.inf)
+    error = torch.where(same, 0.0, error)
+    return error, (finite & (error <= bound)) | same
+
+
+def sqnr_db(actual: torch.Tensor, reference: torch.Tensor) -> float:
+    """Signal to quantization noise ratio, 10·log10(Σr² / Σ(a-r)²), in dB.
+
+    Equal tensors (empty ones too) give inf; a zero reference that is not met gives -inf.
+    Elements where both are the same non-finite value are left out; any other non-finite
+    value gives -inf.
+    """
+    a, r = _comparable(actual, reference)
+    if a is None or r is None:
+        return -math.inf
+    noise, signal = float((a - r).square().sum()), float(r.square().sum())
+    if noise == 0:
+        return math.inf
+    return -math.inf if signal == 0 else 10 * math.log10(signal / noise)
+
+
+def relative_frobenius(actual: torch.Tensor, reference: torch.Tensor) -> float:
+    """‖a-r‖ / ‖r‖; 0 when equal, inf when only the reference is zero."""
+    a, r = _comparable(actual, reference)
+    if a is None or r is None:
+        return math.inf
+    noise, signal = float((a - r).norm()), float(r.norm())
+    if noise == 0:
+        return 0.0
+    return math.inf if signal == 0 else noise / signal
+
+
+def cosine(actual: torch.Tensor, reference: torch.Tensor) -> float:
+    """Cosine similarity of the flattened tensors; 1 when both are zero or empty, 0 when one
+    is zero or holds a non-finite value that the other does not."""
+    a, r = _comparable(actual, reference)
+    if a is None or r is None:
+        return 0.0
+    na, nr = float(a.norm()), float(r.norm())
+    if na == 0 and nr == 0:
+        return 1.0
+    if na == 0 or nr == 0:
+        return 0.0
+    return max(-1.0, min(1.0, float((a / na) @ (r / nr))))
+
+
+def max_ulp(actual: torch.Tensor, oracle: torch.Tensor, error: torch.Tensor) -> float | None:
+    """Largest error in units of the last place of the oracle in the output's dtype.
+
+    None for integer and bool outputs, where the notion is empty. Below the normal range the
+    unit is that of the smallest normal number.
+    """
+    if not actual.is_floating_point():
+        return None
+    if actual.numel() == 0:
+        return 0.0
+    finfo = torch.finfo(actual.dtype)
+    size = oracle.double().abs().nan_to_num(nan=1.0, posinf=finfo.max).clamp_min(finfo.tiny)
+    unit = torch.exp2(size.log2().floor()) * finfo.eps
+    return float((error / unit).max())
+
+
+def _structure(
+    actual: torch.Tensor, eager: torch.Tensor, spec: TensorSpec | None
+) -> str | None:
+    if actual.shape != eager.shape:
+        return f"shape {tuple(actual.shape)}, expected {tuple(eager.shape)}"
+    if actual.dtype != eager.dtype:
+        return f"dtype {_name(actual.dtype)}, expected {_name(eager.dtype)}"
+    if spec is not None and actual.dim() == len(spec.dim_order) and actual.numel():
+        wanted = torch.empty_strided(
+            actual.shape, _strides(actual.shape, spec.dim_order), dtype=actual.dtype
+        )
+        # Compared through strides: with a dimension of size 1 several orders are the same.
+        if _effective(actual) != _effective(wanted):
+            return f"dim order {tuple(actual.dim_order())}, the program declares {spec.dim_order}"
+    return None
+
+
+def _strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    from executorch.exir.tensor import stride_from_dim_order
+
+    return tuple(stride_from_dim_order(list(shape), list(order)))
+
+
+def _effective(tensor: torch.Tensor) -> list[int]:
+    return [st for size, st in zip(tensor.shape, tensor.stride(), strict=True) if size != 1]
+
+
+def _unlike(actual: torch.Tensor, where: tuple[int, int], problem: str) -> Numerics:
+    return Numerics(
+        call=where[0],
+        output=where[1],
+        dtype=_name(actual.dtype),
+        shape=list(actual.shape),
+        max_abs=math.inf,
+        mean_abs=math.inf,
+        max_ulp=None,
+        sqnr_db=-math.inf,
+        rel_fro=math.inf,
+        cosine=0.0,
+        bound=0.0,
+        bound_used=math.inf,
+        exceeding=actual.numel(),
+        elements=actual.numel(),
+        problem=problem,
+    )
+
+
+def _used(error: torch.Tensor, bound: torch.Tensor, within: torch.Tensor) -> torch.Tensor:
+    """error / bound, flat; 0 / 0 is 0, and anything beyond a zero bound is infinite."""
+    ratio = torch.where(error == 0, 0.0, error / bound)
+    return torch.where(within, ratio.clamp_max(1.0), ratio).nan_to_num(nan=math.inf).flatten()
+
+
+def _same_nonfinite(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (a.isnan() & b.isnan()) | (a.isinf() & (a == b))
+
+
+def _comparable(
+    actual: torch.Tensor, reference: torch.Tensor
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    a, r = actual.double().flatten(), reference.double().flatten()
+    if a.shape != r.shape:
+        return None, None
+    if actual.is_floating_point():
+        r = torch.where(r.abs() > torch.finfo(actual.dtype).max, r.sign() * math.inf, r)
+    both = ~_same_nonfinite(a, r)
+    a, r = a[both], r[both]
+    if not bool(a.isfinite().all() and r.isfinite().all()):
+        return None, None
+    return a, r
+
+
+def _max(values: torch.Tensor) -> float:
+    return float(values.max()) if values.numel() else 0.0
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _unravel(index: int, shape: Sequence[int]) -> list[int]:
+    position = []
+    for size in reversed(shape):
+        position.append(index % size)
+        index //= size
+    return position[::-1]

@@ -1,0 +1,79 @@
+"""Who took which node: read off the lowered program, without copying it."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from executorch.exir.delegate import executorch_call_delegate
+from executorch.exir.lowered_backend_module import LoweredBackendModule
+from torch.export import ExportedProgram
+
+from harness.cell import Delegation
+
+
+def op_name(target: Any) -> str:
+    """The name of a call target as reports spell it: ``aten.add.Tensor``."""
+    schema = getattr(target, "_schema", None)
+    if schema is None:
+        return getattr(target, "__name__", str(target))
+    overload = schema.overload_name or "default"
+    return f"{schema.name.replace('::', '.')}.{overload}"
+
+
+def lowered_modules(program: ExportedProgram) -> Iterator[LoweredBackendModule]:
+    """The lowered module behind each delegate call, in call order, control flow included."""
+    for graph_module in _graph_modules(program.graph_module):
+        for node in graph_module.graph.nodes:
+            if node.target is executorch_call_delegate:
+                yield getattr(graph_module, node.args[0].target)
+
+
+def count(program: ExportedProgram) -> Delegation:
+    """Count the delegates of a lowered program and the edge operators inside and outside.
+
+    ``getitem`` and delegate calls are not operators. What a delegate took is counted on the
+    module that the partitioner cut out, before the backend's own passes rewrote it.
+    """
+    outside = Counter(
+        op_name(node.target)
+        for graph_module in _graph_modules(program.graph_module)
+        for node in graph_module.graph.nodes
+        if _is_operator(node)
+    )
+    inside: Counter[str] = Counter()
+    delegates = 0
+    for lowered in lowered_modules(program):
+        delegates += 1
+        inside.update(
+            op_name(node.target)
+            for graph_module in _graph_modules(lowered.original_module.graph_module)
+            for node in graph_module.graph.nodes
+            if _is_operator(node)
+        )
+    return Delegation(
+        delegates=delegates,
+        delegated_nodes=inside.total(),
+        undelegated_nodes=outside.total(),
+        delegated_ops=dict(sorted(inside.items())),
+        undelegated_ops=dict(sorted(outside.items())),
+    )
+
+
+def _is_operator(node: torch.fx.Node) -> bool:
+    return (
+        node.op == "call_function"
+        and node.target is not operator.getitem
+        and node.target is not executorch_call_delegate
+    )
+
+
+def _graph_modules(module: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
+    """The module and its control-flow branches, without descending into lowered modules."""
+    yield module
+    for child in module.children():
+        if isinstance(child, torch.fx.GraphModule) and not isinstance(child, LoweredBackendModule):
+            yield from _graph_modules(child)

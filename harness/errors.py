@@ -1,0 +1,106 @@
+"""What can go wrong, drawn once.
+
+::
+
+    ConformError                      one line: what is wrong, where, what to do
+    ├── UsageError                    the caller asked for something that does not exist
+    │   ├── UnknownTarget             no such backend, or no such recipe of it
+    │   ├── UnknownCell               no such case, or no such cell in a run
+    │   └── ConflictingOptions        one thing was given in two ways that disagree
+    ├── CaseError                     a case cannot be built, or its inputs do not fit
+    ├── StageOrderError               a stage was called before the one it needs
+    ├── StageFailure                  a stage ran and failed; carries stage and cause
+    ├── CheckFailure                  a graph check (check, check_count, ...) does not hold
+    ├── ProgramError                  a serialized program cannot be read or interpreted
+    ├── LimitationError               a limitation entry matches nothing, or is malformed
+    └── RunError                      a run folder cannot be read or written
+        ├── RunUnreadable             missing, truncated, or not a run
+        └── RunUnwritable             the folder or disk refuses
+
+Only the command line and the pytest plugin turn these into text and exit codes; everything
+below them raises, and a cell's status is decided where the fact is known.
+"""
+
+from __future__ import annotations
+
+
+class ConformError(Exception):
+    """Base of every error this project raises on purpose; ``str()`` is one readable line."""
+
+
+class UsageError(ConformError):
+    """The caller named something that does not exist or does not go together."""
+
+
+class UnknownTarget(UsageError):
+    """No registered backend, or no such recipe of it."""
+
+
+class UnknownCell(UsageError):
+    """No case of that name in the suites, or no such cell in a run."""
+
+
+class ConflictingOptions(UsageError):
+    """One option was given in two places that disagree."""
+
+
+class CaseError(ConformError):
+    """A case cannot be built, or its inputs do not fit its module."""
+
+
+class StageOrderError(ConformError):
+    """A stage was called before the stage whose artifact it needs."""
+
+
+class StageFailure(ConformError):
+    """A stage ran and failed.
+
+    Attributes:
+        stage: name of the stage, as in ``Cell.stage``.
+        cause: the exception that the stage raised.
+    """
+
+    def __init__(self, stage: str, cause: BaseException) -> None:
+        self.stage = stage
+        self.cause = cause
+        super().__init__(f"{stage}: {describe(cause)}")
+
+
+class CheckFailure(ConformError):
+    """A graph check does not hold."""
+
+
+class ProgramError(ConformError):
+    """A serialized program cannot be read or interpreted."""
+
+
+class LimitationError(ConformError):
+    """A limitation entry is malformed or matches nothing."""
+
+
+class RunError(ConformError):
+    """A run folder cannot be used."""
+
+
+class RunUnreadable(RunError):
+    """The folder is missing, truncated, or not a run."""
+
+
+class RunUnwritable(RunError):
+    """The folder or the disk refuses a write."""
+
+
+def describe(error: BaseException, limit: int = 600) -> str:
+    """One line for a record: the class and the first meaningful line of the message.
+
+    Pass managers wrap an error in "An error occurred when running ..."; the innermost cause
+    is what a reader needs, so the chain is followed to its end.
+    """
+    root = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    lines = [line.strip() for line in str(root).splitlines() if line.strip()]
+    text = lines[0] if lines else ""
+    name = type(root).__name__
+    line = f"{name}: {text}" if text else name
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,295 @@
+"""Run the bytes of a serialized program: natively, or interpreted around delegate calls.
+
+:func:`run_native` hands the bytes to the ExecuTorch runtime. :class:`Interpreter` executes the
+program's own instruction list where the runtime of this host lacks the delegate: the memory
+plan, the constants and the kernel calls are those of the ``.pte``, kernels are ATen's
+out-variants, and each delegate call goes to the backend's loader. The exported graph is never
+consulted.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from executorch.exir import schema
+
+from harness.case import Inputs
+from harness.errors import ProgramError
+from harness.program import DelegatePayload, Program, TensorSpec, torch_dtype
+
+DelegateHandle = Callable[[list[Any]], None]
+"""Executes one delegate call: gets all its arguments, inputs first, writes into its outputs."""
+
+DelegateLoader = Callable[[DelegatePayload], DelegateHandle]
+"""Loads a delegate once; state that persists between calls lives in the handle."""
+
+# An instruction count that no honest program of the suites comes near: stops a corrupt jump.
+_MAX_STEPS = 10_000_000
+
+
+def native_backends() -> list[str]:
+    """Names of the delegates that the runtime of this host has."""
+    from executorch.runtime import Runtime
+
+    return list(Runtime.get().backend_registry.registered_backend_names)
+
+
+def run_native(program: bytes, calls: Sequence[Inputs]) -> list[list[torch.Tensor]]:
+    """Load a program once in the ExecuTorch runtime and execute it for each call.
+
+    Raises:
+        RuntimeError: whatever the runtime refuses, with its error code.
+    """
+    from executorch.runtime import Runtime, Verification
+
+    loaded = Runtime.get().load_program(program, verification=Verification.InternalConsistency)
+    method = loaded.load_method("forward")
+    if method is None:
+        raise ProgramError("program has no method 'forward'")
+    results = []
+    for inputs in calls:
+        values = method.execute(list(inputs))
+        # Cloned: the next call may reuse the memory that the runtime returned.
+        results.append([v.clone() for v in values if isinstance(v, torch.Tensor)])
+    return results
+
+
+class Interpreter:
+    """Executes the instruction list of one program; state persists from call to call."""
+
+    def __init__(self, program: bytes, loaders: Mapping[str, DelegateLoader]) -> None:
+        """Parse the program, lay out its memory and load its delegates.
+
+        Args:
+            program: bytes of the ``.pte``.
+            loaders: how to load each delegate, by its registered name.
+
+        Raises:
+            ProgramError: the bytes are no program, or a delegate has no loader.
+        """
+        _register_operators()
+        self.program = Program(program)
+        self.plan = self.program.plan
+        self._arenas = [
+            torch.zeros(size, dtype=torch.uint8) for size in self.plan.non_const_buffer_sizes
+        ]
+        self._values: list[Any] = [
+            self._place(index, value.val) for index, value in enumerate(self.plan.values)
+        ]
+        self._kernels = [resolve(op.name, op.overload) for op in self.plan.operators]
+        self._delegates: list[DelegateHandle] = []
+        for payload in self.program.delegates:
+            if payload.id not in loaders:
+                raise ProgramError(f"nothing here can execute delegate {payload.id!r}")
+            self._delegates.append(loaders[payload.id](payload))
+
+    def __call__(self, inputs: Inputs) -> list[torch.Tensor]:
+        """Execute once.
+
+        Args:
+            inputs: flat inputs; tensors or Python scalars.
+
+        Returns:
+            The tensor outputs, copied.
+
+        Raises:
+            ProgramError: the inputs do not fit the program, or an instruction is malformed.
+        """
+        self._bind(inputs)
+        instructions = self.plan.chains[0].instructions
+        at = steps = 0
+        while at < len(instructions):
+            steps += 1
+            if steps > _MAX_STEPS:
+                raise ProgramError("program does not end")
+            match instructions[at].instr_args:
+                case schema.KernelCall(op_index=op, args=args):
+                    self._call_kernel(self._kernels[op], args)
+                case schema.DelegateCall(delegate_index=delegate, args=args):
+                    self._delegates[delegate]([self._read(i) for i in args])
+                case schema.MoveCall(move_from=source, move_to=to):
+                    self._values[to] = self._values[source]
+                case schema.JumpFalseCall(cond_value_index=index, destination_instruction=to):
+                    if not bool(self._read(index)):
+                        at = to
+                        continue
+                case schema.FreeCall():
+                    pass
+                case other:
+                    raise ProgramError(f"instruction {at} is unknown: {other}")
+            at += 1
+        outputs = [self._read(index) for index in self.plan.outputs]
+        return [value.clone() for value in outputs if isinstance(value, torch.Tensor)]
+
+    def _place(self, index: int, value: Any) -> Any:
+        """The runtime value of a declared value; lists stay declared and are read on use."""
+        match value:
+            case schema.Tensor():
+                return self._place_tensor(index, value)
+            case schema.Int(int_val=number):
+                return number
+            case schema.Bool(bool_val=flag):
+                return flag
+            case schema.Double(double_val=number):
+                return float(number)
+            case schema.String(string_val=text):
+                return text
+            case schema.Null():
+                return None
+            case schema.BoolList(items=items) | schema.DoubleList(items=items):
+                return list(items)
+            case _:
+                return value
+
+    def _place_tensor(self, index: int, value: schema.Tensor) -> torch.Tensor:
+        spec = self.program.tensor(index)
+        data = self.program.initial_bytes(value)
+        if value.allocation_info is None:
+            if data is None:
+                return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype)
+            return _constant(data, spec)
+        where = value.allocation_info
+        tensor = self._view(
+            where.memory_id,
+            where.memory_offset_low + (where.memory_offset_high << 32),
+            spec,
+        )
+        if data is not None:
+            tensor.copy_(_constant(data, spec))
+        return tensor
+
+    def _view(self, memory: int, offset: int, spec: TensorSpec) -> torch.Tensor:
+        arena = self._arenas[memory]
+        if offset % spec.dtype.itemsize:
+            raise ProgramError(f"tensor of {spec.dtype} is planned at unaligned offset {offset}")
+        end = offset + math.prod(spec.sizes) * spec.dtype.itemsize
+        if end > arena.numel():
+            raise ProgramError(f"tensor is planned beyond memory {memory} ({end} bytes)")
+        storage = arena.untyped_storage()
+        start = offset // spec.dtype.itemsize
+        return torch.empty(0, dtype=spec.dtype).set_(storage, start, spec.sizes, spec.strides)
+
+    def _bind(self, inputs: Inputs) -> None:
+        if len(inputs) != len(self.plan.inputs):
+            raise ProgramError(
+                f"program takes {len(self.plan.inputs)} inputs, {len(inputs)} were given"
+            )
+        for number, (index, given) in enumerate(zip(self.plan.inputs, inputs, strict=True)):
+            if not isinstance(given, torch.Tensor):
+                self._values[index] = given
+                continue
+            spec = self.program.tensor(index)
+            if given.dtype != spec.dtype:
+                raise ProgramError(f"input {number} is {given.dtype}, not {spec.dtype}")
+            fits = len(given.shape) == len(spec.sizes) and all(
+                size <= limit if spec.dynamic else size == limit
+                for size, limit in zip(given.shape, spec.sizes, strict=False)
+            )
+            if not fits:
+                raise ProgramError(
+                    f"input {number} has shape {tuple(given.shape)}; the program takes "
+                    f"{'at most ' if spec.dynamic else ''}{spec.sizes}"
+                )
+            planned = self._values[index]
+            if spec.dynamic:
+                actual = TensorSpec(spec.dtype, tuple(given.shape), spec.dim_order, True)
+                planned.as_strided_(actual.sizes, actual.strides)
+            planned.copy_(given)
+
+    def _read(self, index: int) -> Any:
+        """A value with its lists resolved: list items are indices of other values."""
+        value = self._values[index]
+        match value:
+            case schema.IntList(items=items) | schema.TensorList(items=items):
+                return [self._read(item) for item in items]
+            case schema.OptionalTensorList(items=items):
+                return [None if item < 0 else self._read(item) for item in items]
+            case _:
+                return value
+
+    def _call_kernel(self, kernel: torch._ops.OpOverload | None, indices: list[int]) -> None:
+        if kernel is None:
+            source, size, out = indices
+            self._values[out] = self._read(source).view(self._read(size))
+            return
+        parameters = kernel._schema.arguments
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        outs: list[tuple[int, torch.Tensor]] = []
+        for parameter, index in zip(parameters, indices, strict=False):
+            value = _as_declared(str(parameter.real_type), self._read(index))
+            if parameter.is_out:
+                for tensor in value if isinstance(value, list) else [value]:
+                    outs.append((index, tensor))
+                if isinstance(value, torch.Tensor) and self.program.tensor(index).dynamic:
+                    # Emptied first, so that the kernel resizes it to the actual shape in place.
+                    value.as_strided_([0], [1])
+            if parameter.kwarg_only:
+                named[parameter.name] = value
+            else:
+                positional.append(value)
+        result = kernel(*positional, **named)
+        if not outs and len(indices) > len(parameters):
+            self._values[indices[-1]] = result
+
+
+def resolve(name: str, overload: str) -> torch._ops.OpOverload | None:
+    """The operator that a kernel call names; None for ``et_view``, which only aliases.
+
+    Raises:
+        ProgramError: no such operator is registered in this process.
+    """
+    if name == "executorch_prim::et_view":
+        return None
+    namespace, _, base = name.partition("::")
+    try:
+        packet = getattr(getattr(torch.ops, namespace), base)
+        found: torch._ops.OpOverload = getattr(packet, overload or "default")
+    except (AttributeError, RuntimeError) as error:
+        raise ProgramError(f"kernel {name}.{overload} is not registered here") from error
+    return found
+
+
+def _as_declared(declared: str, value: Any) -> Any:
+    """Integers that stand for a dtype, layout or memory format become one."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    if "ScalarType" in declared:
+        return torch_dtype(value)
+    if "MemoryFormat" in declared:
+        return _MEMORY_FORMATS[value]
+    if "Layout" in declared:
+        return torch.strided
+    return value
+
+
+_MEMORY_FORMATS = {
+    0: torch.contiguous_format,
+    1: torch.preserve_format,
+    2: torch.channels_last,
+    3: torch.channels_last_3d,
+}
+
+
+def _constant(data: bytes, spec: TensorSpec) -> torch.Tensor:
+    count = math.prod(spec.sizes)
+    size = count * spec.dtype.itemsize
+    if len(data) < size:
+        raise ProgramError(f"constant of {size} bytes has only {len(data)}")
+    if count == 0:
+        return torch.empty(spec.sizes, dtype=spec.dtype)
+    flat = torch.frombuffer(bytearray(data[:size]), dtype=spec.dtype)
+    return flat.as_strided(spec.sizes, spec.strides)
+
+
+@functools.cache
+def _register_operators() -> None:
+    """Make the operators that a ``.pte`` may call known to torch: dim order, prims, quantized."""
+    import executorch.exir.passes.dim_order_ops_registry
+    import executorch.exir.passes.executorch_prim_ops_registry
+    import executorch.kernels.quantized  # noqa: F401
+    import torch.ao.quantization.fx._decomposed  # noqa: F401

@@ -1,0 +1,119 @@
+"""Limitation: a known gap as data, with its reason; strict in both directions.
+
+An entry matches cells by case, operator, dtype tag and target. A matching cell still runs.
+If it fails the way the entry predicts, it is ``xfailed`` (or ``unsupported``); if it passes it
+is ``xpassed``, which is red; if it fails another way it stays red. An entry that matches no
+cell at all is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from harness.case import Case
+from harness.cell import Cell, LimitationRef, Status
+from harness.errors import LimitationError
+from harness.target import Target
+
+_PREDICTABLE = frozenset({Status.FAILED, Status.MISMATCH, Status.CRASHED, Status.TIMEOUT})
+_SHOWN_AS = frozenset({Status.XFAILED, Status.UNSUPPORTED})
+
+
+@dataclass(frozen=True)
+class Limitation:
+    """One known gap.
+
+    Attributes:
+        target: glob over ``backend:recipe``; several with ``|``.
+        case: glob over case names; several with ``|``.
+        reason: what is wrong and where, naming the upstream cause.
+        link: issue, specification or source that shows it.
+        op: glob over ``Case.op``.
+        tag: a tag the case must carry, such as a dtype.
+        stage: the stage that must fail; None for any.
+        error: text that the error must contain; empty for any.
+        outcome: the failing status that is expected.
+        shown_as: ``XFAILED`` for a defect, ``UNSUPPORTED`` for something the backend does
+            not claim to do.
+        run: False when running the cell would hurt others (hangs, exhausts memory).
+    """
+
+    target: str
+    case: str
+    reason: str
+    link: str | None = None
+    op: str = "*"
+    tag: str | None = None
+    stage: str | None = None
+    error: str = ""
+    outcome: Status = Status.FAILED
+    shown_as: Status = Status.XFAILED
+    run: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.reason.strip():
+            raise LimitationError(f"limitation of {self.case} on {self.target} has no reason")
+        if self.outcome not in _PREDICTABLE:
+            raise LimitationError(f"a limitation cannot predict {self.outcome.value!r}")
+        if self.shown_as not in _SHOWN_AS:
+            raise LimitationError(f"a limitation cannot show as {self.shown_as.value!r}")
+
+    def matches(self, case: Case, target: Target) -> bool:
+        """Whether the entry speaks of this cell."""
+        return (
+            _any_glob(self.target, str(target))
+            and _any_glob(self.case, case.name)
+            and fnmatchcase(case.op, self.op)
+            and (self.tag is None or self.tag in case.tags)
+        )
+
+    def predicts(self, cell: Cell) -> bool:
+        """Whether a finished cell failed in the way this entry says."""
+        return (
+            cell.status is self.outcome
+            and (self.stage is None or cell.stage == self.stage)
+            and self.error in (cell.error or "")
+        )
+
+    @property
+    def ref(self) -> LimitationRef:
+        """What the record keeps."""
+        return LimitationRef(reason=self.reason, link=self.link)
+
+
+def find(
+    limitations: Iterable[Limitation], case: Case, target: Target
+) -> Limitation | None:
+    """The first entry that speaks of this cell."""
+    return next((entry for entry in limitations if entry.matches(case, target)), None)
+
+
+def judge(cell: Cell, limitation: Limitation | None) -> Cell:
+    """Turn the outcome of a cell into what its limitation makes of it."""
+    if limitation is None:
+        return cell
+    if limitation.predicts(cell):
+        cell.status = limitation.shown_as
+        cell.limitation = limitation.ref
+    elif cell.status is Status.PASSED:
+        cell.status = Status.XPASSED
+        cell.limitation = limitation.ref
+        cell.error = "passed although a limitation says it cannot; remove or narrow the entry"
+    return cell
+
+
+def unmatched(
+    limitations: Iterable[Limitation], cases: Sequence[Case], targets: Sequence[Target]
+) -> list[Limitation]:
+    """Entries that speak of no cell of ``cases`` × ``targets``."""
+    return [
+        entry
+        for entry in limitations
+        if not any(entry.matches(case, target) for case in cases for target in targets)
+    ]
+
+
+def _any_glob(patterns: str, text: str) -> bool:
+    return any(fnmatchcase(text, pattern) for pattern in patterns.split("|"))

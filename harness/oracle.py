@@ -1,0 +1,282 @@
+"""The float64 oracle and the bound on what a target may deviate from it.
+
+Both come from running the module itself under a dispatch mode that holds every floating
+tensor in float64. The oracle is the plain run. For the bound the run is repeated with each
+operation's result perturbed by as much as the target's arithmetic may be wrong there (Monte
+Carlo arithmetic: Parker 1997); how far the outputs spread is how far a correct backend may be
+off, conditioning and cancellation included. docs/numerics.md derives the amplitudes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from harness.case import Inputs
+from harness.precision import Precision
+from harness.rounding import COMPOUND, Kind, base_name, kind_of, reduction
+
+# λ of the probabilistic summation bound (Higham & Mary 2019, theorem 2.4): the chance that
+# one sum of a million terms exceeds λ√K·u is below 1e-7.
+LAMBDA = 6.0
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a program should return.
+
+    Attributes:
+        oracle: per call, per output: float64 for floating outputs, else the eager result.
+        bound: same shapes, float64: largest error that the target's arithmetic explains;
+            zero for integer and bool outputs.
+        eager: per call, per output: eager in the recipe's own dtype.
+    """
+
+    oracle: list[list[torch.Tensor]]
+    bound: list[list[torch.Tensor]]
+    eager: list[list[torch.Tensor]]
+
+
+def refer(
+    module: torch.nn.Module, calls: Sequence[Inputs], precision: Precision, seed: int
+) -> Reference:
+    """Compute oracle, bound and eager outputs of a module for a sequence of calls.
+
+    The module is left as it was: mutable buffers are cloned, and persist over the calls.
+
+    Args:
+        module: the float module, or the quantized graph for quantized recipes.
+        calls: inputs of each call, in the recipe's dtype.
+        precision: rounding model of the target.
+        seed: seeds the perturbations, so that a bound is the same on every run.
+    """
+    eager = run_calls(module, calls)
+    exact = _run64(module, calls, Float64Mode())
+    runs = []
+    for pair in range(precision.samples // 2):
+        for sign in (1.0, -1.0):
+            mode = PerturbedMode(precision, seed + pair, sign)
+            runs.append(_run64(module, calls, mode))
+    oracle: list[list[torch.Tensor]] = []
+    bound: list[list[torch.Tensor]] = []
+    for call, outputs in enumerate(eager):
+        oracle.append([])
+        bound.append([])
+        for index, native in enumerate(outputs):
+            if not native.is_floating_point():
+                oracle[-1].append(native)
+                bound[-1].append(torch.zeros(native.shape, dtype=torch.float64))
+                continue
+            truth = exact[call][index].double()
+            spread = torch.stack([run[call][index].double() for run in runs]) - truth
+            finfo = torch.finfo(native.dtype)
+            oracle[-1].append(truth)
+            bound[-1].append(
+                precision.safety * spread.square().mean(0).sqrt().nan_to_num(nan=0.0)
+                + finfo.eps / 2 * truth.abs().nan_to_num(nan=0.0, posinf=0.0)
+                + finfo.tiny  # results below the normal range may be flushed to zero
+            )
+    return Reference(oracle, bound, eager)
+
+
+def run_calls(module: torch.nn.Module, calls: Sequence[Inputs]) -> list[list[torch.Tensor]]:
+    """Run a module eagerly for each call; its buffers persist over the calls and are restored
+    after."""
+    state, fresh = tree_map(
+        lambda item: item.clone() if isinstance(item, torch.Tensor) else item,
+        (_state(module), list(calls)),
+    )
+    return _run(module, state, fresh)
+
+
+class Float64Mode(TorchDispatchMode):
+    """Runs every operation in float64, whatever dtype its arguments or its ``dtype=`` have.
+
+    Attributes:
+        inputs: the program's inputs, widened; they stay alive while the mode is in use.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inputs: list[torch.Tensor] = []
+
+    def see(self, dtype: torch.dtype) -> None:
+        """A value of this dtype occurs in the program."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        name = base_name(func)
+        if name.startswith("quantize_per"):
+            return self.quantize(func, args, kwargs or {})
+        for leaf in tree_leaves(kwargs):
+            if isinstance(leaf, torch.dtype):
+                self.see(leaf)
+        kwargs = tree_map(_widen, kwargs or {})
+        args = tuple(
+            tree_map(lambda item: _widen(item, keep=func._schema.is_mutable), item)
+            for item in args
+        )
+        if name.startswith("dequantize_per"):
+            return _dequantize(name, args)
+        if name in COMPOUND and func in decomposition_table:
+            with self:
+                return decomposition_table[func](*args, **kwargs)
+        return self.operate(func, name, args, kwargs)
+
+    def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one primitive operation on float64 arguments."""
+        return func(*args, **kwargs)
+
+    def quantize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+        """Quantize as eager does, in float32: a tie must fall as it does in the program."""
+        return func(args[0].float(), *args[1:], **kwargs)  # type: ignore[no-any-return]
+
+
+class PerturbedMode(Float64Mode):
+    """Float64 with every result perturbed by the amplitude of the target's rounding there."""
+
+    def __init__(self, precision: Precision, seed: int, sign: float) -> None:
+        super().__init__()
+        self.precision = precision
+        self.sign = sign
+        self.generator = torch.Generator().manual_seed(seed)
+        self.unit = 0.0
+
+    def see(self, dtype: torch.dtype) -> None:
+        """Results may be rounded to this dtype; the coarsest counts."""
+        if dtype.is_floating_point and dtype != torch.float64:
+            self.unit = max(self.unit, torch.finfo(dtype).eps / 2)
+
+    def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        kind = kind_of(name)
+        if kind is Kind.FUNCTION:
+            # A backward error of the argument: what range reduction and composition cost.
+            rounding = self.precision.argument_roundings * self.unit
+            args = tree_map(lambda item: self._relative(item, rounding), args)
+        out = func(*args, **kwargs)
+        if kind is Kind.EXACT:
+            return out
+        for index, tensor in enumerate(tree_leaves(out)):
+            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+                size = self._amplitude(kind, func, name, index, tensor, args, kwargs)
+                # In place, so that an operation that writes to its argument is perturbed there.
+                tensor.add_(self._signs(tensor).mul_(size))
+        return out
+
+    def quantize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+        out = super().quantize(func, args, kwargs)
+        if any(args[0] is given for given in self.inputs):
+            return out  # the program quantizes its input with the same operator
+        low, high = _limits(base_name(func), args)
+        steps = self._signs(out.double()).mul_(self.precision.step)
+        return (out.double() + steps).clamp_(low, high).round_().to(out.dtype)
+
+    def _amplitude(
+        self,
+        kind: Kind,
+        func: Any,
+        name: str,
+        index: int,
+        out: torch.Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> torch.Tensor:
+        size = out.abs()
+        if kind is Kind.FUNCTION:
+            return size.mul_(2 * self.unit * self.precision.ulps(name))
+        if kind is Kind.DIVISION:
+            return size.mul_(self.unit * self.precision.division_roundings)
+        if kind is Kind.REDUCTION:
+            length, magnitude = reduction(func, name, args, kwargs, out, index)
+            factor = min(float(length), LAMBDA * math.sqrt(length)) + 1
+            return magnitude.mul(self.unit * factor)
+        return size.mul_(self.unit)
+
+    def _relative(self, item: Any, size: float) -> Any:
+        if isinstance(item, torch.Tensor) and item.is_floating_point():
+            return item + self._signs(item).mul_(size).mul_(item)
+        return item
+
+    def _signs(self, like: torch.Tensor) -> torch.Tensor:
+        signs = torch.empty(like.shape, dtype=torch.float64)
+        signs.bernoulli_(0.5, generator=self.generator).mul_(2).sub_(1)
+        return signs.mul_(self.sign)
+
+
+def _run64(
+    module: torch.nn.Module, calls: Sequence[Inputs], mode: Float64Mode
+) -> list[list[torch.Tensor]]:
+    state = _state(module)
+    for tensor in _tensors((calls, state)):
+        mode.see(tensor.dtype)
+    wide_state, wide_calls = tree_map(_widen_copy, (state, list(calls)))
+    mode.inputs = _tensors(wide_calls)
+    with mode:
+        return _run(module, wide_state, wide_calls)
+
+
+def _run(
+    module: torch.nn.Module, state: dict[str, torch.Tensor], calls: Sequence[Inputs]
+) -> list[list[torch.Tensor]]:
+    results = []
+    with torch.no_grad():
+        for inputs in calls:
+            out = torch.func.functional_call(module, state, inputs)
+            # Cloned: a module may return its input, or a buffer that the next call changes.
+            results.append([tensor.detach().clone() for tensor in _tensors(out)])
+    return results
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _widen(item: Any, keep: bool = False) -> Any:
+    """Floating tensors and dtypes to float64; ``keep`` for operations that write in place."""
+    if isinstance(item, torch.Tensor):
+        if item.is_floating_point() and item.dtype != torch.float64 and not keep:
+            return item.double()
+        return item
+    if isinstance(item, torch.dtype) and item.is_floating_point:
+        return torch.float64
+    return item
+
+
+def _widen_copy(item: Any) -> Any:
+    if isinstance(item, torch.Tensor):
+        return item.to(torch.float64 if item.is_floating_point() else item.dtype, copy=True)
+    return item
+
+
+def _limits(name: str, args: tuple[Any, ...]) -> tuple[int, int]:
+    at = 4 if "per_channel" in name else 3
+    return int(args[at]), int(args[at + 1])
+
+
+def _dequantize(name: str, args: tuple[Any, ...]) -> torch.Tensor:
+    """``(q - zero point) * scale`` in float64; per tensor or along an axis."""
+    value, scale, zero = args[0].double(), args[1], args[2]
+    if "per_channel" in name:
+        shape = [1] * value.dim()
+        shape[args[3]] = -1
+        scale = scale.double().reshape(shape)
+        zero = 0.0 if zero is None else zero.double().reshape(shape)
+    result: torch.Tensor = (value - zero) * scale
+    return result
+

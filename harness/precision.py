@@ -1,0 +1,36 @@
+"""How a target rounds, as data: the input of the bounds in :mod:`harness.oracle`.
+
+The model and its sources are in docs/numerics.md. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The rounding model of a recipe. The unit roundoff ``u`` follows from each case's dtype.
+
+    Attributes:
+        function_ulps: error of an elementary function in ULP of its result.
+        functions: the same for single functions, by ATen name, where a source says otherwise.
+        argument_roundings: backward error of an elementary function's argument, in ``u``.
+        division_roundings: roundings in a division (2 for reciprocal and multiply).
+        step: error of one requantization in quantization steps.
+        safety: factor on the spread of the perturbed runs.
+        samples: number of perturbed runs, even (they come in antithetic pairs).
+    """
+
+    function_ulps: float = 4.0
+    functions: Mapping[str, float] = field(default_factory=dict)
+    argument_roundings: float = 1.0
+    division_roundings: float = 1.0
+    step: float = 1.0
+    safety: float = 4.0
+    samples: int = 6
+
+    def ulps(self, function: str) -> float:
+        """Allowed error of one elementary function, in ULP."""
+        return self.functions.get(function, self.function_ulps)

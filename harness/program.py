@@ -1,0 +1,152 @@
+"""A serialized program (``.pte``) as typed data: its plan, its tensors, its delegates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from executorch.exir import schema
+from executorch.exir._serialize._program import PTEFile, deserialize_pte_binary
+from executorch.exir.scalar_type import ScalarType
+from executorch.exir.tensor import get_scalar_type, stride_from_dim_order
+
+from harness.errors import ProgramError
+
+
+@dataclass(frozen=True)
+class DelegatePayload:
+    """What a backend's runtime is handed when it loads a delegate.
+
+    Attributes:
+        id: name the backend is registered under, such as ``TOSABackend``.
+        data: the processed bytes.
+        compile_specs: key to value, as the partitioner gave them.
+        named_data: the named data map of the program.
+    """
+
+    id: str
+    data: bytes
+    compile_specs: dict[str, bytes]
+    named_data: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """What the program declares about a tensor."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    dim_order: tuple[int, ...]
+    dynamic: bool
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Strides in elements of the declared sizes and dim order."""
+        return tuple(stride_from_dim_order(list(self.sizes), list(self.dim_order)))
+
+
+class Program:
+    """One method of a parsed ``.pte``."""
+
+    def __init__(self, data: bytes, method: str = "forward") -> None:
+        """Parse the bytes.
+
+        Raises:
+            ProgramError: not a program, or no such method.
+        """
+        try:
+            self.file: PTEFile = deserialize_pte_binary(data)
+        except Exception as error:
+            # The reader raises anything from struct.error to AssertionError on bad bytes.
+            raise ProgramError(f"not an ExecuTorch program: {error}") from error
+        plans = {plan.name: plan for plan in self.file.program.execution_plan}
+        if method not in plans:
+            raise ProgramError(f"program has no method {method!r}; it has {sorted(plans)}")
+        self.plan: schema.ExecutionPlan = plans[method]
+
+    def tensor(self, index: int) -> TensorSpec:
+        """The declaration of a tensor value.
+
+        Raises:
+            ProgramError: the value is not a tensor.
+        """
+        value = self.plan.values[index].val
+        if not isinstance(value, schema.Tensor):
+            raise ProgramError(f"value {index} is {type(value).__name__}, expected a tensor")
+        return TensorSpec(
+            torch_dtype(value.scalar_type),
+            tuple(value.sizes),
+            tuple(value.dim_order),
+            value.shape_dynamism != schema.TensorShapeDynamism.STATIC,
+        )
+
+    @property
+    def outputs(self) -> list[TensorSpec | None]:
+        """Declarations of the outputs; None for one that is not a tensor."""
+        return [
+            self.tensor(index)
+            if isinstance(self.plan.values[index].val, schema.Tensor)
+            else None
+            for index in self.plan.outputs
+        ]
+
+    @property
+    def named_data(self) -> dict[str, bytes]:
+        """The named data map: key to bytes."""
+        store = self.file.named_data
+        if store is None:
+            return {}
+        return {
+            key: bytes(store.buffers[entry.buffer_index]) for key, entry in store.pte_data.items()
+        }
+
+    @property
+    def delegates(self) -> list[DelegatePayload]:
+        """The delegates in the order that delegate calls refer to."""
+        program, named = self.file.program, self.named_data
+        payloads = []
+        for delegate in self.plan.delegates:
+            where = delegate.processed
+            if where.location != schema.DataLocation.INLINE:
+                raise ProgramError(f"payload of {delegate.id} was not restored from its segment")
+            payloads.append(
+                DelegatePayload(
+                    delegate.id,
+                    bytes(program.backend_delegate_data[where.index].data),
+                    {spec.key: bytes(spec.value) for spec in delegate.compile_specs},
+                    named,
+                )
+            )
+        return payloads
+
+    def initial_bytes(self, value: schema.Tensor) -> bytes | None:
+        """Bytes a tensor starts with: a constant, or a buffer's initial state."""
+        extra = value.extra_tensor_info
+        if extra is not None and extra.location == schema.TensorDataLocation.EXTERNAL:
+            name = extra.fully_qualified_name
+            data = self.named_data.get(name or "")
+            if data is None:
+                raise ProgramError(f"external constant {name!r} is not in the program")
+            return data
+        if value.data_buffer_idx == 0:
+            return None
+        if value.allocation_info is not None:
+            segments = self.file.mutable_data
+            if segments is None or value.data_buffer_idx >= len(segments):
+                raise ProgramError("initial state of a mutable buffer is missing")
+            return bytes(segments[value.data_buffer_idx].storage)
+        return bytes(self.file.program.constant_buffer[value.data_buffer_idx].storage)
+
+
+def torch_dtype(scalar_type: Any) -> torch.dtype:
+    """The torch dtype of a schema scalar type.
+
+    Raises:
+        ProgramError: torch has no such dtype.
+    """
+    try:
+        dtype: torch.dtype = get_scalar_type(ScalarType(scalar_type))
+    except (KeyError, ValueError) as error:
+        raise ProgramError(f"unknown scalar type {scalar_type}") from error
+    return dtype

@@ -1,0 +1,98 @@
+"""The controller's side of a run: what was expected, what ended, what died.
+
+Records are written by one process only. Workers send them with their reports; a worker that
+dies leaves the stack that faulthandler wrote, and its cell becomes a row here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness import registry
+from harness.cell import Cell, Status
+from harness.run import BackendState, RunInfo, RunWriter
+from harness.target import split_cell_id
+
+LOGS = "logs"
+_STACK_LINES = 40
+_TIMEOUT_MARK = "Timeout ("  # how faulthandler.dump_traceback_later begins its dump
+
+
+class Recorder:
+    """Appends the cells of one session to its run folder."""
+
+    def __init__(self, folder: Path, info: RunInfo) -> None:
+        """Create the run folder.
+
+        Raises:
+            RunUnwritable: the folder cannot be written or already holds a run.
+        """
+        self.writer = RunWriter(folder, info)
+        (folder / LOGS).mkdir(exist_ok=True)
+        self.folder = folder
+        self.counts: dict[Status, int] = {}
+        self._recorded: set[str] = set()
+
+    def expect(self, cells: list[str]) -> None:
+        """Note the selected cells, and what their backends say of themselves."""
+        self.writer.info.expected = cells
+        for name in sorted({split_cell_id(cell)[1].backend for cell in cells}):
+            state = registry.backend(name).availability()
+            self.writer.info.backends[name] = BackendState(
+                available=state.available, reason=state.reason, runtime=state.runtime
+            )
+        self.writer.save()
+
+    def record(self, cell: Cell) -> None:
+        """Append one finished cell.
+
+        Raises:
+            RunUnwritable: the disk refuses.
+        """
+        self.writer.append(cell)
+        self._recorded.add(cell.id)
+        self.counts[cell.status] = self.counts.get(cell.status, 0) + 1
+
+    def record_death(self, name: str, worker: str, seed: int) -> Cell:
+        """Append the row of a cell whose worker died, as crash or as timeout."""
+        case, target = split_cell_id(name)
+        stack = self.stack_file(worker).read_text(errors="replace").strip().splitlines()
+        timed_out = any(line.startswith(_TIMEOUT_MARK) for line in stack)
+        cell = Cell(
+            case=case,
+            target=str(target),
+            op=case.partition("/")[0],
+            status=Status.TIMEOUT if timed_out else Status.CRASHED,
+            error=(stack[0] if stack else f"worker {worker} died without a stack"),
+            traceback="\n".join(stack[:_STACK_LINES]) or None,
+            seed=seed,
+            worker=worker,
+        )
+        self.record(cell)
+        return cell
+
+    def stack_file(self, worker: str) -> Path:
+        """Where faulthandler of a worker writes."""
+        file = self.folder / LOGS / f"{worker}.stack"
+        file.touch()
+        return file
+
+    def problems(self) -> list[str]:
+        """Why the session cannot be green although no cell failed."""
+        found = []
+        info = self.writer.info
+        for name, state in info.backends.items():
+            if not state.available:
+                found.append(
+                    f"backend {name} was expected and is not available: {state.reason} "
+                    f"(leave it out with --targets if that is meant)"
+                )
+        missing = [cell for cell in info.expected if cell not in self._recorded]
+        if missing:
+            found.append(f"{len(missing)} selected cells have no record, first {missing[0]}")
+        return found
+
+    def close(self, exit_status: int, problems: list[str]) -> None:
+        """End the run by itself."""
+        self.writer.info.problems = problems
+        self.writer.close(exit_status=exit_status)

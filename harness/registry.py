@@ -1,0 +1,114 @@
+"""The backends by name. Built-ins are strings, imported when first asked for.
+
+Out-of-tree backends register an entry point in the group ``conform.backends`` whose value is
+the same kind of string: ``module:attribute``, the attribute being a :class:`Backend`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import importlib.metadata
+from collections.abc import Sequence
+
+from harness.backend import Backend, MissingBackend, Recipe
+from harness.errors import UnknownTarget
+from harness.target import Target
+
+ENTRY_POINT_GROUP = "conform.backends"
+
+# Backend, where it lives, and the recipes that a plain run selects. The recipes stand here so
+# that a backend whose package is missing still has its cells, as ``unavailable``.
+BUILT_IN: dict[str, tuple[str, tuple[str, ...]]] = {
+    "portable": ("backends.portable:BACKEND", ("fp32",)),
+    "xnnpack": ("backends.xnnpack:BACKEND", ("fp32",)),
+    "tosa": ("backends.tosa:BACKEND", ("fp", "int")),
+    "null": ("backends.null:BACKEND", ()),
+}
+
+
+def names() -> list[str]:
+    """All registered backends: built-ins first, then entry points, without importing any."""
+    return [*BUILT_IN, *(name for name in _entry_points() if name not in BUILT_IN)]
+
+
+def default_targets() -> list[Target]:
+    """What a run selects when no ``--targets`` are given."""
+    return [Target(name, recipe) for name, (_, recipes) in BUILT_IN.items() for recipe in recipes]
+
+
+def known_targets() -> list[Target]:
+    """Every recipe of every backend that can be imported, and the defaults of those that
+    cannot."""
+    targets = dict.fromkeys(default_targets())
+    for name in names():
+        targets.update(dict.fromkeys(Target(name, recipe) for recipe in backend(name).recipes))
+    return list(targets)
+
+
+@functools.cache
+def backend(name: str) -> Backend:
+    """The backend of that name; one that fails to import is returned as unavailable.
+
+    Raises:
+        UnknownTarget: no backend of that name is registered.
+    """
+    where = BUILT_IN[name][0] if name in BUILT_IN else _entry_points().get(name)
+    if where is None:
+        raise UnknownTarget(f"no backend {name!r}{_did_you_mean(name, names())}")
+    module_name, _, attribute = where.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except Exception as error:
+        # Whatever an import raises (a missing library, a version clash) is the reason.
+        return MissingBackend(name, f"{module_name} does not import: {error}")
+    if not isinstance(found, Backend):
+        return MissingBackend(name, f"{where} is not a Backend")
+    return found
+
+
+def recipe(target: Target) -> Recipe:
+    """The recipe that a target names.
+
+    Raises:
+        UnknownTarget: no such backend, or no such recipe of it.
+    """
+    recipes = backend(target.backend).recipes
+    if target.recipe not in recipes:
+        hint = _did_you_mean(target.recipe, list(recipes))
+        raise UnknownTarget(f"backend {target.backend!r} has no recipe {target.recipe!r}{hint}")
+    return recipes[target.recipe]
+
+
+def parse_targets(texts: Sequence[str]) -> list[Target]:
+    """Read target spellings and check that each exists; ``backend`` alone means its defaults.
+
+    Raises:
+        UnknownTarget: a spelling is wrong or names nothing.
+    """
+    targets: dict[Target, None] = {}
+    for text in texts:
+        if ":" not in text and text in names():
+            defaults = BUILT_IN.get(text, ("", ()))[1] or tuple(backend(text).recipes)
+            targets.update(dict.fromkeys(Target(text, name) for name in defaults))
+            continue
+        target = Target.parse(text)
+        found = backend(target.backend)
+        if not isinstance(found, MissingBackend):
+            recipe(target)
+        targets[target] = None
+    return list(targets)
+
+
+@functools.cache
+def _entry_points() -> dict[str, str]:
+    points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    return {point.name: point.value for point in points}
+
+
+def _did_you_mean(name: str, choices: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, choices, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; there are: {', '.join(choices)}" if choices else ""

@@ -1,0 +1,150 @@
+"""Which ATen operations round, and how: the table behind the bounds.
+
+An operation is exact (it moves, selects or compares), rounds once, is a division, is an
+elementary function, or is a reduction whose error grows with its length. Operations that are
+several of these are run as their decomposition. What is in no list counts as an elementary
+function, which is the safe side of a single result.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Any
+
+import torch
+
+
+class Kind(enum.Enum):
+    """How an operation's result may deviate."""
+
+    EXACT = enum.auto()
+    ROUNDED = enum.auto()
+    DIVISION = enum.auto()
+    FUNCTION = enum.auto()
+    REDUCTION = enum.auto()
+
+
+_EXACT = frozenset(
+    """
+    abs alias amax amin arange argmax argmin argsort as_strided bitwise_and bitwise_not
+    bitwise_or bitwise_xor bucketize cat ceil channel_shuffle clamp clamp_max clamp_min clone
+    constant_pad_nd contiguous copy copysign detach diagonal diagonal_scatter embedding empty
+    empty_like empty_strided eq expand eye fill flip floor fmax fmin full full_like gather ge gt
+    hardtanh index index_copy index_fill index_put index_select isfinite isinf isnan item
+    kthvalue le lift_fresh logical_and logical_not logical_or logical_xor lt masked_fill
+    masked_scatter masked_select max max_pool1d max_pool2d max_pool2d_with_indices
+    max_pool3d_with_indices maximum median min minimum narrow ne neg new_empty new_full
+    new_ones new_zeros nonzero ones ones_like permute pixel_shuffle pixel_unshuffle
+    reflection_pad1d reflection_pad2d reflection_pad3d relu repeat repeat_interleave
+    replication_pad1d replication_pad2d replication_pad3d resize reshape roll round scalar_tensor
+    scatter select select_scatter sign sgn slice slice_scatter sort split split_with_sizes
+    squeeze stack t take tile topk transpose tril triu trunc unbind unfold unsqueeze
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d view view_as where zero zeros
+    zeros_like adaptive_max_pool2d adaptive_max_pool3d any all threshold frac logical_and
+    _adaptive_avg_pool_indices _local_scalar_dense _unsafe_view _reshape_alias _reshape_copy
+    _assert_async _assert_tensor_metadata im2col view_copy permute_copy expand_copy
+    select_copy slice_copy squeeze_copy unsqueeze_copy transpose_copy split_copy unbind_copy
+    """.split()
+)
+_ROUNDED = frozenset("add sub rsub mul sqrt square lerp _to_copy to hardshrink softshrink".split())
+_DIVISION = frozenset(
+    "div true_divide reciprocal floor_divide remainder fmod addcdiv rsqrt".split()
+)
+_REDUCTION = frozenset(
+    """
+    sum mean mm bmm addmm baddbmm addmv mv dot linear convolution cumsum prod avg_pool1d
+    avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d
+    upsample_bilinear2d upsample_linear1d upsample_bicubic2d upsample_trilinear3d
+    _upsample_bilinear2d_aa scatter_add scatter_reduce index_add linalg_vector_norm
+    grid_sampler_2d _cdist_forward _euclidean_dist cumprod index_reduce col2im
+    """.split()
+)
+COMPOUND = frozenset(
+    """
+    native_layer_norm native_group_norm _native_batch_norm_legit_no_training native_batch_norm
+    _native_batch_norm_legit batch_norm layer_norm group_norm rms_norm _fused_rms_norm _softmax
+    _log_softmax softmax log_softmax logsumexp var std var_mean std_mean gelu silu mish elu
+    leaky_relu hardswish hardsigmoid softplus log_sigmoid_forward glu celu selu logit addcmul
+    addr norm logaddexp _scaled_dot_product_flash_attention_for_cpu binary_cross_entropy
+    mse_loss smooth_l1_loss huber_loss nan_to_num
+    """.split()
+)
+
+
+def base_name(func: Any) -> str:
+    """The ATen name of an overload without namespace, overload, or the in-place underscore."""
+    name: str = func._schema.name.rpartition("::")[2]
+    return name.removesuffix("_") if not name.startswith("__") else name
+
+
+def kind_of(name: str) -> Kind:
+    """How the operation of that base name rounds."""
+    if name in _EXACT:
+        return Kind.EXACT
+    if name in _ROUNDED:
+        return Kind.ROUNDED
+    if name in _DIVISION:
+        return Kind.DIVISION
+    if name in _REDUCTION:
+        return Kind.REDUCTION
+    return Kind.FUNCTION
+
+
+def reduction(
+    func: Any,
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    out: torch.Tensor,
+    index: int,
+) -> tuple[int, torch.Tensor]:
+    """Length of a reduction and the magnitude its rounding is relative to.
+
+    The magnitude of a sum of products is the same sum over absolute values (Higham 2002,
+    section 3.1): computed by the operation itself.
+
+    Returns:
+        (number of terms of one output element, float64 tensor shaped like ``out``)
+    """
+    if name in ("prod", "cumprod", "linalg_vector_norm", "_cdist_forward", "_euclidean_dist"):
+        magnitude = out.abs()
+    elif func._schema.is_mutable:
+        magnitude = out.abs()
+    else:
+        absolute = [_absolute(item) for item in args]
+        result = func(*absolute, **{key: _absolute(item) for key, item in kwargs.items()})
+        magnitude = result[index] if isinstance(result, tuple) else result
+    return max(1, _terms(name, args, out)), magnitude
+
+
+def _terms(name: str, args: tuple[Any, ...], out: torch.Tensor) -> int:
+    first: torch.Tensor = args[0]
+    if name in ("mm", "bmm", "mv", "dot", "linear"):
+        return first.shape[-1]
+    if name in ("addmm", "baddbmm", "addmv"):
+        return int(args[1].shape[-1]) + 1
+    if name == "convolution":
+        weight: torch.Tensor = args[1]
+        # A transposed weight is (in, out / groups, ...): what one output sums over is in.
+        channels = weight.shape[0] // args[8] if args[6] else weight.shape[1]
+        return int(channels) * math.prod(weight.shape[2:]) + 1
+    if name.startswith(("avg_pool", "_adaptive_avg_pool", "adaptive_avg_pool")):
+        if name.startswith("avg_pool"):
+            return math.prod(args[1])
+        return max(1, first.numel() // max(1, out.numel())) * 2
+    if name.startswith(("upsample", "_upsample", "grid_sampler")):
+        return 16
+    if name in ("cumsum", "cumprod"):
+        return first.shape[args[1]] if first.dim() else 1
+    if name in ("scatter_add", "scatter_reduce", "index_add", "index_reduce", "col2im"):
+        return first.numel()
+    if name in ("_cdist_forward", "_euclidean_dist"):
+        return 2 * first.shape[-1]
+    return first.numel() // max(1, out.numel())
+
+
+def _absolute(item: Any) -> Any:
+    if isinstance(item, torch.Tensor) and item.is_floating_point():
+        return item.abs()
+    return item

@@ -1,0 +1,325 @@
+"""Run: a folder with ``run.json`` and ``cells.jsonl``. Plain data; imports no torch.
+
+``run.json`` is written when the run starts (``complete: false``) and replaced when it ends;
+``cells.jsonl`` gets one line as each cell ends. A run that was killed therefore loads, and
+says that it is incomplete and which expected cells have no record.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from harness.cell import Cell, Status
+from harness.errors import RunUnreadable, RunUnwritable, UnknownCell
+
+SCHEMA_VERSION = 1
+RUN_FILE = "run.json"
+CELLS_FILE = "cells.jsonl"
+
+_RECORDED_PACKAGES = (
+    "torch",
+    "executorch",
+    "torchao",
+    "mlx",
+    "tosa-tools",
+    "transformers",
+    "numpy",
+    "pytest",
+    "pytest-xdist",
+    "pandas",
+)
+
+
+class Environment(msgspec.Struct, kw_only=True):
+    """Where a run happened. A package that is not installed is absent from ``packages``."""
+
+    python: str = ""
+    platform: str = ""
+    machine: str = ""
+    processor: str = ""
+    cores: int = 0
+    host: str = ""
+    packages: dict[str, str] = {}
+    git_commit: str | None = None
+    git_dirty: bool | None = None
+
+
+class BackendState(msgspec.Struct, kw_only=True):
+    """What a backend said of itself when the run started."""
+
+    available: bool
+    reason: str = ""
+    runtime: str = "none"
+
+
+class RunInfo(msgspec.Struct, kw_only=True):
+    """``run.json``. ``expected`` lists the ids of all selected cells; ``exit_status`` is None
+    until the run has ended."""
+
+    schema: int = SCHEMA_VERSION
+    started: str = ""
+    ended: str | None = None
+    complete: bool = False
+    exit_status: int | None = None
+    seed: int = 0
+    command: list[str] = []
+    targets: list[str] = []
+    selection: str = ""
+    expected: list[str] = []
+    backends: dict[str, BackendState] = {}
+    problems: list[str] = []
+    environment: Environment = msgspec.field(default_factory=Environment)
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """A loaded run: its info, its cells in the order they ended, and what is wrong with it.
+
+    ``damage`` names lines of ``cells.jsonl`` that could not be read.
+    """
+
+    path: Path
+    info: RunInfo
+    cells: list[Cell]
+    damage: list[str] = []
+
+    @property
+    def missing(self) -> list[str]:
+        """Ids of expected cells without a record."""
+        seen = {cell.id for cell in self.cells}
+        return [name for name in self.info.expected if name not in seen]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run ended by itself and every expected cell has a record."""
+        return self.info.complete and not self.missing and not self.damage
+
+    @property
+    def counts(self) -> Counter[Status]:
+        """Number of cells per status."""
+        return Counter(cell.status for cell in self.cells)
+
+    @property
+    def incompleteness(self) -> list[str]:
+        """Why this run is incomplete, a line each; empty when it is complete."""
+        lines = []
+        if not self.info.complete:
+            lines.append("the run did not end by itself (killed, or still running)")
+        if missing := self.missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            lines.append(
+                f"{len(missing)} of {len(self.info.expected)} expected cells have no record: "
+                f"{missing[0]}{more}"
+            )
+        return lines + self.damage
+
+    def cell(self, name: str) -> Cell:
+        """The last record of one cell.
+
+        Raises:
+            UnknownCell: no record of that id.
+        """
+        for cell in reversed(self.cells):
+            if cell.id == name:
+                return cell
+        expected = " (it was expected, but has no record)" if name in self.info.expected else ""
+        raise UnknownCell(f"no cell {name!r} in {self.path}{expected}")
+
+
+class RunWriter:
+    """Appends a run to a folder; used by one process only.
+
+    Each line is flushed when written, so that records survive a kill. A full disk raises
+    once and leaves the lines already written intact.
+    """
+
+    def __init__(self, path: Path, info: RunInfo) -> None:
+        """Create the folder and write ``run.json``.
+
+        Raises:
+            RunUnwritable: the folder cannot be created, or already holds a run.
+        """
+        self.path = path
+        self.info = info
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if (path / RUN_FILE).exists() or (path / CELLS_FILE).exists():
+                raise RunUnwritable(
+                    f"{path} already holds a run; choose another --run-dir or remove it"
+                )
+            self._write_info()
+            self._cells: IO[str] = (path / CELLS_FILE).open("x", encoding="utf-8")
+        except OSError as error:
+            raise RunUnwritable(
+                f"cannot write the run folder {path}: {error.strerror}; choose another --run-dir"
+            ) from error
+
+    def append(self, cell: Cell) -> None:
+        """Write one record.
+
+        Raises:
+            RunUnwritable: the disk is full or the folder is gone.
+        """
+        line = cell.to_json() + "\n"
+        try:
+            self._cells.write(line)
+            self._cells.flush()
+        except OSError as error:
+            raise RunUnwritable(
+                f"cannot append to {self.path / CELLS_FILE}: {error.strerror}"
+            ) from error
+
+    def close(self, *, exit_status: int) -> None:
+        """Mark the run as ended by itself."""
+        self._cells.close()
+        self.info.ended = now()
+        self.info.exit_status = exit_status
+        self.info.complete = True
+        self.save()
+
+    def save(self) -> None:
+        """Rewrite ``run.json`` after ``info`` has changed.
+
+        Raises:
+            RunUnwritable: the disk refuses.
+        """
+        try:
+            self._write_info()
+        except OSError as error:
+            raise RunUnwritable(
+                f"cannot write {self.path / RUN_FILE}: {error.strerror}"
+            ) from error
+
+    def _write_info(self) -> None:
+        # Replaced atomically: a reader, or a kill in the middle, never sees half a file.
+        draft = self.path / f".{RUN_FILE}.{os.getpid()}"
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(self.info), indent=1))
+        draft.replace(self.path / RUN_FILE)
+
+
+def load(path: Path | str) -> Run:
+    """Load a run folder.
+
+    A truncated or garbled line of ``cells.jsonl`` does not hide the others: it becomes an
+    entry of ``Run.damage`` and makes the run incomplete.
+
+    Raises:
+        RunUnreadable: no such folder, no ``run.json``, not valid, or a newer schema.
+    """
+    path = Path(path)
+    file = path / RUN_FILE
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise RunUnreadable(
+            f"{path} is not a run folder: cannot read {RUN_FILE} ({error.strerror})"
+        ) from error
+    try:
+        info = msgspec.json.decode(raw, type=RunInfo, strict=False)
+    except msgspec.MsgspecError as error:
+        raise RunUnreadable(f"{file} is not a run record: {error}") from error
+    if info.schema > SCHEMA_VERSION:
+        raise RunUnreadable(
+            f"{file} has schema {info.schema}, this version reads up to {SCHEMA_VERSION}; "
+            "update the project"
+        )
+    cells: list[Cell] = []
+    damage: list[str] = []
+    for number, line in _lines(path / CELLS_FILE):
+        try:
+            cells.append(Cell.from_json(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            damage.append(f"{CELLS_FILE} line {number} is not a cell record: {error}")
+    return Run(path=path, info=info, cells=cells, damage=damage)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunUnreadable(f"cannot read {path}: {error.strerror}") from error
+
+
+def latest(root: Path) -> Path:
+    """The newest run folder below ``root``.
+
+    Raises:
+        RunUnreadable: there is none.
+    """
+    runs = sorted(root.glob(f"*/{RUN_FILE}"), key=lambda file: file.stat().st_mtime)
+    if not runs:
+        raise RunUnreadable(f"no run below {root}; make one with: conform run")
+    return runs[-1].parent
+
+
+def now() -> str:
+    """The current time, UTC, ISO 8601 with seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def environment(root: Path) -> Environment:
+    """Describe this host and its packages; ``root`` is where the git state is read."""
+    packages = {}
+    for name in _RECORDED_PACKAGES:
+        try:
+            packages[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    status = _git(root, "status", "--porcelain")
+    return Environment(
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.release()}",
+        machine=platform.machine(),
+        processor=_processor(),
+        cores=available_cores(),
+        host=platform.node(),
+        packages=packages,
+        git_commit=_git(root, "rev-parse", "HEAD"),
+        git_dirty=None if status is None else bool(status),
+    )
+
+
+def available_cores() -> int:
+    """Cores this process may use, which in a container is less than the machine has."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor()
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(root), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None

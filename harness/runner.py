@@ -1,0 +1,128 @@
+"""run_cell: take a case through all stages on a target and record what came of it."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Sequence
+
+from harness import registry
+from harness.backend import Backend, Recipe
+from harness.case import Case
+from harness.cell import Cell, Status
+from harness.errors import StageFailure, UnknownTarget, describe
+from harness.limitation import Limitation, find, judge
+from harness.target import Target
+from harness.tester import VENDOR_STAGES, Tester
+
+_TRACEBACK_LINES = 60
+
+
+def run_cell(
+    case: Case,
+    target: Target | str,
+    *,
+    seed: int = 0,
+    limitations: Sequence[Limitation] = (),
+    recipe: Recipe | None = None,
+    backend: Backend | None = None,
+) -> Cell:
+    """Run one case on one target.
+
+    Never raises for what the case or the backend does: that becomes the cell's status, stage
+    and error.
+
+    Args:
+        case: what is tested.
+        target: where and how.
+        seed: run seed; with the case's name it fixes weights and inputs.
+        limitations: known gaps; the first that speaks of this cell judges it.
+        recipe: used instead of the one that the target names.
+        backend: used instead of the one that the target names.
+
+    Raises:
+        UnknownTarget: no such backend or recipe.
+    """
+    start = time.perf_counter()
+    target = Target.parse(target) if isinstance(target, str) else target
+    cell = Cell(
+        case=case.name,
+        target=str(target),
+        status=Status.FAILED,
+        op=case.op,
+        tags=sorted(case.tags),
+        seed=seed,
+    )
+    backend = backend or registry.backend(target.backend)
+    if not _admit(cell, case, target, backend, recipe):
+        return cell
+    limitation = find(limitations, case, target)
+    if limitation is not None and not limitation.run:
+        cell.status = limitation.shown_as
+        cell.limitation = limitation.ref
+        cell.error = "not run: the limitation says that running it would hurt other cells"
+        return cell
+    tester: Tester | None = None
+    try:
+        tester = Tester(case, target, seed=seed, recipe=recipe, backend=backend)
+        _drive(tester, cell)
+    except StageFailure as failure:
+        cell.status = Status.FAILED
+        cell.stage = failure.stage
+        cell.error = describe(failure.cause)
+        cell.traceback = _traceback(failure.cause)
+    cell.seconds = time.perf_counter() - start
+    if tester is not None:
+        cell.stages = dict(tester.seconds)
+    cell.overhead = cell.seconds - sum(cell.stages.get(name, 0.0) for name in VENDOR_STAGES)
+    return judge(cell, limitation)
+
+
+def _admit(
+    cell: Cell, case: Case, target: Target, backend: Backend, recipe: Recipe | None
+) -> bool:
+    """Whether the cell can run at all; otherwise its status says why not."""
+    availability = backend.availability()
+    if not availability.available:
+        cell.status = Status.UNAVAILABLE
+        cell.error = availability.reason
+        return False
+    if recipe is None:
+        if target.recipe not in backend.recipes:
+            raise UnknownTarget(f"backend {target.backend!r} has no recipe {target.recipe!r}")
+        recipe = backend.recipes[target.recipe]
+    reason = recipe.unsupported(case)
+    if reason is not None:
+        cell.status = Status.UNSUPPORTED
+        cell.error = reason
+        return False
+    return True
+
+
+def _drive(tester: Tester, cell: Cell) -> None:
+    tester.export()
+    if tester.recipe.quantizer is not None:
+        tester.quantize()
+    tester.lower().to_executorch()
+    cell.delegation = tester.delegation
+    if tester.recipe.require_delegation and not cell.delegation.delegates:
+        cell.stage = "lower"
+        cell.error = "nothing was delegated, and the target requires delegation"
+        return
+    tester.serialize()
+    cell.program_bytes = len(tester.program)
+    tester.run()
+    cell.runtime = tester.execution.runtime
+    verdict = tester.compare().verdict
+    cell.numerics = verdict.numerics
+    cell.status = Status.PASSED if verdict.passed else Status.MISMATCH
+    if not verdict.passed:
+        cell.stage = "compare"
+        cell.error = verdict.problem
+
+
+def _traceback(error: BaseException) -> str:
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    if len(lines) > _TRACEBACK_LINES:
+        lines = [f"... {len(lines) - _TRACEBACK_LINES} lines above", *lines[-_TRACEBACK_LINES:]]
+    return "\n".join(lines)

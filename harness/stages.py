@@ -1,0 +1,149 @@
+"""The stages as plain functions: explicit options in, a typed artifact out.
+
+Each can be called alone; :class:`harness.tester.Tester` chains them. None of them catches
+anything: attributing an error to a stage is the tester's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from executorch.exir import (
+    EdgeCompileConfig,
+    EdgeProgramManager,
+    ExecutorchBackendConfig,
+    ExecutorchProgramManager,
+    to_edge_transform_and_lower,
+)
+from executorch.exir import to_edge as exir_to_edge
+from executorch.exir.backend.partitioner import Partitioner
+from torch.export import ExportedProgram
+
+from harness.case import Inputs
+from harness.errors import ConflictingOptions
+
+Pass = Any
+"""A graph pass: a callable on a GraphModule that returns a PassResult."""
+
+
+@dataclass(frozen=True)
+class LowerOptions:
+    """Everything that lowering takes; the same object serves both lowering paths.
+
+    Attributes:
+        partitioners: in the order they are applied; empty for no delegate.
+        transform_passes: run on the edge program before partitioning.
+        edge_config: how ATen becomes edge dialect.
+    """
+
+    partitioners: Sequence[Partitioner] = ()
+    transform_passes: Sequence[Pass] = ()
+    edge_config: EdgeCompileConfig | None = None
+
+    def with_passes(self, passes: Sequence[Pass] | None) -> LowerOptions:
+        """These options with ``passes``, unless the options name other ones already.
+
+        Raises:
+            ConflictingOptions: both are given and they are not the same passes.
+        """
+        if passes is None or list(passes) == list(self.transform_passes):
+            return self
+        if self.transform_passes:
+            raise ConflictingOptions(
+                f"transform_passes are given twice: {_names(self.transform_passes)} in the "
+                f"options and {_names(passes)} beside them; give them once"
+            )
+        return replace(self, transform_passes=tuple(passes))
+
+
+def export(
+    module: torch.nn.Module,
+    inputs: Inputs,
+    *,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+) -> ExportedProgram:
+    """``torch.export`` to the ATen dialect.
+
+    Args:
+        module: in eval mode.
+        inputs: example inputs, a tuple.
+        dynamic_shapes: as ``torch.export.export`` takes it.
+        strict: trace with Dynamo instead of by running the module.
+    """
+    return torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes, strict=strict)
+
+
+def quantize(
+    exported: ExportedProgram, quantizer: Any, calibration: Sequence[Inputs]
+) -> torch.fx.GraphModule:
+    """PT2E quantization: annotate, observe the calibration inputs, convert.
+
+    Args:
+        exported: the float program.
+        quantizer: a PT2E quantizer.
+        calibration: inputs that the observers see, at least one.
+
+    Returns:
+        The quantized graph, which is itself a module that runs eagerly.
+    """
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    # Guards are call_module nodes, which annotation passes of backends refuse.
+    prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
+    for inputs in calibration:
+        prepared(*inputs)
+    converted: torch.fx.GraphModule = convert_pt2e(prepared)
+    return converted
+
+
+def to_edge(
+    exported: ExportedProgram, edge_config: EdgeCompileConfig | None = None
+) -> EdgeProgramManager:
+    """ATen to edge dialect, decomposed to core ATen, nothing partitioned."""
+    return exir_to_edge(exported, compile_config=edge_config or EdgeCompileConfig())
+
+
+def transform(edge: EdgeProgramManager, passes: Sequence[Pass]) -> EdgeProgramManager:
+    """Run passes over an edge program."""
+    return edge.transform(list(passes))
+
+
+def lower(exported: ExportedProgram, options: LowerOptions) -> EdgeProgramManager:
+    """ATen to edge, transform and partition in one step, as backends expect it."""
+    return to_edge_transform_and_lower(
+        exported,
+        transform_passes=list(options.transform_passes) or None,
+        partitioner=list(options.partitioners),
+        compile_config=options.edge_config or EdgeCompileConfig(),
+    )
+
+
+def lower_edge(edge: EdgeProgramManager, options: LowerOptions) -> EdgeProgramManager:
+    """Partition an edge program made by :func:`to_edge`; runs the options' passes first."""
+    if options.transform_passes:
+        edge = transform(edge, options.transform_passes)
+    for partitioner in options.partitioners:
+        edge = edge.to_backend(partitioner)
+    return edge
+
+
+def to_executorch(
+    lowered: EdgeProgramManager, config: ExecutorchBackendConfig | None = None
+) -> ExecutorchProgramManager:
+    """Plan memory and emit the execution plan."""
+    return lowered.to_executorch(config or ExecutorchBackendConfig())
+
+
+def serialize(program: ExecutorchProgramManager) -> bytes:
+    """The bytes of the ``.pte``: what ships, and what is executed."""
+    return bytes(program.buffer)
+
+
+def _names(passes: Sequence[Pass]) -> str:
+    return ", ".join(
+        getattr(item, "__name__", type(item).__name__) for item in passes
+    )

@@ -1,0 +1,416 @@
+"""Tester: one case on one target, stage by stage.
+
+::
+
+    Tester(case, "xnnpack:fp32").export().lower().to_executorch().serialize().run().compare()
+
+Every stage takes its options explicitly and otherwise uses the recipe's; every artifact stays
+reachable; a stage called too early says which one is missing. :func:`harness.runner.run_cell`
+drives it and makes the record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Self
+
+import torch
+from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchProgramManager
+from torch.export import ExportedProgram
+from torch.utils._pytree import tree_leaves, tree_map
+
+from harness import delegation, registry, speed, stages
+from harness.backend import Backend, Execution, Recipe
+from harness.case import Built, Case, Inputs, case_seed
+from harness.cell import Delegation
+from harness.compare import Verdict, compare
+from harness.errors import (
+    CheckFailure,
+    ConflictingOptions,
+    ConformError,
+    StageFailure,
+    StageOrderError,
+)
+from harness.oracle import Reference, refer, run_calls
+from harness.program import Program
+from harness.stages import LowerOptions, Pass
+from harness.target import Target
+
+# Stages that are the vendors' work; everything else a cell spends is ours.
+VENDOR_STAGES = (
+    "export",
+    "quantize",
+    "to_edge",
+    "transform",
+    "lower",
+    "to_executorch",
+    "serialize",
+    "run",
+)
+
+
+class Tester:
+    """The pipeline over one case on one target.
+
+    Attributes:
+        built: module and inputs, seeded from (seed, case) alone and cast to the recipe's dtype.
+        seconds: wall-clock seconds of each stage that ran, in order.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        target: Target | str,
+        *,
+        seed: int = 0,
+        recipe: Recipe | None = None,
+        backend: Backend | None = None,
+        transform_passes: Sequence[Pass] | None = None,
+    ) -> None:
+        """Build the case for a target.
+
+        Args:
+            case: what is tested.
+            target: where and how, ``backend:recipe``.
+            seed: run seed.
+            recipe: used instead of the one the target names.
+            backend: used instead of the one the target names.
+            transform_passes: used instead of the recipe's passes, on either lowering path.
+
+        Raises:
+            UnknownTarget: no such backend or recipe.
+            StageFailure: stage ``build``: the case cannot be built.
+        """
+        speed.install()
+        self.case = case
+        self.target = Target.parse(target) if isinstance(target, str) else target
+        self.backend = backend or registry.backend(self.target.backend)
+        self.recipe = recipe or registry.recipe(self.target)
+        self.seed = seed
+        self.seconds: dict[str, float] = {}
+        self._passes = transform_passes
+        self._artifacts: dict[str, Any] = {}
+        with self._stage("build"):
+            self.built: Built = _cast(case.make(seed), self.recipe.dtype)
+
+    # Stages, in order.
+
+    def export(self, *, dynamic_shapes: Any = None, strict: bool = False) -> Self:
+        """``torch.export`` the module; ``dynamic_shapes`` default to the case's."""
+        shapes = self.case.dynamic_shapes if dynamic_shapes is None else dynamic_shapes
+        with self._stage("export"):
+            self._artifacts["export"] = stages.export(
+                self.built.module, self.built.inputs, dynamic_shapes=shapes, strict=strict
+            )
+        return self
+
+    def quantize(self, quantizer: Any = None, calibration: Sequence[Inputs] | None = None) -> Self:
+        """PT2E-quantize the exported program and export the result again.
+
+        Args:
+            quantizer: defaults to a new one of the recipe.
+            calibration: defaults to the inputs of the case's calls.
+        """
+        exported: ExportedProgram = self._need("export", "quantize")
+        if quantizer is None:
+            if self.recipe.quantizer is None:
+                raise ConflictingOptions(f"{self.target} has no quantizer; pass one to quantize()")
+            quantizer = self.recipe.quantizer()
+        with self._stage("quantize"):
+            graph = stages.quantize(exported, quantizer, calibration or self.built.calls)
+            self._artifacts["quantize"] = graph
+            self._artifacts["export"] = stages.export(
+                graph, self.built.inputs, dynamic_shapes=self.case.dynamic_shapes
+            )
+        return self
+
+    def to_edge(self, edge_config: EdgeCompileConfig | None = None) -> Self:
+        """Convert to edge dialect without partitioning; ``lower`` then takes it from there."""
+        exported: ExportedProgram = self._need("export", "to_edge")
+        with self._stage("to_edge"):
+            self._artifacts["to_edge"] = stages.to_edge(
+                exported, edge_config or self.recipe.edge_config()
+            )
+        return self
+
+    def transform(self, passes: Sequence[Pass] | None = None) -> Self:
+        """Run passes over the edge program made by :meth:`to_edge`.
+
+        Raises:
+            ConflictingOptions: the tester was given other ``transform_passes``.
+        """
+        edge: EdgeProgramManager = self._need("to_edge", "transform")
+        if passes is not None and self._passes is not None and list(passes) != list(self._passes):
+            raise ConflictingOptions(
+                "transform_passes were given to the Tester and others to transform(); "
+                "give them once"
+            )
+        chosen = passes if passes is not None else self._default_passes()
+        with self._stage("transform"):
+            self._artifacts["transform"] = stages.transform(edge, chosen)
+        return self
+
+    def lower(
+        self,
+        options: LowerOptions | None = None,
+        *,
+        partitioners: Sequence[Any] | None = None,
+        transform_passes: Sequence[Pass] | None = None,
+        edge_config: EdgeCompileConfig | None = None,
+    ) -> Self:
+        """Partition and lower.
+
+        From the exported program in one step; or, when :meth:`to_edge` ran, from the edge
+        program. ``transform_passes`` reach both, given here, in ``options`` or to the Tester.
+
+        Raises:
+            ConflictingOptions: an option is given twice with different values, or passes are
+                given after :meth:`transform` has run.
+        """
+        if options is not None and (partitioners is not None or edge_config is not None):
+            raise ConflictingOptions("give partitioners and edge_config in options or beside them")
+        passes = self._resolve_passes(options, transform_passes)
+        if options is None:
+            chosen = self.recipe.partitioners() if partitioners is None else partitioners
+            options = LowerOptions(chosen, (), edge_config or self.recipe.edge_config())
+        options = replace(options, transform_passes=tuple(passes))
+        edge = self._artifacts.get("transform") or self._artifacts.get("to_edge")
+        exported: ExportedProgram | None = (
+            None if edge is not None else self._need("export", "lower")
+        )
+        with self._stage("lower"):
+            self._artifacts["lower"] = (
+                stages.lower(exported, options)
+                if exported is not None
+                else stages.lower_edge(edge, options)
+            )
+        return self
+
+    def to_executorch(self, config: Any = None) -> Self:
+        """Plan memory and emit; ``config`` is an ``ExecutorchBackendConfig``."""
+        lowered: EdgeProgramManager = self._need("lower", "to_executorch")
+        # Counted first: emitting rewrites the lowered graph into out-variants.
+        self._artifacts["delegation"] = delegation.count(lowered.exported_program())
+        with self._stage("to_executorch"):
+            self._artifacts["to_executorch"] = stages.to_executorch(lowered, config)
+        return self
+
+    def serialize(self) -> Self:
+        """Make the bytes of the program."""
+        program: ExecutorchProgramManager = self._need("to_executorch", "serialize")
+        with self._stage("serialize"):
+            self._artifacts["serialize"] = stages.serialize(program)
+        return self
+
+    def run(self, calls: Sequence[Inputs] | None = None) -> Self:
+        """Execute the serialized bytes for each call; calls default to the case's."""
+        program: bytes = self._need("serialize", "run")
+        chosen = self.built.calls if calls is None else tuple(calls)
+        flat = [tuple(tree_leaves(inputs)) for inputs in chosen]
+        # Cloned: a runtime may write to its inputs, and the reference still needs them.
+        flat = [tuple(_clone(item) for item in inputs) for inputs in flat]
+        with self._stage("run"):
+            self._artifacts["run"] = self.backend.execute(program, flat)
+        self._artifacts["calls"] = chosen
+        return self
+
+    def compare(self, reference: Reference | None = None) -> Self:
+        """Judge the outputs; the verdict is a value, nothing is raised for a mismatch."""
+        execution: Execution = self._need("run", "compare")
+        calls = self._artifacts["calls"]
+        graph: torch.fx.GraphModule | None = self._artifacts.get("quantize")
+        if reference is None:
+            with self._stage("reference"):
+                reference = refer(
+                    self.built.module if graph is None else graph,
+                    calls,
+                    self.recipe.precision,
+                    case_seed(self.seed, self.case.name),
+                )
+        with self._stage("compare"):
+            self._artifacts["compare"] = compare(
+                execution.outputs,
+                reference,
+                declared=Program(self.program).outputs,
+                model=None if graph is None else run_calls(self.built.module, calls),
+            )
+        return self
+
+    # Artifacts.
+
+    @property
+    def exported(self) -> ExportedProgram:
+        """The ATen program that is lowered: quantized when :meth:`quantize` ran."""
+        return self._need("export", "exported")  # type: ignore[no-any-return]
+
+    @property
+    def quantized(self) -> torch.fx.GraphModule:
+        """The quantized graph as an eager module."""
+        return self._need("quantize", "quantized")  # type: ignore[no-any-return]
+
+    @property
+    def edge(self) -> EdgeProgramManager:
+        """The edge program of the two-step path, transformed when :meth:`transform` ran."""
+        found = self._artifacts.get("transform") or self._need("to_edge", "edge")
+        return found  # type: ignore[no-any-return]
+
+    @property
+    def lowered(self) -> EdgeProgramManager:
+        """The edge program with its delegates."""
+        return self._need("lower", "lowered")  # type: ignore[no-any-return]
+
+    @property
+    def delegation(self) -> Delegation:
+        """Delegates, delegated and left-over operators of the lowered program."""
+        if "delegation" in self._artifacts:
+            return self._artifacts["delegation"]  # type: ignore[no-any-return]
+        return delegation.count(self.lowered.exported_program())
+
+    @property
+    def executorch_program(self) -> ExecutorchProgramManager:
+        """The emitted program."""
+        return self._need("to_executorch", "executorch_program")  # type: ignore[no-any-return]
+
+    @property
+    def program(self) -> bytes:
+        """The bytes of the ``.pte``."""
+        return self._need("serialize", "program")  # type: ignore[no-any-return]
+
+    @property
+    def execution(self) -> Execution:
+        """The outputs and who produced them."""
+        return self._need("run", "execution")  # type: ignore[no-any-return]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What :meth:`compare` found."""
+        return self._need("compare", "verdict")  # type: ignore[no-any-return]
+
+    # Graph checks, on the latest graph.
+
+    def check(self, operators: Sequence[Any]) -> Self:
+        """Each operator (an overload, or its name ``aten.add.Tensor``) occurs."""
+        counts = self._counts()
+        missing = [name for name in map(_operator_name, operators) if not counts[name]]
+        if missing:
+            raise CheckFailure(f"not in the graph: {', '.join(missing)}; {_listing(counts)}")
+        return self
+
+    def check_not(self, operators: Sequence[Any]) -> Self:
+        """None of the operators occurs."""
+        counts = self._counts()
+        present = [name for name in map(_operator_name, operators) if counts[name]]
+        if present:
+            raise CheckFailure(f"in the graph, but must not be: {', '.join(present)}")
+        return self
+
+    def check_count(self, expected: Mapping[Any, int]) -> Self:
+        """Each operator occurs exactly so often; delegate calls count under their
+        ``executorch_call_delegate``."""
+        counts = self._counts()
+        wrong = [
+            f"{name} {counts[name]} times, expected {number}"
+            for name, number in ((_operator_name(key), n) for key, n in expected.items())
+            if counts[name] != number
+        ]
+        if wrong:
+            raise CheckFailure(f"{'; '.join(wrong)}; {_listing(counts)}")
+        return self
+
+    def check_node_count(self, expected: Mapping[Any, int]) -> Self:
+        """Each call target (the object itself, compared by identity) occurs exactly so often."""
+        nodes = Counter(node.target for node in self._calls())
+        wrong = [
+            f"{_operator_name(target)} {nodes[target]} times, expected {number}"
+            for target, number in expected.items()
+            if nodes[target] != number
+        ]
+        if wrong:
+            raise CheckFailure("; ".join(wrong))
+        return self
+
+    def check_delegates(self, expected: int) -> Self:
+        """The lowered program calls exactly so many delegates."""
+        found = self.delegation.delegates
+        if found != expected:
+            left = ", ".join(self.delegation.undelegated_ops) or "none"
+            raise CheckFailure(f"{found} delegates, expected {expected}; left over: {left}")
+        return self
+
+    # Inner workings.
+
+    def _need(self, stage: str, wanted_by: str) -> Any:
+        if stage not in self._artifacts:
+            raise StageOrderError(f"{wanted_by} needs stage {stage!r}; call .{stage}() first")
+        return self._artifacts[stage]
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        except (StageOrderError, ConflictingOptions):
+            raise
+        except Exception as error:
+            raise StageFailure(name, error) from error
+        finally:
+            spent = time.perf_counter() - start
+            self.seconds[name] = self.seconds.get(name, 0.0) + spent
+
+    def _default_passes(self) -> Sequence[Pass]:
+        return self.recipe.transform_passes() if self._passes is None else self._passes
+
+    def _resolve_passes(
+        self, options: LowerOptions | None, given: Sequence[Pass] | None
+    ) -> Sequence[Pass]:
+        stated = (options or LowerOptions()).with_passes(given).transform_passes or given
+        if stated is not None and self._passes is not None:
+            stated = LowerOptions((), tuple(self._passes)).with_passes(stated).transform_passes
+        if "transform" in self._artifacts:
+            if stated:
+                raise ConflictingOptions("transform() already ran; pass no transform_passes")
+            return ()
+        return self._default_passes() if stated is None else stated
+
+    def _calls(self) -> list[torch.fx.Node]:
+        for stage in ("lower", "transform", "to_edge", "export"):
+            artifact = self._artifacts.get(stage)
+            if artifact is not None:
+                program = artifact if stage == "export" else artifact.exported_program()
+                return [n for n in program.graph.nodes if n.op == "call_function"]
+        raise StageOrderError("a graph check needs stage 'export'; call .export() first")
+
+    def _counts(self) -> Counter[str]:
+        return Counter(delegation.op_name(node.target) for node in self._calls())
+
+
+def _cast(built: Built, dtype: str) -> Built:
+    wanted: torch.dtype = getattr(torch, dtype)
+    if wanted == torch.float32:
+        return built
+
+    def convert(item: Any) -> Any:
+        is_float = isinstance(item, torch.Tensor) and item.dtype == torch.float32
+        return item.to(wanted) if is_float else item
+
+    return Built(built.module.to(wanted), tuple(tree_map(convert, call) for call in built.calls))
+
+
+def _clone(item: Any) -> Any:
+    return item.clone() if isinstance(item, torch.Tensor) else item
+
+
+def _operator_name(operator: Any) -> str:
+    return operator if isinstance(operator, str) else delegation.op_name(operator)
+
+
+def _listing(counts: Counter[str]) -> str:
+    found = ", ".join(f"{name}×{number}" for name, number in sorted(counts.items()))
+    return f"the graph has {found or 'no calls'}"
+
+
+__all__ = ["ConformError", "Tester"]

@@ -1,0 +1,107 @@
+"""Facts of a run and of a cell in words, the same words in every report."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime
+
+from harness.cell import Cell
+from harness.run import Run
+from reports import summary, text
+
+
+def title(run: Run) -> str:
+    """The name of the run folder, which is what people call a run."""
+    return text.line(run.path.name or str(run.path), 120)
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """Pairs of a name and a value, leaving out what the record does not have."""
+    info, env = run.info, run.info.environment
+    cores = text.count(env.cores, "core") if env.cores else ""
+    pairs = [
+        ("Seed", str(info.seed)),
+        ("Commit", commit(run)),
+        ("Started", info.started),
+        ("Took", duration(run)),
+        ("Command", shlex.join(info.command)),
+        ("Selection", info.selection),
+        ("Exit status", "" if info.exit_status is None else str(info.exit_status)),
+        ("Host", _join(env.host, env.machine)),
+        ("System", _join(env.platform, env.processor, cores)),
+        ("Python", env.python),
+    ]
+    return [(name, text.line(value, 600)) for name, value in pairs if value]
+
+
+def commit(run: Run) -> str:
+    """The commit, and whether the work tree had changes on top of it."""
+    env = run.info.environment
+    if not env.git_commit:
+        return ""
+    return f"{env.git_commit[:12]}{' with local changes' if env.git_dirty else ''}"
+
+
+def packages(run: Run) -> list[tuple[str, str]]:
+    """Package names with their versions."""
+    found = run.info.environment.packages
+    return [(text.line(name, 80), text.line(version, 80)) for name, version in found.items()]
+
+
+def duration(run: Run) -> str:
+    """Wall-clock time of the whole run, when it ended and both times can be read."""
+    try:
+        started = datetime.fromisoformat(run.info.started)
+        ended = datetime.fromisoformat(run.info.ended or "")
+        return text.seconds((ended - started).total_seconds())
+    except (ValueError, TypeError):
+        return ""
+
+
+def backend_states(run: Run) -> list[tuple[str, str, str]]:
+    """Name, ``available`` or ``unavailable``, and the runtime or the reason."""
+    return [
+        (
+            text.line(name, 80),
+            "available" if state.available else "unavailable",
+            text.line(
+                f"{state.runtime} runtime"
+                if state.available
+                else state.reason or "no reason recorded",
+                500,
+            ),
+        )
+        for name, state in run.info.backends.items()
+    ]
+
+
+def wrongness(cell: Cell) -> str:
+    """The worst output of a cell against its bound, or nothing when it has no outputs."""
+    worst = summary.worst_output(cell)
+    if worst is None:
+        return ""
+    problem = f"; {worst.problem}" if worst.problem else ""
+    return (
+        f"output {worst.output} of call {worst.call}: max abs error {text.measure(worst.max_abs)}, "
+        f"bound {text.measure(worst.bound)} ({text.bound_use(worst.bound_used)}), "
+        f"SQNR {text.decibels(worst.sqnr_db)}, {worst.exceeding:,} of "
+        f"{text.count(worst.elements, 'element')} out of bound{problem}"
+    )
+
+
+def delegation(cell: Cell) -> str:
+    """What the partitioner did with a cell, or nothing when there was no node to give."""
+    taken = cell.delegation
+    if not (taken.delegates or taken.delegated_nodes or taken.undelegated_nodes):
+        return ""
+    left = text.count(taken.undelegated_nodes, "node")
+    if not taken.delegates:
+        return f"nothing delegated, {left} left over"
+    return (
+        f"{text.count(taken.delegates, 'delegate')} with "
+        f"{text.count(taken.delegated_nodes, 'node')}, {left} left over"
+    )
+
+
+def _join(*parts: str) -> str:
+    return " · ".join(part for part in parts if part)

@@ -1,0 +1,5 @@
+from harness.run import Run
+
+
+def render(run: Run) -> str:
+    return ""

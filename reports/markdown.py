@@ -1,0 +1,246 @@
+"""A run as GitHub-flavoured Markdown of bounded length, for job summaries and comments."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from harness.run import Run
+from reports import facts, summary, text
+from reports.outcome import Outcome
+from reports.summary import Row, Totals
+from reports.verdict import Kind, Verdict
+
+#: A GitHub comment takes 65,536 characters.
+LENGTH = 60_000
+
+FAILURES_SHOWN = 20
+_GAPS_SHOWN = 20
+_MISSING_SHOWN = 10
+_SLOWEST_SHOWN = 10
+_OPS_SHOWN = 120
+_SIGNS = {Kind.PASSED: "✅", Kind.FAILED: "❌"}
+
+
+def render(run: Run) -> str:
+    """The whole report; what does not fit in :data:`LENGTH` is left out and named."""
+    head = [_header(run), _totals(run), _failures(run), _missing(run)]
+    rest = {
+        "Limitations by reason": _gaps(run),
+        "Operators by target": _matrix(run),
+        "Left over by the partitioners": _delegation(run),
+        "Slowest cells": _slowest(run),
+        "Environment": _environment(run),
+    }
+    made = "\n\n".join(part for part in head if part)
+    left_out = []
+    for title, body in rest.items():
+        if not body:
+            continue
+        if len(made) + len(title) + len(body) > LENGTH - 500:
+            left_out.append(title)
+        else:
+            made += f"\n\n## {title}\n\n{body}"
+    if len(made) > LENGTH - 500:
+        # Cut at a line, or half a table row would swallow what follows.
+        made = made[: made.rfind("\n", 0, LENGTH - 500)] + "\n\n*Cut for length.*"
+    if left_out:
+        made += f"\n\n*Left out for length: {', '.join(left_out)}.*"
+    return made + "\n"
+
+
+def prose(value: str, limit: int | None = None) -> str:
+    """Text from a record as plain Markdown text, on one line, with nothing in it acting."""
+    shown = html.escape(text.line(value, limit), quote=False)
+    shown = re.sub(r"([\\`*_{}\[\]|~#!$])", r"\\\1", shown)
+    # A zero-width space keeps "@name" from notifying whoever has that name.
+    return re.sub(r"(?<!\w)@(?=\w)", "@\u200b", shown)
+
+
+def code(value: str, limit: int | None = None) -> str:
+    """Text from a record as code, valid inside table cells too."""
+    shown = text.line(value, limit)
+    if not shown:
+        return ""
+    if not re.search(r"[`|\\]", shown):
+        return f"`{shown}`"
+    # Neither backticks nor pipes can be written inside a code span of a table; entities can.
+    entities = re.sub(r"[^\w\s.,:;/=+()'-]", lambda match: f"&#{ord(match[0])};", shown)
+    return f"<code>{entities.replace('_', '&#95;')}</code>"
+
+
+def _table(
+    header: Sequence[str], body: Iterable[Sequence[str]], numbers: Iterable[str] = ()
+) -> str:
+    """A table; ``numbers`` are the columns to align right."""
+    right = set(numbers)
+    rule = ["--:" if name in right else ":--" for name in header]
+    lines = [header, rule, *body]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _header(run: Run) -> str:
+    judged = Verdict.of(run)
+    sign = _SIGNS.get(judged.kind, "⚠️")
+    lines = [f"# {sign} {judged.headline}: {prose(facts.title(run))}", f"{prose(judged.sentence)}."]
+    if judged.concerns:
+        shown = [f"> - {prose(concern)}" for concern in judged.concerns[:20]]
+        lines.append("\n".join(["> [!WARNING]", *shown, *_more(len(judged.concerns) - 20, "> - ")]))
+    known = dict(facts.facts(run))
+    brief = [
+        f"{name.lower()} {code(known[name])}"
+        for name in ("Seed", "Commit", "Started", "Took")
+        if name in known
+    ]
+    versions = ", ".join(code(f"{name} {version}") for name, version in facts.packages(run))
+    lines.append(" · ".join([*brief, *([versions] if versions else [])]))
+    return "\n\n".join(lines)
+
+
+def _totals(run: Run) -> str:
+    totals = summary.totals(run)
+    if not totals:
+        return "## Targets\n\nThe run is empty: no target was selected."
+    always = (Outcome.PASSED, Outcome.UNDELEGATED, Outcome.UNAVAILABLE, Outcome.NOT_RUN)
+    shown = [
+        outcome
+        for outcome in Outcome
+        if outcome in always or any(total.counts[outcome] for total in totals)
+    ]
+    names = [f"{outcome.symbol} {outcome.label}" for outcome in shown]
+    header = ["Target", "Passed of rated", "Cells", *names, "Time"]
+    body = [_totals_row(total, shown) for total in totals]
+    note = (
+        "Rated are all cells but the unsupported ones; unavailable and not-run cells are in "
+        "it, so that not running cannot raise the rate."
+    )
+    table = _table(header, body, header[2:])
+    return f"## Targets\n\n{table}\n\n{note}"
+
+
+def _totals_row(total: Totals, shown: Sequence[Outcome]) -> list[str]:
+    rate = f"**{total.rate_text}**" if total.red else total.rate_text
+    counts = [
+        f"**{number:,}**" if outcome.is_red and number else f"{number:,}"
+        for outcome, number in ((outcome, total.counts[outcome]) for outcome in shown)
+    ]
+    return [code(total.target), rate, f"{total.cells:,}", *counts, text.seconds(total.seconds)]
+
+
+def _failures(run: Run) -> str:
+    failures = summary.failures(run)
+    if not failures:
+        return ""
+    body = []
+    for row in failures[:FAILURES_SHOWN]:
+        if row.cell is None:
+            continue
+        what = [code(row.cell.error or "", 300)]
+        what += [prose(facts.wrongness(row.cell), 300), prose(facts.delegation(row.cell))]
+        body.append(
+            [
+                code(row.id, 200),
+                f"{row.outcome.symbol} {row.outcome.label}",
+                code(row.cell.stage or ""),
+                "<br>".join([*filter(None, what), code(row.cell.repro, 300)]),
+            ]
+        )
+    table = _table(["Cell", "Outcome", "Stage", "Error, numerics, delegation, repro"], body)
+    title = f"## Red: {text.count(len(failures), 'cell')}, worst first"
+    return "\n\n".join([title, table, *_more(len(failures) - FAILURES_SHOWN)])
+
+
+def _missing(run: Run) -> str:
+    if not (missing := run.missing):
+        return ""
+    title = f"## Not run: {text.count(len(missing), 'expected cell')} without a record"
+    shown = [f"- {code(name, 200)}" for name in missing[:_MISSING_SHOWN]]
+    return "\n".join([title, "", *shown, *_more(len(missing) - _MISSING_SHOWN, "- ")])
+
+
+def _gaps(run: Run) -> str:
+    gaps = summary.gaps(run)
+    if not gaps:
+        return ""
+    body = [
+        [
+            f"{len(gap.rows):,}",
+            ", ".join(f"{number:,} {outcome.label}" for outcome, number in gap.counts.items()),
+            prose(gap.reason, 300) + (f" ({prose(gap.link, 300)})" if gap.link else ""),
+            " ".join(code(target) for target in gap.targets[:12]),
+        ]
+        for gap in gaps[:_GAPS_SHOWN]
+    ]
+    table = _table(["Cells", "Outcome", "Reason", "Targets"], body, ["Cells"])
+    return "\n\n".join([table, *_more(len(gaps) - _GAPS_SHOWN)])
+
+
+def _matrix(run: Run) -> str:
+    groups: dict[str, dict[str, Counter[Outcome]]] = {}
+    for row in summary.rows(run):
+        squares = groups.setdefault(row.op or row.suite or row.case, {})
+        squares.setdefault(row.target, Counter())[row.outcome] += 1
+    if not groups:
+        return ""
+    targets = summary.targets(run)
+    names = sorted(groups)
+    body = [
+        [code(name, 60), *(_square(groups[name].get(target)) for target in targets)]
+        for name in names[:_OPS_SHOWN]
+    ]
+    table = _table(["Op", *map(code, targets)], body)
+    legend = " · ".join(f"{outcome.symbol} {outcome.label}" for outcome in Outcome)
+    note = f"Passed of rated cases, and the sign of the worst. {legend}"
+    return "\n\n".join([table, *_more(len(names) - _OPS_SHOWN), note])
+
+
+def _square(counts: Counter[Outcome] | None) -> str:
+    if not counts:
+        return ""
+    total = Totals("", counts)
+    worst = max(counts, key=lambda outcome: outcome.badness)
+    return f"{worst.symbol} {total.passed}/{total.rated}" if total.conclusive else worst.symbol
+
+
+def _delegation(run: Run) -> str:
+    body = [
+        [
+            code(part.target),
+            f"{part.cells:,}",
+            f"{part.without:,}",
+            f"{part.delegates:,}",
+            f"{part.delegated_nodes:,}",
+            f"{part.undelegated_nodes:,}",
+            prose(text.calls(part.left_over)),
+        ]
+        for part in summary.partitions(run)
+    ]
+    header = ["Target", "Lowered cells", "Nothing delegated", "Delegates", "Delegated nodes",
+              "Left-over nodes", "Left-over ops"]  # fmt: skip
+    return _table(header, body, header[1:6]) if body else ""
+
+
+def _slowest(run: Run) -> str:
+    body = [_slow(row) for row in summary.slowest(run, _SLOWEST_SHOWN)]
+    return _table(["Cell", "Time", "Longest stage"], body, ["Time"]) if body else ""
+
+
+def _slow(row: Row) -> list[str]:
+    if row.cell is None:
+        return []
+    stage = summary.slowest_stage(row.cell)
+    longest = f"{code(stage[0])} {text.seconds(stage[1])}" if stage else ""
+    return [code(row.id, 200), text.seconds(row.cell.seconds), longest]
+
+
+def _environment(run: Run) -> str:
+    pairs = [*facts.facts(run), *facts.packages(run)]
+    states = [(f"backend {name}", f"{state}: {why}") for name, state, why in
+              facts.backend_states(run)]  # fmt: skip
+    return _table(["", ""], [[prose(name), code(value)] for name, value in [*pairs, *states]])
+
+
+def _more(number: int, mark: str = "") -> list[str]:
+    return [f"{mark}and {number:,} more"] if number > 0 else []

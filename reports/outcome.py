@@ -1,0 +1,104 @@
+"""Outcome: a status as reports show it, with its word, its sign and what it means.
+
+Two words more than :class:`harness.cell.Status`: a pass in which the backend took nothing is
+not the same news as a pass, and an expected cell without a record is not run.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from harness.cell import Cell, Status
+
+
+class Outcome(enum.Enum):
+    """What came of one cell, in the order in which bars and columns show it."""
+
+    PASSED = "passed"
+    UNDELEGATED = "undelegated"
+    MISMATCH = "mismatch"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    TIMEOUT = "timeout"
+    XPASSED = "xpassed"
+    XFAILED = "xfailed"
+    LOWERED = "lowered"
+    UNSUPPORTED = "unsupported"
+    UNAVAILABLE = "unavailable"
+    NOT_RUN = "not_run"
+
+    @classmethod
+    def of(cls, cell: Cell | None) -> Outcome:
+        """The outcome of a record, or of its absence."""
+        if cell is None:
+            return cls.NOT_RUN
+        if cell.status is Status.PASSED and cell.delegation.delegates == 0:
+            return cls.UNDELEGATED
+        return cls(cell.status.value)
+
+    @property
+    def label(self) -> str:
+        """The words that stand for it."""
+        return _TEXTS[self][0]
+
+    @property
+    def symbol(self) -> str:
+        """One character, so that colour is never the only sign."""
+        return _TEXTS[self][1]
+
+    @property
+    def meaning(self) -> str:
+        """What it says, for legends."""
+        return _TEXTS[self][2]
+
+    @property
+    def is_red(self) -> bool:
+        """Whether it alone makes a run fail."""
+        return self not in _WITHOUT_STATUS and Status(self.value).is_red
+
+    @property
+    def is_pass(self) -> bool:
+        """Whether the cell executed and every output is within its bound."""
+        return self in (Outcome.PASSED, Outcome.UNDELEGATED)
+
+    @property
+    def badness(self) -> int:
+        """Larger is worse; orders failures and picks the worst of several records."""
+        return _BADNESS.index(self)
+
+
+_WITHOUT_STATUS = {Outcome.UNDELEGATED, Outcome.NOT_RUN}
+
+_TEXTS = {
+    Outcome.PASSED: ("passed, delegated", "✓", "executed, within its bound"),
+    Outcome.UNDELEGATED: (
+        "passed, nothing delegated",
+        "○",
+        "executed within its bound, but the backend took no node",
+    ),
+    Outcome.MISMATCH: ("mismatch", "≠", "executed, and an output is outside its bound"),
+    Outcome.FAILED: ("failed", "✕", "a stage raised, or a requirement does not hold"),
+    Outcome.CRASHED: ("crashed", "!", "the process died"),
+    Outcome.TIMEOUT: ("timeout", "T", "did not end within its time limit"),
+    Outcome.XPASSED: ("xpassed", "P", "passed although a limitation says it cannot"),
+    Outcome.XFAILED: ("xfailed", "x", "failed as a known limitation predicts"),
+    Outcome.LOWERED: ("lowered only", "L", "lowered; nothing on this host can execute it"),
+    Outcome.UNSUPPORTED: ("unsupported", "–", "the target declares that it does not do this"),
+    Outcome.UNAVAILABLE: ("unavailable", "∅", "the backend is not here; nothing was tried"),
+    Outcome.NOT_RUN: ("not run", "?", "expected, but there is no record"),
+}
+
+_BADNESS = [
+    Outcome.PASSED,
+    Outcome.UNDELEGATED,
+    Outcome.UNSUPPORTED,
+    Outcome.LOWERED,
+    Outcome.UNAVAILABLE,
+    Outcome.XFAILED,
+    Outcome.NOT_RUN,
+    Outcome.XPASSED,
+    Outcome.TIMEOUT,
+    Outcome.FAILED,
+    Outcome.MISMATCH,
+    Outcome.CRASHED,
+]

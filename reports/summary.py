@@ -1,0 +1,310 @@
+"""What a run amounts to, computed once and shared by every renderer. No pandas."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from harness.cell import Cell, Numerics
+from harness.run import Run
+from reports import text
+from reports.outcome import Outcome
+
+#: Stands where an expected id names no target.
+NO_TARGET = "(no target)"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell of a run as it counts: its outcome, and its record if there is one."""
+
+    id: str
+    case: str
+    target: str
+    op: str
+    suite: str
+    outcome: Outcome
+    cell: Cell | None = None
+
+
+def rows(run: Run) -> list[Row]:
+    """Every cell that was expected or recorded, each once.
+
+    A cell with several records counts with the worst of them, so that a crash is not hidden by
+    a later pass; :func:`repeated` names such cells.
+    """
+    worst: dict[str, Cell] = {}
+    for cell in run.cells:
+        known = worst.get(cell.id)
+        if known is None or Outcome.of(cell).badness >= Outcome.of(known).badness:
+            worst[cell.id] = cell
+    # A missing cell has no record to take its op from; the same case on another target does.
+    groups = {cell.case: (cell.op, cell.suite) for cell in run.cells}
+    made = []
+    for name in dict.fromkeys([*run.info.expected, *worst]):
+        record = worst.get(name)
+        if record is not None:
+            case, target, op, suite = record.case, record.target, record.op, record.suite
+        else:
+            case, at, target = name.rpartition("@")
+            case, target = (case, target) if at else (name, NO_TARGET)
+            op, suite = groups.get(case, (case.partition("/")[0], ""))
+        made.append(Row(name, case, target, op, suite, Outcome.of(record), record))
+    return made
+
+
+def repeated(run: Run) -> list[str]:
+    """Ids of cells that have more than one record."""
+    return [name for name, number in Counter(cell.id for cell in run.cells).items() if number > 1]
+
+
+def targets(run: Run) -> list[str]:
+    """All targets: those selected, in that order, then any others that have cells."""
+    return list(dict.fromkeys([*run.info.targets, *(row.target for row in rows(run))]))
+
+
+@dataclass
+class Totals:
+    """The cells of one target (or of a whole run), each outcome counted apart."""
+
+    target: str
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    seconds: float = 0.0
+    runtimes: Counter[str] = field(default_factory=Counter)
+    available: bool | None = None
+    reason: str = ""
+
+    @property
+    def cells(self) -> int:
+        """All cells, with or without a record."""
+        return self.counts.total()
+
+    @property
+    def passed(self) -> int:
+        """Executed and within bounds, delegated or not."""
+        return sum(number for outcome, number in self.counts.items() if outcome.is_pass)
+
+    @property
+    def red(self) -> int:
+        """Cells that make the run fail."""
+        return sum(number for outcome, number in self.counts.items() if outcome.is_red)
+
+    @property
+    def rated(self) -> int:
+        """What the pass rate is out of: all cells but those declared unsupported.
+
+        Unavailable, lowered-only and not-run cells stay in, so that not running can never
+        raise the rate; reports show them beside it.
+        """
+        return self.cells - self.counts[Outcome.UNSUPPORTED]
+
+    @property
+    def conclusive(self) -> int:
+        """Cells that say something of conformance: passed, red, or failed as predicted."""
+        return self.passed + self.red + self.counts[Outcome.XFAILED]
+
+    @property
+    def pass_rate(self) -> float | None:
+        """``passed / rated``; None when no cell is conclusive, which is not the same as 0."""
+        return self.passed / self.rated if self.conclusive else None
+
+    @property
+    def rate_text(self) -> str:
+        """The pass rate in words, which says why there is none."""
+        if self.conclusive:
+            share = text.percent(self.passed, self.rated)
+            return f"{self.passed:,} of {self.rated:,} ({share})"
+        if not self.cells:
+            return "no cells"
+        kinds = [outcome.label for outcome in Outcome if self.counts[outcome]]
+        return kinds[0] if len(kinds) == 1 else "none executed"
+
+
+def totals(run: Run, cells: Iterable[Row] | None = None) -> list[Totals]:
+    """Totals of each target; a selected target without cells is there with zero."""
+    found = {name: Totals(name) for name in targets(run)}
+    for row in rows(run) if cells is None else cells:
+        _add(found[row.target], row)
+    for name, total in found.items():
+        state = run.info.backends.get(name.partition(":")[0])
+        if state is not None:
+            total.available, total.reason = state.available, state.reason
+    return list(found.values())
+
+
+def overall(run: Run) -> Totals:
+    """Totals of the whole run."""
+    total = Totals("all targets")
+    for row in rows(run):
+        _add(total, row)
+    return total
+
+
+def _add(total: Totals, row: Row) -> None:
+    total.counts[row.outcome] += 1
+    if row.cell is not None:
+        total.seconds += row.cell.seconds
+        if row.cell.runtime != "none":
+            total.runtimes[row.cell.runtime] += 1
+
+
+def failures(run: Run) -> list[Row]:
+    """Red cells, worst first: crashes, wrong numbers by how wrong, failures, timeouts."""
+    return sorted((row for row in rows(run) if row.outcome.is_red), key=_severity)
+
+
+def _severity(row: Row) -> tuple[int, float, str]:
+    used = worst_bound_used(row.cell) if row.cell else None
+    # NaN is worse than any number: an error that is not a number conforms to no bound.
+    wrongness = math.inf if used is not None and math.isnan(used) else (used or 0.0)
+    return -row.outcome.badness, -wrongness, row.id
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Red cells that fail alike: same outcome, same stage, same error but for its numbers."""
+
+    outcome: Outcome
+    stage: str
+    error: str
+    rows: list[Row]
+
+
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def causes(run: Run) -> list[Cause]:
+    """Failures grouped by what went wrong, worst and then largest group first."""
+    groups: dict[tuple[Outcome, str, str], list[Row]] = defaultdict(list)
+    for row in failures(run):
+        stage, error = _where_and_why(row)
+        # A mismatch differs in every number it states; the numerics tell those apart.
+        alike = "" if row.outcome is Outcome.MISMATCH else _NUMBERS.sub("#", text.line(error, 200))
+        groups[row.outcome, stage, alike].append(row)
+    found = [
+        Cause(outcome, stage, _where_and_why(members[0])[1] if alike else "", members)
+        for (outcome, stage, alike), members in groups.items()
+    ]
+    return sorted(found, key=lambda cause: (-cause.outcome.badness, -len(cause.rows)))
+
+
+def _where_and_why(row: Row) -> tuple[str, str]:
+    if row.cell is None:
+        return "", ""
+    return row.cell.stage or "", row.cell.error or ""
+
+
+@dataclass
+class Gap:
+    """The cells that one limitation, or one declared lack of support, explains."""
+
+    reason: str
+    link: str | None
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def counts(self) -> Counter[Outcome]:
+        """How those cells ended; xpassed among them means the entry is stale."""
+        return Counter(row.outcome for row in self.rows)
+
+    @property
+    def targets(self) -> list[str]:
+        """Where it applies."""
+        return sorted({row.target for row in self.rows})
+
+
+def gaps(run: Run) -> list[Gap]:
+    """Limitations by reason, those with a stale entry first, then the most cells."""
+    found: dict[tuple[str, str | None], Gap] = {}
+    for row in rows(run):
+        if row.cell is None:
+            continue
+        if row.cell.limitation is not None:
+            reason, link = row.cell.limitation.reason, row.cell.limitation.link
+        elif row.outcome is Outcome.UNSUPPORTED:
+            reason, link = row.cell.error or "declared unsupported, no reason recorded", None
+        else:
+            continue
+        found.setdefault((reason, link), Gap(reason, link)).rows.append(row)
+    return sorted(
+        found.values(), key=lambda gap: (-gap.counts[Outcome.XPASSED], -len(gap.rows), gap.reason)
+    )
+
+
+@dataclass
+class Partition:
+    """What the partitioner gave to one target's backend, over all lowered cells."""
+
+    target: str
+    cells: int = 0
+    without: int = 0
+    delegates: int = 0
+    delegated_nodes: int = 0
+    undelegated_nodes: int = 0
+    left_over: Counter[str] = field(default_factory=Counter)
+    left_over_cells: Counter[str] = field(default_factory=Counter)
+
+
+def partitions(run: Run) -> list[Partition]:
+    """Delegation of each target that lowered anything."""
+    found = {name: Partition(name) for name in targets(run)}
+    for row in rows(run):
+        if row.cell is None:
+            continue
+        taken, part = row.cell.delegation, found[row.target]
+        if not taken.delegates and not taken.delegated_nodes and not taken.undelegated_nodes:
+            continue
+        part.cells += 1
+        part.without += taken.delegates == 0
+        part.delegates += taken.delegates
+        part.delegated_nodes += taken.delegated_nodes
+        part.undelegated_nodes += taken.undelegated_nodes
+        part.left_over.update(taken.undelegated_ops)
+        part.left_over_cells.update(taken.undelegated_ops.keys())
+    return [part for part in found.values() if part.cells]
+
+
+def slowest(run: Run, limit: int) -> list[Row]:
+    """The cells that took longest, longest first."""
+    timed = [row for row in rows(run) if row.cell is not None and row.cell.seconds > 0]
+    return sorted(timed, key=lambda row: (-(row.cell.seconds if row.cell else 0.0), row.id))[:limit]
+
+
+def slowest_stage(cell: Cell) -> tuple[str, float] | None:
+    """The stage that took longest, with its seconds."""
+    return max(cell.stages.items(), key=lambda item: item[1], default=None)
+
+
+def worst_output(cell: Cell) -> Numerics | None:
+    """The output that uses most of its bound, NaN and stated problems first."""
+
+    def wrongness(item: Numerics) -> tuple[bool, bool, float]:
+        undefined = math.isnan(item.bound_used)
+        return undefined, item.problem is not None, math.inf if undefined else item.bound_used
+
+    return max(cell.numerics, key=wrongness, default=None)
+
+
+def worst_bound_used(cell: Cell) -> float | None:
+    """The largest error / bound over the outputs; NaN if any is; None without outputs."""
+    return _or_nan(max, [item.bound_used for item in cell.numerics])
+
+
+def worst_max_abs(cell: Cell) -> float | None:
+    """The largest absolute error over the outputs; NaN if any is; None without outputs."""
+    return _or_nan(max, [item.max_abs for item in cell.numerics])
+
+
+def worst_sqnr(cell: Cell) -> float | None:
+    """The smallest SQNR over the outputs, in dB; NaN if any is; None without outputs."""
+    return _or_nan(min, [item.sqnr_db for item in cell.numerics])
+
+
+def _or_nan(pick: Callable[[list[float]], float], values: list[float]) -> float | None:
+    # max and min of a list with NaN depend on its order; NaN is always the worst.
+    if not values:
+        return None
+    return math.nan if any(math.isnan(value) for value in values) else pick(values)

@@ -1,0 +1,271 @@
+"""A run, or one cell in full, for a terminal. rich is imported when something is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.cell import Cell, Numerics
+from harness.run import Run
+from reports import facts, summary, text
+from reports.console import and_more, new_grid, new_table, section, style_of, styled
+from reports.outcome import Outcome
+from reports.verdict import Kind, Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+FAILURES_SHOWN = 20
+_GAPS_SHOWN = 15
+_MISSING_SHOWN = 10
+_SLOWEST_SHOWN = 5
+
+_VERDICT_STYLES = {Kind.PASSED: "bold white on blue", Kind.FAILED: "bold white on red"}
+
+
+def render(run: Run, console: Console | None = None) -> None:
+    """Print a run: what it was, totals per target, failures, limitations, slowest, verdict.
+
+    Args:
+        run: a loaded run.
+        console: where to; by default standard output.
+    """
+    from rich.console import Console
+
+    out = console or Console()
+    judged = Verdict.of(run)
+    _header(run, judged, out)
+    _totals(run, out)
+    _missing(run, out)
+    _failures(run, out)
+    _gaps(run, out)
+    _slowest(run, out)
+    _verdict(judged, out)
+
+
+def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> None:
+    """Print one cell in full.
+
+    Args:
+        cell: the record.
+        console: where to; by default standard output.
+        run: the run it is from, for the environment.
+    """
+    from rich.console import Console
+
+    out = console or Console()
+    outcome = Outcome.of(cell)
+    out.rule(styled(cell.id, "bold"), align="left")
+    out.print(styled(f"{outcome.symbol} {outcome.label}", style_of(outcome)), styled(outcome.meaning))
+    where = f"stage {cell.stage}" if cell.stage else ""
+    grid = new_grid()
+    for name, value in [
+        ("Op", cell.op),
+        ("Suite", cell.suite),
+        ("Tags", ", ".join(cell.tags)),
+        ("Ended in", where),
+        ("Runtime", cell.runtime),
+        ("Program", text.size(cell.program_bytes) if cell.program_bytes else ""),
+        ("Seed", str(cell.seed)),
+        ("Worker", cell.worker or ""),
+    ]:
+        if value:
+            grid.add_row(styled(name, "dim"), styled(value))
+    out.print(grid)
+    if cell.error:
+        section(out, "Error")
+        out.print(styled(cell.error, "red" if outcome.is_red else ""))
+    if cell.limitation is not None:
+        section(out, "Limitation")
+        out.print(styled(cell.limitation.reason))
+        if cell.limitation.link:
+            out.print(styled(cell.limitation.link, "underline"))
+    if cell.numerics:
+        section(out, "Numerics against the float64 oracle")
+        out.print(_numerics(cell.numerics))
+    section(out, "Delegation")
+    out.print(styled(facts.delegation(cell) or "not lowered, or no node to delegate"))
+    for name, ops in (
+        ("Delegated", cell.delegation.delegated_ops),
+        ("Left over", cell.delegation.undelegated_ops),
+    ):
+        if ops:
+            out.print(styled(f"{name}: {text.calls(ops, limit=100)}"))
+    if cell.stages:
+        section(out, "Time")
+        out.print(_times(cell))
+    if cell.traceback:
+        section(out, "Traceback")
+        out.print(styled(text.tail(cell.traceback, 20_000)))
+    if run is not None:
+        section(out, "Environment")
+        pairs = [*facts.facts(run), ("Packages", _packages(run))]
+        grid = new_grid()
+        for name, value in pairs:
+            grid.add_row(styled(name, "dim"), styled(value))
+        out.print(grid)
+    section(out, "Run it again")
+    out.print(styled(cell.repro, "bold"), soft_wrap=True)
+
+
+def _header(run: Run, judged: Verdict, out: Console) -> None:
+    out.rule(styled(facts.title(run), "bold"), align="left")
+    grid = new_grid()
+    for name, value in [
+        ("Folder", str(run.path)),
+        ("State", "INCOMPLETE" if run.incompleteness else "complete"),
+        *facts.facts(run),
+        ("Packages", _packages(run)),
+    ]:
+        style = "bold yellow" if value == "INCOMPLETE" else ""
+        grid.add_row(styled(name, "dim"), styled(value, style))
+    out.print(grid)
+    for concern in judged.concerns:
+        out.print(styled(f"! {concern}", "yellow"))
+
+
+def _totals(run: Run, out: Console) -> None:
+    totals = summary.totals(run)
+    section(out, "Targets")
+    if not totals:
+        out.print(styled("empty: no target was selected and no cell has a record", "yellow"))
+        return
+    # A column of zeros says nothing, and the symbols keep twelve columns inside a terminal.
+    shown = [outcome for outcome in Outcome if any(total.counts[outcome] for total in totals)]
+    table = _totals_table(totals, shown)
+    wide = out.options.update(max_width=1000)
+    # rich drops columns that do not fit without a word, and a crash could be in one of them.
+    if out.measure(table, options=wide).maximum <= out.width:
+        out.print(table)
+        legend = [styled(f"{each.symbol} {each.label}", style_of(each)) for each in shown]
+        out.print(styled("   ").join(legend))
+    else:
+        for total in totals:
+            counts = [
+                styled(f"{total.counts[each]:,} {each.label}", style_of(each))
+                for each in shown
+                if total.counts[each]
+            ]
+            out.print(styled(total.target, "bold"), styled(total.rate_text))
+            out.print(styled("    "), styled("; ").join(counts), sep="")
+    out.print(
+        styled("rated: all cells but the unsupported; passed: executed and within bounds", "dim")
+    )
+
+
+def _totals_table(totals: list[summary.Totals], shown: list[Outcome]) -> Table:
+    table = new_table("target", "passed of rated")
+    for outcome in shown:
+        table.add_column(styled(outcome.symbol, style_of(outcome)), justify="right")
+    table.add_column("time", justify="right")
+    for total in totals:
+        counts = [
+            styled(f"{total.counts[outcome]:,}", style_of(outcome))
+            if total.counts[outcome]
+            else styled("·", "dim")
+            for outcome in shown
+        ]
+        rate = styled(total.rate_text, "bold red" if total.red else "")
+        table.add_row(styled(total.target), rate, *counts, styled(text.seconds(total.seconds)))
+    return table
+
+
+def _missing(run: Run, out: Console) -> None:
+    if not (missing := run.missing):
+        return
+    section(out, f"Not run: {text.count(len(missing), 'expected cell')} without a record")
+    for name in missing[:_MISSING_SHOWN]:
+        out.print(styled(f"? {name}", "yellow"))
+    and_more(out, len(missing) - _MISSING_SHOWN)
+
+
+def _failures(run: Run, out: Console) -> None:
+    failures = summary.failures(run)
+    if not failures:
+        return
+    section(out, f"Red: {text.count(len(failures), 'cell')}, worst first")
+    for row in failures[:FAILURES_SHOWN]:
+        if row.cell is None:
+            continue
+        style = style_of(row.outcome)
+        stage = f" in {row.cell.stage}" if row.cell.stage else ""
+        label = f" {row.outcome.label}{stage}"
+        out.print(styled(f"{row.outcome.symbol} {row.id}", style), styled(label), sep="")
+        details = [row.cell.error or "", facts.wrongness(row.cell), facts.delegation(row.cell)]
+        for detail in filter(None, details):
+            out.print(styled(f"    {text.line(detail, 400)}"))
+        out.print(styled(f"    {row.cell.repro}", "dim"), soft_wrap=True)
+    and_more(out, len(failures) - FAILURES_SHOWN)
+
+
+def _gaps(run: Run, out: Console) -> None:
+    gaps = summary.gaps(run)
+    if not gaps:
+        return
+    section(out, "Limitations by reason")
+    table = new_table("cells", "outcome", "reason", "targets")
+    for gap in gaps[:_GAPS_SHOWN]:
+        ended = ", ".join(f"{number} {outcome.label}" for outcome, number in gap.counts.items())
+        stale = gap.counts[Outcome.XPASSED] > 0
+        reason = f"{gap.reason} ({gap.link})" if gap.link else gap.reason
+        table.add_row(
+            styled(f"{len(gap.rows):,}"),
+            styled(ended, "bold magenta" if stale else ""),
+            styled(text.line(reason, 300)),
+            styled(", ".join(gap.targets)),
+        )
+    out.print(table)
+    and_more(out, len(gaps) - _GAPS_SHOWN)
+
+
+def _slowest(run: Run, out: Console) -> None:
+    slowest = summary.slowest(run, _SLOWEST_SHOWN)
+    if not slowest:
+        return
+    section(out, "Slowest cells")
+    for row in slowest:
+        if row.cell is None:
+            continue
+        stage = summary.slowest_stage(row.cell)
+        most = f", of which {stage[0]} {text.seconds(stage[1])}" if stage else ""
+        out.print(styled(f"{text.seconds(row.cell.seconds):>12}  {row.id}{most}"))
+
+
+def _verdict(judged: Verdict, out: Console) -> None:
+    out.print()
+    style = _VERDICT_STYLES.get(judged.kind, "bold black on yellow")
+    out.print(styled(f" {judged.headline} ", style), styled(judged.sentence))
+
+
+def _numerics(outputs: list[Numerics]) -> Table:
+    table = new_table("output", "dtype, shape", "max abs", "bound there", "used", "SQNR", "cosine",
+                   "ULP", "out of bound", "problem")  # fmt: skip
+    for item in outputs:
+        values = [
+            f"call {item.call}, {item.output}",
+            f"{item.dtype} {text.shape(item.shape)}",
+            text.measure(item.max_abs),
+            text.measure(item.bound),
+            text.bound_use(item.bound_used),
+            text.decibels(item.sqnr_db),
+            text.measure(item.cosine),
+            text.ulps(item.max_ulp),
+            f"{item.exceeding:,} of {item.elements:,}",
+            item.problem or "",
+        ]
+        bad = item.exceeding > 0 or item.problem is not None
+        table.add_row(*(styled(value, "red" if bad else "") for value in values))
+    return table
+
+
+def _times(cell: Cell) -> Table:
+    grid = new_grid()
+    for name, value in cell.stages.items():
+        grid.add_row(styled(name, "dim"), styled(text.seconds(value)))
+    grid.add_row(styled("harness overhead", "dim"), styled(text.seconds(cell.overhead)))
+    grid.add_row(styled("total", "bold"), styled(text.seconds(cell.seconds), "bold"))
+    return grid
+
+
+def _packages(run: Run) -> str:
+    return ", ".join(f"{name} {version}" for name, version in facts.packages(run))

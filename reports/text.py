@@ -1,0 +1,144 @@
+"""How values are spelled in every report: one place, each number with its unit."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+# Terminal escape sequences (colours, cursor moves, titles) that compilers put into messages.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+# Everything else a terminal or a browser would act on rather than show: control characters,
+# lone surrogates and the marks that reverse the direction of text.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def clean(text: str, limit: int | None = None) -> str:
+    """Text from a record made safe to show: no escape sequences, no control characters.
+
+    Args:
+        text: any text.
+        limit: cut to this many characters, with an ellipsis.
+    """
+    shown = _CONTROLS.sub("\ufffd", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+    if limit is not None and len(shown) > limit:
+        return shown[: max(limit - 1, 0)].rstrip() + "…"
+    return shown
+
+
+def line(text: str, limit: int | None = None) -> str:
+    """:func:`clean`, on one line."""
+    return clean(" ".join(clean(text).split()), limit)
+
+
+def tail(text: str, limit: int) -> str:
+    """The end of a long text, which in a traceback is where the error stands."""
+    shown = clean(text).strip("\n")
+    if len(shown) <= limit:
+        return shown
+    cut = shown[-limit:]
+    cut = cut[cut.find("\n") + 1 :]
+    return f"… ({len(shown) - len(cut):,} characters left out)\n{cut}"
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """``1 cell``, ``1,204 cells``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def percent(part: int, whole: int) -> str:
+    """A share, rounded so that only all of them reads 100 % and only none reads 0 %."""
+    if whole <= 0:
+        return "–"
+    tenths = part * 1000 // whole
+    if part and not tenths:
+        return "< 0.1 %"
+    return "100 %" if part == whole else ("0 %" if part == 0 else f"{tenths / 10:.1f} %")
+
+
+def measure(value: float | None) -> str:
+    """A dimensionless number, or one in the unit of the outputs."""
+    if value is None:
+        return "–"
+    return _nonfinite(value) or f"{value:.4g}"
+
+
+def decibels(value: float | None) -> str:
+    """A signal-to-noise ratio."""
+    if value is None:
+        return "–"
+    return f"{_nonfinite(value) or f'{value:.1f}'} dB"
+
+
+def ulps(value: float | None) -> str:
+    """A distance in units in the last place."""
+    if value is None:
+        return "–"
+    return f"{_nonfinite(value) or f'{value:.3g}'} ULP"
+
+
+def bound_use(value: float | None) -> str:
+    """How much of its bound an error uses: at most 1× when it conforms."""
+    if value is None:
+        return "–"
+    if math.isfinite(value) and value > 1:
+        # Rounded up: 1.004 must not read "1.00× bound" beside a mismatch.
+        digits = 2 if value < 100 else 0
+        value = math.ceil(value * 10**digits) / 10**digits
+        return f"{value:,.{digits}f}× bound" if value < 1e6 else f"{value:.2g}× bound"
+    return f"{_nonfinite(value) or f'{value:.2g}'}× bound"
+
+
+def seconds(value: float) -> str:
+    """A duration in the unit that reads best."""
+    if not math.isfinite(value):
+        return f"{_nonfinite(value)} s"
+    if value <= 0:
+        return "0 s"
+    if value < 1e-3:
+        return f"{value * 1e6:.0f} µs"
+    if value < 0.9995:
+        return f"{value * 1e3:.3g} ms" if value < 0.0995 else f"{value * 1e3:.0f} ms"
+    if value < 59.95:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def size(value: int) -> str:
+    """A number of bytes, in decimal units."""
+    if value < 1000:
+        return f"{value} B"
+    amount = float(value)
+    for unit in ("kB", "MB", "GB"):
+        amount /= 1000
+        if amount < 999.5:
+            break
+    return f"{amount:.3g} {unit}" if amount < 999.5 else f"{amount:,.0f} {unit}"
+
+
+def shape(sizes: Iterable[int]) -> str:
+    """``[2, 3]``."""
+    return f"[{', '.join(str(size) for size in sizes)}]"
+
+
+def calls(ops: Mapping[str, int], limit: int = 8) -> str:
+    """Operators with their number of calls, most called first: ``aten.mm ×3, aten.add ×1``."""
+    items = by_count(ops)
+    shown = ", ".join(f"{line(name, 80)} ×{number:,}" for name, number in items[:limit])
+    more = f" and {count(len(items) - limit, 'more op')}" if len(items) > limit else ""
+    return shown + more
+
+
+def by_count(ops: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Operators with their number of calls, most called first, then by name."""
+    return sorted(ops.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _nonfinite(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return ""
