@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
+import shlex
 from typing import Any
 
 import msgspec
@@ -133,7 +134,7 @@ class Cell(msgspec.Struct, kw_only=True):
     @property
     def repro(self) -> str:
         """The command that runs this cell again."""
-        return f"conform repro '{self.id}' --seed {self.seed}"
+        return f"conform repro {shlex.quote(self.id)} --seed {self.seed}"
 
     @property
     def nothing_delegated(self) -> bool:
@@ -142,25 +143,29 @@ class Cell(msgspec.Struct, kw_only=True):
 
     def to_json(self) -> str:
         """One line of strict JSON, without a newline."""
-        return msgspec.json.encode(_spell_nonfinite(msgspec.to_builtins(self))).decode()
+        record = msgspec.to_builtins(self)
+        for row in record["numerics"]:
+            row.update({key: _spell(value) for key, value in row.items()})
+        return msgspec.json.encode(record).decode()
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Cell:
         """Inverse of :meth:`to_json`.
 
         Raises:
-            msgspec.DecodeError: not JSON, or not a cell record.
+            msgspec.MsgspecError: not JSON, or not a cell record.
         """
-        return msgspec.json.decode(line, type=cls, strict=False)
+        record = msgspec.json.decode(line)
+        for row in record.get("numerics", ()) if isinstance(record, dict) else ():
+            row.update({key: _SPELLED.get(value, value) for key, value in row.items()
+                        if isinstance(value, str) and key not in ("dtype", "problem")})
+        return msgspec.convert(record, type=cls)
 
 
-def _spell_nonfinite(value: Any) -> Any:
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return value
-        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    if isinstance(value, dict):
-        return {key: _spell_nonfinite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_spell_nonfinite(item) for item in value]
-    return value
+_SPELLED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+def _spell(value: Any) -> Any:
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")

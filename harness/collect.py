@@ -6,7 +6,9 @@ A cell is named ``case@backend:recipe``, so ``-k "linear and tosa"`` selects as 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,14 @@ class RedCell(Exception):
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell.error or cell.status.value)
         self.cell = cell
+
+
+@contextmanager
+def vendor_warnings_ignored() -> Iterator[None]:
+    """Cells run vendors' code: what it warns of is theirs, and no verdict on a cell."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 class SuiteFile(pytest.File):
@@ -61,12 +71,13 @@ class CellItem(pytest.Item):
         """Run the cell and hand its record to the report."""
         from harness.runner import run_cell
 
-        cell = run_cell(
-            self.case,
-            self.target,
-            seed=self.config.getoption("seed"),
-            limitations=self.suite.limitations,
-        )
+        with vendor_warnings_ignored():
+            cell = run_cell(
+                self.case,
+                self.target,
+                seed=self.config.getoption("seed"),
+                limitations=self.suite.limitations,
+            )
         cell.suite = self.suite.name
         cell.worker = os.environ.get("PYTEST_XDIST_WORKER")
         self.user_properties.append((CELL_PROPERTY, cell.to_json()))

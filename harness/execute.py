@@ -196,8 +196,7 @@ class Interpreter:
                 )
             planned = self._values[index]
             if spec.dynamic:
-                actual = TensorSpec(spec.dtype, tuple(given.shape), spec.dim_order, True)
-                planned.as_strided_(actual.sizes, actual.strides)
+                planned.as_strided_(given.shape, spec.strides_of(given.shape))
             planned.copy_(given)
 
     def _read(self, index: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,18 @@ class TensorSpec:
     @property
     def strides(self) -> tuple[int, ...]:
         """Strides in elements of the declared sizes and dim order."""
-        return tuple(stride_from_dim_order(list(self.sizes), list(self.dim_order)))
+        return self.strides_of(self.sizes)
+
+    def strides_of(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Strides in elements of other sizes in the declared dim order."""
+        return tuple(stride_from_dim_order(list(sizes), list(self.dim_order)))
+
+    def arrange(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy laid out as the program declares, which is how an application passes it."""
+        if tensor.dim() != len(self.dim_order):
+            return tensor.clone()
+        empty = torch.empty_strided(tensor.shape, self.strides_of(tensor.shape), dtype=tensor.dtype)
+        return empty.copy_(tensor)
 
 
 class Program:
@@ -82,14 +94,18 @@ class Program:
         )
 
     @property
+    def inputs(self) -> list[TensorSpec | None]:
+        """Declarations of the inputs; None for one that is not a tensor."""
+        return [self._maybe_tensor(index) for index in self.plan.inputs]
+
+    @property
     def outputs(self) -> list[TensorSpec | None]:
         """Declarations of the outputs; None for one that is not a tensor."""
-        return [
-            self.tensor(index)
-            if isinstance(self.plan.values[index].val, schema.Tensor)
-            else None
-            for index in self.plan.outputs
-        ]
+        return [self._maybe_tensor(index) for index in self.plan.outputs]
+
+    def _maybe_tensor(self, index: int) -> TensorSpec | None:
+        is_tensor = isinstance(self.plan.values[index].val, schema.Tensor)
+        return self.tensor(index) if is_tensor else None
 
     @property
     def named_data(self) -> dict[str, bytes]:

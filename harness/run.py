@@ -225,7 +225,7 @@ def load(path: Path | str) -> Run:
             f"{path} is not a run folder: cannot read {RUN_FILE} ({error.strerror})"
         ) from error
     try:
-        info = msgspec.json.decode(raw, type=RunInfo, strict=False)
+        info = msgspec.json.decode(raw, type=RunInfo)
     except msgspec.MsgspecError as error:
         raise RunUnreadable(f"{file} is not a run record: {error}") from error
     if info.schema > SCHEMA_VERSION:
@@ -238,7 +238,7 @@ def load(path: Path | str) -> Run:
     for number, line in _lines(path / CELLS_FILE):
         try:
             cells.append(Cell.from_json(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, AttributeError, UnicodeDecodeError) as error:
             damage.append(f"{CELLS_FILE} line {number} is not a cell record: {error}")
     return Run(path=path, info=info, cells=cells, damage=damage)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from harness import registry
 from harness.backend import Backend, Recipe
@@ -26,6 +27,7 @@ def run_cell(
     limitations: Sequence[Limitation] = (),
     recipe: Recipe | None = None,
     backend: Backend | None = None,
+    save: Path | None = None,
 ) -> Cell:
     """Run one case on one target.
 
@@ -39,6 +41,7 @@ def run_cell(
         limitations: known gaps; the first that speaks of this cell judges it.
         recipe: used instead of the one that the target names.
         backend: used instead of the one that the target names.
+        save: file that gets the serialized program, when it comes that far.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -65,7 +68,7 @@ def run_cell(
     tester: Tester | None = None
     try:
         tester = Tester(case, target, seed=seed, recipe=recipe, backend=backend)
-        _drive(tester, cell)
+        _drive(tester, cell, save)
     except StageFailure as failure:
         cell.status = Status.FAILED
         cell.stage = failure.stage
@@ -99,7 +102,7 @@ def _admit(
     return True
 
 
-def _drive(tester: Tester, cell: Cell) -> None:
+def _drive(tester: Tester, cell: Cell, save: Path | None) -> None:
     tester.export()
     if tester.recipe.quantizer is not None:
         tester.quantize()
@@ -111,6 +114,8 @@ def _drive(tester: Tester, cell: Cell) -> None:
         return
     tester.serialize()
     cell.program_bytes = len(tester.program)
+    if save is not None:
+        save.write_bytes(tester.program)
     tester.run()
     cell.runtime = tester.execution.runtime
     verdict = tester.compare().verdict

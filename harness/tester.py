@@ -31,12 +31,11 @@ from harness.compare import Verdict, compare
 from harness.errors import (
     CheckFailure,
     ConflictingOptions,
-    ConformError,
     StageFailure,
     StageOrderError,
 )
 from harness.oracle import Reference, refer, run_calls
-from harness.program import Program
+from harness.program import Program, TensorSpec
 from harness.stages import LowerOptions, Pass
 from harness.target import Target
 
@@ -210,9 +209,8 @@ class Tester:
         """Execute the serialized bytes for each call; calls default to the case's."""
         program: bytes = self._need("serialize", "run")
         chosen = self.built.calls if calls is None else tuple(calls)
-        flat = [tuple(tree_leaves(inputs)) for inputs in chosen]
-        # Cloned: a runtime may write to its inputs, and the reference still needs them.
-        flat = [tuple(_clone(item) for item in inputs) for inputs in flat]
+        declared = Program(program).inputs
+        flat = [_arrange(tree_leaves(inputs), declared) for inputs in chosen]
         with self._stage("run"):
             self._artifacts["run"] = self.backend.execute(program, flat)
         self._artifacts["calls"] = chosen
@@ -400,8 +398,14 @@ def _cast(built: Built, dtype: str) -> Built:
     return Built(built.module.to(wanted), tuple(tree_map(convert, call) for call in built.calls))
 
 
-def _clone(item: Any) -> Any:
-    return item.clone() if isinstance(item, torch.Tensor) else item
+def _arrange(values: list[Any], declared: list[TensorSpec | None]) -> Inputs:
+    """Copies in the declared layout: a runtime may write to its inputs, and the reference still
+    needs them."""
+    specs = [*declared, *[None] * len(values)]
+    return tuple(
+        spec.arrange(value) if spec is not None and isinstance(value, torch.Tensor) else value
+        for value, spec in zip(values, specs, strict=False)
+    )
 
 
 def _operator_name(operator: Any) -> str:
@@ -412,5 +416,3 @@ def _listing(counts: Counter[str]) -> str:
     found = ", ".join(f"{name}×{number}" for name, number in sorted(counts.items()))
     return f"the graph has {found or 'no calls'}"
 
-
-__all__ = ["ConformError", "Tester"]

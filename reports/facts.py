@@ -12,7 +12,7 @@ from reports import summary, text
 
 def title(run: Run) -> str:
     """The name of the run folder, which is what people call a run."""
-    return text.line(run.path.name or str(run.path), 120)
+    return text.line(run.path.resolve().name, 120)
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
@@ -85,7 +85,7 @@ def wrongness(cell: Cell) -> str:
         f"output {worst.output} of call {worst.call}: max abs error {text.measure(worst.max_abs)}, "
         f"bound {text.measure(worst.bound)} ({text.bound_use(worst.bound_used)}), "
         f"SQNR {text.decibels(worst.sqnr_db)}, {worst.exceeding:,} of "
-        f"{text.count(worst.elements, 'element')} out of bound{problem}"
+        f"{text.count(worst.elements, 'element')} exceed it{problem}"
     )
 
 

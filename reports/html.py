@@ -1,5 +1,161 @@
+"""A run as one HTML page that needs nothing else: no server, no network, no other file.
+
+Text from the record reaches the page in two ways only: through Jinja2 with autoescape, and as
+JSON whose ``<``, ``>`` and ``&`` are escaped, from which the script sets text nodes. A content
+policy with the hash of the one script is the second line of defence.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from typing import TYPE_CHECKING, Any
+
 from harness.run import Run
+from reports import facts, summary, text, views
+from reports.outcome import Outcome
+from reports.verdict import Verdict
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_GROUPS_SHOWN = 60
+_OPEN_CELLS = 40
+_MISSING_SHOWN = 50
+_GAPS_SHOWN = 100
+_LEFT_OVER_SHOWN = 40
+_SLOWEST_SHOWN = 15
 
 
 def render(run: Run) -> str:
-    return ""
+    """The whole page."""
+    rows = summary.rows(run)
+    position = {row.id: at for at, row in enumerate(rows)}
+    texts = views.Texts()
+    failures = summary.failures(run)
+    # Failures first: should the budget for tracebacks run out, passing cells need none.
+    seen = {row.id: views.cell_view(row, run, texts) for row in failures}
+    cells = [seen.get(row.id) or views.cell_view(row, run, texts) for row in rows]
+    targets = summary.targets(run)
+    overall = summary.overall(run)
+    script = _source("page.js")
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            title=facts.title(run),
+            verdict=Verdict.of(run),
+            facts=facts.facts(run),
+            packages=facts.packages(run),
+            backends=facts.backend_states(run),
+            overall=overall,
+            totals=summary.totals(run),
+            causes=_causes(run, position, cells),
+            red=len(failures),
+            missing=run.missing[:_MISSING_SHOWN],
+            missing_count=len(run.missing),
+            targets=targets,
+            headers=_headers(targets),
+            firsts=_firsts(targets),
+            matrix=views.matrix(rows, targets),
+            gaps=summary.gaps(run)[:_GAPS_SHOWN],
+            partitions=summary.partitions(run),
+            left_over_shown=_LEFT_OVER_SHOWN,
+            slowest=[
+                (position[row.id], row, summary.slowest_stage(row.cell))
+                for row in summary.slowest(run, _SLOWEST_SHOWN)
+                if row.cell is not None
+            ],
+            data=_data(cells, texts),
+            css=_source("page.css"),
+            script=script,
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
+    )
+
+
+def _data(cells: list[dict[str, Any]], texts: views.Texts) -> dict[str, Any]:
+    return {
+        "cells": cells,
+        "texts": texts.items,
+        "numerics": views.NUMERICS,
+        "outcomes": {
+            outcome.value: [outcome.symbol, outcome.label, outcome.meaning] for outcome in Outcome
+        },
+    }
+
+
+def _causes(
+    run: Run, position: dict[str, int], cells: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Groups of failures with the cells of each; only the first ones are open."""
+    budget = _OPEN_CELLS
+    shown = []
+    for cause in summary.causes(run)[:_GROUPS_SHOWN]:
+        members = [(position[row.id], cells[position[row.id]]) for row in cause.rows]
+        # A small share each, so that one frequent cause does not close all the others.
+        open_here = min(len(members), 3 if len(members) > 5 else 5, max(budget, 0))
+        budget -= open_here
+        shown.append(
+            {
+                "outcome": cause.outcome,
+                "stage": cause.stage,
+                "error": text.clean(cause.error, 2_000),
+                "count": len(members),
+                "targets": sorted({row.target for row in cause.rows}),
+                "open": members[:open_here],
+                "closed": members[open_here:],
+            }
+        )
+    return shown
+
+
+def _headers(targets: list[str]) -> list[tuple[str, list[str]]]:
+    """Runs of targets of one backend, with their recipes, for the two-storey table head."""
+    groups: list[tuple[str, list[str]]] = []
+    for target in targets:
+        backend, _, recipe = target.partition(":")
+        if not groups or groups[-1][0] != backend:
+            groups.append((backend, []))
+        groups[-1][1].append(recipe)
+    return groups
+
+
+def _firsts(targets: list[str]) -> set[int]:
+    """Columns in which a backend begins, where the table draws a line."""
+    backends = [target.partition(":")[0] for target in targets]
+    return {at for at, name in enumerate(backends) if not at or backends[at - 1] != name}
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.policies["json.dumps_kwargs"] = {
+        "separators": (",", ":"),
+        "ensure_ascii": False,
+        "allow_nan": False,
+    }
+    for function in (text.count, text.seconds, text.percent, text.calls, text.line, text.by_count):
+        made.filters[function.__name__] = function
+    made.filters["segments"] = views.segments
+    made.filters["safe_link"] = views.safe_link
+    return made
+
+
+@functools.cache
+def _source(name: str) -> str:
+    loader = _environment().loader
+    assert loader is not None
+    # Our own files, not text from a record; they go into the page as they are.
+    from markupsafe import Markup
+
+    return Markup(loader.get_source(_environment(), name)[0])

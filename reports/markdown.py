@@ -71,6 +71,13 @@ def code(value: str, limit: int | None = None) -> str:
     return f"<code>{entities.replace('_', '&#95;')}</code>"
 
 
+def link(url: str) -> str:
+    """A link when it is a plain web address, else just its text."""
+    if re.fullmatch(r"https?://[^\s<>|`\\]{1,500}", url):
+        return f"<{url}>"
+    return code(url, 300)
+
+
 def _table(
     header: Sequence[str], body: Iterable[Sequence[str]], numbers: Iterable[str] = ()
 ) -> str:
@@ -168,7 +175,7 @@ def _gaps(run: Run) -> str:
         [
             f"{len(gap.rows):,}",
             ", ".join(f"{number:,} {outcome.label}" for outcome, number in gap.counts.items()),
-            prose(gap.reason, 300) + (f" ({prose(gap.link, 300)})" if gap.link else ""),
+            prose(gap.reason, 300) + (f" {link(gap.link)}" if gap.link else ""),
             " ".join(code(target) for target in gap.targets[:12]),
         ]
         for gap in gaps[:_GAPS_SHOWN]

@@ -56,7 +56,9 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
     out = console or Console()
     outcome = Outcome.of(cell)
     out.rule(styled(cell.id, "bold"), align="left")
-    out.print(styled(f"{outcome.symbol} {outcome.label}", style_of(outcome)), styled(outcome.meaning))
+    out.print(
+        styled(f"{outcome.symbol} {outcome.label}", style_of(outcome)), styled(outcome.meaning)
+    )
     where = f"stage {cell.stage}" if cell.stage else ""
     grid = new_grid()
     for name, value in [

@@ -1,5 +1,6 @@
 """How values are spelled in every report: one place, each number with its unit."""
 
+# ruff: noqa: RUF001 - the signs of the reports (×, –, −) are meant
 from __future__ import annotations
 
 import math
@@ -110,12 +111,10 @@ def size(value: int) -> str:
     """A number of bytes, in decimal units."""
     if value < 1000:
         return f"{value} B"
-    amount = float(value)
-    for unit in ("kB", "MB", "GB"):
-        amount /= 1000
-        if amount < 999.5:
-            break
-    return f"{amount:.3g} {unit}" if amount < 999.5 else f"{amount:,.0f} {unit}"
+    for unit, scale in (("kB", 1e3), ("MB", 1e6)):
+        if value < 999.5 * scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value / 1e9:,.3g} GB" if value < 999.5e9 else f"{value / 1e9:,.0f} GB"
 
 
 def shape(sizes: Iterable[int]) -> str:

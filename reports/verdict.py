@@ -48,16 +48,16 @@ class Verdict:
         if total.red:
             return cls(Kind.FAILED, f"{_red(total)}; {_rest(total)}", concerns)
         if not run.is_complete:
-            return cls(Kind.INCOMPLETE, f"no red cell so far; {_rest(total)}", concerns)
+            return cls(Kind.INCOMPLETE, f"No red cell so far; {_rest(total)}", concerns)
         if not total.cells:
-            return cls(Kind.EMPTY, _rest(total), concerns)
+            return cls(Kind.EMPTY, f"Nothing to judge; {_rest(total)}", concerns)
         if status:
-            why = f"no cell is red, but the run ended with exit status {status}"
+            why = f"No cell is red, but the run ended with exit status {status}"
             return cls(Kind.FAILED, f"{why}; {_rest(total)}", concerns)
         if not total.passed:
-            why = "no red cell, but none passed either"
+            why = "No red cell, but none passed either"
             return cls(Kind.HOLLOW, f"{why}; {_rest(total)}", concerns)
-        return cls(Kind.PASSED, f"no red cell; {_rest(total)}", concerns)
+        return cls(Kind.PASSED, f"No red cell; {_rest(total)}", concerns)
 
     @property
     def is_good(self) -> bool:
@@ -83,7 +83,7 @@ def _red(total: summary.Totals) -> str:
 
 def _rest(total: summary.Totals) -> str:
     if not total.cells:
-        return "the run is empty: no cell was selected and none has a record"
+        return "the run is empty, no cell was selected and none has a record"
     undelegated = total.counts[Outcome.UNDELEGATED]
     aside = f" ({undelegated:,} of them with nothing delegated)" if undelegated else ""
     parts = [f"{total.passed:,} of {text.count(total.cells, 'cell')} passed{aside}"]

@@ -1,0 +1,192 @@
+"""``conform``: run cells, read runs. ``--help`` and everything on records start without torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.errors import ConformError, RunUnreadable
+
+SUITES = Path("suites")
+RUNS = Path("runs")
+
+
+class _OneLineErrors(click.Group):
+    """Turns every error raised on purpose into one line on stderr and exit code 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ConformError as error:
+            click.echo(f"conform: {error}", err=True)
+            ctx.exit(2)
+        except OSError as error:
+            click.echo(f"conform: {error.filename or 'I/O'}: {error.strerror or error}", err=True)
+            ctx.exit(2)
+
+
+@click.group(
+    cls=_OneLineErrors,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="executorch-conform", prog_name="conform")
+def main() -> None:
+    """Multi-backend conformance for ExecuTorch.
+
+    A cell is one case on one target, spelled CASE@BACKEND:RECIPE, for example
+    linear/bias@xnnpack:fp32. Commands that read a run take its folder; without one they take
+    the newest below runs/.
+    """
+
+
+@main.command()
+def backends() -> None:
+    """List the backends: recipes, whether they can execute here, versions, and why not."""
+    from importlib import metadata
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from harness import registry
+
+    table = Table(title="backends", title_justify="left", header_style="bold")
+    for column in ("backend", "recipes", "executes here", "runtime", "packages"):
+        table.add_column(column, overflow="fold")
+    for name in registry.names():
+        backend = registry.backend(name)
+        state = backend.availability()
+        versions = []
+        for package in state.packages:
+            try:
+                versions.append(f"{package} {metadata.version(package)}")
+            except metadata.PackageNotFoundError:
+                versions.append(f"{package} (not installed)")
+        table.add_row(
+            name,
+            " ".join(backend.recipes),
+            "yes" if state.available else f"no: {state.reason}",
+            state.runtime,
+            ", ".join(versions),
+        )
+    Console().print(table)
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.option("--targets", help="Comma-separated targets; default: all.", metavar="LIST")
+@click.option("-k", "keyword", help='Cells to select, such as "linear and tosa".', metavar="EXPR")
+@click.option("-m", "marks", help='Tags to select, such as "dynamic".', metavar="EXPR")
+@click.option("-n", "workers", help="Worker processes; default: one a core.", metavar="N")
+@click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
+@click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the record.")
+@click.option("--cell-timeout", type=float, help="Seconds after which a cell is a timeout.")
+@click.argument("paths", nargs=-1, type=click.Path(exists=True))
+def run(
+    targets: str | None,
+    keyword: str | None,
+    marks: str | None,
+    workers: str | None,
+    seed: int,
+    run_dir: Path | None,
+    cell_timeout: float | None,
+    paths: Sequence[str],
+) -> None:
+    """Run cells of the suites and leave a run folder with a report.
+
+    PATHS are suite folders or modules; default: all suites. This is pytest with the options
+    of the plugin; the last line printed is the path of the HTML page.
+    """
+    from harness.run import RUN_FILE, now
+
+    if run_dir is None:
+        stamp = now().partition("+")[0].replace(":", "").replace("-", "")
+        run_dir = RUNS / f"{stamp}-{os.getpid()}"
+    chosen = {
+        "--targets": targets,
+        "-k": keyword,
+        "-m": marks,
+        "-n": workers,
+        "--seed": str(seed),
+        "--cell-timeout": None if cell_timeout is None else str(cell_timeout),
+        "--run-dir": str(run_dir),
+    }
+    options = [text for key, value in chosen.items() if value is not None for text in (key, value)]
+    command = [sys.executable, "-m", "pytest", "-q", *options, *(paths or [str(SUITES)])]
+    status = subprocess.run(command, check=False).returncode
+    if (run_dir / RUN_FILE).exists():
+        click.echo((run_dir / "report.html").resolve())
+    sys.exit(status)
+
+
+@main.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+def report(folder: Path | None) -> None:
+    """Print a run and write report.md and report.html into its folder.
+
+    The last line printed is the path of the HTML page.
+    """
+    from rich.console import Console
+
+    from reports import terminal
+    from reports.folder import write
+
+    loaded = _load(folder)
+    terminal.render(loaded, Console())
+    click.echo(write(loaded))
+
+
+@main.command()
+@click.argument("cell")
+@click.option("--run", "folder", type=click.Path(path_type=Path), help="Run folder.")
+def show(cell: str, folder: Path | None) -> None:
+    """Print the record of one CELL: stages, delegation, numerics against bounds, error."""
+    from rich.console import Console
+
+    from reports import terminal
+
+    loaded = _load(folder)
+    terminal.show(loaded.cell(cell), Console(), loaded)
+
+
+@main.command()
+@click.argument("cell")
+@click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
+@click.option("--suites", type=click.Path(path_type=Path), default=SUITES, help="Suite folder.")
+@click.option("--save", type=click.Path(path_type=Path), help="Write the .pte program here.")
+def repro(cell: str, seed: int, suites: Path, save: Path | None) -> None:
+    """Run one CELL by name in this process and print its record.
+
+    Exit code 0 when the cell is not red, 1 when it is.
+    """
+    from rich.console import Console
+
+    from harness import registry
+    from harness.discovery import find_case
+    from harness.runner import run_cell
+    from harness.target import split_cell_id
+    from reports import terminal
+
+    name, target = split_cell_id(cell)
+    registry.parse_targets([str(target)])
+    case, suite = find_case(suites, name)
+    made = run_cell(case, target, seed=seed, limitations=suite.limitations, save=save)
+    made.suite = suite.name
+    terminal.show(made, Console())
+    sys.exit(1 if made.status.is_red else 0)
+
+
+def _load(folder: Path | None) -> Any:
+    from harness.run import latest, load
+
+    if folder is not None and not folder.is_dir():
+        raise RunUnreadable(f"{folder} is not a folder; list the runs with: ls {RUNS}")
+    return load(folder or latest(RUNS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The HTML page: nothing of a record acts, nothing is fetched, everything is there."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+from harness.cell import Delegation, LimitationRef, Status
+from harness.run import BackendState, Run
+from reports import html
+from reports.tests.runs import cell, large, numerics, write
+
+EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</script><!--"
+
+
+class _Page(HTMLParser):
+    """Tags, attributes and scripts as a browser would see them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.data = ""
+        self._inside = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = "data" if dict(attrs).get("id") == "data" else ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.data += data
+            self._inside = ""
+
+
+def _evil_run(path: Path) -> Run:
+    bad = cell(
+        EVIL,
+        f"{EVIL}:fp32",
+        status=Status.FAILED,
+        stage=EVIL,
+        error=EVIL,
+        traceback=EVIL,
+        suite=EVIL,
+        tags=[EVIL],
+        worker=EVIL,
+        runtime=EVIL,
+        limitation=LimitationRef(reason=EVIL, link="javascript:alert(3)"),
+        numerics=[numerics(problem=EVIL, dtype=EVIL)],
+        delegation=Delegation(
+            delegates=1, delegated_nodes=1, delegated_ops={EVIL: 1}, undelegated_ops={EVIL: 1}
+        ),
+        stages={EVIL: 1.0},
+    )
+    return write(
+        path,
+        [bad],
+        expected=[bad.id, f"{EVIL}@{EVIL}"],
+        problems=[EVIL],
+        selection=EVIL,
+        backends={EVIL: BackendState(available=False, reason=EVIL)},
+    )
+
+
+def test_html_has_no_tag_attribute_or_script_from_the_record(tmp_path: Path) -> None:
+    page = _Page(html.render(_evil_run(tmp_path / "evil")))
+    tags = [tag for tag, _ in page.tags]
+    assert tags.count("script") == 2
+    assert "img" not in tags
+    for tag, attributes in page.tags:
+        assert not any(name.startswith("on") for name in attributes), tag
+        assert not (attributes.get("href") or "").startswith("javascript:")
+    record = json.loads(page.data)["cells"][0]
+    assert record["error"] == EVIL
+    assert "href" not in record
+
+
+def test_html_asks_nothing_of_the_network_and_allows_only_its_own_script(tmp_path: Path) -> None:
+    source = html.render(large(tmp_path / "r", cases=32))
+    page = _Page(source)
+    for tag, attributes in page.tags:
+        assert "src" not in attributes, tag
+        if tag == "link":
+            assert attributes["href"] == "data:,"
+    policy = next(a["content"] for _, a in page.tags if "http-equiv" in a)
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert "script-src 'sha256-" in policy
+    assert "@import" not in source
+    assert "url(" not in source
+
+
+def test_html_carries_every_cell_once_and_links_squares_to_it(tmp_path: Path) -> None:
+    run = large(tmp_path / "r", cases=40)
+    source = html.render(run)
+    data = json.loads(_Page(source).data)
+    assert sorted(item["id"] for item in data["cells"]) == sorted(run.info.expected)
+    squares = re.findall(r'class="sq o-(\w+)" data-at="(\d+)"', source)
+    assert len(squares) == len(run.info.expected)
+    assert all(data["cells"][int(at)]["outcome"] == outcome for outcome, at in squares)
+
+
+def test_html_stays_small_even_when_everything_fails_at_length(tmp_path: Path) -> None:
+    bad = [
+        cell(f"a{n // 10}/x", f"t{n % 10}:r", status=Status.FAILED, error=f"E{n} " + "x" * 900,
+             traceback=f"{n}" + "frame\n" * 4_000)
+        for n in range(2_000)
+    ]  # fmt: skip
+    assert len(html.render(write(tmp_path / "bad", bad)).encode()) < 6_000_000
+    assert len(html.render(large(tmp_path / "usual", cases=200)).encode()) < 2_000_000

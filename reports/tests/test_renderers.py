@@ -1,0 +1,164 @@
+"""What the terminal, Markdown and HTML reports say, and that text in a record stays text."""
+
+# ruff: noqa: RUF001 - the signs of the reports (×, –, −) are meant
+from __future__ import annotations
+
+import io
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.cell import Cell, Delegation, LimitationRef, Status
+from harness.run import BackendState, Run
+from reports import html, markdown, terminal
+from reports.tests.runs import cell, large, numerics, write
+
+
+def _terminal(run: Run, width: int = 120) -> str:
+    out = io.StringIO()
+    terminal.render(run, Console(file=out, width=width))
+    return out.getvalue()
+
+
+def _show(item: Cell, run: Run | None = None) -> str:
+    out = io.StringIO()
+    terminal.show(item, Console(file=out, width=160), run)
+    return out.getvalue()
+
+
+RENDERERS = [
+    pytest.param(_terminal, id="terminal"),
+    pytest.param(markdown.render, id="markdown"),
+    pytest.param(html.render, id="html"),
+]
+Render = Callable[[Run], str]
+
+
+@pytest.mark.parametrize("render", RENDERERS)
+def test_a_run_says_its_verdict_totals_failures_and_how_to_repeat_them(
+    tmp_path: Path, render: Render
+) -> None:
+    bad = cell("mul/b", status=Status.MISMATCH, stage="compare", error="output 0 is wrong",
+               numerics=[numerics(bound_used=12.0, sqnr_db=8.5, exceeding=3)], seed=7)  # fmt: skip
+    away = cell("add/a", "mlx:fp32", status=Status.XFAILED, runtime="none", numerics=[],
+                limitation=LimitationRef(reason="rank 1 weights"))  # fmt: skip
+    run = write(tmp_path / "night", [cell("add/a"), bad, away], exit_status=1)
+    shown = render(run)
+    for words in ("night", "1 of 2", "50.0 %", "mul/b@xnnpack:fp32", "output 0 is wrong",
+                  "12.00× bound", "8.5 dB", "rank 1 weights", "450 ms", "2.9.0"):  # fmt: skip
+        assert words in shown, words
+    assert "failed" in shown.lower()
+    assert "conform repro" in shown
+    assert "--seed 7" in shown
+
+
+@pytest.mark.parametrize("render", RENDERERS)
+def test_an_incomplete_run_says_so_and_why(tmp_path: Path, render: Render) -> None:
+    shown = render(
+        write(tmp_path / "r", [cell()], expected=[cell().id, "mul/a@tosa:fp"], end=False)
+    )
+    assert "INCOMPLETE" in shown or "Incomplete" in shown
+    assert "did not end by itself" in shown
+    assert "mul/a@tosa:fp" in shown
+    assert "not run" in shown
+
+
+@pytest.mark.parametrize("render", RENDERERS)
+def test_an_empty_run_renders_and_says_empty(tmp_path: Path, render: Render) -> None:
+    assert "empty" in render(write(tmp_path / "r", [])).lower()
+
+
+@pytest.mark.parametrize("render", RENDERERS)
+def test_nothing_passed_does_not_read_as_passed(tmp_path: Path, render: Render) -> None:
+    away = cell(status=Status.UNAVAILABLE, runtime="none", numerics=[], delegation=Delegation())
+    backends = {"xnnpack": BackendState(available=False, reason="not built in")}
+    shown = render(write(tmp_path / "r", [away], backends=backends))
+    assert "nothing passed" in shown.lower()
+    assert "not built in" in shown
+    assert "100 %" not in shown
+
+
+@pytest.mark.parametrize("render", RENDERERS)
+def test_nonfinite_numbers_are_shown(tmp_path: Path, render: Render) -> None:
+    broken = numerics(max_abs=math.inf, bound_used=math.nan, sqnr_db=-math.inf, cosine=math.nan,
+                      max_ulp=math.inf, exceeding=6, bound=0.0)  # fmt: skip
+    bad = cell(status=Status.MISMATCH, numerics=[broken], seconds=math.inf,
+               stages={"run": math.nan, "lower": math.inf})  # fmt: skip
+    shown = render(write(tmp_path / "r", [bad]))
+    assert "∞" in shown
+    assert "NaN× bound" in shown
+    assert "−∞ dB" in shown
+
+
+@pytest.mark.parametrize("render", RENDERERS)
+def test_a_large_run_renders_with_all_kinds_of_outcome(tmp_path: Path, render: Render) -> None:
+    shown = render(large(tmp_path / "r", cases=64))
+    for words in ("mismatch", "crashed", "unavailable", "lowered only", "not run", "unsupported"):
+        assert words in shown
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_the_terminal_drops_no_count_however_narrow(tmp_path: Path, width: int) -> None:
+    shown = " ".join(_terminal(large(tmp_path / "r", cases=64), width).split())
+    table, listed = "! crashed" in shown, "1 crashed" in shown
+    assert table or listed
+
+
+def test_the_terminal_bounds_the_failures_and_counts_the_rest(tmp_path: Path) -> None:
+    bad = [cell(f"a/{n}", status=Status.FAILED, error="no") for n in range(27)]
+    shown = _terminal(write(tmp_path / "r", bad))
+    assert shown.count("conform repro") == terminal.FAILURES_SHOWN
+    assert "and 7 more" in shown
+
+
+def test_the_terminal_shows_brackets_and_drops_escape_sequences(tmp_path: Path) -> None:
+    bad = cell(status=Status.FAILED, error="[bold]shape [2, 3][/bold] \x1b[31mred\x1b]0;title\x07")
+    shown = _terminal(write(tmp_path / "r", [bad]))
+    assert "[bold]shape [2, 3][/bold] red" in shown
+    assert "\x1b" not in shown
+
+
+def test_show_has_everything_of_a_cell(tmp_path: Path) -> None:
+    bad = cell(
+        status=Status.MISMATCH,
+        stage="compare",
+        error="output 1 is wrong",
+        traceback="Traceback:\n  here",
+        numerics=[numerics(), numerics(output=1, exceeding=2, bound_used=40.0, problem="shape")],
+        delegation=Delegation(delegates=1, delegated_nodes=2, undelegated_nodes=1,
+                              delegated_ops={"aten.mm": 2}, undelegated_ops={"aten.cat": 1}),
+        limitation=LimitationRef(reason="a reason", link="https://example.org"),
+    )  # fmt: skip
+    run = write(tmp_path / "r", [bad])
+    shown = _show(run.cells[0], run)
+    for words in ("mismatch", "compare", "output 1 is wrong", "Traceback", "aten.mm ×2",
+                  "aten.cat ×1", "40.00× bound", "a reason", "https://example.org", "120 ms",
+                  "40 µs", "2.05 kB", "torch 2.9.0", bad.repro):  # fmt: skip
+        assert words in shown, words
+
+
+def test_importing_reports_imports_nothing_heavy() -> None:
+    root = Path(__file__).parents[2]
+    heavy = ["torch", "pandas", "numpy", "rich", "jinja2", "executorch"]
+    program = f"import sys, reports; print([name for name in {heavy} if name in sys.modules])"
+    answer = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "[]"
+
+
+def test_reports_import_only_records_from_the_harness() -> None:
+    allowed = {"harness.cell", "harness.run", "harness.target", "harness.errors"}
+    found: set[Any] = set()
+    for file in Path(__file__).parents[1].glob("*.py"):
+        found |= set(
+            re.findall(r"^\s*(?:from|import) (harness[\w.]*|torch\w*)", file.read_text(), re.M)
+        )
+    assert found <= allowed

@@ -1,0 +1,221 @@
+"""What the HTML page shows of a run, as plain data: strings with their units, and indices.
+
+Every number is spelled here, in Python, so that the script in the page only places text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.cell import Cell, Numerics, Status
+from harness.run import Run
+from reports import facts, text
+from reports.outcome import Outcome
+from reports.summary import Row, Totals
+
+#: Heads of the numerics table, in the order of :func:`_numbers`.
+NUMERICS = ["Output", "Max abs error", "Bound there", "Used", "SQNR", "Cosine", "Max ULP",
+            "Exceeding", "Type"]  # fmt: skip
+
+_ERROR = 1_200
+_TRACEBACK = 6_000
+_OUTPUTS = 24
+_OPS = 60
+# What all tracebacks of a page may take together, so that a run in which everything fails
+# still opens.
+_BUDGET = 800_000
+
+
+@dataclass
+class Texts:
+    """Tracebacks by their position; the same one is kept once."""
+
+    items: list[str] = field(default_factory=list)
+    known: dict[str, int] = field(default_factory=dict)
+    length: int = 0
+
+    def add(self, value: str) -> int | None:
+        """The position of a text, or None when the budget is spent."""
+        shown = text.tail(value, _TRACEBACK)
+        if shown not in self.known:
+            if self.length + len(shown) > _BUDGET:
+                return None
+            self.length += len(shown)
+            self.known[shown] = len(self.items)
+            self.items.append(shown)
+        return self.known[shown]
+
+
+def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
+    """What the page knows of one cell; what is empty is left out to keep the page small."""
+    view: dict[str, Any] = {
+        "id": text.line(row.id, 400),
+        "target": row.target,
+        "op": text.line(row.op, 200),
+        "outcome": row.outcome.value,
+        "repro": _repro(row, run),
+    }
+    cell = row.cell
+    if cell is None:
+        return view
+    taken = cell.delegation
+    more = len(cell.numerics) - _OUTPUTS
+    outputs = sorted(cell.numerics, key=lambda item: item.exceeding == 0)[:_OUTPUTS]
+    view |= {
+        "stage": text.line(cell.stage or "", 80),
+        "error": text.clean(cell.error or "", _ERROR),
+        "runtime": "" if cell.runtime == "none" else text.line(cell.runtime, 40),
+        "delegation": facts.delegation(cell),
+        "nodes": [taken.delegated_nodes, taken.undelegated_nodes],
+        "taken": text.by_count(taken.delegated_ops)[:_OPS],
+        "left": text.by_count(taken.undelegated_ops)[:_OPS],
+        "numerics": [_numbers(item) for item in outputs],
+        "bad": [at for at, item in enumerate(outputs) if item.exceeding or item.problem],
+        "notes": [note for item in outputs for note in _notes(item)]
+        + ([f"and {text.count(more, 'more output')}"] if more > 0 else []),
+        "stages": _times(cell),
+        "seconds": text.seconds(cell.seconds) if cell.seconds else "",
+        "size": text.size(cell.program_bytes) if cell.program_bytes else "",
+        "suite": text.line(cell.suite, 80),
+        "tags": text.line(", ".join(cell.tags), 200),
+        "worker": text.line(cell.worker or "", 40),
+    }
+    if cell.limitation is not None:
+        view["reason"] = text.line(cell.limitation.reason, 600)
+        view["link"] = text.line(cell.limitation.link or "", 500)
+        view["href"] = safe_link(cell.limitation.link)
+    if cell.traceback:
+        view["traceback"] = texts.add(cell.traceback)
+    view = {name: value for name, value in view.items() if value not in ("", [], None)}
+    if view.get("nodes") == [0, 0]:
+        del view["nodes"]
+    return view
+
+
+def safe_link(link: str | None) -> str | None:
+    """The link if it leads to the web; a ``javascript:`` one must not become clickable."""
+    return link if link and re.fullmatch(r"https?://[^\s\"'<>]{1,500}", link) else None
+
+
+def _repro(row: Row, run: Run) -> str:
+    # A cell without a record would have been run like this one.
+    cell = row.cell or Cell(
+        case=row.case, target=row.target, status=Status.UNAVAILABLE, seed=run.info.seed
+    )
+    return text.line(cell.repro, 600)
+
+
+def _numbers(item: Numerics) -> list[str]:
+    return [
+        f"call {item.call}, output {item.output}",
+        text.measure(item.max_abs),
+        text.measure(item.bound),
+        text.bound_use(item.bound_used),
+        text.decibels(item.sqnr_db),
+        text.measure(item.cosine),
+        text.ulps(item.max_ulp),
+        f"{item.exceeding:,} of {text.count(item.elements, 'element')}",
+        f"{text.line(item.dtype, 40)} {text.shape(item.shape)}",
+    ]
+
+
+def _notes(item: Numerics) -> list[str]:
+    where = f"call {item.call}, output {item.output}"
+    notes = []
+    if item.problem:
+        notes.append(f"{where}: {text.line(item.problem, 300)}")
+    if item.worst_index is not None:
+        notes.append(
+            f"{where}: worst at {text.shape(item.worst_index)}, "
+            f"got {text.measure(item.worst_actual)}, "
+            f"expected {text.measure(item.worst_expected)}"
+        )
+    if item.eager_max_abs is not None or item.eager_sqnr_db is not None:
+        notes.append(
+            f"{where}: against eager in the recipe's dtype, max abs error "
+            f"{text.measure(item.eager_max_abs)}, SQNR {text.decibels(item.eager_sqnr_db)}"
+        )
+    if item.model_sqnr_db is not None:
+        notes.append(
+            f"{where}: against the float model before quantization, "
+            f"SQNR {text.decibels(item.model_sqnr_db)}"
+        )
+    return notes
+
+
+def _times(cell: Cell) -> list[tuple[str, str, int]]:
+    parts = [*cell.stages.items(), *([("harness overhead", cell.overhead)] * (cell.overhead > 0))]
+    longest = max((value for _, value in parts if math.isfinite(value)), default=0.0)
+    return [
+        (text.line(name, 40), text.seconds(value), _share(value, longest)) for name, value in parts
+    ]
+
+
+def _share(value: float, longest: float) -> int:
+    if longest <= 0 or not math.isfinite(value):
+        return 0
+    return max(1, round(100 * value / longest))
+
+
+def segments(total: Totals) -> list[dict[str, Any]]:
+    """The parts of a stacked bar, none of them too thin to be seen."""
+    return [
+        {"outcome": outcome, "cells": number, "share": round(100 * number / total.cells, 3)}
+        for outcome in Outcome
+        if (number := total.counts[outcome])
+    ]
+
+
+def matrix(rows: list[Row], targets: list[str]) -> list[dict[str, Any]]:
+    """Cases by target, grouped by operator; the squares hold positions in ``rows``."""
+    groups: dict[str, dict[str, dict[str, int]]] = {}
+    for position, row in enumerate(rows):
+        name = row.op or row.suite or row.case.partition("/")[0]
+        groups.setdefault(name, {}).setdefault(row.case, {})[row.target] = position
+    return [
+        {
+            "name": text.line(name, 120),
+            "summary": [_square(rows, cases, target) for target in targets],
+            "cases": [
+                {
+                    "name": text.line(case, 200),
+                    "label": text.line(case.removeprefix(f"{name}/"), 120),
+                    "squares": [
+                        {"at": squares[target], "outcome": rows[squares[target]].outcome}
+                        if target in squares
+                        else None
+                        for target in targets
+                    ],
+                }
+                for case, squares in sorted(cases.items())
+            ],
+        }
+        for name, cases in sorted(groups.items(), key=lambda item: item[0].lower())
+    ]
+
+
+def _square(
+    rows: list[Row], cases: dict[str, dict[str, int]], target: str
+) -> dict[str, Any] | None:
+    counts = Counter(
+        rows[squares[target]].outcome for squares in cases.values() if target in squares
+    )
+    if not counts:
+        return None
+    total = Totals(target, counts)
+    words = ", ".join(f"{number:,} {outcome.label}" for outcome, number in counts.items())
+    return {
+        "worst": max(counts, key=lambda outcome: outcome.badness),
+        "uniform": len(counts) == 1,
+        # 0/5 of cells that nothing here can execute would read like five failures.
+        "text": f"{total.passed}/{total.rated}"
+        if total.conclusive
+        else counts.most_common(1)[0][0].symbol,
+        "red": total.red > 0,
+        "segments": segments(total),
+        "words": words,
+    }

@@ -1,0 +1,1 @@
+"""Cases by field; one module per group, each with a ``CASES`` list."""

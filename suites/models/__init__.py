@@ -1,0 +1,1 @@
+"""Whole models, small, with random weights."""

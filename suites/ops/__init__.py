@@ -1,0 +1,1 @@
+"""Operators of the core ATen opset, a module per group; ``Case.op`` is the ATen name."""

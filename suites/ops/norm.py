@@ -1,0 +1,84 @@
+"""Normalisations and softmax."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from harness.case import Case
+from suites.build import nn_case, op, randn, uniform, values
+
+
+def _scrambled(module: nn.Module) -> nn.Module:
+    """The module with weights and running statistics as after training: fresh ones are 1 and 0
+    and hide what is done with them."""
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if tensor.is_floating_point():
+            drawn = torch.randn(tensor.shape)
+            positive = name.endswith(("weight", "running_var"))
+            tensor.data.copy_(drawn.abs() + 0.3 if positive else drawn)
+    return module
+
+
+CASES: list[Case] = [
+    nn_case("native_layer_norm/last_dim", lambda: _scrambled(nn.LayerNorm(16)), randn(2, 5, 16)),
+    nn_case("native_layer_norm/two_dims", lambda: _scrambled(nn.LayerNorm((4, 6))),
+            randn(3, 4, 6)),
+    nn_case("native_layer_norm/no_affine", lambda: nn.LayerNorm(16, elementwise_affine=False),
+            randn(4, 16)),
+    nn_case("native_layer_norm/no_bias", lambda: _scrambled(nn.LayerNorm(16, bias=False)),
+            randn(4, 16)),
+    nn_case("native_layer_norm/large_mean", lambda: _scrambled(nn.LayerNorm(32)),
+            uniform(49.0, 51.0, 3, 32)),
+    nn_case("native_layer_norm/tiny_variance_large_eps", lambda: nn.LayerNorm(16, eps=0.1),
+            uniform(-0.01, 0.01, 3, 16)),
+    nn_case("native_layer_norm/transposed_input", lambda: _scrambled(nn.LayerNorm(8)),
+            randn(2, 5, 8).transposed()),
+    nn_case("native_layer_norm/fp16", lambda: _scrambled(nn.LayerNorm(16)).half(),
+            randn(4, 16, dtype=torch.float16)),
+    nn_case("native_group_norm/groups", lambda: _scrambled(nn.GroupNorm(3, 6)),
+            randn(2, 6, 5, 4)),
+    nn_case("native_group_norm/one_group", lambda: _scrambled(nn.GroupNorm(1, 6)), randn(2, 6, 7)),
+    nn_case("native_group_norm/per_channel_no_affine", lambda: nn.GroupNorm(4, 4, affine=False),
+            randn(2, 4, 3, 5)),
+    nn_case("native_group_norm/channels_last", lambda: _scrambled(nn.GroupNorm(2, 6)),
+            randn(2, 6, 5, 4).channels_last()),
+    nn_case("_native_batch_norm_legit/instance_norm", lambda: nn.InstanceNorm2d(3),
+            randn(2, 3, 5, 4)),
+    nn_case("_native_batch_norm_legit_no_training/1d", lambda: _scrambled(nn.BatchNorm1d(6)),
+            randn(4, 6)),
+    nn_case("_native_batch_norm_legit_no_training/1d_sequence",
+            lambda: _scrambled(nn.BatchNorm1d(6)), randn(2, 6, 9)),
+    nn_case("_native_batch_norm_legit_no_training/2d", lambda: _scrambled(nn.BatchNorm2d(4)),
+            randn(2, 4, 5, 3)),
+    nn_case("_native_batch_norm_legit_no_training/2d_no_affine",
+            lambda: _scrambled(nn.BatchNorm2d(4, affine=False)), randn(2, 4, 5, 3)),
+    nn_case("_native_batch_norm_legit_no_training/2d_eps",
+            lambda: _scrambled(nn.BatchNorm2d(4, eps=0.5)), randn(1, 4, 5, 3)),
+    nn_case("_native_batch_norm_legit_no_training/2d_channels_last",
+            lambda: _scrambled(nn.BatchNorm2d(4)), randn(2, 4, 5, 3).channels_last()),
+    nn_case("_native_batch_norm_legit_no_training/3d", lambda: _scrambled(nn.BatchNorm3d(3)),
+            randn(1, 3, 2, 4, 3)),
+    nn_case("_native_batch_norm_legit_no_training/after_convolution",
+            lambda: _scrambled(nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU())),
+            randn(1, 3, 7, 6)),
+    nn_case("rms_norm/weight", lambda: _scrambled(nn.RMSNorm(16, eps=1e-5)), randn(2, 5, 16)),
+    nn_case("rms_norm/no_weight_default_eps",
+            lambda: nn.RMSNorm(16, elementwise_affine=False), randn(4, 16)),
+    op("normalize/l2", F.normalize, randn(3, 8), dim=-1),
+    op("_softmax/last_dim", torch.softmax, randn(3, 7), dim=-1),
+    op("_softmax/middle_dim", torch.softmax, randn(2, 5, 3), dim=1),
+    op("_softmax/first_dim", torch.softmax, randn(6, 3), dim=0),
+    op("_softmax/rank4", torch.softmax, randn(2, 3, 4, 5), dim=-1),
+    op("_softmax/large_logits", torch.softmax, uniform(-300.0, 300.0, 4, 6), dim=-1),
+    op("_softmax/masked_with_minus_inf", torch.softmax,
+       values((-torch.inf, 0.5, 1.5, -2.0, 3.0), 3, 5), dim=0),
+    op("_softmax/size_one_dim", torch.softmax, randn(4, 1), dim=-1),
+    op("_softmax/transposed", torch.softmax, randn(4, 6).transposed(), dim=-1),
+    op("_softmax/fp16", torch.softmax, randn(3, 7, dtype=torch.float16), dim=-1),
+    op("_log_softmax/last_dim", torch.log_softmax, randn(3, 7), dim=-1),
+    op("_log_softmax/middle_dim", torch.log_softmax, randn(2, 5, 3), dim=-2),
+    op("_log_softmax/large_logits", torch.log_softmax, uniform(-300.0, 300.0, 4, 6), dim=-1),
+    op("logsumexp/dim", torch.logsumexp, randn(3, 7), dim=-1),
+]
