@@ -95,8 +95,15 @@ class Recipe:
 class Backend(Protocol):
     """What a backend package provides."""
 
-    name: str
-    recipes: Mapping[str, Recipe]
+    @property
+    def name(self) -> str:
+        """The part of a target before the colon."""
+        ...
+
+    @property
+    def recipes(self) -> Mapping[str, Recipe]:
+        """The recipes by name."""
+        ...
 
     def availability(self) -> Availability:
         """Ask, without raising, whether this backend can execute here."""

@@ -74,9 +74,7 @@ class Interpreter:
         _register_operators()
         self.program = Program(program)
         self.plan = self.program.plan
-        self._arenas = [
-            torch.zeros(size, dtype=torch.uint8) for size in self.plan.non_const_buffer_sizes
-        ]
+        self._arenas = [bytearray(size) for size in self.plan.non_const_buffer_sizes]
         self._values: list[Any] = [
             self._place(index, value.val) for index, value in enumerate(self.plan.values)
         ]
@@ -163,15 +161,18 @@ class Interpreter:
         return tensor
 
     def _view(self, memory: int, offset: int, spec: TensorSpec) -> torch.Tensor:
+        """A tensor over planned memory, with a storage of its own that begins at the tensor: to
+        kernels such as ``as_strided_copy`` an offset counts from there."""
         arena = self._arenas[memory]
+        count = math.prod(spec.sizes)
         if offset % spec.dtype.itemsize:
             raise ProgramError(f"tensor of {spec.dtype} is planned at unaligned offset {offset}")
-        end = offset + math.prod(spec.sizes) * spec.dtype.itemsize
-        if end > arena.numel():
+        if (end := offset + count * spec.dtype.itemsize) > len(arena):
             raise ProgramError(f"tensor is planned beyond memory {memory} ({end} bytes)")
-        storage = arena.untyped_storage()
-        start = offset // spec.dtype.itemsize
-        return torch.empty(0, dtype=spec.dtype).set_(storage, start, spec.sizes, spec.strides)
+        if count == 0:
+            return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype)
+        flat = torch.frombuffer(arena, dtype=spec.dtype, count=count, offset=offset)
+        return flat.as_strided(spec.sizes, spec.strides)
 
     def _bind(self, inputs: Inputs) -> None:
         if len(inputs) != len(self.plan.inputs):

@@ -20,7 +20,7 @@ class Precision:
         division_roundings: roundings in a division (2 for reciprocal and multiply).
         step: error of one requantization in quantization steps.
         safety: factor on the spread of the perturbed runs.
-        samples: number of perturbed runs, even (they come in antithetic pairs).
+        samples: number of perturbed runs, even: requantization errors come in pairs.
     """
 
     function_ulps: float = 4.0
@@ -29,7 +29,7 @@ class Precision:
     division_roundings: float = 1.0
     step: float = 1.0
     safety: float = 4.0
-    samples: int = 6
+    samples: int = 8
 
     def ulps(self, function: str) -> float:
         """Allowed error of one elementary function, in ULP."""

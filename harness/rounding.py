@@ -47,9 +47,9 @@ _EXACT = frozenset(
     select_copy slice_copy squeeze_copy unsqueeze_copy transpose_copy split_copy unbind_copy
     """.split()
 )
-_ROUNDED = frozenset("add sub rsub mul sqrt square lerp _to_copy to hardshrink softshrink".split())
+_ROUNDED = frozenset("add sub rsub mul sqrt square _to_copy to hardshrink softshrink".split())
 _DIVISION = frozenset(
-    "div true_divide reciprocal floor_divide remainder fmod addcdiv rsqrt".split()
+    "div true_divide reciprocal floor_divide remainder fmod rsqrt".split()
 )
 _REDUCTION = frozenset(
     """
@@ -65,7 +65,8 @@ COMPOUND = frozenset(
     native_layer_norm native_group_norm _native_batch_norm_legit_no_training native_batch_norm
     _native_batch_norm_legit batch_norm layer_norm group_norm rms_norm _fused_rms_norm _softmax
     _log_softmax softmax log_softmax logsumexp var std var_mean std_mean gelu silu mish elu
-    leaky_relu hardswish hardsigmoid softplus log_sigmoid_forward glu celu selu logit addcmul
+    leaky_relu hardswish hardsigmoid softplus log_sigmoid_forward glu celu selu logit addcmul addcdiv
+    lerp
     addr norm logaddexp _scaled_dot_product_flash_attention_for_cpu binary_cross_entropy
     mse_loss smooth_l1_loss huber_loss nan_to_num
     """.split()
@@ -78,8 +79,10 @@ def base_name(func: Any) -> str:
     return name.removesuffix("_") if not name.startswith("__") else name
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Kind:
     """How the operation of that base name rounds."""
+    if name == "index_put" and (True in args[3:4] or (kwargs or {}).get("accumulate")):
+        return Kind.REDUCTION
     if name in _EXACT:
         return Kind.EXACT
     if name in _ROUNDED:
@@ -135,6 +138,8 @@ def _terms(name: str, args: tuple[Any, ...], out: torch.Tensor) -> int:
         return max(1, first.numel() // max(1, out.numel())) * 2
     if name.startswith(("upsample", "_upsample", "grid_sampler")):
         return 16
+    if name == "index_put":
+        return int(args[2].numel()) + 1
     if name in ("cumsum", "cumprod"):
         return first.shape[args[1]] if first.dim() else 1
     if name in ("scatter_add", "scatter_reduce", "index_add", "index_reduce", "col2im"):

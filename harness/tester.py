@@ -216,25 +216,38 @@ class Tester:
         self._artifacts["calls"] = chosen
         return self
 
-    def compare(self, reference: Reference | None = None) -> Self:
-        """Judge the outputs; the verdict is a value, nothing is raised for a mismatch."""
-        execution: Execution = self._need("run", "compare")
-        calls = self._artifacts["calls"]
+    def refer(self, calls: Sequence[Inputs] | None = None) -> Self:
+        """Compute what the outputs should be: of the quantized graph when :meth:`quantize` ran,
+        else of the module."""
         graph: torch.fx.GraphModule | None = self._artifacts.get("quantize")
+        with self._stage("reference"):
+            self._artifacts["refer"] = refer(
+                self.built.module if graph is None else graph,
+                self._artifacts.get("calls", self.built.calls) if calls is None else calls,
+                self.recipe.precision,
+                case_seed(self.seed, self.case.name),
+            )
+        return self
+
+    def compare(self, reference: Reference | None = None) -> Self:
+        """Judge the outputs; the verdict is a value, nothing is raised for a mismatch.
+
+        Args:
+            reference: used instead of the one that :meth:`refer` computes.
+        """
+        execution: Execution = self._need("run", "compare")
         if reference is None:
-            with self._stage("reference"):
-                reference = refer(
-                    self.built.module if graph is None else graph,
-                    calls,
-                    self.recipe.precision,
-                    case_seed(self.seed, self.case.name),
-                )
+            if "refer" not in self._artifacts:
+                self.refer()
+            reference = self.reference
+        quantized = "quantize" in self._artifacts
         with self._stage("compare"):
+            calls = self._artifacts["calls"]
             self._artifacts["compare"] = compare(
                 execution.outputs,
                 reference,
                 declared=Program(self.program).outputs,
-                model=None if graph is None else run_calls(self.built.module, calls),
+                model=run_calls(self.built.module, calls) if quantized else None,
             )
         return self
 
@@ -282,6 +295,11 @@ class Tester:
     def execution(self) -> Execution:
         """The outputs and who produced them."""
         return self._need("run", "execution")  # type: ignore[no-any-return]
+
+    @property
+    def reference(self) -> Reference:
+        """Oracle, bound and eager outputs."""
+        return self._need("refer", "reference")  # type: ignore[no-any-return]
 
     @property
     def verdict(self) -> Verdict:
