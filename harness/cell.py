@@ -157,8 +157,13 @@ class Cell(msgspec.Struct, kw_only=True):
         """
         record = msgspec.json.decode(line)
         for row in record.get("numerics", ()) if isinstance(record, dict) else ():
-            row.update({key: _SPELLED.get(value, value) for key, value in row.items()
-                        if isinstance(value, str) and key not in ("dtype", "problem")})
+            row.update(
+                {
+                    key: _SPELLED.get(value, value)
+                    for key, value in row.items()
+                    if isinstance(value, str) and key not in ("dtype", "problem")
+                }
+            )
         return msgspec.convert(record, type=cls)
 
 

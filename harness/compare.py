@@ -202,9 +202,7 @@ def max_ulp(actual: torch.Tensor, oracle: torch.Tensor, error: torch.Tensor) -> 
     return float((error / unit).max())
 
 
-def _structure(
-    actual: torch.Tensor, eager: torch.Tensor, spec: TensorSpec | None
-) -> str | None:
+def _structure(actual: torch.Tensor, eager: torch.Tensor, spec: TensorSpec | None) -> str | None:
     if actual.shape != eager.shape:
         return f"shape {tuple(actual.shape)}, expected {tuple(eager.shape)}"
     if actual.dtype != eager.dtype:

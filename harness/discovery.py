@@ -135,8 +135,12 @@ def _check_limitations(package: str, folder: Path) -> None:
     limitations = _limitations(package)
     if not limitations:
         return
-    cases = [case for path in sorted(folder.glob("*.py")) if is_suite(path)
-             for case in _cases(_module_name(path))]
+    cases = [
+        case
+        for path in sorted(folder.glob("*.py"))
+        if is_suite(path)
+        for case in _cases(_module_name(path))
+    ]
     stale = unmatched(limitations, cases, registry.known_targets())
     if stale:
         listing = "; ".join(f"{entry.case} on {entry.target}" for entry in stale)

@@ -83,9 +83,7 @@ class Limitation:
         return LimitationRef(reason=self.reason, link=self.link)
 
 
-def find(
-    limitations: Iterable[Limitation], case: Case, target: Target
-) -> Limitation | None:
+def find(limitations: Iterable[Limitation], case: Case, target: Target) -> Limitation | None:
     """The first entry that speaks of this cell."""
     return next((entry for entry in limitations if entry.matches(case, target)), None)
 

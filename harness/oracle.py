@@ -99,7 +99,7 @@ def run_calls(module: torch.nn.Module, calls: Sequence[Inputs]) -> list[list[tor
     return _run(module, state, fresh)
 
 
-class Float64Mode(TorchDispatchMode):
+class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Runs every operation in float64, whatever dtype its arguments or its ``dtype=`` have.
 
     Attributes:
@@ -107,7 +107,7 @@ class Float64Mode(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.inputs: list[torch.Tensor] = []
 
     def see(self, dtype: torch.dtype) -> None:
@@ -128,8 +128,7 @@ class Float64Mode(TorchDispatchMode):
                 self.see(leaf)
         kwargs = tree_map(_widen, kwargs or {})
         args = tuple(
-            tree_map(lambda item: _widen(item, keep=func._schema.is_mutable), item)
-            for item in args
+            tree_map(lambda item: _widen(item, keep=func._schema.is_mutable), item) for item in args
         )
         if name.startswith("dequantize_per"):
             return _dequantize(name, args)
@@ -159,7 +158,7 @@ class Float64Mode(TorchDispatchMode):
         return func(args[0].float(), *args[1:], **kwargs)  # type: ignore[no-any-return]
 
 
-class PerturbedMode(Float64Mode):
+class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     """Float64 with every result perturbed by the amplitude of the target's rounding there.
 
     Requantization errors come in antithetic pairs: samples 2k and 2k+1 err in opposite
@@ -312,4 +311,3 @@ def _dequantize(name: str, args: tuple[Any, ...]) -> torch.Tensor:
         zero = 0.0 if zero is None else zero.double().reshape(shape)
     result: torch.Tensor = (value - zero) * scale
     return result
-

@@ -196,9 +196,7 @@ class RunWriter:
         try:
             self._write_info()
         except OSError as error:
-            raise RunUnwritable(
-                f"cannot write {self.path / RUN_FILE}: {error.strerror}"
-            ) from error
+            raise RunUnwritable(f"cannot write {self.path / RUN_FILE}: {error.strerror}") from error
 
     def _write_info(self) -> None:
         # Replaced atomically: a reader, or a kill in the middle, never sees half a file.

@@ -81,9 +81,7 @@ def run_cell(
     return judge(cell, limitation)
 
 
-def _admit(
-    cell: Cell, case: Case, target: Target, backend: Backend, recipe: Recipe | None
-) -> bool:
+def _admit(cell: Cell, case: Case, target: Target, backend: Backend, recipe: Recipe | None) -> bool:
     """Whether the cell can run at all; otherwise its status says why not."""
     availability = backend.availability()
     if not availability.available:

@@ -45,7 +45,7 @@ class _KeptSubscripts:
 def install() -> None:
     """Install all of it in this process; further calls do nothing."""
     NodeSource.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
-    torch._ops.Callable = _KeptSubscripts(torch._ops.Callable)  # type: ignore[attr-defined]
+    vars(torch._ops)["Callable"] = _KeptSubscripts(vars(torch._ops)["Callable"])
     collect = export_utils._collect_all_valid_cia_ops
     kept: dict[Any, Any] = {}
 

@@ -144,6 +144,4 @@ def serialize(program: ExecutorchProgramManager) -> bytes:
 
 
 def _names(passes: Sequence[Pass]) -> str:
-    return ", ".join(
-        getattr(item, "__name__", type(item).__name__) for item in passes
-    )
+    return ", ".join(getattr(item, "__name__", type(item).__name__) for item in passes)

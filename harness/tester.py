@@ -267,12 +267,12 @@ class Tester:
     def edge(self) -> EdgeProgramManager:
         """The edge program of the two-step path, transformed when :meth:`transform` ran."""
         found = self._artifacts.get("transform") or self._need("to_edge", "edge")
-        return found  # type: ignore[no-any-return]
+        return found
 
     @property
     def lowered(self) -> EdgeProgramManager:
         """The edge program with its delegates."""
-        return self._need("lower", "lowered")  # type: ignore[no-any-return]
+        return self._need("lower", "lowered")
 
     @property
     def delegation(self) -> Delegation:
@@ -284,7 +284,7 @@ class Tester:
     @property
     def executorch_program(self) -> ExecutorchProgramManager:
         """The emitted program."""
-        return self._need("to_executorch", "executorch_program")  # type: ignore[no-any-return]
+        return self._need("to_executorch", "executorch_program")
 
     @property
     def program(self) -> bytes:
@@ -433,4 +433,3 @@ def _operator_name(operator: Any) -> str:
 def _listing(counts: Counter[str]) -> str:
     found = ", ".join(f"{name}×{number}" for name, number in sorted(counts.items()))
     return f"the graph has {found or 'no calls'}"
-

@@ -4,7 +4,6 @@ Two words more than :class:`harness.cell.Status`: a pass in which the backend to
 not the same news as a pass, and an expected cell without a record is not run.
 """
 
-# ruff: noqa: RUF001 - the signs of the reports (×, –, −) are meant
 from __future__ import annotations
 
 import enum

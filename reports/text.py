@@ -1,6 +1,5 @@
 """How values are spelled in every report: one place, each number with its unit."""
 
-# ruff: noqa: RUF001 - the signs of the reports (×, –, −) are meant
 from __future__ import annotations
 
 import math

@@ -207,9 +207,7 @@ class Apply3(Apply):
 class Apply4(Apply):
     """Calls a function on four inputs."""
 
-    def forward(
-        self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor
-    ) -> Any:
+    def forward(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> Any:
         """The function's result."""
         return self.function(a, b, c, d, **self.kwargs)
 

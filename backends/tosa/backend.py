@@ -82,8 +82,6 @@ class Tosa:
         """Import the Arm backend and the reference model; the first error is the reason."""
         packages = ("tosa-tools", "executorch", "torch")
         try:
-            import executorch.backends.arm.quantizer
-            import executorch.backends.arm.tosa.partitioner
             import tosa_reference_model  # noqa: F401
         except Exception as error:
             reason = f"{error}; install tosa-tools in the version that pyproject.toml pins"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy
-import tosa_reference_model
 import torch
+import tosa_reference_model
 from tosa.TosaGraph import TosaGraph
 
 from harness.errors import ProgramError
@@ -73,6 +72,6 @@ def store(array: numpy.ndarray[Any, Any], tensor: torch.Tensor) -> None:
         )
     if tensor.numel() == 0:
         return
-    order: Sequence[int] = tensor.dim_order()
+    order = tuple(tensor.dim_order())
     flat = torch.frombuffer(bytearray(array.tobytes()), dtype=tensor.dtype)
     tensor.permute(order).copy_(flat.view([tensor.shape[dim] for dim in order]))

@@ -1,6 +1,5 @@
 """What the terminal, Markdown and HTML reports say, and that text in a record stays text."""
 
-# ruff: noqa: RUF001 - the signs of the reports (×, –, −) are meant
 from __future__ import annotations
 
 import io

@@ -1,6 +1,5 @@
 """The pandas tables hold every record, and count what has none."""
 
-# ruff: noqa: RUF001 - the signs of the reports (×, –, −) are meant
 from __future__ import annotations
 
 import math

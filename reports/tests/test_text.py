@@ -1,6 +1,5 @@
 """Numbers have units and never read better than they are; text cannot act."""
 
-# ruff: noqa: RUF001 - the signs of the reports (×, –, −) are meant
 from __future__ import annotations
 
 import math

@@ -1,0 +1,73 @@
+"""Limitations are strict: they predict how a cell fails, and are wrong when it does not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from harness import Case, Limitation, Target
+from harness.cell import Cell, Status
+from harness.errors import LimitationError
+from harness.limitation import find, judge, unmatched
+
+CASE = Case("add/int", lambda: (torch.nn.Identity(), (torch.ones(1),)), tags=frozenset({"int32"}))
+TARGET = Target("x", "fp32")
+
+
+def failed(stage: str = "lower", error: str = "no kernel") -> Cell:
+    return Cell(case="add/int", target="x:fp32", status=Status.FAILED, stage=stage, error=error)
+
+
+def entry(**changes: object) -> Limitation:
+    fields: dict[str, object] = {"target": "x:*", "case": "add/*", "reason": "no integer kernels"}
+    return Limitation(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "matches"),
+    [
+        ({}, True),
+        ({"target": "y:*|x:fp32"}, True),
+        ({"target": "y:*"}, False),
+        ({"case": "sub/*|add/int"}, True),
+        ({"case": "add"}, False),
+        ({"op": "add"}, True),
+        ({"op": "sub"}, False),
+        ({"tag": "int32"}, True),
+        ({"tag": "fp32"}, False),
+    ],
+)
+def test_what_an_entry_speaks_of(changes: dict[str, object], matches: bool) -> None:
+    limitation = entry(**changes)
+    assert limitation.matches(CASE, TARGET) is matches
+    assert (find([limitation], CASE, TARGET) is limitation) is matches
+    assert bool(unmatched([limitation], [CASE], [TARGET])) is not matches
+
+
+def test_a_predicted_failure_is_explained() -> None:
+    cell = judge(failed(), entry(stage="lower", error="kernel", link="https://example.org/1"))
+    assert cell.status is Status.XFAILED
+    assert cell.limitation is not None
+    assert cell.limitation.reason == "no integer kernels"
+    assert judge(failed(), entry(shown_as=Status.UNSUPPORTED)).status is Status.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    "changes", [{"stage": "run"}, {"error": "other"}, {"outcome": Status.MISMATCH}]
+)
+def test_another_failure_than_predicted_stays_red(changes: dict[str, object]) -> None:
+    assert judge(failed(), entry(**changes)).status is Status.FAILED
+
+
+def test_an_unexpected_pass_is_red() -> None:
+    cell = judge(Cell(case="add/int", target="x:fp32", status=Status.PASSED), entry())
+    assert cell.status is Status.XPASSED
+    assert cell.status.is_red
+
+
+@pytest.mark.parametrize(
+    "changes", [{"reason": " "}, {"outcome": Status.PASSED}, {"shown_as": Status.PASSED}]
+)
+def test_malformed_entries_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(LimitationError):
+        entry(**changes)

@@ -1,0 +1,223 @@
+"""The plugin as its user meets it: real pytest processes, real worker deaths."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.cell import Status
+from harness.run import CELLS_FILE, RUN_FILE, Run, load
+
+ROOT = Path(__file__).parents[2]
+
+SUITE = """
+import ctypes, os, signal, time
+import torch
+from harness.case import Case
+
+class Add(torch.nn.Module):
+    def forward(self, x):
+        return x + x
+
+class Death(Add):
+    def forward(self, x):
+        if os.environ.get("PYTEST_XDIST_WORKER"):
+            {death}
+        return x + x
+
+def case(name, module=Add):
+    return Case(name, lambda: (module(), (torch.randn(2, 3),)), tags=frozenset({{"fp32"}}))
+
+CASES = [case("add/a"), case("add/b"), case("death/now", Death), case("add/c"), case("sub/d")]
+"""
+HARMLESS = "pass"
+SEGFAULT = "ctypes.string_at(0)"
+HANG = "time.sleep(600)"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project of its own with one small suite and the plugin."""
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["harness.plugin"]\n')
+    (tmp_path / "pytest.ini").write_text("[pytest]\nconform_suites = suites\n")
+    suites = tmp_path / "suites"
+    suites.mkdir()
+    (suites / "__init__.py").write_text("")
+    write_suite(tmp_path, HARMLESS)
+    return tmp_path
+
+
+def write_suite(project: Path, death: str) -> None:
+    (project / "suites" / "small.py").write_text(SUITE.format(death=death))
+
+
+def command(*arguments: str) -> list[str]:
+    return [
+        sys.executable, "-m", "pytest", "suites", "-p", "no:cacheprovider", "--run-dir", "run",
+        "--targets", "null:eager", *arguments,
+    ]  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+
+
+def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), cwd=project, env=environment(), capture_output=True, text=True,
+        timeout=280, check=False,
+    )  # fmt: skip
+
+
+def outcomes(run_: Run) -> dict[str, Status]:
+    return {cell.case: cell.status for cell in run_.cells}
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_green_run_is_complete(project: Path, workers: str) -> None:
+    result = run(project, "-n", workers)
+    assert result.returncode == 0, result.stdout
+    record = load(project / "run")
+    assert record.is_complete
+    assert record.info.exit_status == 0
+    assert len(record.info.expected) == 5
+    assert set(outcomes(record).values()) == {Status.PASSED}
+    assert all(cell.suite == "suites.small" for cell in record.cells)
+
+
+def test_keywords_select_by_case_and_target(project: Path) -> None:
+    result = run(project, "-n", "0", "-k", "add and null")
+    assert result.returncode == 0, result.stdout
+    assert sorted(outcomes(load(project / "run"))) == ["add/a", "add/b", "add/c"]
+
+
+@pytest.mark.parametrize(
+    ("death", "options", "status", "mark"),
+    [
+        (SEGFAULT, (), Status.CRASHED, "Segmentation fault"),
+        (HANG, ("--cell-timeout", "15"), Status.TIMEOUT, "Timeout"),
+        ("os._exit(3)", (), Status.CRASHED, "died without a stack"),
+    ],
+)
+def test_a_dead_worker_becomes_a_row_and_the_rest_goes_on(
+    project: Path, death: str, options: tuple[str, ...], status: Status, mark: str
+) -> None:
+    write_suite(project, death)
+    result = run(project, "-n", "1", *options)
+    assert result.returncode == 1, result.stdout
+    record = load(project / "run")
+    assert record.is_complete, record.incompleteness
+    assert outcomes(record) == {
+        "add/a": Status.PASSED,
+        "add/b": Status.PASSED,
+        "death/now": status,
+        "add/c": Status.PASSED,
+        "sub/d": Status.PASSED,
+    }
+    assert mark in str(record.cell("death/now@null:eager").error)
+    assert "conform repro death/now@null:eager" in result.stdout
+
+
+def test_a_killed_run_is_readable_and_incomplete(project: Path) -> None:
+    write_suite(project, HANG)
+    process = subprocess.Popen(
+        command("-n", "1"), cwd=project, env=environment(), stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    cells = project / "run" / CELLS_FILE
+    deadline = time.monotonic() + 120
+    while not (cells.exists() and cells.read_text().count("\n") >= 2):
+        assert time.monotonic() < deadline, "no record appeared"
+        time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    record = load(project / "run")
+    assert not record.is_complete
+    assert "death/now@null:eager" in record.missing
+    assert record.info.exit_status is None
+    assert any("did not end by itself" in line for line in record.incompleteness)
+
+
+def test_selecting_nothing_is_red(project: Path) -> None:
+    assert run(project, "-n", "0", "-k", "no_such_case").returncode == 5
+    assert run(project, "-n", "1", "-k", "no_such_case").returncode == 5
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_an_expected_backend_that_did_not_load_is_red(project: Path, workers: str) -> None:
+    (project / "broken.py").write_text("raise ImportError('no libbroken.so')\n")
+    (project / "conftest.py").write_text(
+        "from harness import registry\n"
+        'registry.BUILT_IN["broken"] = ("broken:BACKEND", ("fp32",))\n'
+        'pytest_plugins = ["harness.plugin"]\n'
+    )
+    result = run(project, "-n", workers, "--targets", "null:eager,broken:fp32")
+    assert result.returncode == 1, result.stdout
+    assert "backend broken was expected and is not available" in result.stdout
+    record = load(project / "run")
+    assert record.counts == {Status.PASSED: 5, Status.UNAVAILABLE: 5}
+    assert "no libbroken.so" in record.info.backends["broken"].reason
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--targets", "nul:eager"), "did you mean 'null'"),
+        (("--targets", "null:eagre"), "did you mean 'eager'"),
+        (("--targets", "null/eager"), "backend:recipe"),
+        (("--no-such-option",), "unrecognized arguments"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_red(
+    project: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    result = run(project, "-n", "0", *arguments)
+    assert result.returncode == 4
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (project / "run" / RUN_FILE).exists()
+
+
+def test_a_run_folder_that_cannot_be_written_is_red(project: Path) -> None:
+    (project / "run").write_text("a file")
+    result = run(project, "-n", "0")
+    assert result.returncode != 0
+    assert "cannot write the run folder" in result.stdout + result.stderr
+    assert (project / "run").read_text() == "a file"
+
+
+def test_a_limitation_that_matches_nothing_is_red(project: Path) -> None:
+    (project / "suites" / "limitations.py").write_text(
+        "from harness.limitation import Limitation\n"
+        "LIMITATIONS = [Limitation(target='null:*', case='gone/*', reason='was mended')]\n"
+    )
+    result = run(project, "-n", "0")
+    assert result.returncode != 0
+    assert "match no cell" in result.stdout
+    assert "gone/*" in result.stdout
+
+
+def test_two_cases_of_one_name_are_refused(project: Path) -> None:
+    other = "from suites.small import case\nCASES = [case('add/a')]\n"
+    (project / "suites" / "other.py").write_text(other)
+    result = run(project, "-n", "0")
+    assert result.returncode == 4
+    assert "add/a@null:eager" in result.stderr
+
+
+def test_workers_and_order_do_not_change_a_number(project: Path) -> None:
+    assert run(project, "-n", "0").returncode == 0
+    assert run(project, "-n", "2", "--run-dir", "again").returncode == 0
+    numbers = [
+        {cell.id: json.loads(cell.to_json())["numerics"] for cell in load(project / name).cells}
+        for name in ("run", "again")
+    ]
+    assert numbers[0] == numbers[1]

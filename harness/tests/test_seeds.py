@@ -1,0 +1,76 @@
+"""Weights and inputs follow from (run seed, case) alone."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import numpy
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import Case, Tester
+from harness.case import case_seed
+
+
+def _noisy() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """Draws from all three generators."""
+    scale = random.random() + float(numpy.random.rand())
+    return torch.nn.Linear(4, 3), (torch.randn(2, 4) * scale,)
+
+
+CASE = Case("noisy/linear", _noisy)
+OTHER = Case("noisy/other", _noisy)
+
+
+def fingerprint(case: Case, seed: int = 0) -> list[float]:
+    built = case.make(seed)
+    tensors = [*built.module.parameters(), *built.inputs]
+    return [float(value) for tensor in tensors for value in tensor.flatten()]
+
+
+def test_neither_order_nor_surroundings_matter() -> None:
+    first = fingerprint(CASE)
+    torch.manual_seed(99)
+    random.seed(99)
+    numpy.random.seed(99)
+    fingerprint(OTHER)
+    assert fingerprint(CASE) == first
+
+
+def test_the_surroundings_are_left_as_they_were() -> None:
+    torch.manual_seed(5)
+    random.seed(5)
+    numpy.random.seed(5)
+    expected = (torch.rand(1).item(), random.random(), numpy.random.rand())
+    torch.manual_seed(5)
+    random.seed(5)
+    numpy.random.seed(5)
+    CASE.make(3)
+    assert (torch.rand(1).item(), random.random(), numpy.random.rand()) == expected
+
+
+def test_seed_and_name_matter() -> None:
+    assert fingerprint(CASE, 0) != fingerprint(CASE, 1)
+    assert fingerprint(CASE) != fingerprint(OTHER)
+
+
+def test_another_process_sees_the_same() -> None:
+    code = "from harness.tests.test_seeds import *; print(fingerprint(CASE, 7))"
+    output = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.strip() == str(fingerprint(CASE, 7))
+
+
+def test_two_targets_see_the_same() -> None:
+    testers = [Tester(CASE, target, seed=3) for target in ("portable:fp32", "xnnpack:fp32")]
+    left, right = ([*t.built.module.parameters(), *t.built.inputs] for t in testers)
+    assert all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+@given(st.integers(-(2**70), 2**70), st.text())
+def test_the_seed_fits_every_generator(seed: int, name: str) -> None:
+    assert 0 <= case_seed(seed, name) < 2**63

@@ -1,0 +1,259 @@
+"""The pipeline: each stage alone, options that reach lowering, order, checks, artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import EdgeCompileConfig
+from executorch.exir.dialects._ops import ops as exir_ops
+from executorch.exir.pass_base import ExportPass
+from torch.fx.passes.infra.pass_base import PassResult
+
+from backends.xnnpack import partitioners
+from harness import Case, Recipe, Tester, run_cell, stages
+from harness.cell import Status
+from harness.errors import (
+    CheckFailure,
+    ConflictingOptions,
+    ProgramError,
+    StageFailure,
+    StageOrderError,
+    UnknownTarget,
+)
+from harness.execute import Interpreter
+from harness.precision import Precision
+from harness.stages import LowerOptions
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(self.linear(x)) + x[..., :5]
+
+
+MLP = Case("mlp/sin", lambda: (Mlp(), (torch.randn(3, 6),)))
+
+
+class SinToCos(ExportPass):
+    """A pass whose effect is visible both in the graph and in the numbers."""
+
+    def call_operator(self, op: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+        if op == exir_ops.edge.aten.sin.default:
+            op = exir_ops.edge.aten.cos.default
+        return super().call_operator(op, args, kwargs, meta)
+
+
+class Nothing(ExportPass):
+    def call(self, graph_module: torch.fx.GraphModule) -> PassResult:
+        return PassResult(graph_module, False)
+
+
+def test_the_whole_pipeline_leaves_every_artifact() -> None:
+    tester = Tester(MLP, "xnnpack:fp32").export().lower().to_executorch().serialize().run()
+    assert tester.compare().verdict.passed
+    assert tester.exported.graph_signature.user_inputs
+    assert tester.program[4:8] == b"ET12"
+    assert tester.execution.runtime == "native"
+    assert tester.delegation.delegated_ops["aten.linear.default"] == 1
+    assert tester.delegation.undelegated_ops == {"aten.sin.default": 1}
+    assert tester.reference.oracle[0][0].dtype == torch.float64
+    assert list(tester.seconds) == [
+        "build", "export", "lower", "to_executorch", "serialize", "run", "reference", "compare",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("act", "missing"),
+    [
+        (lambda t: t.quantize(object()), "export"),
+        (lambda t: t.to_edge(), "export"),
+        (lambda t: t.export().transform([]), "to_edge"),
+        (lambda t: t.lower(), "export"),
+        (lambda t: t.export().to_executorch(), "lower"),
+        (lambda t: t.export().lower().serialize(), "to_executorch"),
+        (lambda t: t.run(), "serialize"),
+        (lambda t: t.compare(), "run"),
+        (lambda t: t.check([]), "export"),
+        (lambda t: t.verdict, "compare"),
+        (lambda t: t.program, "serialize"),
+    ],
+)
+def test_a_stage_out_of_order_names_the_missing_one(
+    act: Callable[[Tester], Any], missing: str
+) -> None:
+    with pytest.raises(StageOrderError, match=rf"needs stage '{missing}'"):
+        act(Tester(MLP, "portable:fp32"))
+
+
+Lower = Callable[[Sequence[Any]], Tester]
+
+
+def _recipe_path(passes: Sequence[Any]) -> Tester:
+    recipe = Recipe("fp32", Precision(), transform_passes=lambda: list(passes))
+    return Tester(MLP, "portable:fp32", recipe=recipe).export().lower()
+
+
+@pytest.mark.parametrize(
+    "lower",
+    [
+        lambda p: Tester(MLP, "portable:fp32", transform_passes=p).export().lower(),
+        lambda p: Tester(MLP, "portable:fp32").export().lower(transform_passes=p),
+        lambda p: Tester(MLP, "portable:fp32").export().lower(LowerOptions(transform_passes=p)),
+        lambda p: Tester(MLP, "portable:fp32", transform_passes=p).export().lower(LowerOptions()),
+        lambda p: Tester(MLP, "portable:fp32").export().to_edge().transform(p).lower(),
+        lambda p: Tester(MLP, "portable:fp32", transform_passes=p).export().to_edge().lower(),
+        lambda p: Tester(MLP, "portable:fp32", transform_passes=p)
+        .export().to_edge().transform().lower(),
+        lambda p: Tester(MLP, "portable:fp32").export().to_edge().lower(transform_passes=p),
+        lambda p: Tester(MLP, "xnnpack:fp32").export().lower(
+            LowerOptions(partitioners(), tuple(p), EdgeCompileConfig())),
+        _recipe_path,
+    ],
+)  # fmt: skip
+def test_transform_passes_reach_lowering_on_every_path(lower: Lower) -> None:
+    tester = lower([SinToCos()])
+    tester.check(["aten.cos.default"]).check_not(["aten.sin.default"])
+    tester.to_executorch().serialize().run().compare()
+    assert not tester.verdict.passed, "what was lowered is what ran"
+
+
+@pytest.mark.parametrize(
+    "lower",
+    [
+        lambda a, b: Tester(MLP, "portable:fp32", transform_passes=[a]).export()
+        .lower(transform_passes=[b]),
+        lambda a, b: Tester(MLP, "portable:fp32", transform_passes=[a]).export()
+        .lower(LowerOptions(transform_passes=(b,))),
+        lambda a, b: Tester(MLP, "portable:fp32").export()
+        .lower(LowerOptions(transform_passes=(a,)), transform_passes=[b]),
+        lambda a, b: Tester(MLP, "portable:fp32").export().to_edge().transform([a])
+        .lower(transform_passes=[b]),
+        lambda a, b: Tester(MLP, "portable:fp32", transform_passes=[a]).export().to_edge()
+        .transform([b]),
+        lambda a, b: Tester(MLP, "portable:fp32").export()
+        .lower(LowerOptions(), partitioners=[a]),
+    ],
+)  # fmt: skip
+def test_two_ways_that_disagree_raise(lower: Callable[[Any, Any], Tester]) -> None:
+    with pytest.raises(ConflictingOptions):
+        lower(SinToCos(), Nothing())
+
+
+def test_the_same_passes_given_twice_agree() -> None:
+    passes = [SinToCos()]
+    tester = Tester(MLP, "portable:fp32", transform_passes=passes).export()
+    tester.lower(LowerOptions(transform_passes=tuple(passes))).check(["aten.cos.default"])
+
+
+def test_checks_say_what_the_graph_has() -> None:
+    tester = Tester(MLP, "portable:fp32").export().to_edge()
+    sin = exir_ops.edge.aten.sin.default
+    tester.check([sin]).check_count({"aten.sin.default": 1}).check_node_count({sin: 1})
+    tester.check_not(["aten.cos.default"]).lower().check_delegates(0)
+    for broken in (
+        lambda: tester.check(["aten.cos.default"]),
+        lambda: tester.check_not([sin]),
+        lambda: tester.check_count({sin: 2}),
+        lambda: tester.check_node_count({sin: 0}),
+        lambda: tester.check_delegates(1),
+    ):
+        with pytest.raises(CheckFailure, match=r"sin|delegates"):
+            broken()
+
+
+def test_stages_work_alone() -> None:
+    module, inputs = MLP.make().module, MLP.make().inputs
+    exported = stages.export(module, inputs)
+    one_step = stages.lower(exported, LowerOptions(partitioners()))
+    two_steps = stages.lower_edge(stages.to_edge(exported), LowerOptions())
+    program = stages.serialize(stages.to_executorch(two_steps))
+    (output,) = Interpreter(program, {})(inputs)
+    assert torch.allclose(output, module(*inputs), atol=1e-6)
+    assert stages.serialize(stages.to_executorch(one_step))[4:8] == b"ET12"
+
+
+def test_a_failing_stage_is_named() -> None:
+    class Branches(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > 0 else -x
+
+    case = Case("branches/data", lambda: (Branches(), (torch.randn(3),)))
+    with pytest.raises(StageFailure) as caught:
+        Tester(case, "portable:fp32").export()
+    assert caught.value.stage == "export"
+    cell = run_cell(case, "portable:fp32")
+    assert (cell.status, cell.stage) == (Status.FAILED, "export")
+    assert cell.error
+    assert "\n" not in cell.error
+    assert cell.traceback
+
+
+def test_a_case_that_cannot_be_built_is_a_failed_cell() -> None:
+    def build() -> Any:
+        raise ValueError("no such weights")
+
+    cell = run_cell(Case("broken/build", build), "null:eager")
+    assert (cell.status, cell.stage) == (Status.FAILED, "build")
+    assert "no such weights" in str(cell.error)
+    wrong = run_cell(Case("broken/type", lambda: torch.randn(2)), "null:eager")  # type: ignore[arg-type, return-value]
+    assert "module, tuple" in str(wrong.error)
+
+
+def test_required_delegation_is_a_verdict() -> None:
+    recipe = Recipe("fp32", Precision(), require_delegation=True)
+    cell = run_cell(MLP, "portable:fp32", recipe=recipe)
+    assert (cell.status, cell.stage) == (Status.FAILED, "lower")
+    assert "nothing was delegated" in str(cell.error)
+
+
+def test_passed_but_nothing_delegated_is_visible() -> None:
+    cell = run_cell(Case("sin/2d", lambda: (Sin(), (torch.randn(3),))), "xnnpack:fp32")
+    assert cell.status is Status.PASSED
+    assert cell.nothing_delegated
+    assert cell.delegation.undelegated_ops == {"aten.sin.default": 1}
+
+
+class Sin(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x)
+
+
+@pytest.mark.parametrize("target", ["xnnpak:fp32", "xnnpack:fp23", "xnnpack"])
+def test_an_unknown_target_is_named(target: str) -> None:
+    with pytest.raises(UnknownTarget, match=r"xnnpack|fp32"):
+        run_cell(MLP, target)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "problem"),
+    [
+        ((), "takes 1 inputs, 0"),
+        ((torch.randn(2, 6),), r"shape \(2, 6\)"),
+        ((torch.randn(3, 6).double(),), "float64"),
+    ],
+)
+def test_inputs_that_do_not_fit_the_program_are_refused(
+    inputs: tuple[torch.Tensor, ...], problem: str
+) -> None:
+    tester = Tester(MLP, "null:eager").export().lower().to_executorch().serialize()
+    with pytest.raises(ProgramError, match=problem):
+        Interpreter(tester.program, {})(inputs)
+
+
+@pytest.mark.parametrize("size", [0, 3, 8, 40, 200])
+def test_a_truncated_program_is_refused(size: int) -> None:
+    program = Tester(MLP, "null:eager").export().lower().to_executorch().serialize().program
+    with pytest.raises(ProgramError):
+        Interpreter(program[:size], {})
+
+
+def test_a_delegate_nobody_can_execute_is_named() -> None:
+    tester = Tester(MLP, "xnnpack:fp32").export().lower().to_executorch().serialize()
+    with pytest.raises(ProgramError, match="XnnpackBackend"):
+        Interpreter(tester.program, {})
