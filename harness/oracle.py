@@ -179,6 +179,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             self.unit = max(self.unit, torch.finfo(dtype).eps / 2)
 
     def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one primitive operation and perturb what it rounds."""
         kind = kind_of(name, args, kwargs)
         if kind is Kind.FUNCTION:
             # A backward error of the argument: what range reduction and composition cost.
@@ -195,6 +196,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         return out
 
     def quantize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+        """Quantize, and err by a step as a requantization may."""
         out = super().quantize(func, args, kwargs)
         if any(args[0] is given for given in self.inputs):
             return out  # the program quantizes its input with the same operator

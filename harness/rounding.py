@@ -26,263 +26,50 @@ class Kind(enum.Enum):
 
 
 _EXACT = frozenset(
-    [
-        "abs",
-        "alias",
-        "amax",
-        "amin",
-        "arange",
-        "argmax",
-        "argmin",
-        "argsort",
-        "as_strided",
-        "bitwise_and",
-        "bitwise_not",
-        "bitwise_or",
-        "bitwise_xor",
-        "bucketize",
-        "cat",
-        "ceil",
-        "channel_shuffle",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "clone",
-        "constant_pad_nd",
-        "contiguous",
-        "copy",
-        "copysign",
-        "detach",
-        "diagonal",
-        "diagonal_scatter",
-        "embedding",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "eq",
-        "expand",
-        "eye",
-        "fill",
-        "flip",
-        "floor",
-        "fmax",
-        "fmin",
-        "full",
-        "full_like",
-        "gather",
-        "ge",
-        "gt",
-        "hardtanh",
-        "index",
-        "index_copy",
-        "index_fill",
-        "index_put",
-        "index_select",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "item",
-        "kthvalue",
-        "le",
-        "lift_fresh",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "logical_xor",
-        "lt",
-        "masked_fill",
-        "masked_scatter",
-        "masked_select",
-        "max",
-        "max_pool1d",
-        "max_pool2d",
-        "max_pool2d_with_indices",
-        "max_pool3d_with_indices",
-        "maximum",
-        "median",
-        "min",
-        "minimum",
-        "narrow",
-        "ne",
-        "neg",
-        "new_empty",
-        "new_full",
-        "new_ones",
-        "new_zeros",
-        "nonzero",
-        "ones",
-        "ones_like",
-        "permute",
-        "pixel_shuffle",
-        "pixel_unshuffle",
-        "reflection_pad1d",
-        "reflection_pad2d",
-        "reflection_pad3d",
-        "relu",
-        "repeat",
-        "repeat_interleave",
-        "replication_pad1d",
-        "replication_pad2d",
-        "replication_pad3d",
-        "resize",
-        "reshape",
-        "roll",
-        "round",
-        "scalar_tensor",
-        "scatter",
-        "select",
-        "select_scatter",
-        "sign",
-        "sgn",
-        "slice",
-        "slice_scatter",
-        "sort",
-        "split",
-        "split_with_sizes",
-        "squeeze",
-        "stack",
-        "t",
-        "take",
-        "tile",
-        "topk",
-        "transpose",
-        "tril",
-        "triu",
-        "trunc",
-        "unbind",
-        "unfold",
-        "unsqueeze",
-        "upsample_nearest1d",
-        "upsample_nearest2d",
-        "upsample_nearest3d",
-        "view",
-        "view_as",
-        "where",
-        "zero",
-        "zeros",
-        "zeros_like",
-        "adaptive_max_pool2d",
-        "adaptive_max_pool3d",
-        "any",
-        "all",
-        "threshold",
-        "frac",
-        "logical_and",
-        "_adaptive_avg_pool_indices",
-        "_local_scalar_dense",
-        "_unsafe_view",
-        "_reshape_alias",
-        "_reshape_copy",
-        "_assert_async",
-        "_assert_tensor_metadata",
-        "im2col",
-        "view_copy",
-        "permute_copy",
-        "expand_copy",
-        "select_copy",
-        "slice_copy",
-        "squeeze_copy",
-        "unsqueeze_copy",
-        "transpose_copy",
-        "split_copy",
-        "unbind_copy",
-    ]
+    """
+    abs alias amax amin arange argmax argmin argsort as_strided bitwise_and bitwise_not
+    bitwise_or bitwise_xor bucketize cat ceil channel_shuffle clamp clamp_max clamp_min clone
+    constant_pad_nd contiguous copy copysign detach diagonal diagonal_scatter embedding empty
+    empty_like empty_strided eq expand eye fill flip floor fmax fmin full full_like gather ge gt
+    hardtanh index index_copy index_fill index_put index_select isfinite isinf isnan item
+    kthvalue le lift_fresh logical_and logical_not logical_or logical_xor lt masked_fill
+    masked_scatter masked_select max max_pool1d max_pool2d max_pool2d_with_indices
+    max_pool3d_with_indices maximum median min minimum narrow ne neg new_empty new_full
+    new_ones new_zeros nonzero ones ones_like permute pixel_shuffle pixel_unshuffle
+    reflection_pad1d reflection_pad2d reflection_pad3d relu repeat repeat_interleave
+    replication_pad1d replication_pad2d replication_pad3d resize reshape roll round scalar_tensor
+    scatter select select_scatter sign sgn slice slice_scatter sort split split_with_sizes
+    squeeze stack t take tile topk transpose tril triu trunc unbind unfold unsqueeze
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d view view_as where zero zeros
+    zeros_like adaptive_max_pool2d adaptive_max_pool3d any all threshold frac logical_and
+    _adaptive_avg_pool_indices _local_scalar_dense _unsafe_view _reshape_alias _reshape_copy
+    _assert_async _assert_tensor_metadata im2col view_copy permute_copy expand_copy
+    select_copy slice_copy squeeze_copy unsqueeze_copy transpose_copy split_copy unbind_copy
+    """.split()
 )
-_ROUNDED = frozenset(
-    ["add", "sub", "rsub", "mul", "sqrt", "square", "_to_copy", "to", "hardshrink", "softshrink"]
-)
-_DIVISION = frozenset(
-    ["div", "true_divide", "reciprocal", "floor_divide", "remainder", "fmod", "rsqrt"]
-)
+_ROUNDED = frozenset("add sub rsub mul sqrt square _to_copy to hardshrink softshrink".split())
+_DIVISION = frozenset("div true_divide reciprocal floor_divide remainder fmod rsqrt".split())
 _REDUCTION = frozenset(
-    [
-        "sum",
-        "mean",
-        "mm",
-        "bmm",
-        "addmm",
-        "baddbmm",
-        "addmv",
-        "mv",
-        "dot",
-        "linear",
-        "convolution",
-        "cumsum",
-        "prod",
-        "avg_pool1d",
-        "avg_pool2d",
-        "avg_pool3d",
-        "_adaptive_avg_pool2d",
-        "_adaptive_avg_pool3d",
-        "adaptive_avg_pool1d",
-        "upsample_bilinear2d",
-        "upsample_linear1d",
-        "upsample_bicubic2d",
-        "upsample_trilinear3d",
-        "_upsample_bilinear2d_aa",
-        "scatter_add",
-        "scatter_reduce",
-        "index_add",
-        "linalg_vector_norm",
-        "grid_sampler_2d",
-        "_cdist_forward",
-        "_euclidean_dist",
-        "cumprod",
-        "index_reduce",
-        "col2im",
-    ]
+    """
+    sum mean mm bmm addmm baddbmm addmv mv dot linear convolution cumsum prod avg_pool1d
+    avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d
+    upsample_bilinear2d upsample_linear1d upsample_bicubic2d upsample_trilinear3d
+    _upsample_bilinear2d_aa scatter_add scatter_reduce index_add linalg_vector_norm
+    grid_sampler_2d _cdist_forward _euclidean_dist cumprod index_reduce col2im
+    """.split()
 )
 # Their error is relative to the result itself.
-_RELATIVE = frozenset(
-    ["prod", "cumprod", "linalg_vector_norm", "_cdist_forward", "_euclidean_dist"]
-)
+_RELATIVE = frozenset("prod cumprod linalg_vector_norm _cdist_forward _euclidean_dist".split())
 COMPOUND = frozenset(
-    [
-        "native_layer_norm",
-        "native_group_norm",
-        "_native_batch_norm_legit_no_training",
-        "native_batch_norm",
-        "_native_batch_norm_legit",
-        "batch_norm",
-        "layer_norm",
-        "group_norm",
-        "rms_norm",
-        "_fused_rms_norm",
-        "_softmax",
-        "_log_softmax",
-        "softmax",
-        "log_softmax",
-        "logsumexp",
-        "var",
-        "std",
-        "var_mean",
-        "std_mean",
-        "gelu",
-        "silu",
-        "mish",
-        "elu",
-        "leaky_relu",
-        "hardswish",
-        "hardsigmoid",
-        "softplus",
-        "log_sigmoid_forward",
-        "glu",
-        "celu",
-        "selu",
-        "logit",
-        "addcmul",
-        "addcdiv",
-        "lerp",
-        "addr",
-        "norm",
-        "logaddexp",
-        "_scaled_dot_product_flash_attention_for_cpu",
-        "binary_cross_entropy",
-        "mse_loss",
-        "smooth_l1_loss",
-        "huber_loss",
-        "nan_to_num",
-    ]
+    """
+    native_layer_norm native_group_norm _native_batch_norm_legit_no_training native_batch_norm
+    _native_batch_norm_legit batch_norm layer_norm group_norm rms_norm _fused_rms_norm _softmax
+    _log_softmax softmax log_softmax logsumexp var std var_mean std_mean gelu silu mish elu
+    leaky_relu hardswish hardsigmoid softplus log_sigmoid_forward glu celu selu logit addcmul
+    addcdiv lerp
+    addr norm logaddexp _scaled_dot_product_flash_attention_for_cpu binary_cross_entropy
+    mse_loss smooth_l1_loss huber_loss nan_to_num
+    """.split()
 )
 
 

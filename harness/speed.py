@@ -1,9 +1,9 @@
 """Make repeated lowering cheap: keep what torch computes again for every program.
 
-Lowering one operator takes 0.5 s upstream, of which 0.3 s goes into two things that do not
-depend on the program: walking the dispatcher for composite operators, three times, and
-re-evaluating one annotation 36,000 times. Both results are kept, keyed by everything they
-depend on. Lowering a model spends a fifth of its time on deep-copying the provenance of
+Lowering one operator takes 0.5 s upstream, most of it for things that do not depend on the
+program: the dispatcher is walked for composite operators, three times, and 36,000 kernels are
+registered and removed again, six times. Both results are kept, keyed by everything they depend
+on. Lowering a model spends a fifth of its time on deep-copying the provenance of
 nodes, which nobody writes to; it is shared instead. What is lowered is unchanged
 (docs/adr/0004 has the measurements).
 """
@@ -12,40 +12,92 @@ from __future__ import annotations
 
 import functools
 import gc
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch._ops
 import torch.export.decomp_utils
 import torch.export.exported_program
 from torch._export import utils as export_utils
+from torch._subclasses import fake_impls
 from torch.fx.traceback import NodeSource
 
 
-class _KeptSubscripts:
-    """Stands for ``Callable`` in torch._ops and keeps the results of subscripting it."""
+Overrides = dict[Any, Callable[..., Any]]
 
-    def __init__(self, wrapped: Any) -> None:
-        self._wrapped = wrapped
-        self._kept: dict[Any, Any] = {}
 
-    def __getitem__(self, key: Any) -> Any:
+@dataclass(frozen=True)
+class _Kernels:
+    """The Python kernels of an operator before and inside an override, and its fake rule."""
+
+    before: dict[Any, Any]
+    inside: dict[Any, Any]
+    fake: Any
+
+
+class _KeptOverrides:
+    """Stands for torch.export's override of composite operators.
+
+    The first time a set of overrides is entered, upstream's own code registers it and the
+    outcome is kept; the next time the operators' kernel tables are exchanged for the kept ones.
+    """
+
+    def __init__(self, original: Callable[[Overrides], AbstractContextManager[None]]) -> None:
+        self._original = original
+        self._kept: dict[Any, dict[Any, _Kernels]] = {}
+
+    @contextmanager
+    def __call__(self, overrides: Overrides) -> Iterator[None]:
+        key = frozenset((op, _identity(function)) for op, function in overrides.items())
+        kept = self._kept.get(key)
+        if kept is None or any(op.py_kernels != kernels.before for op, kernels in kept.items()):
+            before = {op: op.py_kernels.copy() for op in overrides}
+            fakes = dict(fake_impls.op_implementations_dict)
+            with self._original(overrides):
+                self._kept[key] = {
+                    op: _Kernels(
+                        before[op],
+                        op.py_kernels.copy(),
+                        None if op in fakes else fake_impls.op_implementations_dict.get(op),
+                    )
+                    for op in overrides
+                }
+                yield
+            return
+        for op, kernels in kept.items():
+            _exchange(op, kernels.inside)
+            if kernels.fake is not None and op not in fake_impls.op_implementations_dict:
+                fake_impls.op_implementations_dict[op] = kernels.fake
         try:
-            return self._kept[key]
-        except KeyError:
-            return self._kept.setdefault(key, self._wrapped[key])
-        except TypeError:  # unhashable: a subscript with a list
-            return self._wrapped[key]
+            yield
+        finally:
+            for op, kernels in kept.items():
+                _exchange(op, kernels.before)
+                fake_impls._deregister_op_impl(op)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._wrapped, name)
+
+def _exchange(op: Any, kernels: dict[Any, Any]) -> None:
+    op.py_kernels.clear()
+    op.py_kernels.update(kernels)
+    op._dispatch_cache.clear()
+
+
+def _identity(function: Callable[..., Any]) -> Any:
+    """Upstream makes a new function for "decompose this" each time; they are all the same."""
+    inner = getattr(function, "func", None)
+    if inner is not None and inner.__name__ == "_special_op_to_decompose_cia":
+        return inner.__name__
+    return function
 
 
 @functools.cache
 def install() -> None:
     """Install all of it in this process; further calls do nothing."""
     NodeSource.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
-    vars(torch._ops)["Callable"] = _KeptSubscripts(vars(torch._ops)["Callable"])
+    override = torch.export.exported_program._override_composite_implicit_decomp
+    torch.export.exported_program._override_composite_implicit_decomp = _KeptOverrides(override)
     collect = export_utils._collect_all_valid_cia_ops
     kept: dict[Any, Any] = {}
 
