@@ -24,7 +24,6 @@ from torch._export import utils as export_utils
 from torch._subclasses import fake_impls
 from torch.fx.traceback import NodeSource
 
-
 Overrides = dict[Any, Callable[..., Any]]
 
 
@@ -97,7 +96,7 @@ def install() -> None:
     """Install all of it in this process; further calls do nothing."""
     NodeSource.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
     override = torch.export.exported_program._override_composite_implicit_decomp
-    torch.export.exported_program._override_composite_implicit_decomp = _KeptOverrides(override)
+    vars(torch.export.exported_program)[override.__name__] = _KeptOverrides(override)
     collect = export_utils._collect_all_valid_cia_ops
     kept: dict[Any, Any] = {}
 

@@ -19,13 +19,15 @@ DELEGATE = "TOSABackend"
 FP = "TOSA-1.0+FP"
 INT = "TOSA-1.0+INT"
 
-# ULP bounds of the TOSA 1.0 specification, section 1.9 "Floating-point": what a conforming
-# implementation, the reference model included, may be off by.
+# What the TOSA 1.0 specification allows (chapters 2.4 and 2.6, "Precision Requirements"), where
+# it is wider than our default. Its allowance for SIN and COS, 2^-11.5, is not used: the model
+# that executes here is far better, and a wrong sine must not hide behind it.
 FP_PRECISION = Precision(
-    functions={"exp": 4, "log": 5, "sin": 5, "cos": 5, "tanh": 8, "sigmoid": 8, "erf": 8},
+    functions={"erf": 5, "log": 5, "tanh": 12},
+    # EXP and SIGMOID may err by 2|x| units: a backward error of the argument.
     argument_roundings=2.0,
-    # Division is RECIPROCAL (1 ULP) and MUL.
-    division_roundings=4.0,
+    # A division is RECIPROCAL, one unit or two roundings, and MUL.
+    division_roundings=3.0,
 )
 INT_PRECISION = Precision(safety=2.0)
 
