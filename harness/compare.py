@@ -243,7 +243,8 @@ def _unlike(actual: torch.Tensor, where: tuple[int, int], problem: str) -> Numer
 def _used(error: torch.Tensor, bound: torch.Tensor, within: torch.Tensor) -> torch.Tensor:
     """error / bound, flat; 0 / 0 is 0, and anything beyond a zero bound is infinite."""
     ratio = torch.where(error == 0, 0.0, error / bound)
-    return torch.where(within, ratio.clamp_max(1.0), ratio).nan_to_num(nan=math.inf).flatten()
+    ratio = torch.where(ratio.isnan(), math.inf, ratio)
+    return torch.where(within, ratio.clamp_max(1.0), ratio).flatten()
 
 
 def _same_nonfinite(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -216,6 +216,8 @@ class Interpreter:
             source, size, out = indices
             self._values[out] = self._read(source).view(self._read(size))
             return
+        # The runtime's quantized kernels walk the memory, whatever the dim order.
+        by_memory = kernel._schema.name.startswith("quantized_decomposed::")
         parameters = kernel._schema.arguments
         positional: list[Any] = []
         named: dict[str, Any] = {}
@@ -228,6 +230,8 @@ class Interpreter:
                 if isinstance(value, torch.Tensor) and self.program.tensor(index).dynamic:
                     # Emptied first, so that the kernel resizes it to the actual shape in place.
                     value.as_strided_([0], [1])
+            if by_memory and isinstance(value, torch.Tensor):
+                value = value.permute(value.dim_order())
             if parameter.kwarg_only:
                 named[parameter.name] = value
             else:

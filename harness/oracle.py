@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from harness.case import Inputs
 from harness.precision import Precision
-from harness.rounding import COMPOUND, Kind, base_name, kind_of, reduction
+from harness.rounding import ACTIVATIONS, COMPOUND, Kind, base_name, kind_of, reduction
 
 # λ of the probabilistic summation bound (Higham & Mary 2019, theorem 2.4): the chance that
 # one sum of a million terms exceeds λ√K·u is below 1e-7.
@@ -133,6 +133,8 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         if name.startswith("dequantize_per"):
             return _dequantize(name, args)
         if name in COMPOUND and func in decomposition_table:
+            if name in ACTIVATIONS:
+                args = self.blur(args)
             with self:
                 return decomposition_table[func](*args, **kwargs)
         if func.has_kernel_for_dispatch_key(_COMPOSITE) and not func._schema.is_mutable:
@@ -141,13 +143,16 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        if kwargs.get("alpha", 1) != 1 and not func._schema.is_mutable:
-            with self:  # add and sub with a factor round twice
-                scaled = args[1] * kwargs["alpha"] if name != "rsub" else args[0] * kwargs["alpha"]
-                if name == "rsub":
-                    return args[1] - scaled
-                return args[0] + scaled if name == "add" else args[0] - scaled
+        if name in ("add", "sub", "rsub") and kwargs.get("alpha", 1) != 1:
+            with self:  # with a factor they round twice
+                left, right = args if name != "rsub" else args[::-1]
+                scaled = right * kwargs["alpha"]
+                return left + scaled if name == "add" else left - scaled
         return self.operate(func, name, args, kwargs)
+
+    def blur(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a function as its implementation may see them."""
+        return args
 
     def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one primitive operation on float64 arguments."""
@@ -182,9 +187,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         """Run one primitive operation and perturb what it rounds."""
         kind = kind_of(name, args, kwargs)
         if kind is Kind.FUNCTION:
-            # A backward error of the argument: what range reduction and composition cost.
-            rounding = self.precision.argument_roundings * self.unit
-            args = tree_map(lambda item: self._relative(item, rounding), args)
+            args = self.blur(args)
         out = func(*args, **kwargs)
         if kind is Kind.EXACT:
             return out
@@ -227,10 +230,16 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             return magnitude.mul(self.unit * factor)
         return size.mul_(self.unit)
 
-    def _relative(self, item: Any, size: float) -> Any:
-        if isinstance(item, torch.Tensor) and item.is_floating_point():
-            return item + self._noise(item.abs().mul_(size))
-        return item
+    def blur(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A backward error of each argument: what range reduction and composition cost."""
+        rounding = self.precision.argument_roundings * self.unit
+
+        def blurred(item: Any) -> Any:
+            if isinstance(item, torch.Tensor) and item.is_floating_point():
+                return item + self._noise(item.abs().mul_(rounding))
+            return item
+
+        return tuple(tree_map(blurred, args))
 
     def _noise(self, size: torch.Tensor) -> torch.Tensor:
         """Noise of up to that size. Half of it at least, so that no error is left out; of

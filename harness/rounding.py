@@ -73,6 +73,15 @@ COMPOUND = frozenset(
 )
 
 
+# Compound and of one argument: like a function, each may be off by a rounding of its argument.
+ACTIVATIONS = frozenset(
+    """
+    gelu silu mish elu leaky_relu hardswish hardsigmoid softplus log_sigmoid_forward glu celu selu
+    logit
+    """.split()
+)
+
+
 def base_name(func: Any) -> str:
     """The ATen name of an overload without namespace, overload, or the in-place underscore."""
     name: str = func._schema.name.rpartition("::")[2]

@@ -46,6 +46,7 @@ class Input:
         dtype: the values are converted to it.
         view: lays the values out in memory; None for contiguous.
         layout: tag that the layout gives to the case; empty for none.
+        finite: whether all values are; a quantizer cannot be calibrated with others.
     """
 
     shape: Shape
@@ -53,6 +54,7 @@ class Input:
     dtype: torch.dtype = torch.float32
     view: View | None = None
     layout: str = ""
+    finite: bool = True
 
     def make(self) -> torch.Tensor:
         """Draw the tensor."""
@@ -156,7 +158,7 @@ def values(items: Sequence[float], *shape: int, dtype: torch.dtype = torch.float
         repeated = torch.tensor(items).repeat(-(-count // len(items)))[:count]
         return repeated[torch.randperm(count)].reshape(size)
 
-    return Input(shape, draw, dtype)
+    return Input(shape, draw, dtype, finite=all(map(math.isfinite, items)))
 
 
 def full(value: float, *shape: int, dtype: torch.dtype = torch.float32) -> Input:
@@ -291,6 +293,8 @@ def _tags(
     if not tags & set(DTYPE_TAGS.values()):
         tags.add(DTYPE_TAGS[_main_dtype(inputs, weights)])
     tags.update(spec.layout for spec in inputs if spec.layout)
+    if not all(spec.finite for spec in inputs):
+        tags.add("nonfinite")
     if dynamic:
         tags.add("dynamic")
     if any(0 in spec.shape for spec in inputs):

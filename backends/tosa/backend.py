@@ -56,7 +56,15 @@ def quantizer() -> Any:
 def _static_only(case: Case) -> str | None:
     if case.dynamic_shapes is not None:
         return "TOSA 1.0 without the shape extension has static shapes only"
+    if "empty" in case.tags:
+        return "TOSA has no tensors of size 0: every dimension is at least 1"
     return None
+
+
+def _static_and_finite_only(case: Case) -> str | None:
+    if "nonfinite" in case.tags:
+        return "a quantizer cannot be calibrated with infinities or NaN"
+    return _static_only(case)
 
 
 class Tosa:
@@ -75,7 +83,7 @@ class Tosa:
             INT_PRECISION,
             quantizer=quantizer,
             partitioners=functools.partial(partitioners, INT),
-            unsupported=_static_only,
+            unsupported=_static_and_finite_only,
         ),
     }
 

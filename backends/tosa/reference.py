@@ -20,7 +20,7 @@ def load(payload: DelegatePayload) -> DelegateHandle:
     Raises:
         ProgramError: the payload is not a TOSA graph.
     """
-    if not TosaGraph.TosaGraphBufferHasIdentifier(payload.data, 0):
+    if len(payload.data) < 8 or not TosaGraph.TosaGraphBufferHasIdentifier(payload.data, 0):
         raise ProgramError("the payload of TOSABackend is not a TOSA flatbuffer")
     block = TosaGraph.GetRootAs(payload.data, 0).Regions(0).Blocks(0)
     inputs, outputs = block.InputsLength(), block.OutputsLength()

@@ -1,0 +1,92 @@
+"""What every backend must do; a new backend gets these tests by being registered."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from harness import Case, Target, registry, run_cell
+from harness.backend import Backend, MissingBackend
+from harness.cell import Status
+from harness.errors import UnknownTarget
+from harness.execute import native_backends
+
+BACKENDS = registry.names()
+TARGETS = [target for target in registry.known_targets()]
+
+
+class Small(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x))
+
+
+SMALL = Case("small/linear_relu", lambda: (Small(), (torch.randn(3, 8),)))
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_backend_is_data_and_answers(name: str) -> None:
+    backend = registry.backend(name)
+    assert isinstance(backend, Backend)
+    assert not isinstance(backend, MissingBackend), backend.availability().reason
+    assert backend.name == name
+    assert backend.recipes
+    for recipe_name, recipe in backend.recipes.items():
+        assert recipe.name == recipe_name
+        assert Target.parse(f"{name}:{recipe_name}")
+    state = backend.availability()
+    assert state.available or state.reason
+    assert state.runtime in ("native", "reference", "emulated", "none")
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_a_target_runs_a_small_program(target: Target) -> None:
+    cell = run_cell(SMALL, target)
+    assert cell.status is Status.PASSED, f"{cell.stage}: {cell.error}"
+    assert cell.runtime == registry.backend(target.backend).availability().runtime
+    assert cell.program_bytes > 0
+
+
+@pytest.mark.parametrize("target", ["xnnpack:fp32", "tosa:fp", "tosa:int"])
+def test_a_delegating_target_delegates_all_of_it(target: str) -> None:
+    delegation = run_cell(SMALL, target).delegation
+    assert delegation.delegates == 1
+    left = [name for name in delegation.undelegated_ops if "quantize_per" not in name]
+    assert not left
+
+
+def test_the_registry_lists_the_default_targets() -> None:
+    assert [str(target) for target in registry.default_targets()] == [
+        "portable:fp32",
+        "xnnpack:fp32",
+        "tosa:fp",
+        "tosa:int",
+    ]
+
+
+def test_a_backend_alone_means_its_defaults() -> None:
+    assert registry.parse_targets(["tosa"]) == [Target("tosa", "fp"), Target("tosa", "int")]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"), [("tossa:fp", "tosa"), ("tosa:fpp", "fp"), ("nothing:at_all", "portable")]
+)
+def test_unknown_targets_get_a_hint(text: str, hint: str) -> None:
+    with pytest.raises(UnknownTarget, match=re.escape(hint)):
+        registry.parse_targets([text])
+
+
+def test_a_backend_whose_package_is_missing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.BUILT_IN, "gone", ("backends.gone:BACKEND", ("fp32",)))
+    cell = run_cell(SMALL, "gone:fp32")
+    assert cell.status is Status.UNAVAILABLE
+    assert "backends.gone" in str(cell.error)
+
+
+def test_the_native_runtime_has_xnnpack() -> None:
+    assert "XnnpackBackend" in native_backends()

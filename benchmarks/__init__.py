@@ -1,0 +1,1 @@
+"""What the harness itself costs; ratios within one run, because machines are noisy."""

@@ -1,0 +1,164 @@
+"""The oracle is float64 whatever the module does, and the bound follows the arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch._decomp import decomposition_table
+
+from harness.oracle import Reference, refer, run_calls
+from harness.precision import Precision
+from harness.rounding import ACTIVATIONS, COMPOUND, Kind, kind_of
+
+PRECISION = Precision()
+UNIT = 2.0**-24
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.function(*inputs)
+
+
+def reference(
+    function: Callable[..., torch.Tensor],
+    *inputs: torch.Tensor,
+    precision: Precision = PRECISION,
+) -> Reference:
+    return refer(Function(function), [inputs], precision, seed=1)
+
+
+def largest_bound(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> float:
+    return float(reference(function, *inputs).bound[0][0].max())
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (lambda x: x.to(torch.float32) / 3, torch.float32),
+        (lambda x: x.to(torch.float16).to(torch.float32) / 3, torch.float32),
+        (lambda x: torch.full((4,), 1 / 3, dtype=torch.float32) * x, torch.float32),
+        (lambda x: x / 3, torch.int64),
+        (lambda x: torch.sqrt(x), torch.int32),
+    ],
+)
+def test_no_cast_rounds_the_oracle(
+    function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype
+) -> None:
+    x = torch.tensor([1, 2, 5, 7]).to(dtype)
+    result = reference(function, x)
+    truth = function(x.double()) if dtype.is_floating_point else function(x).double()
+    exact = torch.tensor([1, 2, 5, 7], dtype=torch.float64)
+    expected = exact.sqrt() if truth[3] > 2.5 else exact / 3
+    assert torch.allclose(result.oracle[0][0], expected, rtol=1e-15, atol=0)
+    assert result.eager[0][0].dtype == torch.float32
+
+
+def test_exact_operations_have_no_spread() -> None:
+    x = torch.randn(4, 5)
+    bound = reference(lambda x: torch.relu(x.T).reshape(-1), x).bound[0][0]
+    expected = torch.relu(x.T).reshape(-1).double() * UNIT + torch.finfo(torch.float32).tiny
+    assert torch.allclose(bound, expected, rtol=1e-6, atol=0)
+
+
+def test_the_bound_grows_with_the_reduction_but_not_linearly() -> None:
+    bounds = {
+        k: largest_bound(torch.mm, torch.ones(1, k) / k, torch.ones(k, 1)) for k in (4, 400, 40000)
+    }
+    assert 2 * bounds[4] < bounds[400] < bounds[40000]
+    assert bounds[40000] / bounds[400] < 20, "probabilistic beyond 36 terms: sqrt(K)"
+
+
+def test_cancellation_widens_the_bound() -> None:
+    big = torch.tensor([1e6])
+    plain = largest_bound(lambda x: x * 1.5 - 1.0, torch.tensor([1.0]))
+    cancelling = largest_bound(lambda x: x * 1.5 - 1.5e6 + 0.5, big)
+    assert cancelling > 1e4 * plain
+
+
+def test_a_later_operation_damps_and_amplifies() -> None:
+    x = torch.tensor([20.0])
+    assert largest_bound(lambda x: torch.tanh(torch.exp(x) * 1e-3), x) < 1e-5
+    assert largest_bound(lambda x: torch.exp(torch.exp(x / 10)), x) > 1e-3
+
+
+def test_a_coarse_dtype_anywhere_widens_the_bound() -> None:
+    x = torch.randn(8)
+    fine = largest_bound(lambda x: x * 3, x)
+    assert largest_bound(lambda x: (x * 3).bfloat16().float(), x) > 1e4 * fine
+    assert largest_bound(lambda x: x * 3, x.half()) > 1e3 * fine
+
+
+def test_infinities_do_not_spoil_their_neighbours() -> None:
+    x = torch.tensor([[1.0, -torch.inf, 2.0], [0.5, 0.25, -torch.inf]])
+    bound = reference(lambda x: torch.softmax(x, -1) @ torch.ones(3, 2), x).bound[0][0]
+    assert bool(bound.isfinite().all())
+    assert float(bound.min()) > UNIT
+
+
+def test_a_bound_is_the_same_every_time() -> None:
+    x = torch.randn(5, 6)
+    first, second = (reference(lambda x: x.softmax(-1), x).bound[0][0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+class Counter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total: torch.Tensor = self.get_buffer("total")
+        total.add_(x)
+        return total * 1.0
+
+
+def test_buffers_persist_over_calls_and_are_restored() -> None:
+    module = Counter()
+    calls = [(torch.tensor([1.0, 2.0]),)] * 3
+    assert [out[0].tolist() for out in run_calls(module, calls)] == [[1, 2], [2, 4], [3, 6]]
+    result = refer(module, calls, PRECISION, seed=0)
+    assert [out[0].tolist() for out in result.oracle] == [[1, 2], [2, 4], [3, 6]]
+    assert result.bound[2][0][0] > result.bound[0][0][0]
+    assert module.get_buffer("total").tolist() == [0, 0]
+
+
+def test_quantized_graphs_move_by_steps_of_their_requantizations() -> None:
+    import torch.ao.quantization.fx._decomposed
+
+    quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
+    dequantize = torch.ops.quantized_decomposed.dequantize_per_tensor.default
+
+    def once(x: torch.Tensor) -> torch.Tensor:
+        return dequantize(quantize(x, 0.1, 0, -128, 127, torch.int8), 0.1, 0, -128, 127, torch.int8)  # type: ignore[no-any-return]
+
+    x = torch.tensor([0.33, 1.21, -0.5, 99.0])
+    precision = Precision(safety=2.0)
+    of_input = reference(once, x, precision=precision)
+    assert torch.allclose(of_input.oracle[0][0], torch.tensor([0.3, 1.2, -0.5, 12.7]).double())
+    assert float(of_input.bound[0][0].max()) < 1e-5, "the program's own quantize is exact"
+    inner = reference(lambda x: once(x * 1.0), x, precision=precision).bound[0][0]
+    assert inner[:3].tolist() == pytest.approx([0.2] * 3, rel=1e-3), "two steps"
+    assert 0.1 < float(inner[3]) < 0.2, "at the end of the range it moves one way only"
+
+
+def test_every_compound_operation_can_be_taken_apart() -> None:
+    names = (getattr(overload, "_schema", None) for overload in decomposition_table)
+    known = {schema.name.rpartition("::")[2] for schema in names if schema is not None}
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    for name in COMPOUND - known:
+        packet = getattr(torch.ops.aten, name)
+        overload = getattr(packet, packet.overloads()[0])
+        assert overload.has_kernel_for_dispatch_key(composite), name
+    assert ACTIVATIONS <= COMPOUND
+
+
+def test_an_unlisted_operation_counts_as_a_function() -> None:
+    assert kind_of("some_future_operation") is Kind.FUNCTION
+    assert kind_of("index_put") is Kind.EXACT
+    assert kind_of("index_put", (None, None, None, True)) is Kind.REDUCTION
