@@ -60,6 +60,8 @@ class Tester:
         seconds: wall-clock seconds of each stage that ran, in order.
     """
 
+    __test__ = False  # the name begins like a test class of pytest
+
     def __init__(
         self,
         case: Case,

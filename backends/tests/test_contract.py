@@ -14,7 +14,7 @@ from harness.errors import UnknownTarget
 from harness.execute import native_backends
 
 BACKENDS = registry.names()
-TARGETS = [target for target in registry.known_targets()]
+TARGETS = list(registry.known_targets())
 
 
 class Small(torch.nn.Module):
