@@ -32,6 +32,12 @@ class RedCell(Exception):
         self.cell = cell
 
 
+def cell_of(nodeid: str) -> str | None:
+    """The cell id in a node id, or None for another kind of test."""
+    name = nodeid.rpartition("::")[2]
+    return name if "@" in name and ":" in name.rpartition("@")[2] else None
+
+
 @contextmanager
 def vendor_warnings_ignored() -> Iterator[None]:
     """Cells run vendors' code: what it warns of is theirs, and no verdict on a cell."""

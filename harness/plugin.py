@@ -21,6 +21,7 @@ from harness.collect import (
     TARGETS,
     CellItem,
     SuiteFile,
+    cell_of,
     vendor_warnings_ignored,
 )
 from harness.discovery import is_suite
@@ -29,6 +30,8 @@ from harness.recorder import LOGS, Recorder
 from harness.run import RunInfo, available_cores, environment, now
 
 _WORKER_MEMORY_GIB = 3
+# Each native crash costs a worker; xdist's own limit of 4 a worker would end the run.
+_WORKER_RESTARTS = 500
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,6 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Watchdog(config), "conform-watchdog")
     else:
+        if getattr(config.option, "maxworkerrestart", "") is None:
+            config.option.maxworkerrestart = str(_WORKER_RESTARTS)
         config.pluginmanager.register(Controller(config), "conform-controller")
 
 
@@ -105,11 +110,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep the cells of one case on one worker; other tests go wherever there is room."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped here
-        def _split_scope(self, nodeid: str) -> str:
-            return nodeid.rpartition("@")[0] if _cell_of(nodeid) else nodeid
+    from harness.scheduling import CaseScheduling
 
     return CaseScheduling(config, log)
 
@@ -132,7 +133,7 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """With xdist the first worker's collection is what the run expects."""
-        cells = [name for name in map(_cell_of, ids) if name]
+        cells = [name for name in map(cell_of, ids) if name]
         if cells and self.recorder is None:
             self._start(cells)
 
@@ -146,7 +147,7 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
         """A worker died: its cell becomes a row, and the report says crash or timeout."""
-        name = _cell_of(crashitem)
+        name = cell_of(crashitem)
         if name is None or self.recorder is None:
             return
         worker = report.node.gateway.id
@@ -231,9 +232,3 @@ def _load_and_settle(cells: list[CellItem]) -> None:
         for name in sorted({item.target.backend for item in cells}):
             registry.backend(name).availability()
     speed.settle()
-
-
-def _cell_of(nodeid: str) -> str | None:
-    """The cell id in a node id, or None for another kind of test."""
-    name = nodeid.rpartition("::")[2]
-    return name if "@" in name and ":" in name.rpartition("@")[2] else None

@@ -1,7 +1,200 @@
-"""Known gaps in the ExecuTorch export flow, runtime and portable kernels."""
+"""Known gaps in the ExecuTorch export flow, runtime and portable kernels.
+
+Operators that a backend leaves to the runtime run on the same kernels there, so an entry names
+every target that it shows on.
+"""
 
 from __future__ import annotations
 
+from harness.cell import Status
 from harness.limitation import Limitation
 
-RUNTIME: list[Limitation] = []
+_ALL = "portable:*|xnnpack:*|tosa:*"
+_NATIVE = "portable:*|xnnpack:*"
+_PORTABLE = "portable:*"
+_SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"
+
+RUNTIME: list[Limitation] = [
+    # Export flow and edge verifier
+    Limitation(
+        target=_ALL,
+        case="_embedding_bag/mean|bilinear/bias|adaptive_max_pool2d/global|cumprod/dim"
+        "|nonzero/masked_select|round/decimals|searchsorted/between|var_mean/dim",
+        reason="The edge verifier (exir/verification/verifier.py, check_valid_op) admits only "
+        "operators tagged core ATen or view_copy; this one is neither, and the default "
+        "decompositions leave it. For masked_select and var_mean a portable kernel exists.",
+        link=_SOURCE + "exir/verification/verifier.py",
+        stage="lower",
+        error="is not in Core ATen opset",
+        shown_as=Status.UNSUPPORTED,
+    ),
+    Limitation(
+        target=_ALL,
+        case="_to_copy/transposed|clone/of_transposed",
+        reason="MemoryFormatOpsPass turns preserve_format into the input's own dim order, and "
+        "get_memory_format (exir/dim_order_utils.py) knows only contiguous and 4-D channels-last, "
+        "so a conversion or clone of a transposed tensor does not lower.",
+        link=_SOURCE + "exir/dim_order_utils.py",
+        stage="lower",
+        error="Failed to map a given dim_order: [1, 0]",
+    ),
+    # Python bindings
+    Limitation(
+        target=_NATIVE,
+        case="tanh/transposed|add/transposed|convolution/2d_transposed_input|mm/transposed_inputs"
+        "|linear/transposed_input|bmm/transposed_input|native_layer_norm/transposed_input"
+        "|_softmax/transposed|sum/transposed|argmax/transposed|view_copy/of_transposed"
+        "|floor/transposed",
+        reason="The program declares its input with the dim order of the transposed example, but "
+        "execute in extension/pybindings/pybindings.cpp converts only contiguous and 4-D "
+        "channels-last tensors, so Python cannot pass an input in the layout it was exported "
+        "with.",
+        link=_SOURCE + "extension/pybindings/pybindings.cpp",
+        stage="run",
+        error="should be contiguous or channels-last",
+    ),
+    Limitation(
+        target="tosa:*",
+        case="argmax/transposed|view_copy/of_transposed",
+        reason="Nothing is delegated, so the program runs natively; execute in "
+        "extension/pybindings/pybindings.cpp converts only contiguous and 4-D channels-last "
+        "tensors, although the program declares its input transposed.",
+        link=_SOURCE + "extension/pybindings/pybindings.cpp",
+        stage="run",
+        error="should be contiguous or channels-last",
+    ),
+    # Operators without a kernel
+    Limitation(
+        target=_ALL,
+        case="sort/*|scatter_reduce/*|avg_pool3d/plain|max_pool3d_with_indices/plain",
+        reason="Core ATen, so it passes the edge verifier, but neither "
+        "kernels/portable/functions.yaml nor kernels/optimized/optimized.yaml lists a kernel for "
+        "it: loading the method ends with OperatorMissing (0x14).",
+        link="https://github.com/pytorch/executorch/issues/11320",
+        stage="run",
+        error="Failed to load method forward, error: 0x:14",
+        shown_as=Status.UNSUPPORTED,
+    ),
+    # Kernels that refuse what the exporter emits
+    Limitation(
+        target=_NATIVE,
+        case="convolution/3d|convolution/3d_stride_padding",
+        reason="check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) accepts "
+        "inputs of rank 3 and 4 only, so a 3-D convolution lowers but does not run.",
+        link="https://github.com/pytorch/executorch/issues/11704",
+        stage="run",
+        error="method->execute() failed with error 0x12",
+    ),
+    Limitation(
+        target=_ALL,
+        case="convolution/transposed_3d",
+        reason="No backend takes it, and check_convolution_args "
+        "(kernels/portable/cpu/util/kernel_ops_util.cpp) accepts inputs of rank 3 and 4 only, so "
+        "a transposed 3-D convolution lowers but does not run.",
+        link="https://github.com/pytorch/executorch/issues/11704",
+        stage="run",
+        error="method->execute() failed with error 0x12",
+    ),
+    Limitation(
+        target=_NATIVE,
+        case="constant_pad_nd/negative_crops",
+        reason="check_constant_pad_args (kernels/portable/cpu/util/kernel_ops_util.cpp) refuses "
+        "negative padding, which in ATen crops.",
+        link="https://github.com/pytorch/executorch/pull/18018",
+        stage="run",
+        error="method->execute() failed with error 0x12",
+    ),
+    Limitation(
+        target=_PORTABLE,
+        case="add/channels_last_broadcast|mul/channels_last_mixed|_to_copy/to_channels_last",
+        reason="op_add.cpp and op_mul.cpp demand one dim order of all operands "
+        "(tensors_have_same_dim_order), but the exporter gives the other operand the default one: "
+        "a contiguous tensor, a bias of shape (1, C, 1, 1), even the 0-D tensor that a Python "
+        "number becomes, so x * 2 fails for channels-last x.",
+        link="https://github.com/pytorch/executorch/issues/12914",
+        stage="run",
+        error="method->execute() failed with error 0x12",
+    ),
+    Limitation(
+        target=_PORTABLE,
+        case="permute_copy/channels_last_input|slice_copy/channels_last",
+        reason="The functional copy operator gives a contiguous result, which the program "
+        "declares, but op_permute_copy.cpp and op_slice_copy.cpp demand the same dim order of "
+        "input and output.",
+        link="https://github.com/pytorch/executorch/issues/11086",
+        stage="run",
+        error="method->execute() failed with error 0x12",
+    ),
+    Limitation(
+        target=_NATIVE,
+        case="full_like/channels_last|native_group_norm/channels_last",
+        reason="op_full_like.cpp and op_native_group_norm.cpp refuse any input but one in the "
+        "default dim order (tensor_is_default_dim_order).",
+        link="https://github.com/pytorch/executorch/issues/12914",
+        stage="run",
+        error="method->execute() failed with error 0x12",
+    ),
+    Limitation(
+        target=_PORTABLE,
+        case="_native_batch_norm_legit_no_training/2d_channels_last",
+        reason="op_native_batch_norm.cpp refuses any input but one in the default dim order "
+        "(is_contiguous_dim_order).",
+        link="https://github.com/pytorch/executorch/issues/12914",
+        stage="run",
+        error="method->execute() failed with error 0x12",
+    ),
+    # Kernels that compute wrong values
+    Limitation(
+        target=_PORTABLE,
+        case="cat/channels_last|constant_pad_nd/channels_last",
+        reason="op_cat.cpp and op_constant_pad_nd.cpp copy blocks of getTrailingDims elements, "
+        "as if memory were row-major, and label the result channels-last: silently wrong.",
+        link="https://github.com/pytorch/executorch/pull/21865",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_NATIVE,
+        case="cat/promotes",
+        reason="cat_out (kernels/portable/cpu/op_cat.cpp) copies bytes whenever the element "
+        "sizes of input and output are equal, so int32 joined to float32 is reinterpreted, not "
+        "converted.",
+        link=_SOURCE + "kernels/portable/cpu/op_cat.cpp",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=f"{_NATIVE}|tosa:fp",
+        case="remainder/int64",
+        reason="remainder_override for integers (kernels/portable/cpu/util/math_util.h) is C's "
+        "%, whose result has the sign of the dividend; torch.remainder has that of the divisor.",
+        link=_SOURCE + "kernels/portable/cpu/util/math_util.h",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_ALL,
+        case="nonzero/2d",
+        reason="ATen's nonzero is column-major and the program declares dim order (1, 0), but "
+        "op_nonzero.cpp writes rows one after the other without looking at the output's dim "
+        "order.",
+        link=_SOURCE + "kernels/portable/cpu/op_nonzero.cpp",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_NATIVE,
+        case="native_layer_norm/large_mean",
+        reason="layer_norm_scalar (kernels/portable/cpu/util/normalization_ops_util.h; also used "
+        "by the optimized kernel below 256 elements) takes the variance as E[x^2] - E[x]^2 in "
+        "float32, which cancels when the mean is large: 60 times eager's error here.",
+        link=_SOURCE + "kernels/portable/cpu/util/normalization_ops_util.h",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+]

@@ -2,6 +2,76 @@
 
 from __future__ import annotations
 
+from harness.cell import Status
 from harness.limitation import Limitation
 
-XNNPACK: list[Limitation] = []
+_TARGET = "xnnpack:*"
+_EXECUTORCH = "https://github.com/pytorch/executorch/"
+_XNNPACK = "https://github.com/google/XNNPACK/"
+
+XNNPACK: list[Limitation] = [
+    # Partitioner and passes
+    Limitation(
+        target=_TARGET,
+        case="prelu/shared|max_pool2d_with_indices/unbatched",
+        reason="PreluConfig and MaxPool2dConfig (backends/xnnpack/partition/config) take inputs "
+        "of any rank, then ChannelsLastTaggedReshapePass, which lists both operators as needing "
+        "NHWC, finds an input that is not 4-D and raises instead of leaving it to the runtime.",
+        link=_EXECUTORCH + "pull/18624",
+        stage="lower",
+        error="Attempting to convert non-NHWC compatible node to NHWC",
+    ),
+    Limitation(
+        target=_TARGET,
+        case="convolution/2d_channels_last_model",
+        reason="ChannelsLastTaggedReshapePass.call refuses a weight that is itself stored "
+        "channels-last, which is what model.to(memory_format=torch.channels_last) makes.",
+        link=_EXECUTORCH
+        + "blob/v1.5.1/backends/xnnpack/_passes/channels_last_tagged_reshape_pass.py",
+        stage="lower",
+        error="Expected p_weight to be NCHW in channels last reshape pass",
+    ),
+    Limitation(
+        target=_TARGET,
+        case="gelu/tanh",
+        reason="GeluVisitor.define_node (backends/xnnpack/operators/op_gelu.py) drops the "
+        "approximate argument and GeluConfig does not look at it: the delegate computes the exact "
+        "gelu.",
+        link=_EXECUTORCH + "pull/22851",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    # Microkernels; those of x86, others may conform
+    Limitation(
+        target=_TARGET,
+        case="maximum/nan_wins",
+        reason="On x86 f32-vmax is MAXPS, which returns its second operand if either is NaN; "
+        "XNNPACK promises nothing for NaN in minimum and maximum, but MaximumConfig delegates "
+        "aten.maximum, which propagates it.",
+        link=_XNNPACK + "issues/441",
+        stage="compare",
+        error="2 of 6 elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_TARGET,
+        case="sqrt/special_values",
+        reason="On x86 f32-vsqrt (src/f32-vsqrt/simd-rsqrt.c.in) is x * rsqrt(x) after a Newton "
+        "step, with only zero masked: infinity becomes inf * 0 = NaN.",
+        link=_XNNPACK + "issues/10399",
+        stage="compare",
+        error="2 of 10 elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_TARGET,
+        case="rsqrt/special_values",
+        reason="On x86 f32-vrsqrt (src/f32-vrsqrt/simd-rsqrt.c.in) refines the estimate with a "
+        "Newton step and masks only infinity: zero becomes 0 * inf = NaN instead of infinity.",
+        link=_XNNPACK + "blob/master/src/f32-vrsqrt/simd-rsqrt.c.in",
+        stage="compare",
+        error="2 of 10 elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+]

@@ -1,0 +1,60 @@
+"""How tests are given to xdist's workers: the cells of a case together, a dead one never again.
+
+xdist's scope scheduler does most of it. Two things it does would hang or end a run with native
+crashes: it gives the test that killed a worker to the next worker, and it hands a replaced
+worker one unit of work, where a worker waits for a second test before it runs the first.
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+from harness.collect import cell_of
+
+# A worker runs a test once it knows the next one.
+_ENOUGH = 2
+
+
+class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped here
+    """One unit of work a case; any other test is a unit of its own."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid.rpartition("@")[0] if cell_of(nodeid) else nodeid
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Take a worker out; the test it died in counts as done, the others go back.
+
+        Returns:
+            The test that was running, or None when nothing was.
+        """
+        workload = self.assigned_work.pop(node)
+        pending = [
+            (unit, nodeid)
+            for unit in workload.values()
+            for nodeid, completed in unit.items()
+            if not completed
+        ]
+        if not pending:
+            return None
+        unit, running = pending[0]
+        unit[running] = True
+        for scope, tests in reversed(workload.items()):
+            if not all(tests.values()):
+                self.workqueue[scope] = tests
+                self.workqueue.move_to_end(scope, last=False)
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return str(running)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        super()._reschedule(node)
+        while (
+            self.workqueue
+            and not node.shutting_down
+            and self._pending_of(self.assigned_work[node]) < _ENOUGH
+        ):
+            self._assign_work_unit(node)
+        if not self.workqueue:
+            # Without more to come a worker must not wait for a next test.
+            super()._reschedule(node)
