@@ -59,8 +59,8 @@ class Case:
     tags: frozenset[str] = field(default_factory=frozenset)
 
     def __post_init__(self) -> None:
-        if not self.name or "@" in self.name or any(c.isspace() for c in self.name):
-            raise CaseError(f"case name {self.name!r} must be non-empty, without '@' or spaces")
+        if not self.name or any(c in "@[]" or c.isspace() for c in self.name):
+            raise CaseError(f"case name {self.name!r} must be non-empty, without @, [, ] or spaces")
         if not self.op:
             object.__setattr__(self, "op", self.name.partition("/")[0])
 

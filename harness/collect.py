@@ -18,7 +18,7 @@ from harness.case import Case
 from harness.cell import Cell, Status
 from harness.discovery import Suite, load_suite
 from harness.errors import ConformError
-from harness.target import Target, cell_id
+from harness.target import Target, cell_id, is_cell_id
 
 CELL_PROPERTY = "conform_cell"
 """Key under which a report carries the cell's JSON from worker to controller."""
@@ -35,7 +35,7 @@ class RedCell(Exception):
 def cell_of(nodeid: str) -> str | None:
     """The cell id in a node id, or None for another kind of test."""
     name = nodeid.rpartition("::")[2]
-    return name if "@" in name and ":" in name.rpartition("@")[2] else None
+    return name if is_cell_id(name) else None
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from harness.errors import UnknownTarget
 
 _SPELLING = re.compile(r"([a-z][a-z0-9_]*):([a-z][a-z0-9_]*)")
 
+_CELL = re.compile(rf"[^\s\[\]@]+@{_SPELLING.pattern}")
+
 
 @dataclass(frozen=True, order=True)
 class Target:
@@ -43,6 +45,11 @@ class Target:
 def cell_id(case: str, target: Target | str) -> str:
     """The one name of a cell: ``case@backend:recipe``."""
     return f"{case}@{target}"
+
+
+def is_cell_id(text: str) -> bool:
+    """Whether a text has the form of a cell id; other tests' names have brackets or spaces."""
+    return _CELL.fullmatch(text) is not None
 
 
 def split_cell_id(text: str) -> tuple[str, Target]:
