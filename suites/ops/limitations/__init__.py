@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from harness.limitation import Limitation
 from suites.ops.limitations.runtime import RUNTIME
-from suites.ops.limitations.tosa import TOSA
+from suites.ops.limitations.tosa_both import TOSA_BOTH
+from suites.ops.limitations.tosa_fp import TOSA_FP
+from suites.ops.limitations.tosa_int import TOSA_INT
 from suites.ops.limitations.xnnpack import XNNPACK
 
-LIMITATIONS: list[Limitation] = [*RUNTIME, *XNNPACK, *TOSA]
+LIMITATIONS: list[Limitation] = [
+    *RUNTIME,
+    *XNNPACK,
+    *TOSA_BOTH,
+    *TOSA_FP,
+    *TOSA_INT,
+]

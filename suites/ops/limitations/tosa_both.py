@@ -1,0 +1,153 @@
+"""Known gaps in the Arm TOSA backend that show in both profiles, ``tosa:fp`` and ``tosa:int``."""
+
+from __future__ import annotations
+
+from harness.cell import Status
+from harness.limitation import Limitation
+
+_ARM = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/"
+_EXIR = "https://github.com/pytorch/executorch/blob/v1.5.1/exir/"
+_TOSA = "https://github.com/arm/tosa-specification/blob/main/"
+_BOTH = "tosa:fp|tosa:int"
+
+_RANK_0 = (
+    "InsertConstShapesPass makes CONST_SHAPE(()) for a reshape to rank 0, which TOSA permits. "
+    "Its result is an empty int[], and EdgeOpArgValidator (exir/verification/arg_validator.py), "
+    "run after each Arm pass, takes a list for several results and calls next() on it."
+)
+_UNUSED_INPUT = (
+    "ConvertFullLikeToFullPass leaves the input tensor without users, and "
+    "TOSABackend._preprocess_module serializes no placeholder without users, but the delegate "
+    "call still passes it; the reference model refuses extra inputs in the Arm runner too."
+)
+_BOOL_ONLY = (
+    "TOSA's logical operators take bool only. The partitioner's support lists do not look at "
+    "dtypes and no pass casts the operand to bool first."
+)
+
+TOSA_BOTH: list[Limitation] = [
+    Limitation(
+        target=_BOTH,
+        case="amax/all|any/all|mean/all|one_hot/classes|select_copy/to_scalar|sum/all",
+        reason=_RANK_0,
+        link=_EXIR + "verification/arg_validator.py",
+        stage="lower",
+        error="StopIteration",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="matmul/dot",
+        reason=_RANK_0,
+        link=_EXIR + "verification/arg_validator.py",
+        stage="lower",
+        error="StopIteration",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="var/all",
+        reason=_RANK_0,
+        link=_EXIR + "verification/arg_validator.py",
+        stage="lower",
+        error="StopIteration",
+    ),
+    Limitation(
+        target=_BOTH,
+        case="fill/number|full_like/*|ones_like/int32",
+        reason=_UNUSED_INPUT,
+        link=_ARM + "tosa/backend.py",
+        stage="run",
+        error="TOSA graph has 0 inputs and 1 outputs, the program passes 2 arguments",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="fill/from_tensor",
+        reason=_UNUSED_INPUT,
+        link=_ARM + "tosa/backend.py",
+        stage="run",
+        error="TOSA graph has 1 inputs and 1 outputs, the program passes 3 arguments",
+    ),
+    Limitation(
+        target=_BOTH,
+        case="logical_and/bool|logical_or/bool",
+        reason="MatchArgRanksPass lists tosa.LOGICAL_AND and tosa.LOGICAL_OR but not "
+        "aten.logical_and and aten.logical_or, and it runs for the last time before "
+        "ExirToTosaPass: operands of different rank stay so, and TOSA broadcasts equal ranks only.",
+        link=_ARM + "_passes/match_arg_ranks_pass.py",
+        stage="run",
+        error="Invalid TOSA graph",
+    ),
+    Limitation(
+        target=_BOTH,
+        case="logical_or/int32",
+        reason=_BOOL_ONLY,
+        link=_ARM + "operator_support/tosa_profile_supported_op_lists.py",
+        stage="lower",
+        error="Unsupported dtype torch.int32 for LOGICAL_OR",
+    ),
+    Limitation(
+        target=_BOTH,
+        case="minimum/bool",
+        reason="TOSA's MINIMUM takes no bool. The partitioner accepts aten.minimum of any dtype, "
+        "and PromoteBoolOperandsPass promotes the operands of aten.mul only.",
+        link=_ARM + "_passes/promote_bool_operands_pass.py",
+        stage="lower",
+        error="Unsupported dtype torch.bool for MINIMUM",
+    ),
+    Limitation(
+        target=_BOTH,
+        case="mm/int32",
+        reason="TOSA's MATMUL multiplies int8, int16 and floating point, never int32; the "
+        "partitioner delegates aten.mm of any dtype nevertheless.",
+        link=_TOSA + "tosa.xml",
+        stage="lower",
+        error="got torch.int32 (TOSA op: MATMUL)",
+        shown_as=Status.UNSUPPORTED,
+    ),
+    Limitation(
+        target=_BOTH,
+        case="clamp/min_above_max",
+        reason="rewrite_clamp hands min and max to TOSA's CLAMP, which forbids min > max, where "
+        "torch.clamp returns max; the partitioner does not look at the bounds.",
+        link=_ARM + "_passes/aten_to_tosa_activation_functions.py",
+        stage="lower",
+        error="max_val must be greater than or equal to min_val",
+    ),
+    Limitation(
+        target=_BOTH,
+        case="constant_pad_nd/negative_crops",
+        reason="RewritePadPass hands a negative padding to TOSA's PAD, which forbids it, instead "
+        "of slicing; the partitioner does not look at the padding.",
+        link=_ARM + "_passes/rewrite_pad.py",
+        stage="lower",
+        error="Expected padding values to be non-negative, got -1 and 2",
+    ),
+    Limitation(
+        target=_BOTH,
+        case="convolution/2d_weight_is_input",
+        reason="RewriteConvPass._rewrite_weight permutes the weight at compile time and needs it "
+        "constant; ConvolutionSupported does not check that and the convolution is delegated.",
+        link=_ARM + "_passes/rewrite_conv_pass.py",
+        stage="lower",
+        error="unsupported param type, placeholder",
+    ),
+    Limitation(
+        target=_BOTH,
+        case="repeat/zero_times",
+        reason="The result is empty and TOSA has no dimension of size 0; the partitioner "
+        "delegates it and TILE refuses a multiple of 0.",
+        link=_TOSA + "chapters/introduction.adoc",
+        stage="lower",
+        error="TILE multiples must be positive",
+        shown_as=Status.UNSUPPORTED,
+    ),
+    Limitation(
+        target=_BOTH,
+        case="slice_copy/to_empty",
+        reason="The result is empty and TOSA has no dimension of size 0; the partitioner "
+        "delegates it and SLICE refuses a size of 0.",
+        link=_TOSA + "chapters/introduction.adoc",
+        stage="lower",
+        error="Expected start + size values between",
+        shown_as=Status.UNSUPPORTED,
+    ),
+]

@@ -1,0 +1,244 @@
+"""Known gaps in the Arm TOSA backend that show in the floating-point profile."""
+
+from __future__ import annotations
+
+from harness.cell import Status
+from harness.limitation import Limitation
+
+_ARM = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/"
+_PULL = "https://github.com/pytorch/executorch/pull/"
+_EXCEEDS = "elements exceed the bound"
+
+_NO_INTEGERS = (
+    "Profile PRO-FP has this operator for floating point only. TOSA_PRO_FP_SupportList does not "
+    "look at dtypes, so integers are delegated and lowering fails, where the node could have "
+    "been left to the CPU as comparisons now are."
+)
+_BOOL_ONLY = (
+    "TOSA's logical operators and REDUCE_ANY take bool only. TOSA_PRO_FP_SupportList does not "
+    "look at dtypes and no pass casts the operand to bool first."
+)
+
+TOSA_FP: list[Limitation] = [
+    # Integers in a floating-point profile.
+    Limitation(
+        target="tosa:fp",
+        case="abs/int32|amin/int32|clamp/int32|maximum/int32|neg/int8|sign/int32",
+        reason=_NO_INTEGERS,
+        link=_PULL + "22558",
+        stage="lower",
+        error="TOSA spec TOSA-1.0+FP doesn't support",
+        shown_as=Status.UNSUPPORTED,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="relu/int32",
+        reason=_NO_INTEGERS,
+        link=_PULL + "22558",
+        stage="lower",
+        error="Unsupported dtype torch.int32 for CLAMP",
+        shown_as=Status.UNSUPPORTED,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="constant_pad_nd/int32",
+        reason=_NO_INTEGERS,
+        link=_PULL + "22558",
+        stage="lower",
+        error="Unsupported dtype torch.int32 for PAD",
+        shown_as=Status.UNSUPPORTED,
+    ),
+    # Conversions that nobody inserts.
+    Limitation(
+        target="tosa:fp",
+        case="logical_and/fp32",
+        reason=_BOOL_ONLY,
+        link=_ARM + "operator_support/tosa_profile_supported_op_lists.py",
+        stage="lower",
+        error="Unsupported dtype torch.float32 for LOGICAL_AND",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="logical_not/fp32",
+        reason=_BOOL_ONLY,
+        link=_ARM + "operator_support/tosa_profile_supported_op_lists.py",
+        stage="lower",
+        error="LOGICAL_NOT requires bool inputs but got torch.float32",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="any/fp32_keepdim",
+        reason=_BOOL_ONLY,
+        link=_ARM + "operator_support/tosa_profile_supported_op_lists.py",
+        stage="lower",
+        error="REDUCE_ANY requires bool input, got torch.float32",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="sigmoid/int32_promotes|sqrt/int32_promotes",
+        reason="A float function of integers promotes in ATen; no Arm pass inserts the CAST to "
+        "fp32 that PRO-FP has, and the partitioner accepts the node without a look at dtypes.",
+        link=_ARM + "operator_support/tosa_profile_supported_op_lists.py",
+        stage="lower",
+        error="Unsupported dtype torch.int32 for",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="cat/promotes",
+        reason="aten.cat promotes int32 to float32; MatchArgDtypePass does not know aten.cat, so "
+        "CONCAT gets tensors of two dtypes.",
+        link=_ARM + "_passes/match_arg_dtype_pass.py",
+        stage="lower",
+        error="Unsupported dtype torch.int32 for CONCAT",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="sum/out_dtype",
+        reason="aten_to_tosa_reduction.py makes aten.sum a REDUCE_SUM without its dtype argument: "
+        "the delegate returns float16 for the float32 tensor that the program plans.",
+        link=_ARM + "_passes/aten_to_tosa_reduction.py",
+        stage="run",
+        error="bytes float16(3,) for a planned tensor of 12 bytes torch.float32(3,)",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="_to_copy/fp32_to_int8",
+        reason="TOSA's CAST rounds to nearest, aten truncates. DecorateFp32toInt32CastingPass "
+        "puts floor and ceil before casts from fp32 to int32 only, not to int8 or int16.",
+        link=_ARM + "_passes/decorate_fp32_to_int32_casting_pass.py",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    # Shapes.
+    Limitation(
+        target="tosa:fp",
+        case="_native_batch_norm_legit_no_training/1d|_native_batch_norm_legit_no_training/3d",
+        reason="FuseBatchNorm2dPass inserts a convolution to fuse with: a 1-D one for inputs of "
+        "rank 3, else a 2-D one, also for inputs of rank 2 and 5, which that cannot take.",
+        link=_ARM + "_passes/fuse_batch_norm2d_pass.py",
+        stage="lower",
+        error="Expected 4-dimensional input for 4-dimensional weight",
+    ),
+    # Approximations that are too coarse for fp32.
+    Limitation(
+        target="tosa:fp",
+        case="asin/2d|acos/2d",
+        reason="DecomposeAsinAndAcosPass has rational coefficients for x*x but passes abs(x) "
+        "below 0.5, and _build_polynomial squares the variable at each term (powers 1, 2, 4, 8): "
+        "off by 1.3e-3.",
+        link=_ARM + "_passes/decompose_asin_and_acos_pass.py",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="atan/2d",
+        reason="DecomposeAtanPass approximates by a rational function of five coefficients, "
+        "whose minimax error on [-1, 1] is 1.3e-4.",
+        link=_ARM + "_passes/decompose_atan_pass.py",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="elu/default|elu/alpha|celu/alpha|selu/2d|expm1/3d",
+        reason="DecomposeExpm1Pass, which ELU, CELU and SELU use as well, takes four terms of the "
+        "Taylor series up to abs(x) = 0.35, where the fifth is 4.4e-5.",
+        link=_PULL + "13274",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="log1p/3d",
+        reason="DecomposeLog1pPass selects the logarithm for x > 1e-3, not abs(x) > 1e-3: every "
+        "negative x gets six terms of the Taylor series, off by 0.38 at -0.9.",
+        link=_PULL + "16318",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="sinh/2d",
+        reason="DecomposeSinhPass computes (exp(x) - exp(-x)) / 2, which cancels near 0: an "
+        "absolute error of some 4e-8 however small the result.",
+        link=_ARM + "_passes/decompose_sinh_pass.py",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="atanh/2d",
+        reason="DecomposeAtanhPass computes log((1 + x) / (1 - x)) / 2; the quotient is rounded "
+        "near 1, so small x keep an absolute error of some 5e-8.",
+        link=_ARM + "_passes/decompose_atanh_pass.py",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="round/halves_to_even",
+        reason="DecomposeRoundPass is floor(x + 0.5) or ceil(x - 0.5), which rounds halves away "
+        "from zero; torch.round rounds them to even. Mended upstream after 1.5.1.",
+        link=_PULL + "21065",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    # The ends of the range.
+    Limitation(
+        target="tosa:fp",
+        case="_log_softmax/large_logits",
+        reason="DecomposeSoftmaxPass computes log(softmax(x)): where the softmax underflows the "
+        "result is -inf instead of x - max - log(sum).",
+        link=_ARM + "_passes/decompose_softmax_pass.py",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="relu/inf_and_nan",
+        reason="rewrite_clamp fills a missing bound with torch.finfo's max, not infinity, so "
+        "relu(inf) is 3.4e38.",
+        link=_ARM + "_passes/aten_to_tosa_activation_functions.py",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="atan/saturated",
+        reason="DecomposeAtanPass makes the constant pi/2 as 0 * x + pi/2, which is NaN for "
+        "infinite x.",
+        link=_ARM + "_passes/decompose_atan_pass.py",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="pow/zero_exponent",
+        reason="DecomposeIntPowPass makes x ** 0 as (x - x) + 1, which is NaN for infinite x.",
+        link=_ARM + "_passes/decompose_int_pow_pass.py",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="sqrt/special_values",
+        reason="DecomposeSqrtPass makes sqrt(x) a POW(x, 0.5), and TOSA leaves POW of an infinity "
+        "unpredictable; the Arm runner asserts a valid status as well.",
+        link=_ARM + "_passes/decompose_sqrt_pass.py",
+        stage="run",
+        error="the reference model ended with GraphStatus.TOSA_UNPREDICTABLE",
+    ),
+]

@@ -1,0 +1,153 @@
+"""Known gaps in the Arm quantizer and TOSA backend that show in the integer profile."""
+
+from __future__ import annotations
+
+from harness.cell import Status
+from harness.limitation import Limitation
+
+_ARM = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/"
+_PULL = "https://github.com/pytorch/executorch/pull/"
+
+_INT32_INDEX = (
+    "InsertInt32CastsAfterInt64PlaceholdersPass, part of the quantizer, makes every int64 input "
+    "int32, though this operator, which the partitioner leaves to the CPU, takes int64 indices "
+    "only"
+)
+
+TOSA_INT: list[Limitation] = [
+    # The quantizer.
+    Limitation(
+        target="tosa:int",
+        case="max/dim_values_and_indices|max/negative_dim_keepdim|min/dim_values_and_indices",
+        reason="ConvertMinMaxPass.check_argmax raises while the quantizer transforms the model "
+        "for annotation, when the indices of max or min are used, instead of leaving it alone.",
+        link=_PULL + "8829",
+        stage="quantize",
+        error="Argmax is not supported by the arm_quantizer",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="convolution/transposed_2d_grouped",
+        reason="_adjust_weight_qspec_for_conv_transpose keeps axis 0 for grouped weights, the "
+        "input channels, and get_bias_qspec derives the bias scales from those: 4 scales for 6 "
+        "output channels. The partitioner would refuse such a convolution, the quantizer crashes.",
+        link=_PULL + "17702",
+        stage="quantize",
+        error="The size of tensor a (6) must match the size of tensor b (4)",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="gather/dim0|gather/negative_dim|gather/smaller_index|scatter/dim0|scatter/number"
+        "|scatter/permutation_rows",
+        reason=f"{_INT32_INDEX}: check_gather_args and check_scatter_args refuse it.",
+        link=_ARM + "_passes/insert_int32_casts_after_int64_placeholders.py",
+        stage="run",
+        error="method->execute() failed with error 0x12",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="scatter_add/*",
+        reason=f"{_INT32_INDEX}: the edge verifier refuses it.",
+        link=_ARM + "_passes/insert_int32_casts_after_int64_placeholders.py",
+        stage="lower",
+        error="taking Tensor inputs with mismatched dtypes",
+    ),
+    # The partitioner.
+    Limitation(
+        target="tosa:int",
+        case="convolution/1d_unbatched|convolution/2d_unbatched|convolution/2d_same_even_kernel",
+        reason="The convolution decomposes after quantization, so its unsqueeze or pad has no "
+        "quantize after it. TOSAPartitioner._detag_boundary_nodes still leaves it in a partition "
+        "with the dequantize before it: a delegate declared float32 that returns int8.",
+        link=_ARM + "tosa/partitioner.py",
+        stage="run",
+        error=" bytes int8(1, 3, ",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="sigmoid/int32_promotes|sqrt/int32_promotes|exp/int64_promotes|div/int64_promotes",
+        reason="CheckProperQuantization counts an integer input as quantized, so a float function "
+        "of an int32 tensor is delegated; without input parameters InsertTableOpsPass makes no "
+        "table and the float operator reaches TOSA.",
+        link=_ARM + "operator_support/tosa_supported_operators.py",
+        stage="lower",
+        error="Unsupported dtype torch.int32 for",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="eq/bool",
+        reason="TOSA's EQUAL takes no bool. CheckFPComparisonInputs refuses such comparisons in "
+        "the FP profile only; here they are delegated and lowering fails.",
+        link=_PULL + "22558",
+        stage="lower",
+        error="Unsupported dtype torch.bool for EQUAL",
+    ),
+    # Passes.
+    Limitation(
+        target="tosa:int",
+        case="relu/int32",
+        reason="ConvertToClampPass clamps at the float 0.0, which makes the result of an int32 "
+        "relu float32; DecomposeTOSAUnsupportedClampPass then does not recognise it as int32.",
+        link=_ARM + "_passes/convert_to_clamp_pass.py",
+        stage="lower",
+        error="doesn't support tensor TosaArg(name='aten_clamp_default', dtype=FP32",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="neg/int8",
+        reason="get_negate_zero_points (op_tosa_neg.py) demands quantization parameters of every "
+        "int8 tensor, also of one that the model itself has in int8.",
+        link=_ARM + "operators/op_tosa_neg.py",
+        stage="lower",
+        error="No input quantization parameter found in node tosa_negate_default",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="cat/promotes",
+        reason="The quantizer quantizes the float operand and the result of aten.cat and leaves "
+        "the int32 operand; nothing rescales it, so CONCAT gets tensors of two dtypes.",
+        link=_ARM + "quantizer/quantization_annotator.py",
+        stage="lower",
+        error="CONCAT requires matching dtypes, got torch.int8 and torch.int32",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="copy/converts",
+        reason="RemoveNoopPass replaces aten.copy by its source although the dtypes differ: the "
+        "delegate returns the int32 source where its quantized int8 value is declared.",
+        link=_ARM + "_passes/remove_noop_pass.py",
+        stage="run",
+        error="bytes int32(3, 5) for a planned tensor of 15 bytes torch.int8(3, 5)",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="index/negative_indices",
+        reason="DecomposeIndexTensorToGatherPass passes indices on as they are; TOSA's GATHER "
+        "does not count negative ones from the end and leaves the result unpredictable.",
+        link=_ARM + "_passes/decompose_index_tensor_to_gather_pass.py",
+        stage="run",
+        error="the reference model ended with GraphStatus.TOSA_UNPREDICTABLE",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="index_put/accumulate",
+        reason="AccumulateIndexPutPass gathers, adds and scatters back, so of several values for "
+        "one index only one is added, and TOSA leaves a SCATTER that writes twice unpredictable.",
+        link=_ARM + "_passes/accumulate_index_put_pass.py",
+        stage="run",
+        error="the reference model ended with GraphStatus.TOSA_UNPREDICTABLE",
+    ),
+    # What runs around the delegates.
+    Limitation(
+        target="tosa:int",
+        case="_to_copy/fp32_to_fp16_overflows",
+        reason="The quantizer quantizes the float16 result and leaves it to the CPU, where "
+        "quantize_val (kernels/quantized/cpu/op_quantize.cpp) converts infinity to int64 before "
+        "it clamps: on x86 +inf becomes the lowest quantized value.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/kernels/quantized/cpu/"
+        "op_quantize.cpp",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+]
