@@ -29,7 +29,7 @@ RUNTIME: list[Limitation] = [
         shown_as=Status.UNSUPPORTED,
     ),
     Limitation(
-        target=_ALL,
+        target=_ALL + "|null:*",
         case="_to_copy/transposed|clone/of_transposed",
         reason="MemoryFormatOpsPass turns preserve_format into the input's own dim order, and "
         "get_memory_format (exir/dim_order_utils.py) knows only contiguous and 4-D channels-last, "
