@@ -156,6 +156,20 @@ def show(cell: str, folder: Path | None) -> None:
 
 
 @main.command()
+@click.option("--suites", type=click.Path(path_type=Path), default=SUITES, help="Suite folder.")
+@click.option("--write", type=click.Path(path_type=Path), help="Write to this file instead.")
+def limitations(suites: Path, write: Path | None) -> None:
+    """Print every known limitation of the suites as a Markdown table."""
+    from harness.catalogue import limitation_table
+
+    table = limitation_table(suites)
+    if write is None:
+        click.echo(table)
+    else:
+        write.write_text(table, encoding="utf-8")
+
+
+@main.command()
 @click.argument("cell")
 @click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
 @click.option("--suites", type=click.Path(path_type=Path), default=SUITES, help="Suite folder.")

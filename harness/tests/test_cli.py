@@ -123,3 +123,12 @@ def test_repro_runs_one_cell_and_saves_its_program(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "passed" in result.output
     assert program.read_bytes()[4:8] == b"ET12"
+
+
+def test_the_limitation_table_is_current() -> None:
+    result = conform("limitations", "--suites", str(ROOT / "suites"))
+    assert result.exit_code == 0, result.output
+    written = (ROOT / "docs" / "limitations.md").read_text(encoding="utf-8")
+    assert written.strip() == result.stdout.strip(), (
+        "docs/limitations.md is stale: conform limitations --write docs/limitations.md"
+    )
