@@ -35,6 +35,21 @@ class Built:
         """The inputs of the first call."""
         return self.calls[0]
 
+    def cast(self, dtype: str) -> Built:
+        """The same with float32 weights and inputs in another floating dtype, by its name."""
+        import torch
+        from torch.utils._pytree import tree_map
+
+        wanted: torch.dtype = getattr(torch, dtype)
+        if wanted == torch.float32:
+            return self
+
+        def convert(item: Any) -> Any:
+            is_float = isinstance(item, torch.Tensor) and item.dtype == torch.float32
+            return item.to(wanted) if is_float else item
+
+        return Built(self.module.to(wanted), tuple(tree_map(convert, self.calls)))
+
 
 @dataclass(frozen=True)
 class Case:

@@ -107,6 +107,18 @@ class Program:
         is_tensor = isinstance(self.plan.values[index].val, schema.Tensor)
         return self.tensor(index) if is_tensor else None
 
+    def arrange(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Copies of flat inputs, laid out as the program declares them.
+
+        Copies, because a runtime may write to its inputs. Values beyond the declared inputs
+        stay as they are: refusing them is the runtime's to do.
+        """
+        specs = [*self.inputs, *[None] * len(values)]
+        return tuple(
+            spec.arrange(value) if spec is not None and isinstance(value, torch.Tensor) else value
+            for value, spec in zip(values, specs, strict=False)
+        )
+
     @property
     def named_data(self) -> dict[str, bytes]:
         """The named data map: key to bytes."""

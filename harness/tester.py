@@ -12,7 +12,6 @@ drives it and makes the record.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,9 +20,9 @@ from typing import Any, Self
 import torch
 from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchProgramManager
 from torch.export import ExportedProgram
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
-from harness import delegation, registry, speed, stages
+from harness import checks, delegation, registry, speed, stages
 from harness.backend import Backend, Execution, Recipe
 from harness.case import Built, Case, Inputs, case_seed
 from harness.cell import Delegation
@@ -35,7 +34,7 @@ from harness.errors import (
     StageOrderError,
 )
 from harness.oracle import Reference, refer, run_calls
-from harness.program import Program, TensorSpec
+from harness.program import Program
 from harness.stages import LowerOptions, Pass
 from harness.target import Target
 
@@ -96,7 +95,7 @@ class Tester:
         self._passes = transform_passes
         self._artifacts: dict[str, Any] = {}
         with self._stage("build"):
-            self.built: Built = _cast(case.make(seed), self.recipe.dtype)
+            self.built: Built = case.make(seed).cast(self.recipe.dtype)
 
     # Stages, in order.
 
@@ -211,8 +210,8 @@ class Tester:
         """Execute the serialized bytes for each call; calls default to the case's."""
         program: bytes = self._need("serialize", "run")
         chosen = self.built.calls if calls is None else tuple(calls)
-        declared = Program(program).inputs
-        flat = [_arrange(tree_leaves(inputs), declared) for inputs in chosen]
+        parsed = Program(program)
+        flat = [parsed.arrange(tree_leaves(inputs)) for inputs in chosen]
         with self._stage("run"):
             self._artifacts["run"] = self.backend.execute(program, flat)
         self._artifacts["calls"] = chosen
@@ -312,43 +311,22 @@ class Tester:
 
     def check(self, operators: Sequence[Any]) -> Self:
         """Each operator (an overload, or its name ``aten.add.Tensor``) occurs."""
-        counts = self._counts()
-        missing = [name for name in map(_operator_name, operators) if not counts[name]]
-        if missing:
-            raise CheckFailure(f"not in the graph: {', '.join(missing)}; {_listing(counts)}")
+        checks.check_present(self._calls(), operators)
         return self
 
     def check_not(self, operators: Sequence[Any]) -> Self:
         """None of the operators occurs."""
-        counts = self._counts()
-        present = [name for name in map(_operator_name, operators) if counts[name]]
-        if present:
-            raise CheckFailure(f"in the graph, but must not be: {', '.join(present)}")
+        checks.check_absent(self._calls(), operators)
         return self
 
     def check_count(self, expected: Mapping[Any, int]) -> Self:
-        """Each operator occurs exactly so often; delegate calls count under their
-        ``executorch_call_delegate``."""
-        counts = self._counts()
-        wrong = [
-            f"{name} {counts[name]} times, expected {number}"
-            for name, number in ((_operator_name(key), n) for key, n in expected.items())
-            if counts[name] != number
-        ]
-        if wrong:
-            raise CheckFailure(f"{'; '.join(wrong)}; {_listing(counts)}")
+        """Each operator occurs exactly so often; a delegate is ``executorch_call_delegate``."""
+        checks.check_count(self._calls(), expected)
         return self
 
     def check_node_count(self, expected: Mapping[Any, int]) -> Self:
         """Each call target (the object itself, compared by identity) occurs exactly so often."""
-        nodes = Counter(node.target for node in self._calls())
-        wrong = [
-            f"{_operator_name(target)} {nodes[target]} times, expected {number}"
-            for target, number in expected.items()
-            if nodes[target] != number
-        ]
-        if wrong:
-            raise CheckFailure("; ".join(wrong))
+        checks.check_node_count(self._calls(), expected)
         return self
 
     def check_delegates(self, expected: int) -> Self:
@@ -401,37 +379,3 @@ class Tester:
                 program = artifact if stage == "export" else artifact.exported_program()
                 return [n for n in program.graph.nodes if n.op == "call_function"]
         raise StageOrderError("a graph check needs stage 'export'; call .export() first")
-
-    def _counts(self) -> Counter[str]:
-        return Counter(delegation.op_name(node.target) for node in self._calls())
-
-
-def _cast(built: Built, dtype: str) -> Built:
-    wanted: torch.dtype = getattr(torch, dtype)
-    if wanted == torch.float32:
-        return built
-
-    def convert(item: Any) -> Any:
-        is_float = isinstance(item, torch.Tensor) and item.dtype == torch.float32
-        return item.to(wanted) if is_float else item
-
-    return Built(built.module.to(wanted), tuple(tree_map(convert, call) for call in built.calls))
-
-
-def _arrange(values: list[Any], declared: list[TensorSpec | None]) -> Inputs:
-    """Copies in the declared layout: a runtime may write to its inputs, and the reference still
-    needs them."""
-    specs = [*declared, *[None] * len(values)]
-    return tuple(
-        spec.arrange(value) if spec is not None and isinstance(value, torch.Tensor) else value
-        for value, spec in zip(values, specs, strict=False)
-    )
-
-
-def _operator_name(operator: Any) -> str:
-    return operator if isinstance(operator, str) else delegation.op_name(operator)
-
-
-def _listing(counts: Counter[str]) -> str:
-    found = ", ".join(f"{name}×{number}" for name, number in sorted(counts.items()))
-    return f"the graph has {found or 'no calls'}"
