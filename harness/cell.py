@@ -143,10 +143,7 @@ class Cell(msgspec.Struct, kw_only=True):
 
     def to_json(self) -> str:
         """One line of strict JSON, without a newline."""
-        record = msgspec.to_builtins(self)
-        for row in record["numerics"]:
-            row.update({key: _spell(value) for key, value in row.items()})
-        return msgspec.json.encode(record).decode()
+        return msgspec.json.encode(_spell(msgspec.to_builtins(self))).decode()
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Cell:
@@ -156,21 +153,33 @@ class Cell(msgspec.Struct, kw_only=True):
             msgspec.MsgspecError: not JSON, or not a cell record.
         """
         record = msgspec.json.decode(line)
-        for row in record.get("numerics", ()) if isinstance(record, dict) else ():
-            row.update(
-                {
-                    key: _SPELLED.get(value, value)
-                    for key, value in row.items()
-                    if isinstance(value, str) and key not in ("dtype", "problem")
-                }
-            )
+        if isinstance(record, dict):
+            # Only where numbers stand: elsewhere "inf" is a word.
+            for part in (record, record.get("stages"), *(record.get("numerics") or ())):
+                _read_spelled(part)
         return msgspec.convert(record, type=cls)
 
 
 _SPELLED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+_WORDS = {
+    field.name
+    for record in (Cell, Numerics)
+    for field in msgspec.structs.fields(record)
+    if field.type in (str, str | None)
+}
 
 
 def _spell(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _spell(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_spell(item) for item in value]
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+
+
+def _read_spelled(part: Any) -> None:
+    for key, value in part.items() if isinstance(part, dict) else ():
+        if isinstance(value, str) and key not in _WORDS:
+            part[key] = _SPELLED.get(value, value)
