@@ -83,6 +83,7 @@ class CellItem(pytest.Item):
                 self.target,
                 seed=self.config.getoption("seed"),
                 limitations=self.suite.limitations,
+                require_delegation=self.target in self.config.stash[DEMANDING],
             )
         cell.suite = self.suite.name
         cell.worker = os.environ.get("PYTEST_XDIST_WORKER")
@@ -115,3 +116,4 @@ class CellItem(pytest.Item):
 
 
 TARGETS: pytest.StashKey[list[Target]] = pytest.StashKey()
+DEMANDING: pytest.StashKey[frozenset[Target]] = pytest.StashKey()

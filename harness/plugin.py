@@ -18,6 +18,7 @@ from harness import registry
 from harness.cell import Cell
 from harness.collect import (
     CELL_PROPERTY,
+    DEMANDING,
     TARGETS,
     CellItem,
     SuiteFile,
@@ -53,6 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--seed", type=int, default=0, help="run seed of weights and inputs (default: 0)"
     )
     group.addoption(
+        "--require-delegation",
+        metavar="LIST",
+        default="",
+        help="comma-separated targets on which a cell fails when nothing was delegated",
+    )
+    group.addoption(
         "--cell-timeout",
         type=float,
         default=300.0,
@@ -65,9 +72,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Check the targets, and choose the run folder before workers copy the options."""
-    texts = [text for text in config.getoption("targets").split(",") if text]
     try:
-        config.stash[TARGETS] = registry.parse_targets(texts) or registry.default_targets()
+        chosen = registry.parse_targets(_listed(config, "targets"))
+        config.stash[TARGETS] = chosen or registry.default_targets()
+        demanding = registry.parse_targets(_listed(config, "require_delegation"))
+        config.stash[DEMANDING] = frozenset(demanding)
     except ConformError as error:
         raise pytest.UsageError(str(error)) from error
     if not config.getoption("run_dir"):
@@ -223,6 +232,10 @@ class Watchdog:
             return (yield)
         finally:
             faulthandler.cancel_dump_traceback_later()
+
+
+def _listed(config: pytest.Config, option: str) -> list[str]:
+    return [text for text in config.getoption(option).split(",") if text]
 
 
 def _load_and_settle(cells: list[CellItem]) -> None:

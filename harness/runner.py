@@ -27,6 +27,7 @@ def run_cell(
     limitations: Sequence[Limitation] = (),
     recipe: Recipe | None = None,
     backend: Backend | None = None,
+    require_delegation: bool = False,
     save: Path | None = None,
 ) -> Cell:
     """Run one case on one target.
@@ -41,6 +42,7 @@ def run_cell(
         limitations: known gaps; the first that speaks of this cell judges it.
         recipe: used instead of the one that the target names.
         backend: used instead of the one that the target names.
+        require_delegation: fail when nothing was delegated, whatever the recipe says.
         save: file that gets the serialized program, when it comes that far.
 
     Raises:
@@ -68,7 +70,7 @@ def run_cell(
     tester: Tester | None = None
     try:
         tester = Tester(case, target, seed=seed, recipe=recipe, backend=backend)
-        _drive(tester, cell, save)
+        _drive(tester, cell, require_delegation or tester.recipe.require_delegation, save)
     except StageFailure as failure:
         cell.status = Status.FAILED
         cell.stage = failure.stage
@@ -100,13 +102,13 @@ def _admit(cell: Cell, case: Case, target: Target, backend: Backend, recipe: Rec
     return True
 
 
-def _drive(tester: Tester, cell: Cell, save: Path | None) -> None:
+def _drive(tester: Tester, cell: Cell, must_delegate: bool, save: Path | None) -> None:
     tester.export()
     if tester.recipe.quantizer is not None:
         tester.quantize()
     tester.lower().to_executorch()
     cell.delegation = tester.delegation
-    if tester.recipe.require_delegation and not cell.delegation.delegates:
+    if must_delegate and not cell.delegation.delegates:
         cell.stage = "lower"
         cell.error = "nothing was delegated, and the target requires delegation"
         return

@@ -99,6 +99,14 @@ def test_keywords_select_by_case_and_target(project: Path) -> None:
     assert sorted(outcomes(load(project / "run"))) == ["add/a", "add/b", "add/c"]
 
 
+def test_a_target_may_require_delegation(project: Path) -> None:
+    result = run(project, "-n", "0", "-k", "add/a", "--require-delegation", "null:eager")
+    assert result.returncode == 1
+    cell = load(project / "run").cell("add/a@null:eager")
+    assert cell.status is Status.FAILED
+    assert "nothing was delegated" in str(cell.error)
+
+
 @pytest.mark.parametrize(
     ("death", "options", "status", "mark"),
     [

@@ -205,6 +205,14 @@ def test_a_case_that_cannot_be_built_is_a_failed_cell() -> None:
     assert "module, tuple" in str(wrong.error)
 
 
+def test_inputs_that_do_not_fit_the_module_are_a_failed_cell() -> None:
+    case = Case.from_module("linear/misfit", torch.nn.Linear(32, 64), (torch.randn(4, 31),))
+    cell = run_cell(case, "portable:fp32")
+    assert (cell.status, cell.stage) == (Status.FAILED, "export")
+    assert "31" in str(cell.error)
+    assert "\n" not in str(cell.error)
+
+
 def test_required_delegation_is_a_verdict() -> None:
     recipe = Recipe("fp32", Precision(), require_delegation=True)
     cell = run_cell(MLP, "portable:fp32", recipe=recipe)

@@ -101,7 +101,6 @@ TOSA_BOTH: list[Limitation] = [
         link=_TOSA + "tosa.xml",
         stage="lower",
         error="got torch.int32 (TOSA op: MATMUL)",
-        shown_as=Status.UNSUPPORTED,
     ),
     Limitation(
         target=_BOTH,
