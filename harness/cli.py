@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,7 @@ def main() -> None:
 @main.command()
 def backends() -> None:
     """List the backends: recipes, whether they can execute here, versions, and why not."""
+    _silence_vendors()
     from importlib import metadata
 
     from rich.console import Console
@@ -160,6 +163,7 @@ def show(cell: str, folder: Path | None) -> None:
 @click.option("--write", type=click.Path(path_type=Path), help="Write to this file instead.")
 def limitations(suites: Path, write: Path | None) -> None:
     """Print every known limitation of the suites as a Markdown table."""
+    _silence_vendors()
     from harness.catalogue import limitation_table
 
     table = limitation_table(suites)
@@ -179,6 +183,7 @@ def repro(cell: str, seed: int, suites: Path, save: Path | None) -> None:
 
     Exit code 0 when it passed, failed as a limitation predicts, or is unsupported; else 1.
     """
+    _silence_vendors()
     from rich.console import Console
 
     from harness import registry
@@ -196,6 +201,12 @@ def repro(cell: str, seed: int, suites: Path, save: Path | None) -> None:
     # Only what ran as expected, or is declared as out of scope, is green.
     fine = made.status.value in ("passed", "xfailed", "unsupported")
     sys.exit(0 if fine else 1)
+
+
+def _silence_vendors() -> None:
+    """What vendors' imports log and warn of is not what the user asked for."""
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
 
 
 def _load(folder: Path | None) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import faulthandler
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,10 +26,12 @@ from harness.collect import (
     cell_of,
     vendor_warnings_ignored,
 )
-from harness.discovery import is_suite
-from harness.errors import ConformError
+from harness.discovery import is_suite, load_suite
+from harness.errors import ConformError, RunUnwritable
+from harness.limitation import find, judge
 from harness.recorder import LOGS, Recorder
 from harness.run import RunInfo, available_cores, environment, now
+from harness.target import Target
 
 _WORKER_MEMORY_GIB = 3
 # Each native crash costs a worker; xdist's own limit of 4 a worker would end the run.
@@ -151,17 +154,26 @@ class Controller:
         if report.when == "call" and self.recorder is not None:
             for key, value in report.user_properties:
                 if key == CELL_PROPERTY:
-                    self.recorder.record(Cell.from_json(str(value)))
+                    with _ending_the_session():
+                        self.recorder.record(Cell.from_json(str(value)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
-        """A worker died: its cell becomes a row, and the report says crash or timeout."""
+        """A worker died: its cell becomes a row, judged by its limitation like any other."""
         name = cell_of(crashitem)
         if name is None or self.recorder is None:
             return
-        worker = report.node.gateway.id
-        cell = self.recorder.record_death(name, worker, self.config.getoption("seed"))
+        suite = load_suite(self.config.rootpath / crashitem.partition("::")[0])
+        cell = self.recorder.death(name, report.node.gateway.id, self.config.getoption("seed"))
+        case = next(case for case in suite.cases if case.name == cell.case)
+        cell.suite, cell.op, cell.tags = suite.name, case.op, sorted(case.tags)
+        judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
+        with _ending_the_session():
+            self.recorder.record(cell)
         report.longrepr = f"{cell.id}: {cell.status.value}\n  {cell.error}\n  repro: {cell.repro}"
+        if not cell.status.is_red:
+            report.outcome = "skipped"
+            report.wasxfail = cell.limitation.reason if cell.limitation else ""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -171,7 +183,11 @@ class Controller:
         self.problems = self.recorder.problems()
         if self.problems and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = exitstatus = pytest.ExitCode.TESTS_FAILED
-        self.recorder.close(int(exitstatus), self.problems)
+        try:
+            self.recorder.close(int(exitstatus), self.problems)
+        except ConformError as error:
+            self.problems.append(str(error))
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say why the session is red when no cell is."""
@@ -184,15 +200,16 @@ class Controller:
             seed=self.config.getoption("seed"),
             command=["pytest", *map(str, self.config.invocation_params.args)],
             targets=[str(target) for target in self.config.stash[TARGETS]],
-            selection=self.config.getoption("keyword") or "",
+            selection=" and ".join(
+                f"({text})"
+                for text in (self.config.getoption("keyword"), self.config.getoption("markexpr"))
+                if text
+            ),
             environment=environment(self.config.rootpath),
         )
-        try:
+        with _ending_the_session(), vendor_warnings_ignored():
             self.recorder = Recorder(Path(self.config.getoption("run_dir")), info)
-            with vendor_warnings_ignored():
-                self.recorder.expect(cells)
-        except ConformError as error:
-            raise pytest.UsageError(str(error)) from error
+            self.recorder.expect(cells)
 
 
 class Watchdog:
@@ -232,6 +249,16 @@ class Watchdog:
             return (yield)
         finally:
             faulthandler.cancel_dump_traceback_later()
+
+
+@contextmanager
+def _ending_the_session() -> Iterator[None]:
+    """A record that cannot be written ends the session with one line: going on would run cells
+    for nothing."""
+    try:
+        yield
+    except RunUnwritable as error:
+        pytest.exit(str(error), returncode=pytest.ExitCode.INTERNAL_ERROR)
 
 
 def _listed(config: pytest.Config, option: str) -> list[str]:

@@ -53,23 +53,20 @@ class Recorder:
         self._recorded.add(cell.id)
         self.counts[cell.status] = self.counts.get(cell.status, 0) + 1
 
-    def record_death(self, name: str, worker: str, seed: int) -> Cell:
-        """Append the row of a cell whose worker died, as crash or as timeout."""
+    def death(self, name: str, worker: str, seed: int) -> Cell:
+        """What is known of a cell whose worker died: a crash or a timeout, and the stack."""
         case, target = split_cell_id(name)
         stack = self.stack_file(worker).read_text(errors="replace").strip().splitlines()
         timed_out = any(line.startswith(_TIMEOUT_MARK) for line in stack)
-        cell = Cell(
+        return Cell(
             case=case,
             target=str(target),
-            op=case.partition("/")[0],
             status=Status.TIMEOUT if timed_out else Status.CRASHED,
             error=(stack[0] if stack else f"worker {worker} died without a stack"),
             traceback="\n".join(stack[:_STACK_LINES]) or None,
             seed=seed,
             worker=worker,
         )
-        self.record(cell)
-        return cell
 
     def stack_file(self, worker: str) -> Path:
         """Where faulthandler of a worker writes."""

@@ -41,7 +41,7 @@ _EXACT = frozenset(
     scatter select select_scatter sign sgn slice slice_scatter sort split split_with_sizes
     squeeze stack t take tile topk transpose tril triu trunc unbind unfold unsqueeze
     upsample_nearest1d upsample_nearest2d upsample_nearest3d view view_as where zero zeros
-    zeros_like adaptive_max_pool2d adaptive_max_pool3d any all threshold frac logical_and
+    zeros_like adaptive_max_pool2d adaptive_max_pool3d any all threshold frac
     _adaptive_avg_pool_indices _local_scalar_dense _unsafe_view _reshape_alias _reshape_copy
     _assert_async _assert_tensor_metadata im2col view_copy permute_copy expand_copy
     select_copy slice_copy squeeze_copy unsqueeze_copy transpose_copy split_copy unbind_copy
@@ -66,9 +66,8 @@ COMPOUND = frozenset(
     _native_batch_norm_legit batch_norm layer_norm group_norm rms_norm _fused_rms_norm _softmax
     _log_softmax softmax log_softmax logsumexp var std var_mean std_mean gelu silu mish elu
     leaky_relu hardswish hardsigmoid softplus log_sigmoid_forward glu celu selu logit addcmul
-    addcdiv lerp
-    addr norm logaddexp _scaled_dot_product_flash_attention_for_cpu binary_cross_entropy
-    mse_loss smooth_l1_loss huber_loss nan_to_num
+    addcdiv lerp addr norm logaddexp _scaled_dot_product_flash_attention_for_cpu
+    binary_cross_entropy mse_loss smooth_l1_loss huber_loss nan_to_num
     """.split()
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from harness.cell import Cell, Numerics
@@ -240,23 +241,25 @@ def _verdict(judged: Verdict, out: Console) -> None:
 
 
 def _numerics(outputs: list[Numerics]) -> Table:
-    table = new_table("output", "dtype, shape", "max abs", "bound there", "used", "SQNR", "cosine",
-                   "ULP", "out of bound", "problem")  # fmt: skip
-    for item in outputs:
-        values = [
-            f"call {item.call}, {item.output}",
-            f"{item.dtype} {text.shape(item.shape)}",
-            text.measure(item.max_abs),
-            text.measure(item.bound),
-            text.bound_use(item.bound_used),
-            text.decibels(item.sqnr_db),
-            text.measure(item.cosine),
-            text.ulps(item.max_ulp),
-            f"{item.exceeding:,} of {item.elements:,}",
-            item.problem or "",
-        ]
-        bad = item.exceeding > 0 or item.problem is not None
-        table.add_row(*(styled(value, "red" if bad else "") for value in values))
+    """A column an output: most cells have one, and a terminal is narrow."""
+    table = new_table("", *(f"call {item.call}, output {item.output}" for item in outputs))
+    rows: dict[str, Callable[[Numerics], str]] = {
+        "dtype, shape": lambda item: f"{item.dtype} {text.shape(item.shape)}",
+        "max abs": lambda item: text.measure(item.max_abs),
+        "bound there": lambda item: text.measure(item.bound),
+        "used": lambda item: text.bound_use(item.bound_used),
+        "out of bound": lambda item: f"{item.exceeding:,} of {item.elements:,}",
+        "SQNR": lambda item: text.decibels(item.sqnr_db),
+        "cosine": lambda item: text.measure(item.cosine),
+        "ULP": lambda item: text.ulps(item.max_ulp),
+        "SQNR to eager": lambda item: text.decibels(item.eager_sqnr_db),
+        "SQNR to the float model": lambda item: text.decibels(item.model_sqnr_db),
+        "problem": lambda item: item.problem or "",
+    }
+    for name, spell in rows.items():
+        cells = [styled(spell(item), "red" if item.problem else "") for item in outputs]
+        if name != "problem" or any(item.problem for item in outputs):
+            table.add_row(styled(name, "dim"), *cells)
     return table
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,14 @@ from harness.cli import main
 from harness.run import CELLS_FILE, RunInfo, RunWriter
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Commands silence vendors' logs for their process, which here is the test's."""
+    with warnings.catch_warnings():
+        yield
+    logging.disable(logging.NOTSET)
 
 
 def conform(*arguments: str) -> Result:

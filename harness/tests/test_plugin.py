@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -134,6 +135,22 @@ def test_a_dead_worker_becomes_a_row_and_the_rest_goes_on(
     assert "conform repro death/now@null:eager" in result.stdout
 
 
+def test_a_predicted_crash_is_xfailed(project: Path) -> None:
+    write_suite(project, SEGFAULT)
+    (project / "suites" / "limitations.py").write_text(
+        "from harness.cell import Status\n"
+        "from harness.limitation import Limitation\n"
+        "LIMITATIONS = [Limitation(target='null:*', case='death/*', reason='reads address 0',\n"
+        "                          outcome=Status.CRASHED)]\n"
+    )
+    result = run(project, "-n", "1")
+    assert result.returncode == 0, result.stdout
+    cell = load(project / "run").cell("death/now@null:eager")
+    assert cell.status is Status.XFAILED
+    assert cell.tags == ["fp32"]
+    assert cell.limitation is not None
+
+
 def test_a_killed_run_is_readable_and_incomplete(project: Path) -> None:
     write_suite(project, HANG)
     process = subprocess.Popen(
@@ -194,12 +211,30 @@ def test_a_wrong_option_is_one_line_and_red(
     assert not (project / "run" / RUN_FILE).exists()
 
 
-def test_a_run_folder_that_cannot_be_written_is_red(project: Path) -> None:
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_run_folder_that_cannot_be_written_is_red(project: Path, workers: str) -> None:
     (project / "run").write_text("a file")
-    result = run(project, "-n", "0")
+    result = run(project, "-n", workers)
     assert result.returncode != 0
     assert "cannot write the run folder" in result.stdout + result.stderr
+    assert "Traceback" not in result.stdout + result.stderr
     assert (project / "run").read_text() == "a file"
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_full_disk_ends_the_run_and_keeps_its_records(project: Path, workers: str) -> None:
+    limit = 4000  # bytes of a file: two or three records
+    result = subprocess.run(
+        command("-n", workers), cwd=project, env=environment(), capture_output=True, text=True,
+        timeout=280, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )  # fmt: skip
+    assert result.returncode == 3, result.stdout
+    assert "cannot append to" in result.stdout
+    assert "Traceback" not in result.stdout + result.stderr
+    record = load(project / "run")
+    assert 1 <= len(record.cells) < 5
+    assert not record.is_complete
 
 
 def test_a_limitation_that_matches_nothing_is_red(project: Path) -> None:
