@@ -30,7 +30,7 @@ from harness.discovery import is_suite, load_suite
 from harness.errors import ConformError, RunUnwritable
 from harness.limitation import find, judge
 from harness.recorder import LOGS, Recorder
-from harness.run import RunInfo, available_cores, environment, now
+from harness.run import RunInfo, available_cores, check_writable, environment, now
 from harness.target import Target
 
 _WORKER_MEMORY_GIB = 3
@@ -80,6 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[TARGETS] = chosen or registry.default_targets()
         demanding = registry.parse_targets(_listed(config, "require_delegation"))
         config.stash[DEMANDING] = frozenset(demanding)
+        if not hasattr(config, "workerinput") and config.getoption("run_dir"):
+            check_writable(Path(config.getoption("run_dir")))
     except ConformError as error:
         raise pytest.UsageError(str(error)) from error
     if not config.getoption("run_dir"):

@@ -7,6 +7,7 @@ says that it is incomplete and which expected cells have no record.
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import os
 import platform
@@ -151,14 +152,12 @@ class RunWriter:
         """
         self.path = path
         self.info = info
+        check_writable(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            if (path / RUN_FILE).exists() or (path / CELLS_FILE).exists():
-                raise RunUnwritable(
-                    f"{path} already holds a run; choose another --run-dir or remove it"
-                )
             self._write_info()
-            self._cells: IO[str] = (path / CELLS_FILE).open("x", encoding="utf-8")
+            # Unbuffered: a line is on disk when append returns, and nothing is left to close.
+            self._cells: IO[bytes] = (path / CELLS_FILE).open("xb", buffering=0)
         except OSError as error:
             raise RunUnwritable(
                 f"cannot write the run folder {path}: {error.strerror}; choose another --run-dir"
@@ -170,10 +169,15 @@ class RunWriter:
         Raises:
             RunUnwritable: the disk is full or the folder is gone.
         """
-        line = cell.to_json() + "\n"
+        line = cell.to_json().encode() + b"\n"
+        end = self._cells.tell()
         try:
-            self._cells.write(line)
-            self._cells.flush()
+            written = self._cells.write(line)
+            if written < len(line):
+                # A disk that fills up in the middle takes part of the line, and says so only at
+                # the next write.
+                self._cells.truncate(end)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise RunUnwritable(
                 f"cannot append to {self.path / CELLS_FILE}: {error.strerror}"
@@ -203,6 +207,22 @@ class RunWriter:
         draft = self.path / f".{RUN_FILE}.{os.getpid()}"
         draft.write_bytes(msgspec.json.format(msgspec.json.encode(self.info), indent=1))
         draft.replace(self.path / RUN_FILE)
+
+
+def check_writable(folder: Path) -> None:
+    """Find out early whether a run folder can be made; makes nothing.
+
+    Raises:
+        RunUnwritable: it holds a run already, or something is in the way.
+    """
+    if (folder / RUN_FILE).exists() or (folder / CELLS_FILE).exists():
+        raise RunUnwritable(f"{folder} already holds a run; choose another --run-dir or remove it")
+    existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        problem = "is not a folder" if not existing.is_dir() else "is not writable"
+        raise RunUnwritable(
+            f"cannot write the run folder {folder}: {existing} {problem}; choose another --run-dir"
+        )
 
 
 def load(path: Path | str) -> Run:

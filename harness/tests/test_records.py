@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from contextlib import suppress
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -167,9 +167,30 @@ def test_an_unwritable_folder_is_one_readable_error(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_keeps_what_was_written(tmp_path: Path) -> None:
     writer = _write(tmp_path / "run", close=False)
-    writer._cells = os.fdopen(os.open("/dev/full", os.O_WRONLY), "w")
+    writer._cells = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
     with pytest.raises(RunUnwritable, match="No space left"):
         writer.append(_cell("b"))
-    with suppress(OSError):
-        writer._cells.close()
+    writer._cells.close()
     assert [cell.id for cell in load(tmp_path / "run").cells] == ["a@x:y"]
+
+
+def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys; from pathlib import Path\n"
+        "from harness.run import RunInfo, RunWriter; from harness.cell import Cell, Status\n"
+        "writer = RunWriter(Path(sys.argv[1]), RunInfo(expected=['a@x:y', 'b@x:y']))\n"
+        "writer.append(Cell(case='a', target='x:y', status=Status.PASSED))\n"
+        "limit = writer._cells.tell() + 100\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n"
+        "writer.append(Cell(case='b', target='x:y', status=Status.PASSED))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "RunUnwritable: cannot append" in result.stderr
+    run = load(tmp_path / "run")
+    assert [cell.id for cell in run.cells] == ["a@x:y"]
+    assert not run.damage

@@ -1,0 +1,59 @@
+"""What tools outside rely on: the public names, the sample of the contract, and start-up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import harness
+from harness import Case, Target, run_cell
+
+
+def test_the_public_names_are_these() -> None:
+    assert harness.__all__ == [
+        "Availability", "Backend", "Built", "Case", "Cell", "ConformError", "Delegation",
+        "Execution", "Limitation", "LowerOptions", "Numerics", "Precision", "Recipe", "Run",
+        "Status", "Target", "Tester", "run_cell",
+    ]  # fmt: skip
+    for name in harness.__all__:
+        assert getattr(harness, name).__doc__, name
+    with pytest.raises(AttributeError, match="no_such_name"):
+        harness.no_such_name  # noqa: B018
+
+
+def test_the_sample_of_the_contract() -> None:
+    case = Case.from_module(
+        "my_linear", torch.nn.Linear(32, 64), (torch.randn(4, 32),), dynamic_shapes=None
+    )
+    cell = run_cell(case, Target.parse("xnnpack:fp32"), seed=0)
+    assert cell.status.value == "passed"
+    assert (cell.stage, cell.error) == (None, None)
+    assert cell.runtime == "native"
+    delegation = cell.delegation
+    assert (delegation.delegates, delegation.delegated_nodes) == (1, 1)
+    assert (delegation.undelegated_nodes, delegation.undelegated_ops) == (0, {})
+    assert delegation.delegated_ops == {"aten.linear.default": 1}
+    numbers = cell.numerics[0]
+    assert 0 <= numbers.max_abs < numbers.bound * 1.0001 or numbers.bound_used <= 1
+    assert numbers.sqnr_db > 100
+    assert numbers.cosine > 0.999999
+    assert cell.stages["lower"] > 0
+    assert json.loads(cell.to_json())["target"] == "xnnpack:fp32"
+
+
+def test_from_module_leaves_the_given_module_alone() -> None:
+    module = torch.nn.Linear(3, 2)
+    case = Case.from_module("alone", module, (torch.randn(1, 3),))
+    built = case.make()
+    assert module.weight.requires_grad
+    assert not built.module.get_parameter("weight").requires_grad
+    assert torch.equal(built.module.get_parameter("weight"), module.weight)
+
+
+def test_records_start_without_torch() -> None:
+    code = "import sys, harness.cell, harness.run; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
