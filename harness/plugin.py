@@ -36,6 +36,8 @@ from harness.target import Target
 _WORKER_MEMORY_GIB = 3
 # Each native crash costs a worker; xdist's own limit of 4 a worker would end the run.
 _WORKER_RESTARTS = 500
+# Workers that die one after the other without a record in between will go on doing so.
+_IDLE_DEATHS = 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -136,6 +138,8 @@ class Controller:
         self.config = config
         self.recorder: Recorder | None = None
         self.problems: list[str] = []
+        self._idle_deaths = 0
+        self._recorded_at_death = -1
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Without xdist this process runs the cells itself."""
@@ -158,6 +162,21 @@ class Controller:
                 if key == CELL_PROPERTY:
                     with _ending_the_session():
                         self.recorder.record(Cell.from_json(str(value)))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: Any) -> None:
+        """End the session when workers die before they get to run anything."""
+        if not error:
+            return
+        recorded = self.recorder.recorded if self.recorder else 0
+        self._idle_deaths = self._idle_deaths + 1 if recorded == self._recorded_at_death else 1
+        self._recorded_at_death = recorded
+        if self._idle_deaths >= _IDLE_DEATHS:
+            pytest.exit(
+                f"{_IDLE_DEATHS} workers died in a row without running anything; run with -n 0 "
+                "to see why",
+                returncode=pytest.ExitCode.INTERNAL_ERROR,
+            )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:

@@ -30,8 +30,12 @@ class Recorder:
         self.writer = RunWriter(folder, info)
         (folder / LOGS).mkdir(exist_ok=True)
         self.folder = folder
-        self.counts: dict[Status, int] = {}
         self._recorded: set[str] = set()
+
+    @property
+    def recorded(self) -> int:
+        """How many cells have a record."""
+        return len(self._recorded)
 
     def expect(self, cells: list[str]) -> None:
         """Note the selected cells, and what their backends say of themselves."""
@@ -51,7 +55,6 @@ class Recorder:
         """
         self.writer.append(cell)
         self._recorded.add(cell.id)
-        self.counts[cell.status] = self.counts.get(cell.status, 0) + 1
 
     def death(self, name: str, worker: str, seed: int) -> Cell:
         """What is known of a cell whose worker died: a crash or a timeout, and the stack."""

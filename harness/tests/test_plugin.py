@@ -135,6 +135,18 @@ def test_a_dead_worker_becomes_a_row_and_the_rest_goes_on(
     assert "conform repro death/now@null:eager" in result.stdout
 
 
+def test_workers_that_die_before_any_cell_end_the_session(project: Path) -> None:
+    (project / "conftest.py").write_text(
+        'pytest_plugins = ["harness.plugin"]\n'
+        "def pytest_collection_finish(session):\n"
+        "    if hasattr(session.config, 'workerinput'):\n"
+        "        __import__('os')._exit(1)\n"
+    )
+    result = run(project, "-n", "1")
+    assert result.returncode == 3, result.stdout
+    assert "workers died in a row" in result.stdout
+
+
 def test_a_predicted_crash_is_xfailed(project: Path) -> None:
     write_suite(project, SEGFAULT)
     (project / "suites" / "limitations.py").write_text(
