@@ -7,7 +7,7 @@ import math
 import torch
 
 from harness.case import Case
-from suites.build import bools, distinct, ints, nonzero, op, positive, randn, uniform, values
+from suites.build import bools, distinct, full, ints, nonzero, op, positive, randn, uniform, values
 
 _INF = math.inf
 _I32, _U8, _F16 = torch.int32, torch.uint8, torch.float16
@@ -55,8 +55,10 @@ CASES: list[Case] = [
        rounding_mode="floor"),
     op("div/trunc", torch.div, distinct(3, 6, step=1.0, offset=0.5), values((1.0, -2.0, 4.0), 3, 6),
        rounding_mode="trunc"),
-    op("div/floor_int32", torch.div, ints(-99, 99, 3, 5, dtype=_I32),
+    op("div/floor_int32", torch.div, values((-97, -59, -31, -10, 5, 13, 29, 83), 3, 5, dtype=_I32),
        values((-7.0, 4.0, 9.0), 3, 5, dtype=_I32), rounding_mode="floor"),
+    op("div/floor_int32_exact", torch.div, values((91, -91, 63, -63, 35, 7), 12, dtype=_I32),
+       full(-7, 12, dtype=_I32), rounding_mode="floor"),
     op("div/trunc_int64", torch.div, ints(-99, 99, 3, 5),
        values((-7.0, 4.0, 9.0), 3, 5, dtype=torch.int64), rounding_mode="trunc"),
     op("floor_divide/int64", torch.floor_divide, ints(-99, 99, 3, 5),
