@@ -112,7 +112,7 @@ def test_a_target_may_require_delegation(project: Path) -> None:
     ("death", "options", "status", "mark"),
     [
         (SEGFAULT, (), Status.CRASHED, "Segmentation fault"),
-        (HANG, ("--cell-timeout", "15"), Status.TIMEOUT, "Timeout"),
+        (HANG, ("--cell-timeout", "20"), Status.TIMEOUT, "Timeout"),
         ("os._exit(3)", (), Status.CRASHED, "died without a stack"),
     ],
 )
