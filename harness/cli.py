@@ -17,6 +17,7 @@ from harness.errors import ConformError, RunUnreadable
 
 SUITES = Path("suites")
 RUNS = Path("runs")
+_NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing pytest for --help
 
 
 class _OneLineErrors(click.Group):
@@ -121,6 +122,11 @@ def run(
     options = [text for key, value in chosen.items() if value is not None for text in (key, value)]
     command = [sys.executable, "-m", "pytest", "-q", *options, *(paths or [str(SUITES)])]
     status = subprocess.run(command, check=False).returncode
+    if status == _NOTHING_SELECTED:
+        click.echo(
+            "conform: no cell matches; see what there is with: pytest suites --collect-only -q",
+            err=True,
+        )
     if (run_dir / RUN_FILE).exists():
         click.echo((run_dir / "report.html").resolve())
     sys.exit(status)

@@ -118,6 +118,14 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     assert "Usage:" in result.stderr
 
 
+def test_selecting_nothing_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = conform("run", "-k", "no_such_case", "-n", "0", "--targets", "null:eager",
+                     "suites/ops/cast.py")  # fmt: skip
+    assert result.exit_code == 5
+    assert "no cell matches" in result.stderr
+
+
 def test_backends_lists_all_of_them() -> None:
     result = conform("backends")
     assert result.exit_code == 0, result.output
