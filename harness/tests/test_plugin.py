@@ -138,7 +138,7 @@ def test_a_dead_worker_becomes_a_row_and_the_rest_goes_on(
 def test_workers_that_die_before_any_cell_end_the_session(project: Path) -> None:
     (project / "conftest.py").write_text(
         'pytest_plugins = ["harness.plugin"]\n'
-        "def pytest_collection_finish(session):\n"
+        "def pytest_collection(session):\n"
         "    if hasattr(session.config, 'workerinput'):\n"
         "        __import__('os')._exit(1)\n"
     )
