@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 import warnings
@@ -105,11 +104,9 @@ def run(
     PATHS are suite folders or modules; default: all suites. This is pytest with the options
     of the plugin; the last line printed is the path of the HTML page.
     """
-    from harness.run import RUN_FILE, now
+    from harness.run import RUN_FILE, new_folder
 
-    if run_dir is None:
-        stamp = now().partition("+")[0].replace(":", "").replace("-", "")
-        run_dir = RUNS / f"{stamp}-{os.getpid()}"
+    run_dir = run_dir or new_folder(RUNS)
     chosen = {
         "--targets": targets,
         "-k": keyword,

@@ -30,7 +30,14 @@ from harness.discovery import is_suite, load_suite
 from harness.errors import ConformError, RunUnwritable
 from harness.limitation import find, judge
 from harness.recorder import LOGS, Recorder
-from harness.run import RunInfo, available_cores, check_writable, environment, now
+from harness.run import (
+    RunInfo,
+    available_cores,
+    check_writable,
+    environment,
+    new_folder,
+    now,
+)
 from harness.target import Target
 
 _WORKER_MEMORY_GIB = 3
@@ -87,8 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except ConformError as error:
         raise pytest.UsageError(str(error)) from error
     if not config.getoption("run_dir"):
-        stamp = now().partition("+")[0].replace(":", "").replace("-", "")
-        config.option.run_dir = str(config.rootpath / "runs" / f"{stamp}-{os.getpid()}")
+        config.option.run_dir = str(new_folder(config.rootpath / "runs"))
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Watchdog(config), "conform-watchdog")
     else:

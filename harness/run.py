@@ -209,6 +209,12 @@ class RunWriter:
         draft.replace(self.path / RUN_FILE)
 
 
+def new_folder(root: Path) -> Path:
+    """A name for the folder of a run that starts now; nothing is made."""
+    stamp = now().partition("+")[0].replace(":", "").replace("-", "")
+    return root / f"{stamp}-{os.getpid()}"
+
+
 def check_writable(folder: Path) -> None:
     """Find out early whether a run folder can be made; makes nothing.
 

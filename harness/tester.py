@@ -215,6 +215,7 @@ class Tester:
         with self._stage("run"):
             self._artifacts["run"] = self.backend.execute(program, flat)
         self._artifacts["calls"] = chosen
+        self._artifacts["parsed"] = parsed
         return self
 
     def refer(self, calls: Sequence[Inputs] | None = None) -> Self:
@@ -247,7 +248,7 @@ class Tester:
             self._artifacts["compare"] = compare(
                 execution.outputs,
                 reference,
-                declared=Program(self.program).outputs,
+                declared=self._artifacts["parsed"].outputs,
                 model=run_calls(self.built.module, calls) if quantized else None,
             )
         return self
