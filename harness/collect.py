@@ -56,9 +56,16 @@ class SuiteFile(pytest.File):
         except ConformError as error:
             raise self.CollectError(str(error)) from error
         targets: list[Target] = self.config.stash[TARGETS]
+        self._register({tag for case in suite.cases for tag in case.tags})
         for case in suite.cases:
             for target in targets:
                 yield CellItem.from_parent(self, case=case, target=target, suite=suite)
+
+    def _register(self, tags: set[str]) -> None:
+        """Make tags known as markers; pytest keeps every line it is given, so each once."""
+        for line in sorted(f"{tag}: cases tagged {tag!r}" for tag in tags):
+            if line not in self.config.getini("markers"):
+                self.config.addinivalue_line("markers", line)
 
 
 class CellItem(pytest.Item):
@@ -70,7 +77,6 @@ class CellItem(pytest.Item):
         self.target = target
         self.suite = suite
         for tag in sorted(case.tags):
-            self.config.addinivalue_line("markers", f"{tag}: cases tagged {tag!r}")
             self.add_marker(tag)
 
     def runtest(self) -> None:

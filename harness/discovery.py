@@ -137,8 +137,8 @@ def _check_limitations(package: str, folder: Path) -> None:
         return
     cases = [
         case
-        for path in sorted(folder.glob("*.py"))
-        if is_suite(path)
+        for path in suite_files(folder)
+        if path.parent == folder
         for case in _cases(_module_name(path))
     ]
     stale = unmatched(limitations, cases, registry.known_targets())

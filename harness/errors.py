@@ -94,10 +94,11 @@ def describe(error: BaseException, limit: int = 600) -> str:
     """One line for a record: the class and the first meaningful line of the message.
 
     Pass managers wrap an error in "An error occurred when running ..."; the innermost cause
-    is what a reader needs, so the chain is followed to its end.
+    is what a reader needs, so the chain is followed to its end, or to an error of our own,
+    which is written to be read.
     """
     root = error
-    while root.__cause__ is not None:
+    while root.__cause__ is not None and not isinstance(root, ConformError):
         root = root.__cause__
     lines = [line.strip() for line in str(root).splitlines() if line.strip()]
     text = lines[0] if lines else ""

@@ -221,23 +221,20 @@ class Interpreter:
         parameters = kernel._schema.arguments
         positional: list[Any] = []
         named: dict[str, Any] = {}
-        outs: list[tuple[int, torch.Tensor]] = []
         for parameter, index in zip(parameters, indices, strict=False):
             value = _as_declared(str(parameter.real_type), self._read(index))
-            if parameter.is_out:
-                for tensor in value if isinstance(value, list) else [value]:
-                    outs.append((index, tensor))
-                if isinstance(value, torch.Tensor) and self.program.tensor(index).dynamic:
+            if isinstance(value, torch.Tensor):
+                if parameter.is_out and self.program.tensor(index).dynamic:
                     # Emptied first, so that the kernel resizes it to the actual shape in place.
                     value.as_strided_([0], [1])
-            if by_memory and isinstance(value, torch.Tensor):
-                value = value.permute(value.dim_order())
+                if by_memory:
+                    value = value.permute(value.dim_order())
             if parameter.kwarg_only:
                 named[parameter.name] = value
             else:
                 positional.append(value)
         result = kernel(*positional, **named)
-        if not outs and len(indices) > len(parameters):
+        if len(indices) > len(parameters) and not any(p.is_out for p in parameters):
             self._values[indices[-1]] = result
 
 

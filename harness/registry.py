@@ -68,13 +68,13 @@ def backend(name: str) -> Backend:
     return found
 
 
-def recipe(target: Target) -> Recipe:
-    """The recipe that a target names.
+def recipe(target: Target, of: Backend | None = None) -> Recipe:
+    """The recipe that a target names, of its registered backend or of a given one.
 
     Raises:
         UnknownTarget: no such backend, or no such recipe of it.
     """
-    recipes = backend(target.backend).recipes
+    recipes = (of or backend(target.backend)).recipes
     if target.recipe not in recipes:
         hint = _did_you_mean(target.recipe, list(recipes))
         raise UnknownTarget(f"backend {target.backend!r} has no recipe {target.recipe!r}{hint}")

@@ -11,7 +11,7 @@ from harness import registry
 from harness.backend import Backend, Recipe
 from harness.case import Case
 from harness.cell import Cell, Status
-from harness.errors import StageFailure, UnknownTarget, describe
+from harness.errors import StageFailure, describe
 from harness.limitation import Limitation, find, judge
 from harness.target import Target
 from harness.tester import VENDOR_STAGES, Tester
@@ -90,11 +90,7 @@ def _admit(cell: Cell, case: Case, target: Target, backend: Backend, recipe: Rec
         cell.status = Status.UNAVAILABLE
         cell.error = availability.reason
         return False
-    if recipe is None:
-        if target.recipe not in backend.recipes:
-            raise UnknownTarget(f"backend {target.backend!r} has no recipe {target.recipe!r}")
-        recipe = backend.recipes[target.recipe]
-    reason = recipe.unsupported(case)
+    reason = (recipe or registry.recipe(target, backend)).unsupported(case)
     if reason is not None:
         cell.status = Status.UNSUPPORTED
         cell.error = reason

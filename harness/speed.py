@@ -102,11 +102,12 @@ def install() -> None:
 
     def collect_once() -> Any:
         key = _registrations()
-        if key not in kept:
-            found = collect()
-            kept.clear()
-            kept[_registrations()] = found  # collecting itself materialises operators
-        return kept.get(key) or next(iter(kept.values()))
+        if key in kept:
+            return kept[key]
+        found = collect()
+        kept.clear()
+        kept[_registrations()] = found  # collecting itself materialises operators
+        return found
 
     for module in (export_utils, torch.export.exported_program, torch.export.decomp_utils):
         module._collect_all_valid_cia_ops = collect_once  # type: ignore[attr-defined]

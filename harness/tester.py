@@ -89,7 +89,7 @@ class Tester:
         self.case = case
         self.target = Target.parse(target) if isinstance(target, str) else target
         self.backend = backend or registry.backend(self.target.backend)
-        self.recipe = recipe or registry.recipe(self.target)
+        self.recipe = recipe or registry.recipe(self.target, self.backend)
         self.seed = seed
         self.seconds: dict[str, float] = {}
         self._passes = transform_passes
@@ -193,8 +193,9 @@ class Tester:
     def to_executorch(self, config: Any = None) -> Self:
         """Plan memory and emit; ``config`` is an ``ExecutorchBackendConfig``."""
         lowered: EdgeProgramManager = self._need("lower", "to_executorch")
-        # Counted first: emitting rewrites the lowered graph into out-variants.
-        self._artifacts["delegation"] = delegation.count(lowered.exported_program())
+        with self._attributed("lower"):
+            # Counted first: emitting rewrites the lowered graph into out-variants.
+            self._artifacts["delegation"] = delegation.count(lowered.exported_program())
         with self._stage("to_executorch"):
             self._artifacts["to_executorch"] = stages.to_executorch(lowered, config)
         return self
@@ -210,8 +211,9 @@ class Tester:
         """Execute the serialized bytes for each call; calls default to the case's."""
         program: bytes = self._need("serialize", "run")
         chosen = self.built.calls if calls is None else tuple(calls)
-        parsed = Program(program)
-        flat = [parsed.arrange(tree_leaves(inputs)) for inputs in chosen]
+        with self._attributed("run"):
+            parsed = Program(program)
+            flat = [parsed.arrange(tree_leaves(inputs)) for inputs in chosen]
         with self._stage("run"):
             self._artifacts["run"] = self.backend.execute(program, flat)
         self._artifacts["calls"] = chosen
@@ -346,14 +348,21 @@ class Tester:
         return self._artifacts[stage]
 
     @contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
+    def _attributed(self, stage: str) -> Iterator[None]:
+        """Whatever fails in here failed in that stage."""
         try:
             yield
         except (StageOrderError, ConflictingOptions):
             raise
         except Exception as error:
-            raise StageFailure(name, error) from error
+            raise StageFailure(stage, error) from error
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            with self._attributed(name):
+                yield
         finally:
             spent = time.perf_counter() - start
             self.seconds[name] = self.seconds.get(name, 0.0) + spent

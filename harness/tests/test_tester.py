@@ -12,6 +12,7 @@ from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.pass_base import ExportPass
 from torch.fx.passes.infra.pass_base import PassResult
 
+from backends.null import Null
 from backends.xnnpack import partitioners
 from harness import Case, Recipe, Tester, run_cell, stages
 from harness.cell import Status
@@ -211,6 +212,23 @@ def test_inputs_that_do_not_fit_the_module_are_a_failed_cell() -> None:
     assert (cell.status, cell.stage) == (Status.FAILED, "export")
     assert "31" in str(cell.error)
     assert "\n" not in str(cell.error)
+
+
+def test_a_given_backend_brings_its_own_recipes() -> None:
+    backend = Null()
+    backend.recipes = {"other": backend.recipes["eager"]}
+    cell = run_cell(MLP, "null:other", backend=backend)
+    assert cell.status is Status.PASSED, cell.error
+    with pytest.raises(UnknownTarget, match="other"):
+        run_cell(MLP, "null:eager", backend=backend)
+
+
+def test_a_program_that_cannot_be_read_is_a_failure_of_its_stage() -> None:
+    tester = Tester(MLP, "null:eager").export().lower().to_executorch().serialize()
+    tester._artifacts["serialize"] = tester.program[:40]
+    with pytest.raises(StageFailure, match="not an ExecuTorch program") as caught:
+        tester.run()
+    assert caught.value.stage == "run"
 
 
 def test_required_delegation_is_a_verdict() -> None:
