@@ -73,6 +73,7 @@ class Recipe:
         precision: how the target rounds; the bounds are derived from it.
         dtype: name of the floating dtype that module and inputs are cast to.
         quantizer: makes a PT2E quantizer; None for no quantization.
+        quantize_weights: quantizes the weights of the module before export, in place or not.
         partitioners: makes the partitioners, in order.
         transform_passes: makes the passes that run before partitioning.
         edge_config: makes the edge compile configuration.
@@ -84,6 +85,7 @@ class Recipe:
     precision: Precision
     dtype: str = "float32"
     quantizer: Callable[[], Any] | None = None
+    quantize_weights: Callable[[torch.nn.Module], torch.nn.Module] | None = None
     partitioners: Callable[[], list[Partitioner]] = _nothing
     transform_passes: Callable[[], list[Any]] = _nothing
     edge_config: Callable[[], EdgeCompileConfig] = _default_edge_config

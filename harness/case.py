@@ -64,6 +64,8 @@ class Case:
         calls: makes the inputs of further calls of the same program (other shapes within
             the bounds, or the next step of a stateful module), run after the first.
         tags: words for ``-m`` and for grouping, such as ``dynamic`` or ``model``.
+        targets: globs over targets, separated by ``|``, of a case that is meant for some only;
+            a plain run takes it to all that match. Empty: every target that a run selects.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Case:
     dynamic_shapes: Any = None
     calls: Calls | None = None
     tags: frozenset[str] = field(default_factory=frozenset)
+    targets: str = ""
 
     def __post_init__(self) -> None:
         if not self.name or any(c in "@[]" or c.isspace() for c in self.name):

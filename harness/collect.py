@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from harness import registry
 from harness.case import Case
 from harness.cell import Cell, Status
 from harness.discovery import Suite, load_suite
@@ -55,10 +56,10 @@ class SuiteFile(pytest.File):
             suite = load_suite(self.path)
         except ConformError as error:
             raise self.CollectError(str(error)) from error
-        targets: list[Target] = self.config.stash[TARGETS]
+        selected = self.config.stash[SELECTED]
         self._register({tag for case in suite.cases for tag in case.tags})
         for case in suite.cases:
-            for target in targets:
+            for target in registry.targets_of(case, selected):
                 yield CellItem.from_parent(self, case=case, target=target, suite=suite)
 
     def _register(self, tags: set[str]) -> None:
@@ -121,5 +122,6 @@ class CellItem(pytest.Item):
         return self.path, None, self.name
 
 
-TARGETS: pytest.StashKey[list[Target]] = pytest.StashKey()
+# The targets asked for; empty for a plain run.
+SELECTED: pytest.StashKey[list[Target]] = pytest.StashKey()
 DEMANDING: pytest.StashKey[frozenset[Target]] = pytest.StashKey()

@@ -12,6 +12,7 @@
     ├── StageFailure                  a stage ran and failed; carries stage and cause
     ├── CheckFailure                  a graph check (check, check_count, ...) does not hold
     ├── ProgramError                  a serialized program cannot be read or interpreted
+    │   └── UnsupportedProgram        it asks for what the backend does not claim to execute here
     ├── LimitationError               a limitation entry matches nothing, or is malformed
     └── RunError                      a run folder cannot be read or written
         ├── RunUnreadable             missing, truncated, or not a run
@@ -72,6 +73,10 @@ class CheckFailure(ConformError):
 
 class ProgramError(ConformError):
     """A serialized program cannot be read or interpreted."""
+
+
+class UnsupportedProgram(ProgramError):
+    """A program asks for what its backend does not claim to execute on this host."""
 
 
 class LimitationError(ConformError):

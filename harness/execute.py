@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,10 @@ from harness.errors import ProgramError
 from harness.program import DelegatePayload, Program, TensorSpec, torch_dtype
 
 DelegateHandle = Callable[[list[Any]], None]
-"""Executes one delegate call: gets all its arguments, inputs first, writes into its outputs."""
+"""Executes one delegate call: gets all its arguments, inputs first, writes into its outputs.
+
+An output tensor that is to have another shape is restrided in place; an output that is a number
+is replaced in the list."""
 
 DelegateLoader = Callable[[DelegatePayload], DelegateHandle]
 """Loads a delegate once; state that persists between calls lives in the handle."""
@@ -59,7 +63,10 @@ def run_native(program: bytes, calls: Sequence[Inputs]) -> list[list[torch.Tenso
 
 
 class Interpreter:
-    """Executes the instruction list of one program; state persists from call to call."""
+    """Executes the instruction list of one program; state persists from call to call.
+
+    Threads may share one: the planned memory is one, so their calls take turns.
+    """
 
     def __init__(self, program: bytes, loaders: Mapping[str, DelegateLoader]) -> None:
         """Parse the program, lay out its memory and load its delegates.
@@ -72,6 +79,7 @@ class Interpreter:
             ProgramError: the bytes are no program, or a delegate has no loader.
         """
         _register_operators()
+        self._turn = threading.Lock()
         self.program = Program(program)
         self.plan = self.program.plan
         self._arenas = [bytearray(size) for size in self.plan.non_const_buffer_sizes]
@@ -97,6 +105,10 @@ class Interpreter:
         Raises:
             ProgramError: the inputs do not fit the program, or an instruction is malformed.
         """
+        with self._turn:
+            return self._execute(inputs)
+
+    def _execute(self, inputs: Inputs) -> list[torch.Tensor]:
         self._bind(inputs)
         instructions = self.plan.chains[0].instructions
         at = steps = 0
@@ -108,7 +120,7 @@ class Interpreter:
                 case schema.KernelCall(op_index=op, args=args):
                     self._call_kernel(self._kernels[op], args)
                 case schema.DelegateCall(delegate_index=delegate, args=args):
-                    self._delegates[delegate]([self._read(i) for i in args])
+                    self._call_delegate(self._delegates[delegate], args)
                 case schema.MoveCall(move_from=source, move_to=to):
                     self._values[to] = self._values[source]
                 case schema.JumpFalseCall(cond_value_index=index, destination_instruction=to):
@@ -210,6 +222,20 @@ class Interpreter:
                 return [None if item < 0 else self._read(item) for item in items]
             case _:
                 return value
+
+    def _call_delegate(self, delegate: DelegateHandle, indices: list[int]) -> None:
+        values = [self._read(index) for index in indices]
+        delegate(values)
+        for index, value in zip(indices, values, strict=True):
+            if not isinstance(value, torch.Tensor):
+                self._values[index] = value
+                continue
+            spec = self.program.tensor(index)
+            if not spec.dynamic and tuple(value.shape) != spec.sizes:
+                raise ProgramError(
+                    f"a delegate returned shape {tuple(value.shape)} for a tensor that the "
+                    f"program fixes to {spec.sizes}"
+                )
 
     def _call_kernel(self, kernel: torch._ops.OpOverload | None, indices: list[int]) -> None:
         if kernel is None:

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from harness.case import Case
 from harness.cell import Cell, LimitationRef, Status
 from harness.errors import LimitationError
-from harness.target import Target
+from harness.target import Target, any_glob
 
 _PREDICTABLE = frozenset({Status.FAILED, Status.MISMATCH, Status.CRASHED, Status.TIMEOUT})
 _SHOWN_AS = frozenset({Status.XFAILED, Status.UNSUPPORTED})
@@ -63,8 +63,8 @@ class Limitation:
     def matches(self, case: Case, target: Target) -> bool:
         """Whether the entry speaks of this cell."""
         return (
-            _any_glob(self.target, str(target))
-            and _any_glob(self.case, case.name)
+            any_glob(self.target, str(target))
+            and any_glob(self.case, case.name)
             and fnmatchcase(case.op, self.op)
             and (self.tag is None or self.tag in case.tags)
         )
@@ -111,7 +111,3 @@ def unmatched(
         for entry in limitations
         if not any(entry.matches(case, target) for case in cases for target in targets)
     ]
-
-
-def _any_glob(patterns: str, text: str) -> bool:
-    return any(fnmatchcase(text, pattern) for pattern in patterns.split("|"))

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
+from torch._library.custom_ops import _maybe_get_opdef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from harness.case import Inputs
+from harness.dequantize import Blocks, Whole, decode, dequantize
 from harness.precision import Precision
 from harness.rounding import ACTIVATIONS, COMPOUND, Kind, base_name, kind_of, reduction
 
@@ -123,6 +125,10 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         name = base_name(func)
         if name.startswith("quantize_per"):
             return self.quantize(func, args, kwargs or {})
+        blocks = decode(func, args, kwargs or {})
+        if blocks is not None:
+            self.see(blocks.dtype)
+            return self.dequantize(blocks)
         for leaf in tree_leaves(kwargs):
             if isinstance(leaf, torch.dtype):
                 self.see(leaf)
@@ -131,7 +137,11 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
             tree_map(lambda item: _widen(item, keep=func._schema.is_mutable), item) for item in args
         )
         if name.startswith("dequantize_per"):
-            return _dequantize(name, args)
+            return dequantize(name, args)
+        custom = _maybe_get_opdef(func)
+        if custom is not None and func.namespace != "prims" and not func._schema.is_mutable:
+            with self:  # written in Python: run as what it is made of
+                return custom._init_fn(*args, **kwargs)
         if name in COMPOUND and func in decomposition_table:
             if name in ACTIVATIONS:
                 args = self.blur(args)
@@ -162,6 +172,10 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         """Quantize as eager does, in float32: a tie must fall as it does in the program."""
         return func(args[0].float(), *args[1:], **kwargs)  # type: ignore[no-any-return]
 
+    def dequantize(self, blocks: Blocks) -> torch.Tensor:
+        """Decode a block-quantized weight."""
+        return blocks.values()
+
 
 class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     """Float64 with every result perturbed by the amplitude of the target's rounding there.
@@ -179,8 +193,9 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self.unit = 0.0
 
     def see(self, dtype: torch.dtype) -> None:
-        """Results may be rounded to this dtype; the coarsest counts."""
-        if dtype.is_floating_point and dtype != torch.float64:
+        """Results may be rounded to this dtype; the coarsest counts. One byte is a code: what
+        rounds to it is in the graph."""
+        if dtype.is_floating_point and dtype != torch.float64 and dtype.itemsize > 1:
             self.unit = max(self.unit, torch.finfo(dtype).eps / 2)
 
     def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -208,6 +223,18 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         signs.bernoulli_(0.5, generator=self.pair_generator).mul_(2).sub_(1)
         steps = signs.mul_(self.direction * self.precision.step)
         return (out.double() + steps).clamp_(low, high).round_().to(out.dtype)
+
+    def dequantize(self, blocks: Blocks) -> torch.Tensor:
+        """Decode, and err in each block's scale and offset and in each result."""
+        if blocks.offset is not None:
+            rounding = self.precision.block_roundings * self.unit
+            scale, offset = (
+                part + self._noise(part.abs().mul_(rounding))
+                for part in (blocks.scale, blocks.offset)
+            )
+            blocks = replace(blocks, scale=scale, offset=offset)
+        values = blocks.values()
+        return values.add_(self._noise(values.abs().mul_(self.unit)))
 
     def _amplitude(
         self,
@@ -264,7 +291,7 @@ def _run64(
     # Integers promote to the default dtype; that must not round the oracle.
     torch.set_default_dtype(torch.float64)
     try:
-        with mode:
+        with Whole(), mode:
             return _run(module, wide_state, wide_calls)
     finally:
         torch.set_default_dtype(default)
@@ -310,15 +337,3 @@ def _widen_copy(item: Any) -> Any:
 def _limits(name: str, args: tuple[Any, ...]) -> tuple[int, int]:
     at = 4 if "per_channel" in name else 3
     return int(args[at]), int(args[at + 1])
-
-
-def _dequantize(name: str, args: tuple[Any, ...]) -> torch.Tensor:
-    """``(q - zero point) * scale`` in float64; per tensor or along an axis."""
-    value, scale, zero = args[0].double(), args[1], args[2]
-    if "per_channel" in name:
-        shape = [1] * value.dim()
-        shape[args[3]] = -1
-        scale = scale.double().reshape(shape)
-        zero = 0.0 if zero is None else zero.double().reshape(shape)
-    result: torch.Tensor = (value - zero) * scale
-    return result

@@ -20,7 +20,7 @@ from harness.cell import Cell
 from harness.collect import (
     CELL_PROPERTY,
     DEMANDING,
-    TARGETS,
+    SELECTED,
     CellItem,
     SuiteFile,
     cell_of,
@@ -38,7 +38,7 @@ from harness.run import (
     new_folder,
     now,
 )
-from harness.target import Target
+from harness.target import Target, split_cell_id
 
 _WORKER_MEMORY_GIB = 3
 # Each native crash costs a worker; xdist's own limit of 4 a worker would end the run.
@@ -85,8 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Check the targets, and choose the run folder before workers copy the options."""
     try:
-        chosen = registry.parse_targets(_listed(config, "targets"))
-        config.stash[TARGETS] = chosen or registry.default_targets()
+        config.stash[SELECTED] = registry.parse_targets(_listed(config, "targets"))
         demanding = registry.parse_targets(_listed(config, "require_delegation"))
         config.stash[DEMANDING] = frozenset(demanding)
         if not hasattr(config, "workerinput") and config.getoption("run_dir"):
@@ -222,11 +221,13 @@ class Controller:
             terminalreporter.write_line(f"RED: {problem}", red=True)
 
     def _start(self, cells: list[str]) -> None:
+        selected = self.config.stash[SELECTED] or registry.default_targets()
+        targets = dict.fromkeys([*selected, *(split_cell_id(cell)[1] for cell in cells)])
         info = RunInfo(
             started=now(),
             seed=self.config.getoption("seed"),
             command=["pytest", *map(str, self.config.invocation_params.args)],
-            targets=[str(target) for target in self.config.stash[TARGETS]],
+            targets=[str(target) for target in targets],
             selection=" and ".join(
                 f"({text})"
                 for text in (self.config.getoption("keyword"), self.config.getoption("markexpr"))

@@ -18,6 +18,8 @@ class Precision:
         functions: the same for single functions, by ATen name, where a source says otherwise.
         argument_roundings: backward error of an elementary function's argument, in ``u``.
         division_roundings: roundings in a division (2 for reciprocal and multiply).
+        block_roundings: error, in ``u``, of each term of ``codes * scale + offset`` in a weight
+            that is quantized in blocks; common to a block.
         step: error of one requantization in quantization steps.
         safety: factor on the spread of the perturbed runs.
         samples: number of perturbed runs, even: requantization errors come in pairs.
@@ -27,6 +29,7 @@ class Precision:
     functions: Mapping[str, float] = field(default_factory=dict)
     argument_roundings: float = 1.0
     division_roundings: float = 1.0
+    block_roundings: float = 1.0
     step: float = 1.0
     safety: float = 4.0
     samples: int = 8

@@ -11,10 +11,14 @@ import functools
 import importlib
 import importlib.metadata
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from harness.backend import Backend, MissingBackend, Recipe
 from harness.errors import UnknownTarget
-from harness.target import Target
+from harness.target import Target, any_glob
+
+if TYPE_CHECKING:
+    from harness.case import Case
 
 ENTRY_POINT_GROUP = "conform.backends"
 
@@ -24,6 +28,7 @@ BUILT_IN: dict[str, tuple[str, tuple[str, ...]]] = {
     "portable": ("backends.portable:BACKEND", ("fp32",)),
     "xnnpack": ("backends.xnnpack:BACKEND", ("fp32",)),
     "tosa": ("backends.tosa:BACKEND", ("fp", "int")),
+    "mlx": ("backends.mlx:BACKEND", ("fp32",)),
     "null": ("backends.null:BACKEND", ()),
 }
 
@@ -45,6 +50,13 @@ def known_targets() -> list[Target]:
     for name in names():
         targets.update(dict.fromkeys(Target(name, recipe) for recipe in backend(name).recipes))
     return list(targets)
+
+
+def targets_of(case: Case, selected: Sequence[Target]) -> list[Target]:
+    """The targets of a case in a run that selects these; none selected means a plain run."""
+    if not case.targets:
+        return list(selected or default_targets())
+    return [target for target in selected or known_targets() if any_glob(case.targets, str(target))]
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from harness import registry
 from harness.backend import Backend, Recipe
 from harness.case import Case
 from harness.cell import Cell, Status
-from harness.errors import StageFailure, describe
+from harness.errors import StageFailure, UnsupportedProgram, describe
 from harness.limitation import Limitation, find, judge
 from harness.target import Target
 from harness.tester import VENDOR_STAGES, Tester
@@ -72,7 +72,8 @@ def run_cell(
         tester = Tester(case, target, seed=seed, recipe=recipe, backend=backend)
         _drive(tester, cell, require_delegation or tester.recipe.require_delegation, save)
     except StageFailure as failure:
-        cell.status = Status.FAILED
+        is_gap = isinstance(failure.cause, UnsupportedProgram)
+        cell.status = Status.UNSUPPORTED if is_gap else Status.FAILED
         cell.stage = failure.stage
         cell.error = describe(failure.cause)
         cell.traceback = _traceback(failure.cause)
@@ -99,6 +100,8 @@ def _admit(cell: Cell, case: Case, target: Target, backend: Backend, recipe: Rec
 
 
 def _drive(tester: Tester, cell: Cell, must_delegate: bool, save: Path | None) -> None:
+    if tester.recipe.quantize_weights is not None:
+        tester.quantize_weights()
     tester.export()
     if tester.recipe.quantizer is not None:
         tester.quantize()

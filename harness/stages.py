@@ -100,6 +100,17 @@ def quantize(
     return converted
 
 
+def flatten(exported: ExportedProgram) -> torch.fx.GraphModule:
+    """The program as a module without tensor subclasses: the tensors that they wrap are its
+    state, and the operators that decode them are in its graph.
+
+    Args:
+        exported: a program whose weights were quantized before export; left as it is.
+    """
+    flat: torch.fx.GraphModule = exported.run_decompositions({}).module(check_guards=False)
+    return flat
+
+
 def to_edge(
     exported: ExportedProgram, edge_config: EdgeCompileConfig | None = None
 ) -> EdgeProgramManager:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from harness.errors import UnknownTarget
 
@@ -45,6 +46,11 @@ class Target:
 def cell_id(case: str, target: Target | str) -> str:
     """The one name of a cell: ``case@backend:recipe``."""
     return f"{case}@{target}"
+
+
+def any_glob(patterns: str, text: str) -> bool:
+    """Whether one of the globs, separated by ``|``, matches the text."""
+    return any(fnmatchcase(text, pattern) for pattern in patterns.split("|"))
 
 
 def is_cell_id(text: str) -> bool:

@@ -11,8 +11,9 @@ drives it and makes the record.
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
@@ -99,13 +100,37 @@ class Tester:
 
     # Stages, in order.
 
+    def quantize_weights(
+        self, convert: Callable[[torch.nn.Module], torch.nn.Module] | None = None
+    ) -> Self:
+        """Quantize the weights of a copy of the module, which :meth:`export` then exports.
+
+        Args:
+            convert: defaults to the recipe's.
+
+        Raises:
+            StageOrderError: the float module was exported already.
+        """
+        if "export" in self._artifacts:
+            raise StageOrderError("quantize_weights comes before .export()")
+        convert = convert or self.recipe.quantize_weights
+        if convert is None:
+            raise ConflictingOptions(f"{self.target} quantizes no weights; pass what does")
+        with self._stage("quantize"):
+            self._artifacts["quantize_weights"] = convert(copy.deepcopy(self.built.module))
+        return self
+
     def export(self, *, dynamic_shapes: Any = None, strict: bool = False) -> Self:
         """``torch.export`` the module; ``dynamic_shapes`` default to the case's."""
         shapes = self.case.dynamic_shapes if dynamic_shapes is None else dynamic_shapes
+        module = self._artifacts.get("quantize_weights", self.built.module)
         with self._stage("export"):
             self._artifacts["export"] = stages.export(
-                self.built.module, self.built.inputs, dynamic_shapes=shapes, strict=strict
+                module, self.built.inputs, dynamic_shapes=shapes, strict=strict
             )
+        if module is not self.built.module:
+            with self._stage("reference"):
+                self._artifacts["quantize"] = stages.flatten(self._artifacts["export"])
         return self
 
     def quantize(self, quantizer: Any = None, calibration: Sequence[Inputs] | None = None) -> Self:
@@ -221,8 +246,8 @@ class Tester:
         return self
 
     def refer(self, calls: Sequence[Inputs] | None = None) -> Self:
-        """Compute what the outputs should be: of the quantized graph when :meth:`quantize` ran,
-        else of the module."""
+        """Compute what the outputs should be: of the quantized graph when :meth:`quantize` or
+        :meth:`quantize_weights` ran, else of the module."""
         graph: torch.fx.GraphModule | None = self._artifacts.get("quantize")
         with self._stage("reference"):
             self._artifacts["refer"] = refer(
@@ -259,7 +284,7 @@ class Tester:
 
     @property
     def exported(self) -> ExportedProgram:
-        """The ATen program that is lowered: quantized when :meth:`quantize` ran."""
+        """The ATen program that is lowered: quantized when a quantizing stage ran."""
         return self._need("export", "exported")  # type: ignore[no-any-return]
 
     @property

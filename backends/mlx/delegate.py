@@ -1,0 +1,169 @@
+"""An MLX payload as a delegate: tensors in and out as ``MLXBackend.cpp`` hands them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import numpy
+import torch
+
+from backends.mlx import payload
+from backends.mlx.cache import SequenceCache
+from backends.mlx.executor import Executor
+from backends.mlx.graph import Dim, Graph, Slot, SlotKind
+from backends.mlx.kernels.base import dtype_of
+from harness.errors import ProgramError
+from harness.execute import DelegateHandle
+from harness.program import DelegatePayload
+
+_DTYPES: dict[torch.dtype, mx.Dtype] = {
+    torch.uint8: mx.uint8,
+    torch.int8: mx.int8,
+    torch.int16: mx.int16,
+    torch.int32: mx.int32,
+    torch.int64: mx.int64,
+    torch.uint32: mx.uint32,
+    torch.float16: mx.float16,
+    torch.float32: mx.float32,
+    torch.bfloat16: mx.bfloat16,
+    torch.bool: mx.bool_,
+}
+
+
+def load(delegate: DelegatePayload, cache: SequenceCache | None = None) -> DelegateHandle:
+    """Read the payload, load its constants and return its executor.
+
+    Raises:
+        ProgramError: the payload is malformed, or its init chain fails.
+        UnsupportedProgram: it holds a node that cannot be executed here.
+    """
+    return handle(executor(delegate, cache))
+
+
+def executor(delegate: DelegatePayload, cache: SequenceCache | None = None) -> Executor:
+    """The payload's program with its constants, ready to be called with MLX arrays."""
+    graph = payload.load(delegate.data)
+    constants = [
+        _from_bytes(constant.data, constant.shape, dtype_of(constant.scalar_type))
+        for constant in payload.constants(graph, delegate.named_data)
+    ]
+    return Executor(graph, constants, cache=cache)
+
+
+def handle(program: Executor) -> DelegateHandle:
+    """A loaded program as the interpreter calls it."""
+    graph = program.graph
+    inputs, outputs = len(graph.input_map), len(graph.output_map)
+
+    def call(arguments: list[Any]) -> None:
+        if len(arguments) != inputs + outputs:
+            raise ProgramError(
+                f"MLX program has {inputs} inputs and {outputs} outputs, the program passes "
+                f"{len(arguments)} arguments"
+            )
+        given = [
+            _argument(graph, place, slot, value)
+            for place, (slot, value) in enumerate(zip(graph.input_map, arguments, strict=False))
+        ]
+        dtypes = [
+            _DTYPES.get(planned.dtype) if isinstance(planned, torch.Tensor) else None
+            for planned in arguments[inputs:]
+        ]
+        for place, result in enumerate(program(given, dtypes=dtypes)):
+            if isinstance(result, mx.array):
+                store(result, arguments[inputs + place], place)
+            else:
+                arguments[inputs + place] = result
+
+    return call
+
+
+def _argument(graph: Graph, place: int, slot: Slot, value: Any) -> mx.array | int:
+    if slot.kind is not SlotKind.TENSOR:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ProgramError(f"MLX input {place} is {value!r}, expected an integer")
+        return value
+    if not isinstance(value, torch.Tensor):
+        raise ProgramError(f"MLX input {place} is {value!r}, expected a tensor")
+    # tensor_to_mlx in MLXBackend.cpp.
+    if not value.is_contiguous():
+        raise ProgramError(f"MLX input {place} is not contiguous: the runtime refuses it")
+    if value.dtype not in _DTYPES:
+        raise ProgramError(f"MLX input {place}: {value.dtype} has no MLX dtype")
+    meta = graph.declared(slot.index)
+    if meta is not None:
+        if _DTYPES[value.dtype] != dtype_of(meta.scalar_type):
+            raise ProgramError(
+                f"MLX input {place} is {value.dtype}, the program expects "
+                f"{dtype_of(meta.scalar_type)}"
+            )
+        fits = len(meta.shape) == value.dim() and all(
+            _least(dim) <= size and (dim.high is None or size <= dim.high)
+            for dim, size in zip(meta.shape, value.shape, strict=True)
+        )
+        if not fits:
+            allowed = ", ".join(map(str, meta.shape))
+            raise ProgramError(
+                f"MLX input {place} has shape {tuple(value.shape)}, the program was lowered for "
+                f"({allowed})"
+            )
+    return to_mlx(value)
+
+
+def _least(dim: Dim) -> int:
+    """torch.export lets symbolic sizes begin at 2 whatever was asked for; sizes 0 and 1 work."""
+    return dim.low if dim.static or dim.low > 2 else 0
+
+
+def to_mlx(tensor: torch.Tensor) -> mx.array:
+    """A copy of a contiguous tensor as an MLX array."""
+    if tensor.dtype == torch.bfloat16:  # NumPy has none: it travels as its bits
+        return mx.view(mx.array(tensor.view(torch.uint16).numpy()), mx.bfloat16)
+    return mx.array(tensor.numpy())
+
+
+def to_torch(array: mx.array) -> torch.Tensor:
+    """A copy of an MLX array as a contiguous tensor."""
+    if array.dtype == mx.bfloat16:
+        flat = mx.view(mx.reshape(array, [-1]), mx.uint16)
+        return torch.from_numpy(numpy.array(flat)).view(torch.bfloat16).reshape(array.shape)
+    return torch.from_numpy(numpy.array(array))
+
+
+def store(array: mx.array, tensor: Any, place: int) -> None:
+    """Write a result into the tensor that the program planned for it (``write_output``).
+
+    A tensor of another shape takes the result's.
+
+    Raises:
+        ProgramError: the result does not fit the planned tensor.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise ProgramError(f"MLX output {place} is a tensor, the program plans {tensor!r}")
+    if array.ndim != tensor.dim():
+        raise ProgramError(
+            f"MLX output {place} has shape {array.shape}, the program plans {tuple(tensor.shape)}"
+        )
+    if tensor.dtype not in _DTYPES:
+        raise ProgramError(f"MLX output {place}: {tensor.dtype} has no MLX dtype")
+    result = to_torch(array)
+    if result.shape != tensor.shape:
+        if result.nbytes > tensor.untyped_storage().nbytes():
+            raise ProgramError(
+                f"MLX output {place} has shape {array.shape}, more than the program plans for it"
+            )
+        tensor.as_strided_(result.shape, result.stride())
+    # Row by row whatever the planned dim order says: the runtime copies the bytes.
+    flat = tensor.as_strided(result.shape, result.stride())
+    flat.copy_(result)
+
+
+def _from_bytes(data: Any, shape: tuple[int, ...], dtype: mx.Dtype) -> mx.array:
+    count = 1
+    for size in shape:
+        count *= size
+    flat = numpy.frombuffer(data, dtype=numpy.uint8, count=count * dtype.size)
+    if count == 0:
+        return mx.zeros(shape, dtype)
+    return mx.reshape(mx.view(mx.array(flat), dtype), shape)

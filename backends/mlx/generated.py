@@ -1,0 +1,229 @@
+"""Complete ``executorch.backends.mlx`` where its wheel lacks the generated schema modules.
+
+Wheels for other hosts than macOS ship the schema, its generator and ``flatc``, but not what
+they generate, and the package refuses to import. :func:`install` generates the modules into a
+cache outside site-packages and lets Python import them from there.
+
+The cache is keyed by everything that goes in, so another version of the wheel is another entry;
+an entry is made in a folder of its own and renamed into place, so processes cannot see half of
+one or trip over each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import platformdirs
+
+from harness.errors import ConformError
+
+_DELEGATE = "executorch.backends.mlx"
+_PACKAGE = f"{_DELEGATE}.serialization"
+_INSPECTOR = f"{_DELEGATE}._generated_inspector"
+
+
+class GenerationError(ConformError):
+    """The wheel lacks generated modules and they cannot be made from what it holds."""
+
+
+@functools.cache
+def install() -> None:
+    """Make ``executorch.backends.mlx`` importable in this process.
+
+    Does nothing where the wheel is complete.
+
+    Raises:
+        GenerationError: the wheel holds no schema, generator or compiler, or they disagree.
+    """
+    source = wheel_folder() / "serialization"
+    if (source / "mlx_graph_schema.py").exists():
+        return
+    entry = ensure(source)
+    sys.meta_path.insert(0, _Finder(entry))
+    importlib.invalidate_caches()
+
+
+def wheel_folder() -> Path:
+    """Where the installed wheel keeps the MLX delegate.
+
+    Raises:
+        GenerationError: executorch is not installed, or its wheel has no MLX delegate.
+    """
+    spec = importlib.util.find_spec("executorch")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        if (found := Path(folder) / "backends" / "mlx").is_dir():
+            return found
+    raise GenerationError(
+        "the installed executorch has no backends/mlx; install the version that pyproject.toml pins"
+    )
+
+
+def ensure(source: Path, cache: Path | None = None) -> Path:
+    """The folder that holds the completed package, generated when it is not there yet.
+
+    Args:
+        source: the ``serialization`` package of the wheel.
+        cache: folder of all entries; the user's cache folder by default, a temporary folder of
+            this process where that cannot be written.
+
+    Raises:
+        GenerationError: see :func:`install`.
+    """
+    flatc = _flatc(source)
+    inputs = [*sorted(source.glob("*.py")), source / "schema.fbs"]
+    missing = [path.name for path in (*inputs, source / "generate.py") if not path.exists()]
+    if missing:
+        raise GenerationError(f"{source} lacks {', '.join(missing)}; reinstall executorch")
+    digest = hashlib.sha256(sys.version.encode())
+    for path in (*inputs, flatc):
+        digest.update(path.name.encode() + path.read_bytes())
+    entry = (cache or _cache_folder()) / digest.hexdigest()[:32]
+    if not entry.is_dir():
+        _publish(inputs, flatc, entry)
+    return entry
+
+
+def load_generator(folder: Path) -> Any:
+    """The wheel's ``generate.py`` as a module whose paths are those of ``folder``.
+
+    Raises:
+        GenerationError: it is missing or does not import.
+    """
+    path = folder / "generate.py"
+    spec = importlib.util.spec_from_file_location("_mlx_schema_generator", path)
+    if spec is None or spec.loader is None or not path.exists():
+        raise GenerationError(f"{path} is missing; reinstall executorch")
+    module = importlib.util.module_from_spec(spec)
+    # Its dataclasses look their module up while they are made.
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise GenerationError(f"{path} does not import: {error}") from error
+    finally:
+        sys.modules.pop(spec.name, None)
+    return module
+
+
+def _flatc(source: Path) -> Path:
+    flatc = source.parents[2] / "data" / "bin" / "flatc"
+    if flatc.exists():
+        return flatc
+    on_path = shutil.which("flatc")
+    if on_path is None:
+        raise GenerationError(f"{flatc} is missing and there is no flatc on the PATH")
+    return Path(on_path)
+
+
+def _cache_folder() -> Path:
+    """The user's cache folder, or a private temporary one where nothing can be written."""
+    folder = Path(platformdirs.user_cache_path("executorch-conform")) / "mlx-schema"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError:
+        return _private_folder()
+    return folder
+
+
+@functools.cache
+def _private_folder() -> Path:
+    holder = tempfile.TemporaryDirectory(prefix="conform-mlx-schema-")
+    _KEPT.append(holder)  # removed when the process ends
+    return Path(holder.name)
+
+
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _publish(inputs: list[Path], flatc: Path, entry: Path) -> None:
+    """Generate beside the entry and rename; whoever comes second keeps the first one's."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=entry.parent, prefix=".making-") as making:
+        # The generator derives its paths from its own place: .../mlx/serialization.
+        delegate = Path(making) / "mlx"
+        folder = delegate / "serialization"
+        folder.mkdir(parents=True)
+        for path in inputs:
+            shutil.copyfile(path, folder / path.name)
+        _generate(folder, flatc)
+        try:
+            os.rename(delegate, entry)
+        except OSError:
+            if not entry.is_dir():
+                raise
+
+
+def _generate(folder: Path, flatc: Path) -> None:
+    generator = load_generator(folder)
+    try:
+        schema = generator.parse_fbs(folder / "schema.fbs")
+        nodes = [table.name for table in schema.get_op_nodes()]
+        dataclasses = generator.generate_python_schema(schema)
+        serializers = generator.generate_python_serializers(schema)
+        inspector = generator.generate_inspector(schema)
+    except Exception as error:
+        raise GenerationError(
+            f"executorch's schema.fbs and generate.py disagree: {type(error).__name__}: {error}; "
+            f"install the version that pyproject.toml pins"
+        ) from error
+    absent = [
+        name
+        for name in nodes
+        if f"class {name}:" not in dataclasses or f"def _build_{name}(" not in serializers
+    ]
+    if absent or not nodes:
+        raise GenerationError(
+            f"executorch's generate.py makes no code for {', '.join(absent) or 'any node'} of its "
+            f"schema.fbs; install the version that pyproject.toml pins"
+        )
+    made = subprocess.run(
+        [str(flatc), "--python", "-o", str(folder / "_generated"), str(folder / "schema.fbs")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if made.returncode != 0 or not (folder / "_generated" / "mlx_delegate").is_dir():
+        raise GenerationError(f"{flatc} refuses schema.fbs: {(made.stderr or made.stdout).strip()}")
+    with contextlib.redirect_stdout(io.StringIO()):
+        generator._fixup_flatc_imports()
+    (folder / "_generated" / "__init__.py").write_text("")
+    (folder / "mlx_graph_schema.py").write_text(dataclasses)
+    (folder / "_generated_serializers.py").write_text(serializers)
+    (folder.parent / "_generated_inspector.py").write_text(inspector)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the completed package in its cache entry; all else is left to Python."""
+
+    def __init__(self, entry: Path) -> None:
+        self._package = entry / "serialization"
+        self._inspector = entry / "_generated_inspector.py"
+
+    def find_spec(
+        self, fullname: str, path: Any, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname == _PACKAGE:
+            return importlib.util.spec_from_file_location(
+                fullname,
+                self._package / "__init__.py",
+                submodule_search_locations=[str(self._package)],
+            )
+        if fullname == _INSPECTOR:
+            return importlib.util.spec_from_file_location(fullname, self._inspector)
+        return None

@@ -1,0 +1,23 @@
+"""One builder a node type: an instruction becomes a function on the slots.
+
+The node types that run other chains (``IfNode``, ``ScanNode``) and the cache's are in
+:mod:`backends.mlx.executor`, which has what they need.
+"""
+
+from __future__ import annotations
+
+from backends.mlx.kernels import create, elementwise, index, linear, reduce, shape, symbolic
+from backends.mlx.kernels.base import Builder, Step
+
+__all__ = ["BUILDERS", "Builder", "Step"]
+
+BUILDERS: dict[str, Builder] = {
+    "NoopNode": lambda node: lambda t, v: None,
+    **elementwise.BUILDERS,
+    **shape.BUILDERS,
+    **reduce.BUILDERS,
+    **linear.BUILDERS,
+    **index.BUILDERS,
+    **create.BUILDERS,
+    **symbolic.BUILDERS,
+}

@@ -1,0 +1,131 @@
+"""What the kernels share: what a step is, literals and value slots, dtypes, limits.
+
+The delegate's runtime is the measure of every semantic here: ``MLXInterpreter.h`` (one
+``exec_*`` function a node) and ``MLXExecutor.h`` in ``backends/mlx/runtime`` of executorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from backends.mlx.graph import Node, Vid
+from harness.errors import ProgramError
+
+Step = Callable[[list[Any], list[Any]], None]
+"""Executes one instruction on the tensor slots and the value slots."""
+
+Builder = Callable[[Node], Step]
+"""Turns an instruction into its step; everything that is constant is computed here."""
+
+INT32_MAX = 2**31 - 1
+INT32_MIN = -(2**31)
+
+# kMaxAllocationBytes in MLXExecutor.h.
+MAX_ALLOCATION_BYTES = 4 * 2**30
+
+# resolve_dtype in MLXExecutor.h, by ExecuTorch's ScalarType number.
+DTYPES: dict[int, mx.Dtype] = {
+    0: mx.uint8,
+    1: mx.int8,
+    2: mx.int16,
+    3: mx.int32,
+    4: mx.int64,
+    5: mx.float16,
+    6: mx.float32,
+    11: mx.bool_,
+    15: mx.bfloat16,
+    28: mx.uint32,
+}
+
+
+def dtype_of(scalar_type: int) -> mx.Dtype:
+    """The MLX dtype of a ScalarType number.
+
+    Raises:
+        ProgramError: the delegate's runtime has no such dtype.
+    """
+    if scalar_type not in DTYPES:
+        raise ProgramError(f"scalar type {scalar_type} has no MLX dtype")
+    return DTYPES[scalar_type]
+
+
+def integer(item: int | Vid) -> Callable[[list[Any]], int]:
+    """Reads a literal or a value slot as an int32 (``resolve_int``: literals saturate)."""
+    if isinstance(item, Vid):
+        slot = int(item)
+
+        def read(values: list[Any]) -> int:
+            value = values[slot]
+            if type(value) is not int:
+                raise ProgramError(f"value slot v{slot} holds {value!r}, expected an int32")
+            return value
+
+        return read
+    literal = min(max(item, INT32_MIN), INT32_MAX)
+    return lambda values: literal
+
+
+def integers(items: Sequence[int | Vid]) -> Callable[[list[Any]], list[int]]:
+    """Reads a list of literals and value slots."""
+    if not any(isinstance(item, Vid) for item in items):
+        literals = [min(max(item, INT32_MIN), INT32_MAX) for item in items]
+        return lambda values: literals
+    readers = [integer(item) for item in items]
+    return lambda values: [read(values) for read in readers]
+
+
+def floating(item: float | Vid) -> Callable[[list[Any]], float]:
+    """Reads a literal or a value slot of any type as a float (``resolve_float``)."""
+    if isinstance(item, Vid):
+        slot = int(item)
+
+        def read(values: list[Any]) -> float:
+            if values[slot] is None:
+                raise ProgramError(f"value slot v{slot} is read before it is written")
+            return float(values[slot])
+
+        return read
+    return lambda values: item
+
+
+def axis_in(axis: int, rank: int) -> int:
+    """A possibly negative axis in 0..rank-1 (``normalize_axis``).
+
+    Raises:
+        ProgramError: out of range.
+    """
+    if not -rank <= axis < rank:
+        raise ProgramError(f"axis {axis} is out of range for {rank} dimensions")
+    return axis % rank
+
+
+def check_allocation(shape: Iterable[int], dtype: mx.Dtype) -> None:
+    """Refuse what ``check_allocation_bounded`` refuses: sizes below 1, more than 4 GiB.
+
+    Raises:
+        ProgramError: the runtime would not create such a tensor.
+    """
+    count = dtype.size
+    for size in shape:
+        if size <= 0:
+            raise ProgramError(f"cannot create a tensor with a dimension of size {size}")
+        count *= size
+    if count > MAX_ALLOCATION_BYTES:
+        raise ProgramError(f"a tensor of {count} bytes exceeds the runtime's limit of 4 GiB")
+
+
+def check_indices(indices: mx.array, size: int, room: int = 1) -> None:
+    """Refuse indices outside ``-size .. size - room``: MLX itself would read other memory.
+
+    Raises:
+        ProgramError: naming the range and the offending index.
+    """
+    if indices.size == 0:
+        return
+    ends: Any = mx.stack([mx.min(indices), mx.max(indices)]).tolist()
+    for index in ends:
+        if not -size <= index <= size - room:
+            raise ProgramError(f"index {index} is out of range for an axis of size {size}")

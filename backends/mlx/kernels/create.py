@@ -1,0 +1,148 @@
+"""Tensors out of nothing: constants, ranges, triangles, random bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+import numpy
+
+from backends.mlx.graph import Node
+from backends.mlx.kernels.base import (
+    Builder,
+    Step,
+    check_allocation,
+    dtype_of,
+    floating,
+    integer,
+    integers,
+)
+from harness.errors import ProgramError
+
+
+def _filled(shape: Sequence[int], value: float, dtype: mx.Dtype) -> mx.array:
+    # By way of float32, as the runtime does. With an array mx.full ignores its dtype argument.
+    return mx.full(shape, mx.array(value, mx.float32).astype(dtype))
+
+
+def full(node: Node) -> Step:
+    """One value everywhere. The runtime creates no tensors with a dimension of size 0."""
+    out, shape, value, dtype = node.out, integers(node.shape), floating(node.v), node.scalar_type
+    wanted = dtype_of(dtype)
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        sizes = shape(v)
+        check_allocation(sizes, wanted)
+        t[out] = _filled(sizes, value(v), wanted)
+
+    return step
+
+
+def full_like(node: Node) -> Step:
+    """One value in the shape, and by default the dtype, of another tensor."""
+    x, out, value = node.x, node.out, floating(node.v)
+    dtype = None if node.scalar_type is None else dtype_of(node.scalar_type)
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        like = t[x]
+        t[out] = _filled(like.shape, value(v), dtype or like.dtype)
+
+    return step
+
+
+def arange(node: Node) -> Step:
+    """From start to before stop; int32 unless a dtype is given; never empty."""
+    out = node.out
+    start, stop, stride = integer(node.start), integer(node.stop), integer(node.step)
+    dtype = mx.int32 if node.scalar_type is None else dtype_of(node.scalar_type)
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        first, last, by = start(v), stop(v), stride(v)
+        if by == 0:
+            raise ProgramError("a range cannot have a step of 0")
+        check_allocation([len(range(first, last, by))], dtype)
+        t[out] = mx.arange(first, last, by, dtype=dtype)
+
+    return step
+
+
+def tri(node: Node) -> Step:
+    """Ones at and below the k-th diagonal."""
+    out, k, dtype = node.out, node.k, dtype_of(node.scalar_type)
+    rows, columns = integer(node.n), integer(node.m)
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        shape = [rows(v), columns(v)]
+        check_allocation(shape, dtype)
+        t[out] = mx.tri(shape[0], shape[1], k, dtype=dtype)
+
+    return step
+
+
+_BITS = {1: numpy.uint8, 2: numpy.uint16, 4: numpy.uint32}
+
+
+def random_bits(node: Node) -> Step:
+    """Uniform bits from a seed, or from MLX's global key sequence when there is none."""
+    out, width, shape = node.out, node.width, integers(node.shape)
+    seed = None if node.seed is None else integer(node.seed)
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        sizes = shape(v)
+        check_allocation(sizes, mx.uint32)
+        # The seed is an int32 that the runtime widens to uint64, sign included.
+        key = _next_key() if seed is None else mx.random.key(seed(v) % 2**64)
+        words = numpy.array(key)
+        count = int(numpy.prod(sizes, dtype=numpy.int64))
+        stream = threefry((int(words[0]), int(words[1])), -(-count * width // 4))
+        t[out] = mx.array(stream.view(_BITS[width])[:count].reshape(sizes))
+
+    return step
+
+
+def _next_key() -> mx.array:
+    """Advance MLX's global key sequence (``KeySequence::next`` in ``mlx/random.cpp``)."""
+    state: Any = mx.random.state
+    state[0], key = mx.random.split(state[0])
+    return key
+
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def threefry(key: tuple[int, int], words: int) -> numpy.ndarray[Any, Any]:
+    """The words of ``mx::random::bits``: Threefry-2x32 with 20 rounds (Salmon et al., 2011).
+
+    MLX hashes pairs of counters (i, i + ceil(words/2)) and puts the two results at those places;
+    the middle word of an odd count comes from (i, 0) (``RandomBits::eval_cpu``).
+
+    Args:
+        key: two uint32.
+        words: how many uint32 to make.
+    """
+    half = words // 2
+    odd = words % 2
+    first = numpy.arange(half + odd, dtype=numpy.uint32)
+    second = first + numpy.uint32(half + odd)
+    if odd:
+        second[half] = 0
+    keys = [numpy.uint32(k) for k in (*key, key[0] ^ key[1] ^ 0x1BD11BDA)]
+    first, second = first + keys[0], second + keys[1]
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            first = first + second
+            second = (second << numpy.uint32(rotation)) | (second >> numpy.uint32(32 - rotation))
+            second = second ^ first
+        first = first + keys[(group + 1) % 3]
+        second = second + keys[(group + 2) % 3] + numpy.uint32(group + 1)
+    return numpy.concatenate([first, second[:half]])
+
+
+BUILDERS: dict[str, Builder] = {
+    "ARangeNode": arange,
+    "FullLikeNode": full_like,
+    "FullNode": full,
+    "RandomBitsNode": random_bits,
+    "TriNode": tri,
+}

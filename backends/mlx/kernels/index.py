@@ -1,0 +1,186 @@
+"""Reading and writing by index. Every index is checked: MLX itself would touch other memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from backends.mlx.graph import Node, Tid
+from backends.mlx.kernels.base import Builder, Step, axis_in, check_indices, integer
+from harness.errors import ProgramError
+
+
+def take(node: Node) -> Step:
+    """Along one axis, by a number (the axis disappears) or by an array of indices."""
+    x, out, axis, index = node.x, node.out, node.axis, node.index
+    if isinstance(index, Tid):
+
+        def by_array(t: list[Any], v: list[Any]) -> None:
+            source, indices = t[x], t[index]
+            at = axis_in(axis, source.ndim)
+            check_indices(indices, source.shape[at])
+            t[out] = mx.take(source, indices, at)
+
+        return by_array
+    number = integer(index)
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        source = t[x]
+        at = axis_in(axis, source.ndim)
+        t[out] = mx.take(source, axis_in(number(v), source.shape[at]), at)
+
+    return step
+
+
+def take_along_axis(node: Node) -> Step:
+    """Element by element along one axis."""
+    x, indices, out, axis = node.x, node.indices, node.out, node.axis
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        source = t[x]
+        check_indices(t[indices], source.shape[axis_in(axis, source.ndim)])
+        t[out] = mx.take_along_axis(source, t[indices], axis)
+
+    return step
+
+
+def gather(node: Node) -> Step:
+    """Slices of ``slice_sizes`` that start where the index arrays say.
+
+    The result has the broadcast shape of the indices, then the slice sizes. ``mlx.core`` has
+    ``gather`` in C++ only; indexing with an array for every axis is the same function.
+    """
+    x, indices, out = node.x, node.indices, node.out
+    axes, sizes = node.axes, node.slice_sizes
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        source = t[x]
+        rank = source.ndim
+        if len(sizes) != rank or len(indices) != len(axes):
+            raise ProgramError(
+                f"{len(indices)} index arrays for axes {axes}, slice sizes {sizes} for rank {rank}"
+            )
+        for size, whole in zip(sizes, source.shape, strict=True):
+            if not 0 < size <= whole:
+                raise ProgramError(f"slice sizes {sizes} do not fit shape {source.shape}")
+        starts: dict[int, mx.array] = {}
+        for slot, axis in zip(indices, axes, strict=True):
+            at = axis_in(axis, rank)
+            array = t[slot].astype(mx.int64)
+            check_indices(array, source.shape[at], sizes[at])
+            starts[at] = mx.where(mx.less(array, 0), mx.add(array, source.shape[at]), array)
+        t[out] = source[_window(starts, sizes)]
+
+    return step
+
+
+def _window(starts: dict[int, mx.array], sizes: Sequence[int]) -> tuple[mx.array, ...]:
+    """For every axis the indices of the window, shaped to broadcast behind the index arrays."""
+    rank = len(sizes)
+    picked = []
+    for axis, size in enumerate(sizes):
+        within = mx.reshape(
+            mx.arange(size, dtype=mx.int64), [size if i == axis else 1 for i in range(rank)]
+        )
+        start = starts.get(axis)
+        if start is None:
+            picked.append(within)
+        else:
+            picked.append(mx.add(mx.reshape(start, [*start.shape, *[1] * rank]), within))
+    return tuple(picked)
+
+
+def scatter_add(node: Node) -> Step:
+    """``x[..., indices, ...] += updates`` along one axis; equal indices accumulate."""
+    x, indices, updates, out, axis = node.x, node.indices, node.updates, node.out, node.axis
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        source, at, added = t[x], t[indices], t[updates]
+        if at.ndim != source.ndim:
+            raise ProgramError(f"indices of rank {at.ndim} for a tensor of rank {source.ndim}")
+        along = axis_in(axis, source.ndim)
+        check_indices(at, source.shape[along])
+        where: list[mx.array] = []
+        for dim, size in enumerate(at.shape):
+            if dim == along:
+                where.append(at)
+                continue
+            if size > source.shape[dim]:
+                raise ProgramError(f"indices {at.shape} exceed shape {source.shape}")
+            shape = [size if i == dim else 1 for i in range(source.ndim)]
+            where.append(mx.reshape(mx.arange(size), shape))
+        t[out] = source.at[tuple(where)].add(mx.broadcast_to(added, at.shape))
+
+    return step
+
+
+def _replaced(array: mx.array, axis: int, part: slice, update: mx.array) -> mx.array:
+    changed = mx.array(array)  # another handle: assigning rebinds it and leaves the slot's own
+    changed[(*(slice(None),) * axis, part)] = update
+    return changed
+
+
+def slice_update(node: Node) -> Step:
+    """Replace a slice along one axis; an empty slice changes nothing."""
+    dst, update, out, stride = node.dst, node.update, node.out, node.step
+    axis, start, stop = integer(node.axis), integer(node.start), integer(node.stop)
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        target = t[dst]
+        at = axis_in(axis(v), target.ndim)
+        first, last, _ = slice(start(v), stop(v)).indices(target.shape[at])
+        if first == last:
+            t[out] = target
+            return
+        t[out] = _replaced(target, at, slice(first, last, stride), t[update])
+
+    return step
+
+
+def index_copy(node: Node) -> Step:
+    """Copy rows of ``update`` to the positions that int64 indices name, run by run."""
+    dst, update, indices, out, axis = node.dst, node.update, node.indices, node.out, node.axis
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        target, source, positions = t[dst], t[update], t[indices]
+        if positions.ndim != 1 or positions.dtype != mx.int64:
+            raise ProgramError(
+                f"indices must be int64 of rank 1, not {positions.dtype} of rank {positions.ndim}"
+            )
+        at = axis_in(axis, target.ndim)
+        size = target.shape[at]
+        check_indices(positions, size)
+        rows = [int(row) % size for row in positions.tolist()]
+        whole = slice(None)
+        for first, last in _runs(rows):
+            part = source
+            if (first, last) != (0, source.shape[at]):
+                part = source[(*(whole,) * at, slice(first, last))]
+            length = last - first
+            target = _replaced(target, at, slice(rows[first], rows[first] + length), part)
+        t[out] = target
+
+    return step
+
+
+def _runs(rows: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranges of positions whose rows are consecutive."""
+    runs: list[tuple[int, int]] = []
+    first = 0
+    for at in range(1, len(rows) + 1):
+        if at == len(rows) or rows[at] != rows[at - 1] + 1:
+            runs.append((first, at))
+            first = at
+    return runs
+
+
+BUILDERS: dict[str, Builder] = {
+    "GatherNode": gather,
+    "IndexCopyNode": index_copy,
+    "ScatterAddNode": scatter_add,
+    "SliceUpdateNode": slice_update,
+    "TakeAlongAxisNode": take_along_axis,
+    "TakeNode": take,
+}

@@ -1,0 +1,221 @@
+"""Matrix products, convolutions, attention, normalization, and their quantized forms."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+
+from backends.mlx.graph import Node, Tid, Vid
+from backends.mlx.kernels.base import Builder, Step, check_indices, dtype_of, integer
+from harness.errors import ProgramError
+
+
+def _get(slot: Tid | None) -> Callable[[list[Any]], Any]:
+    """Reads an optional tensor slot."""
+    return (lambda t: None) if slot is None else (lambda t: t[slot])
+
+
+def addmm(node: Node) -> Step:
+    """``beta · bias + alpha · mat1 @ mat2``. Without a bias alpha is not applied."""
+    mat1, mat2, bias, out = node.mat1, node.mat2, node.bias, node.out
+    alpha, beta = node.alpha, node.beta
+
+    def product(t: list[Any], v: list[Any]) -> None:
+        t[out] = mx.matmul(t[mat1], t[mat2])
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        t[out] = mx.addmm(t[bias], t[mat1], t[mat2], alpha, beta)
+
+    return product if bias is None else step
+
+
+def rms_norm(node: Node) -> Step:
+    """Over the last axis, accumulated in float32."""
+    x, out, eps, weight = node.x, node.out, node.eps, _get(node.weight)
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        t[out] = mx.fast.rms_norm(t[x], weight(t), eps)
+
+    return step
+
+
+def layer_norm(node: Node) -> Step:
+    """Over the last axis, accumulated in float32."""
+    x, out, eps = node.x, node.out, node.eps
+    weight, bias = _get(node.weight), _get(node.bias)
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        t[out] = mx.fast.layer_norm(t[x], weight(t), bias(t), eps)
+
+    return step
+
+
+def rope(node: Node) -> Step:
+    """Rotary embedding; the offset is a value slot or a tensor. Frequencies replace the base."""
+    x, out, dims, traditional, scale = node.x, node.out, node.dims, node.traditional, node.scale
+    base = None if node.freqs is not None else node.base
+    freqs, offset = _get(node.freqs), node.offset
+    position = integer(offset) if isinstance(offset, Vid) else None
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        t[out] = mx.fast.rope(
+            t[x],
+            dims,
+            traditional=traditional,
+            base=base,
+            scale=scale,
+            offset=position(v) if position else t[offset],
+            freqs=freqs(t),
+        )
+
+    return step
+
+
+def sdpa(node: Node) -> Step:
+    """Attention. A mask that is not bool is cast to the dtype of q (``exec_sdpa``)."""
+    q, k, v_slot, out, scale = node.q, node.k, node.v, node.out, node.scale
+    mask_slot, causal = node.mask, node.causal
+    if causal and mask_slot is not None:
+        raise ProgramError("MLX attention takes a mask or is causal, not both")
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        query = t[q]
+        mask: mx.array | str | None = "causal" if causal else None
+        if mask_slot is not None:
+            given = t[mask_slot]
+            mask = given if given.dtype == mx.bool_ else given.astype(query.dtype)
+        t[out] = mx.fast.scaled_dot_product_attention(
+            query, t[k], t[v_slot], scale=scale, mask=mask
+        )
+
+    return step
+
+
+_SPATIAL = {1: ("",), 2: ("_h", "_w"), 3: ("_d", "_h", "_w")}
+
+
+def conv(dimensions: int, transposed: bool, node: Node) -> Step:
+    """Convolution over channels-last input and weights, as MLX lays them out."""
+    x, w, out, groups = node.x, node.w, node.out, node.groups
+
+    def per_axis(name: str) -> Any:
+        sizes = tuple(getattr(node, name + axis) for axis in _SPATIAL[dimensions])
+        return sizes if dimensions > 1 else sizes[0]
+
+    function = getattr(mx, f"conv{'_transpose' if transposed else ''}{dimensions}d")
+    options = [per_axis("stride"), per_axis("padding"), per_axis("dilation")]
+    if transposed:
+        options.append(per_axis("output_padding"))
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        t[out] = function(t[x], t[w], *options, groups)
+
+    return step
+
+
+def quantized_matmul(node: Node) -> Step:
+    """``x @ dequantize(w)ᵀ``, or without the transposition."""
+    x, w, scales, out, biases = node.x, node.w, node.scales, node.out, _get(node.biases)
+    options = {
+        "transpose": node.transpose,
+        "group_size": node.group_size,
+        "bits": node.bits,
+        "mode": node.mode,
+    }
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        t[out] = mx.quantized_matmul(t[x], t[w], t[scales], biases(t), **options)
+
+    return step
+
+
+def dequantize(node: Node) -> Step:
+    """Weights as floats, in the dtype of the scales unless one is given."""
+    w, scales, out = node.w, node.scales, node.out
+    biases, global_scale = _get(node.biases), _get(node.global_scale)
+    group_size, bits, mode = node.group_size, node.bits, node.mode
+    dtype = None if node.dtype is None else dtype_of(node.dtype)
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        t[out] = mx.dequantize(
+            t[w],
+            t[scales],
+            biases(t),
+            group_size=group_size,
+            bits=bits,
+            mode=mode,
+            global_scale=global_scale(t),
+            dtype=dtype,
+        )
+
+    return step
+
+
+def _gathering(node: Node, left: Tid, right: Tid) -> Callable[[list[Any], list[Any]], Any]:
+    """Reads the index operands, checked, and whether they are sorted (a flag may override)."""
+    lhs, rhs = node.lhs_indices, node.rhs_indices
+    flag = node.sorted_indices_flag
+    is_sorted = (lambda v: node.sorted_indices) if flag is None else integer(flag)
+
+    def read(t: list[Any], v: list[Any]) -> tuple[Any, Any, bool]:
+        for slot, operand in ((lhs, left), (rhs, right)):
+            if slot is not None:
+                matrices = 1
+                for size in t[operand].shape[:-2]:
+                    matrices *= size
+                check_indices(t[slot], matrices)
+        return _get(lhs)(t), _get(rhs)(t), bool(is_sorted(v))
+
+    return read
+
+
+def gather_mm(node: Node) -> Step:
+    """Products of matrices picked by index from two stacks."""
+    a, b, out, read = node.a, node.b, node.out, _gathering(node, node.a, node.b)
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        lhs, rhs, in_order = read(t, v)
+        t[out] = mx.gather_mm(t[a], t[b], lhs, rhs, sorted_indices=in_order)
+
+    return step
+
+
+def gather_qmm(node: Node) -> Step:
+    """As :func:`gather_mm`, the second stack quantized."""
+    x, w, scales, out, biases = node.x, node.w, node.scales, node.out, _get(node.biases)
+    read = _gathering(node, node.x, node.w)
+    options = {
+        "transpose": node.transpose,
+        "group_size": node.group_size,
+        "bits": node.bits,
+        "mode": node.mode,
+    }
+
+    def step(t: list[Any], v: list[Any]) -> None:
+        lhs, rhs, in_order = read(t, v)
+        t[out] = mx.gather_qmm(
+            t[x], t[w], t[scales], biases(t), lhs, rhs, sorted_indices=in_order, **options
+        )
+
+    return step
+
+
+BUILDERS: dict[str, Builder] = {
+    "AddmmNode": addmm,
+    "DequantizeNode": dequantize,
+    "GatherMmNode": gather_mm,
+    "GatherQmmNode": gather_qmm,
+    "LayerNormNode": layer_norm,
+    "QuantizedMatmulNode": quantized_matmul,
+    "RMSNormNode": rms_norm,
+    "RopeNode": rope,
+    "SdpaNode": sdpa,
+    **{
+        f"Conv{'Transpose' if transposed else ''}{n}DNode": functools.partial(conv, n, transposed)
+        for n in (1, 2, 3)
+        for transposed in (False, True)
+    },
+}

@@ -1,0 +1,159 @@
+"""Block-quantized weights as their formats define them, in float64.
+
+torchao's decoding operators compute in the dtype of the result. Here codes, scales and offsets
+are taken as the numbers they stand for; :mod:`harness.oracle` puts them together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+# E2M1 of the OCP Microscaling Formats Specification 1.0, section 5.3.3; then the negative ones.
+_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A tensor in blocks: ``codes * scale + offset``. All in float64.
+
+    Attributes:
+        codes: what each code stands for; the shape of the tensor.
+        scale: one a block: each of its sizes divides the tensor's.
+        offset: shaped like ``scale``; None for formats that are centred on zero.
+        dtype: what the operator rounds its result to.
+    """
+
+    codes: torch.Tensor
+    scale: torch.Tensor
+    offset: torch.Tensor | None
+    dtype: torch.dtype
+
+    def values(self) -> torch.Tensor:
+        """The decoded tensor."""
+        product = self.codes * self._spread(self.scale)
+        return product if self.offset is None else product + self._spread(self.offset)
+
+    def _spread(self, per_block: torch.Tensor) -> torch.Tensor:
+        for dim, size in enumerate(self.codes.shape):
+            per_block = per_block.repeat_interleave(size // per_block.shape[dim], dim)
+        return per_block
+
+
+def _affine(
+    codes: torch.Tensor,
+    block: Sequence[int],
+    scale: torch.Tensor,
+    zero: torch.Tensor | None,
+    stored: torch.dtype,
+    lowest: float | None = None,
+    highest: float | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Blocks:
+    blocks = [size // length for size, length in zip(codes.shape, block, strict=True)]
+    scale = scale.double().reshape(blocks)
+    zero = torch.zeros_like(scale) if zero is None else zero.double().reshape(blocks)
+    low = float(torch.iinfo(stored).min if lowest is None else lowest)
+    # As targets store it: codes from zero up, and the offset that this makes necessary.
+    return Blocks(codes.double() - low, scale, scale * (low - zero), dtype)
+
+
+def _int4(
+    codes: torch.Tensor,
+    scale: torch.Tensor,
+    zero: torch.Tensor,
+    group: int,
+    dtype: torch.dtype = torch.bfloat16,
+) -> Blocks:
+    scale, zero = scale.double().mT, zero.double().mT
+    return Blocks(_nibbles(codes).double(), scale, -scale * zero, dtype)
+
+
+def _mx(
+    codes: torch.Tensor,
+    scale: torch.Tensor,
+    element: torch.dtype,
+    block: int,
+    dtype: torch.dtype = torch.float32,
+) -> Blocks:
+    return Blocks(codes.double(), scale.double(), None, dtype)
+
+
+def _nvfp4(
+    codes: torch.Tensor,
+    scale: torch.Tensor,
+    whole: torch.Tensor,
+    block: int,
+    dtype: torch.dtype = torch.float32,
+) -> Blocks:
+    table = torch.tensor([math.copysign(v, s) for s in (1, -1) for v in _E2M1]).double()
+    block_scale = scale.view(torch.float8_e4m3fn).double()
+    return Blocks(table[_nibbles(codes).long()], block_scale * whole.double(), None, dtype)
+
+
+def _nibbles(packed: torch.Tensor) -> torch.Tensor:
+    """Codes of four bits, the lower half of a byte first."""
+    data = packed.contiguous().view(torch.uint8)
+    return torch.stack([data & 15, data >> 4], -1).flatten(-2)
+
+
+DECODERS: dict[str, Callable[..., Blocks]] = {
+    "torchao::dequantize_affine": _affine,
+    "torchao::dequantize_int4_tensor": _int4,
+    "torchao::dequantize_mx": _mx,
+    "torchao::dequantize_nvfp4": _nvfp4,
+}
+"""By the name of the operator: takes its arguments, returns the blocks."""
+
+
+def decode(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Blocks | None:
+    """The blocks that an operator decodes, or None for another operator.
+
+    Args:
+        operator: the overload that is called.
+        args: its arguments.
+        kwargs: its arguments by name.
+    """
+    decoder = _decoder(operator)
+    if decoder is None:
+        return None
+    given = dict(kwargs)
+    if "output_dtype" in given:
+        given["dtype"] = given.pop("output_dtype")
+    return decoder(*args, **given)
+
+
+class Whole(TorchFunctionMode):
+    """Hands decoding operators to a dispatch mode whole; the dispatcher would take the composite
+    ones apart first."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if _decoder(func) is None:
+            return func(*args, **(kwargs or {}))
+        with torch._C._AutoDispatchBelowAutograd():
+            return func(*args, **(kwargs or {}))
+
+
+def _decoder(operator: Any) -> Callable[..., Blocks] | None:
+    is_overload = isinstance(operator, torch._ops.OpOverload)
+    return DECODERS.get(operator._schema.name) if is_overload else None
+
+
+def dequantize(name: str, args: tuple[Any, ...]) -> torch.Tensor:
+    """``(q - zero point) * scale`` in float64: an activation of a PT2E-quantized graph, per tensor
+    or along an axis."""
+    value, scale, zero = args[0].double(), args[1], args[2]
+    if "per_channel" in name:
+        shape = [1] * value.dim()
+        shape[args[3]] = -1
+        scale = scale.double().reshape(shape)
+        zero = 0.0 if zero is None else zero.double().reshape(shape)
+    result: torch.Tensor = (value - zero) * scale
+    return result
