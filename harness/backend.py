@@ -6,7 +6,7 @@ recipes, and runs the bytes of a serialized program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
     from harness.case import Case, Inputs
+    from harness.tester import Tester
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,24 @@ class Backend(Protocol):
         Raises:
             Exception: whatever the runtime raises; the tester attributes it to stage ``run``.
         """
+        ...
+
+
+@runtime_checkable
+class Emulating(Protocol):
+    """A backend that can execute without the vendor's runtime where that is registered, too."""
+
+    def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        """As ``execute``, never natively."""
+        ...
+
+
+@runtime_checkable
+class Inspectable(Protocol):
+    """A backend that can show what it made of a program; ``conform show`` prints it."""
+
+    def inspect(self, tester: Tester) -> Iterable[str]:
+        """Lines about the program of a tester that has come as far as it could."""
         ...
 
 

@@ -88,6 +88,9 @@ def backends() -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
 @click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the record.")
 @click.option("--cell-timeout", type=float, help="Seconds after which a cell is a timeout.")
+@click.option(
+    "--compare-runtimes", is_flag=True, help="Run natively and emulated where both are possible."
+)
 @click.argument("paths", nargs=-1, type=click.Path(exists=True))
 def run(
     targets: str | None,
@@ -97,6 +100,7 @@ def run(
     seed: int,
     run_dir: Path | None,
     cell_timeout: float | None,
+    compare_runtimes: bool,
     paths: Sequence[str],
 ) -> None:
     """Run cells of the suites and leave a run folder with a report.
@@ -117,6 +121,8 @@ def run(
         "--run-dir": str(run_dir),
     }
     options = [text for key, value in chosen.items() if value is not None for text in (key, value)]
+    if compare_runtimes:
+        options.append("--compare-runtimes")
     command = [sys.executable, "-m", "pytest", "-q", *options, *(paths or [str(SUITES)])]
     status = subprocess.run(command, check=False).returncode
     if status == _NOTHING_SELECTED:
@@ -149,16 +155,36 @@ def report(folder: Path | None) -> None:
 @main.command()
 @click.argument("cell")
 @click.option("--run", "folder", type=click.Path(path_type=Path), help="Run folder.")
-def show(cell: str, folder: Path | None) -> None:
-    """Print the record of one CELL: stages, delegation, numerics against bounds, error."""
+@click.option("--suites", type=click.Path(path_type=Path), default=SUITES, help="Suite folder.")
+@click.option(
+    "--program/--no-program",
+    default=True,
+    show_default=True,
+    help="Lower the cell again and print what its backend made of it (mlx: the instructions, "
+    "and the first one that leaves the reference).",
+)
+def show(cell: str, folder: Path | None, suites: Path, program: bool) -> None:
+    """Print the record of one CELL: stages, delegation, numerics against bounds, error, program."""
     from rich.console import Console
 
+    from harness import registry
+    from harness.backend import Inspectable
     from harness.target import split_cell_id
     from reports import terminal
 
-    split_cell_id(cell)
+    name, target = split_cell_id(cell)
     loaded = _load(folder)
-    terminal.show(loaded.cell(cell), Console(), loaded)
+    record = loaded.cell(cell)
+    terminal.show(record, Console(), loaded)
+    if program and isinstance(registry.backend(target.backend), Inspectable):
+        _silence_vendors()
+        from harness.discovery import find_case
+        from harness.inspection import inspect
+
+        case, _ = find_case(suites, name)
+        click.echo()
+        for line in inspect(case, target, seed=record.seed):
+            click.echo(line)
 
 
 @main.command()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,7 @@ class CellItem(pytest.Item):
                 seed=self.config.getoption("seed"),
                 limitations=self.suite.limitations,
                 require_delegation=self.target in self.config.stash[DEMANDING],
+                compare_runtimes=self.config.getoption("compare_runtimes"),
             )
         cell.suite = self.suite.name
         cell.worker = os.environ.get("PYTEST_XDIST_WORKER")
@@ -123,5 +124,5 @@ class CellItem(pytest.Item):
 
 
 # The targets asked for; empty for a plain run.
-SELECTED: pytest.StashKey[list[Target]] = pytest.StashKey()
+SELECTED: pytest.StashKey[Sequence[Target]] = pytest.StashKey()
 DEMANDING: pytest.StashKey[frozenset[Target]] = pytest.StashKey()

@@ -9,8 +9,10 @@ off, conditioning and cancellation included. docs/numerics.md derives the amplit
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,7 +146,7 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
                 return custom._init_fn(*args, **kwargs)
         if name in COMPOUND and func in decomposition_table:
             if name in ACTIVATIONS:
-                args = self.blur(args)
+                args = self.blur(func, args)
             with self:
                 return decomposition_table[func](*args, **kwargs)
         if func.has_kernel_for_dispatch_key(_COMPOSITE) and not func._schema.is_mutable:
@@ -157,10 +159,11 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
             with self:  # with a factor they round twice
                 left, right = args if name != "rsub" else args[::-1]
                 scaled = right * kwargs["alpha"]
-                return left + scaled if name == "add" else left - scaled
+                result = left + scaled if name == "add" else left - scaled
+                return left.copy_(result) if func._schema.is_mutable else result
         return self.operate(func, name, args, kwargs)
 
-    def blur(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def blur(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a function as its implementation may see them."""
         return args
 
@@ -202,7 +205,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         """Run one primitive operation and perturb what it rounds."""
         kind = kind_of(name, args, kwargs)
         if kind is Kind.FUNCTION:
-            args = self.blur(args)
+            args = self.blur(func, args)
         out = func(*args, **kwargs)
         if kind is Kind.EXACT:
             return out
@@ -257,16 +260,25 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             return magnitude.mul(self.unit * factor)
         return size.mul_(self.unit)
 
-    def blur(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def blur(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """A backward error of each argument: what range reduction and composition cost."""
         rounding = self.precision.argument_roundings * self.unit
 
-        def blurred(item: Any) -> Any:
+        def blurred(item: Any, written: bool) -> Any:
             if isinstance(item, torch.Tensor) and item.is_floating_point():
-                return item + self._noise(item.abs().mul_(rounding))
+                noise = self._noise(item.abs().mul_(rounding))
+                # The result goes to this very tensor, and the caller reads it there.
+                return item.add_(noise) if written else item + noise
             return item
 
-        return tuple(tree_map(blurred, args))
+        writes = [
+            argument.alias_info is not None and argument.alias_info.is_write
+            for argument in func._schema.arguments
+        ]
+        return tuple(
+            tree_map(functools.partial(blurred, written=written), item)
+            for item, written in zip(args, writes, strict=False)
+        )
 
     def _noise(self, size: torch.Tensor) -> torch.Tensor:
         """Noise of up to that size. Half of it at least, so that no error is left out; of
@@ -291,7 +303,7 @@ def _run64(
     # Integers promote to the default dtype; that must not round the oracle.
     torch.set_default_dtype(torch.float64)
     try:
-        with Whole(), mode:
+        with Whole() if isinstance(module, torch.fx.GraphModule) else nullcontext(), mode:
             return _run(module, wide_state, wide_calls)
     finally:
         torch.set_default_dtype(default)

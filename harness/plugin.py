@@ -72,6 +72,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="comma-separated targets on which a cell fails when nothing was delegated",
     )
     group.addoption(
+        "--compare-runtimes",
+        action="store_true",
+        help="where a backend runs natively and has an emulation too (mlx on a Mac), run both; "
+        "they must come to the same verdict",
+    )
+    group.addoption(
         "--cell-timeout",
         type=float,
         default=300.0,
@@ -88,6 +94,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[SELECTED] = registry.parse_targets(_listed(config, "targets"))
         demanding = registry.parse_targets(_listed(config, "require_delegation"))
         config.stash[DEMANDING] = frozenset(demanding)
+        if config.getoption("compare_runtimes"):
+            registry.check_two_runtimes(config.stash[SELECTED] or registry.default_targets())
         if not hasattr(config, "workerinput") and config.getoption("run_dir"):
             check_writable(Path(config.getoption("run_dir")))
     except ConformError as error:

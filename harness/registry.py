@@ -13,8 +13,8 @@ import importlib.metadata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness.backend import Backend, MissingBackend, Recipe
-from harness.errors import UnknownTarget
+from harness.backend import Backend, Emulating, MissingBackend, Recipe
+from harness.errors import ConflictingOptions, UnknownTarget
 from harness.target import Target, any_glob
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ BUILT_IN: dict[str, tuple[str, tuple[str, ...]]] = {
     "portable": ("backends.portable:BACKEND", ("fp32",)),
     "xnnpack": ("backends.xnnpack:BACKEND", ("fp32",)),
     "tosa": ("backends.tosa:BACKEND", ("fp", "int")),
-    "mlx": ("backends.mlx:BACKEND", ("fp32",)),
+    "mlx": ("backends.mlx:BACKEND", ("fp32", "bf16")),
     "null": ("backends.null:BACKEND", ()),
 }
 
@@ -111,6 +111,26 @@ def parse_targets(texts: Sequence[str]) -> list[Target]:
             recipe(target)
         targets[target] = None
     return list(targets)
+
+
+def check_two_runtimes(targets: Sequence[Target]) -> None:
+    """Refuse to compare runtimes where none of the targets has two.
+
+    Raises:
+        ConflictingOptions: what runs here is the emulation alone, or there is none.
+    """
+    reasons = []
+    for name in dict.fromkeys(target.backend for target in targets):
+        found = backend(name)
+        if isinstance(found, Emulating):
+            state = found.availability()
+            if state.runtime == "native":
+                return
+            reasons.append(f"{name} runs {state.runtime if state.available else 'not at all'}")
+    raise ConflictingOptions(
+        f"--compare-runtimes: no selected target has a native runtime beside its emulation here "
+        f"({', '.join(reasons) or 'none has an emulation'})"
+    )
 
 
 @functools.cache

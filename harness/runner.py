@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness import registry
-from harness.backend import Backend, Recipe
+from harness.backend import Backend, Emulating, Recipe
 from harness.case import Case
 from harness.cell import Cell, Status
 from harness.errors import StageFailure, UnsupportedProgram, describe
@@ -28,6 +28,7 @@ def run_cell(
     recipe: Recipe | None = None,
     backend: Backend | None = None,
     require_delegation: bool = False,
+    compare_runtimes: bool = False,
     save: Path | None = None,
 ) -> Cell:
     """Run one case on one target.
@@ -43,6 +44,8 @@ def run_cell(
         recipe: used instead of the one that the target names.
         backend: used instead of the one that the target names.
         require_delegation: fail when nothing was delegated, whatever the recipe says.
+        compare_runtimes: where the cell runs natively and the backend has an emulation too, run
+            both; they must come to the same verdict.
         save: file that gets the serialized program, when it comes that far.
 
     Raises:
@@ -71,6 +74,8 @@ def run_cell(
     try:
         tester = Tester(case, target, seed=seed, recipe=recipe, backend=backend)
         _drive(tester, cell, require_delegation or tester.recipe.require_delegation, save)
+        if compare_runtimes and cell.runtime == "native" and cell.delegation.delegates:
+            _compare_runtimes(tester, cell)
     except StageFailure as failure:
         is_gap = isinstance(failure.cause, UnsupportedProgram)
         cell.status = Status.UNSUPPORTED if is_gap else Status.FAILED
@@ -82,6 +87,18 @@ def run_cell(
         cell.stages = dict(tester.seconds)
     cell.overhead = cell.seconds - sum(cell.stages.get(name, 0.0) for name in VENDOR_STAGES)
     return judge(cell, limitation)
+
+
+def lower(tester: Tester) -> None:
+    """Take a tester through the stages of its recipe up to the serialized program.
+
+    Raises:
+        StageFailure: naming the stage that failed.
+    """
+    tester.export()
+    if tester.recipe.quantizer is not None:
+        tester.quantize()
+    tester.lower().to_executorch().serialize()
 
 
 def _admit(cell: Cell, case: Case, target: Target, backend: Backend, recipe: Recipe | None) -> bool:
@@ -102,19 +119,15 @@ def _admit(cell: Cell, case: Case, target: Target, backend: Backend, recipe: Rec
 def _drive(tester: Tester, cell: Cell, must_delegate: bool, save: Path | None) -> None:
     if tester.recipe.quantize_weights is not None:
         tester.quantize_weights()
-    tester.export()
-    if tester.recipe.quantizer is not None:
-        tester.quantize()
-    tester.lower().to_executorch()
+    lower(tester)
     cell.delegation = tester.delegation
+    cell.program_bytes = len(tester.program)
+    if save is not None:
+        save.write_bytes(tester.program)
     if must_delegate and not cell.delegation.delegates:
         cell.stage = "lower"
         cell.error = "nothing was delegated, and the target requires delegation"
         return
-    tester.serialize()
-    cell.program_bytes = len(tester.program)
-    if save is not None:
-        save.write_bytes(tester.program)
     tester.run()
     cell.runtime = tester.execution.runtime
     verdict = tester.compare().verdict
@@ -123,6 +136,19 @@ def _drive(tester: Tester, cell: Cell, must_delegate: bool, save: Path | None) -
     if not verdict.passed:
         cell.stage = "compare"
         cell.error = verdict.problem
+
+
+def _compare_runtimes(tester: Tester, cell: Cell) -> None:
+    if not isinstance(tester.backend, Emulating):
+        return
+    emulated = tester.emulate()
+    if emulated.passed != tester.verdict.passed:
+        cell.status = Status.MISMATCH
+        cell.stage = "compare"
+        cell.error = (
+            f"the runtimes disagree: native {tester.verdict.problem or 'conforms'}, "
+            f"emulated {emulated.problem or 'conforms'}"
+        )
 
 
 def _traceback(error: BaseException) -> str:

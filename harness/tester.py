@@ -24,7 +24,7 @@ from torch.export import ExportedProgram
 from torch.utils._pytree import tree_leaves
 
 from harness import checks, delegation, registry, speed, stages
-from harness.backend import Backend, Execution, Recipe
+from harness.backend import Backend, Emulating, Execution, Recipe
 from harness.case import Built, Case, Inputs, case_seed
 from harness.cell import Delegation
 from harness.compare import Verdict, compare
@@ -49,6 +49,7 @@ VENDOR_STAGES = (
     "to_executorch",
     "serialize",
     "run",
+    "emulate",
 )
 
 
@@ -237,12 +238,11 @@ class Tester:
         program: bytes = self._need("serialize", "run")
         chosen = self.built.calls if calls is None else tuple(calls)
         with self._attributed("run"):
-            parsed = Program(program)
-            flat = [parsed.arrange(tree_leaves(inputs)) for inputs in chosen]
+            self._artifacts["parsed"] = Program(program)
+            flat = self._flat(chosen)
         with self._stage("run"):
             self._artifacts["run"] = self.backend.execute(program, flat)
         self._artifacts["calls"] = chosen
-        self._artifacts["parsed"] = parsed
         return self
 
     def refer(self, calls: Sequence[Inputs] | None = None) -> Self:
@@ -279,6 +279,25 @@ class Tester:
                 model=run_calls(self.built.module, calls) if quantized else None,
             )
         return self
+
+    def emulate(self) -> Verdict:
+        """Judge what the backend's emulation computes for the same calls, after
+        :meth:`compare`.
+
+        Raises:
+            ConflictingOptions: the backend has one runtime only.
+        """
+        program: bytes = self._need("serialize", "emulate")
+        self._need("compare", "emulate")
+        if not isinstance(self.backend, Emulating):
+            raise ConflictingOptions(f"{self.backend.name} has no emulation to compare with")
+        with self._stage("emulate"):
+            calls = self._flat(self._artifacts["calls"])
+            execution = self.backend.emulate(program, calls)
+        with self._stage("compare"):
+            return compare(
+                execution.outputs, self.reference, declared=self._artifacts["parsed"].outputs
+            )
 
     # Artifacts.
 
@@ -366,6 +385,9 @@ class Tester:
         return self
 
     # Inner workings.
+
+    def _flat(self, calls: Sequence[Inputs]) -> list[Inputs]:
+        return [self._artifacts["parsed"].arrange(tree_leaves(inputs)) for inputs in calls]
 
     def _need(self, stage: str, wanted_by: str) -> Any:
         if stage not in self._artifacts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from backends.mlx import generated
@@ -14,6 +14,8 @@ from harness.precision import Precision
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
+
+    from harness.tester import Tester
 
 DELEGATE = "MLXBackend"
 
@@ -84,15 +86,26 @@ class Mlx:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively where possible; a program without a delegate always is."""
-        from harness.execute import Interpreter, native_backends, run_native
+        from harness.execute import native_backends, run_native
         from harness.program import Program
 
         if not Program(program).plan.delegates or DELEGATE in native_backends():
             return Execution(run_native(program, calls), "native")
+        return self.emulate(program, calls)
+
+    def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        """Interpret the program, each delegate call with ``mlx.core``."""
         from backends.mlx.delegate import load
+        from harness.execute import Interpreter
 
         interpreter = Interpreter(program, {DELEGATE: load})
         return Execution([interpreter(inputs) for inputs in calls], "emulated")
+
+    def inspect(self, tester: Tester) -> Iterable[str]:
+        """The instruction listing of the cell's program and where it leaves its reference."""
+        from backends.mlx.listing import inspect
+
+        return inspect(tester)
 
 
 BACKEND = Mlx()

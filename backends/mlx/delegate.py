@@ -10,7 +10,7 @@ import torch
 
 from backends.mlx import payload
 from backends.mlx.cache import SequenceCache
-from backends.mlx.executor import Executor
+from backends.mlx.executor import Executor, Observer
 from backends.mlx.graph import Dim, Graph, Slot, SlotKind
 from backends.mlx.kernels.base import dtype_of
 from harness.errors import ProgramError
@@ -51,8 +51,8 @@ def executor(delegate: DelegatePayload, cache: SequenceCache | None = None) -> E
     return Executor(graph, constants, cache=cache)
 
 
-def handle(program: Executor) -> DelegateHandle:
-    """A loaded program as the interpreter calls it."""
+def handle(program: Executor, observer: Observer | None = None) -> DelegateHandle:
+    """A loaded program as the interpreter calls it; the observer sees every instruction."""
     graph = program.graph
     inputs, outputs = len(graph.input_map), len(graph.output_map)
 
@@ -70,7 +70,7 @@ def handle(program: Executor) -> DelegateHandle:
             _DTYPES.get(planned.dtype) if isinstance(planned, torch.Tensor) else None
             for planned in arguments[inputs:]
         ]
-        for place, result in enumerate(program(given, dtypes=dtypes)):
+        for place, result in enumerate(program(given, dtypes=dtypes, observer=observer)):
             if isinstance(result, mx.array):
                 store(result, arguments[inputs + place], place)
             else:

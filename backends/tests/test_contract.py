@@ -52,7 +52,7 @@ def test_a_target_runs_a_small_program(target: Target) -> None:
     assert cell.program_bytes > 0
 
 
-@pytest.mark.parametrize("target", ["xnnpack:fp32", "tosa:fp", "tosa:int"])
+@pytest.mark.parametrize("target", ["xnnpack:fp32", "tosa:fp", "tosa:int", "mlx:fp32"])
 def test_a_delegating_target_delegates_all_of_it(target: str) -> None:
     delegation = run_cell(SMALL, target).delegation
     assert delegation.delegates == 1
@@ -66,6 +66,8 @@ def test_the_registry_lists_the_default_targets() -> None:
         "xnnpack:fp32",
         "tosa:fp",
         "tosa:int",
+        "mlx:fp32",
+        "mlx:bf16",
     ]
 
 

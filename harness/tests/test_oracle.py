@@ -162,3 +162,28 @@ def test_an_unlisted_operation_counts_as_a_function() -> None:
     assert kind_of("some_future_operation") is Kind.FUNCTION
     assert kind_of("index_put") is Kind.EXACT
     assert kind_of("index_put", (None, None, None, True)) is Kind.REDUCTION
+
+
+@pytest.mark.parametrize(
+    ("pure", "in_place"),
+    [
+        (torch.tanh, lambda x: x.clone().tanh_()),
+        (torch.exp, lambda x: x.clone().exp_()),
+        (lambda x: x.pow(1.5), lambda x: x.clone().pow_(1.5)),
+        (lambda x: x.sub(x.exp(), alpha=2), lambda x: x.clone().sub_(x.exp(), alpha=2)),
+        (lambda x: x.div(x.exp()), lambda x: x.clone().div_(x.exp())),
+        (torch.nn.SiLU(), lambda x: torch.nn.SiLU(inplace=True)(x.clone())),
+        (torch.nn.ELU(), lambda x: torch.nn.ELU(inplace=True)(x.clone())),
+        (torch.nn.Mish(), lambda x: torch.nn.Mish(inplace=True)(x.clone())),
+        (torch.nn.Hardswish(), lambda x: torch.nn.Hardswish(inplace=True)(x.clone())),
+    ],
+)
+def test_an_in_place_operation_is_bounded_like_its_pure_twin(
+    pure: Callable[[torch.Tensor], torch.Tensor], in_place: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    inputs = (torch.rand(200) + 0.5,)
+    one, other = (refer(Function(f), [inputs], Precision(), 0) for f in (pure, in_place))
+    torch.testing.assert_close(other.oracle, one.oracle)
+    ratio = other.bound[0][0] / one.bound[0][0]
+    assert 0.5 < float(ratio.median()) < 2
+    assert float(ratio.max()) < 20

@@ -1,0 +1,251 @@
+"""The instruction listing of a program, and where it first leaves its reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import torch
+
+from backends.mlx.backend import DELEGATE
+from backends.mlx.delegate import executor, handle, to_torch
+from backends.mlx.executor import Executor
+from backends.mlx.graph import Graph, Node, TensorMeta
+from harness.case import case_seed
+from harness.execute import DelegateHandle, Interpreter
+from harness.oracle import Reference, refer
+from harness.program import DelegatePayload, Program
+from harness.tester import Tester
+
+_SHORT = {
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint32": "u32",
+    "uint16": "u16",
+    "uint8": "u8",
+    "bool": "bool",
+}
+
+Position = tuple[int, int]
+"""Chain and place of an instruction."""
+
+
+@dataclass
+class Trace:
+    """What one delegate did in the traced call.
+
+    Attributes:
+        program: the executor.
+        arguments: copies of the tensors and numbers it was called with.
+        results: what each instruction wrote, by its position; the last time it ran.
+    """
+
+    program: Executor
+    arguments: list[Any]
+    results: dict[Position, list[Any]]
+
+    def see(self, chain: int, at: int, node: Node, tensors: list[Any], values: list[Any]) -> None:
+        """Observer of the executor."""
+        written = [tensors[slot] for slot in node.writes]
+        # A symbolic instruction writes a value slot instead.
+        self.results[chain, at] = written or [values[slot] for slot in node.values[-1:]]
+
+
+def inspect(tester: Tester) -> Iterator[str]:
+    """Lines about the MLX programs of a cell that was lowered: listing, then divergence.
+
+    Args:
+        tester: serialized at least; when it was compared and failed, the first instruction
+            that leaves the reference is named.
+    """
+    failed = "compare" in tester.seconds and not tester.verdict.passed
+    call = next((n.call for n in tester.verdict.numerics if n.problem), 0) if failed else 0
+    traces = trace(tester, call)
+    if not traces:
+        yield "nothing was delegated to MLX"
+    for number, traced in enumerate(traces):
+        yield from listing(traced.program.graph, number, traced.results)
+    if failed:
+        for number, traced in enumerate(traces):
+            yield divergence(tester, number, traced)
+
+
+def trace(tester: Tester, call: int = 0) -> list[Trace]:
+    """Run the calls up to ``call`` and record what the delegates do in that one."""
+    traces: list[Trace] = []
+
+    def load(payload: DelegatePayload) -> DelegateHandle:
+        traced = Trace(executor(payload), [], {})
+        traces.append(traced)
+        run = handle(traced.program, observer=traced.see)
+
+        def called(arguments: list[Any]) -> None:
+            inputs = arguments[: len(traced.program.graph.input_map)]
+            traced.arguments = [
+                item.clone() if isinstance(item, torch.Tensor) else item for item in inputs
+            ]
+            run(arguments)
+
+        return called
+
+    program = Program(tester.program)
+    if not program.plan.delegates:
+        return []
+    interpreter = Interpreter(tester.program, {DELEGATE: load})
+    for inputs in tester.built.calls[: call + 1]:
+        interpreter(program.arrange(torch.utils._pytree.tree_leaves(inputs)))
+    return traces
+
+
+def listing(graph: Graph, number: int, results: Mapping[Position, list[Any]]) -> Iterator[str]:
+    """One line a slot of the interface, one an instruction, with the shapes that were seen."""
+    yield (
+        f"MLX delegate {number}: {sum(map(len, graph.chains))} instructions, "
+        f"{graph.constants} constants, {graph.buffers} mutable buffers, "
+        f"{graph.temporaries} temporaries, {graph.values} values"
+    )
+    for role, slots in (
+        ("input", graph.input_map),
+        ("output", graph.output_map),
+        ("buffer", graph.buffer_map),
+    ):
+        for slot in slots:
+            name = f"{'t' if slot.kind == 'tensor' else 'v'}{slot.index}"
+            meta = graph.declared(slot.index) if slot.kind == "tensor" else None
+            yield f"  {role:<8} {name:<6} {_declared(meta) if meta else slot.kind}"
+    for slot, name in sorted(graph.names.items()):
+        if slot < graph.constants and (meta := graph.declared(slot)) is not None:
+            yield f"  constant t{slot:<5} {_declared(meta)} {name}"
+    for chain, nodes in enumerate(graph.chains):
+        role = {graph.main: " (main)", graph.init: " (init)"}.get(chain, "")
+        yield f"  chain {chain}{role}"
+        for at, node in enumerate(nodes):
+            yield _line(at, node, results.get((chain, at)))
+
+
+def _line(at: int, node: Node, results: list[Any] | None) -> str:
+    written: list[Any] = list(node.writes) or node.values[-1:]
+    shown = [
+        f"{slot!r}{' ' + _seen(result) if result is not None else ''}"
+        for slot, result in zip(written, results or [None] * len(written), strict=False)
+    ]
+    operands = [
+        f"{name}={value!r}"
+        for name, value in node.fields.items()
+        if value is not None and name not in ("out", "outs")
+    ]
+    place = " in place" if any(slot in node.reads for slot in node.writes) else ""
+    head = f"  {at:>5}  {node.kind.removesuffix('Node'):<16} {', '.join(shown)}"
+    return f"{head} <- {' '.join(operands)}{place}"
+
+
+def _seen(result: Any) -> str:
+    if not isinstance(result, mx.array):
+        return f"= {result}"
+    name = str(result.dtype).removeprefix("mlx.core.")
+    return f"{_SHORT.get(name, name)}{list(result.shape)}"
+
+
+def _declared(meta: TensorMeta) -> str:
+    from harness.program import torch_dtype
+
+    name = str(torch_dtype(meta.scalar_type)).removeprefix("torch.")
+    return f"{_SHORT.get(name, name)}[{', '.join(map(str, meta.shape))}]"
+
+
+def divergence(tester: Tester, number: int, traced: Trace) -> str:
+    """A sentence that names the first instruction whose result leaves the reference.
+
+    The reference is the graph that was lowered to this delegate, run in float64 on the
+    delegate's own inputs, with a bound for every intermediate value.
+    """
+    seed = case_seed(tester.seed, tester.case.name)
+    ends, module = _graph_nodes(tester, number)
+    # An executor starts from zeros: what a buffer held before the traced call is not known here.
+    if traced.program.graph.buffer_map and len(tester.built.calls) > 1:
+        return f"delegate {number}: no first divergence is searched in a stateful sequence"
+    reference = refer(module, [tuple(traced.arguments)], tester.recipe.precision, seed)
+    for place, (name, at) in enumerate(ends):
+        found = traced.results.get((traced.program.graph.main, at))
+        if not found or not isinstance(found[-1], mx.array):
+            continue
+        error = _error(found[-1], reference, place)
+        if error:
+            node = traced.program.graph.chains[traced.program.graph.main][at]
+            return (
+                f"delegate {number}: the first result that leaves the reference is that of "
+                f"instruction {at}, {node.kind} ({name}): {error}"
+            )
+    return (
+        f"delegate {number}: every instruction agrees with the graph that was lowered to it; what "
+        f"differs happened before (a pass, a decomposition) or after it"
+    )
+
+
+def _error(array: mx.array, reference: Reference, place: int) -> str:
+    expected, bound = reference.oracle[0][place], reference.bound[0][place]
+    actual = to_torch(mx.contiguous(array)).double()
+    if actual.numel() != expected.numel():
+        return f"{list(array.shape)} where the graph has {list(expected.shape)}"
+    off = (actual.reshape(expected.shape) - expected.double()).abs()
+    same = (actual.reshape(expected.shape) == expected) | (
+        actual.reshape(expected.shape).isnan() & expected.isnan()
+    )
+    wrong = ~same & ~(off <= bound)
+    if not bool(wrong.any()):
+        return ""
+    return (
+        f"{int(wrong.sum())} of {wrong.numel()} elements exceed their bound, "
+        f"max abs error {float(off[wrong].max()):.3g}"
+    )
+
+
+def _graph_nodes(tester: Tester, number: int) -> tuple[list[tuple[str, int]], torch.nn.Module]:
+    """The delegate's graph as a module that returns every intermediate value, and for each its
+    name and the position of the instruction that completes it."""
+    from executorch.backends.mlx.builder.program_builder import MLXProgramBuilder
+    from executorch.exir.lowered_backend_module import get_lowered_submodules
+
+    lowered = [
+        module
+        for _, module, _ in get_lowered_submodules(tester.lowered.exported_program().graph_module)
+        if module.backend_id == DELEGATE
+    ]
+    program = lowered[number].original_module
+    ends: dict[str, int] = {}
+
+    class Tracing(MLXProgramBuilder):  # type: ignore[misc]
+        """Notes how many instructions there are when a node is done."""
+
+        def _mark_supported(self, nodes: Any, **options: Any) -> None:
+            super()._mark_supported(nodes, **options)
+            for node in nodes if isinstance(nodes, list) else [nodes]:
+                ends[node.name] = len(self._chains[0])
+
+    Tracing(program).build()
+    module = program.module(check_guards=False)
+    graph = module.graph
+    places: list[tuple[str, int]] = []
+    values: list[torch.fx.Node] = []
+    last = 0
+    for node in list(graph.nodes):
+        done = ends.get(node.name, last)
+        if node.op == "call_function" and done > last:
+            last = done
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                with graph.inserting_after(node):
+                    # In-place operators change a value after it was computed.
+                    values.append(graph.call_function(torch.ops.aten.clone.default, (node,)))
+                places.append((node.name, done - 1))
+    output = next(node for node in graph.nodes if node.op == "output")
+    output.args = (tuple(values),)
+    graph._codegen = torch.fx.graph.CodeGen()
+    module.recompile()
+    return places, module

@@ -1,0 +1,245 @@
+"""The MLX delegate's flatbuffer schema as data, from the installed wheel's ``schema.fbs``.
+
+The wheel's own parser reads the file; this module gives its result types, defaults and places
+in the buffer, and refuses a schema that the reader would misread.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from backends.mlx.generated import GenerationError, load_generator, wheel_folder
+
+ROOT = "MLXGraph"
+UNION = "OpNode"
+
+# struct codes by every spelling that the flatbuffers language has for a scalar.
+SCALARS: Mapping[str, str] = {
+    **dict.fromkeys(("bool",), "?"),
+    **dict.fromkeys(("byte", "int8"), "b"),
+    **dict.fromkeys(("ubyte", "uint8"), "B"),
+    **dict.fromkeys(("short", "int16"), "h"),
+    **dict.fromkeys(("ushort", "uint16"), "H"),
+    **dict.fromkeys(("int", "int32"), "i"),
+    **dict.fromkeys(("uint", "uint32"), "I"),
+    **dict.fromkeys(("long", "int64"), "q"),
+    **dict.fromkeys(("ulong", "uint64"), "Q"),
+    **dict.fromkeys(("float", "float32"), "f"),
+    **dict.fromkeys(("double", "float64"), "d"),
+}
+
+# What the payload's reader takes out of the tables, beside the nodes themselves.
+_RELIED_ON: Mapping[str, Mapping[str, str]] = {
+    "Tid": {"idx": "uint32"},
+    "Vid": {"idx": "uint32"},
+    "IntOrVid": {"literal": "int64", "vid": "Vid", "is_vid": "bool"},
+    "FloatOrVid": {"literal": "double", "vid": "Vid", "is_vid": "bool"},
+    "VidOrTid": {"vid": "Vid", "tid": "Tid", "is_vid": "bool"},
+    "IntOrVidOrTid": {"literal": "int64", "vid": "Vid", "tid": "Tid", "kind": "uint8"},
+    "Instruction": {"op": UNION},
+    "InstructionChain": {"instructions": "[Instruction]"},
+    "ShapeDim": {"value": "int32", "min_value": "int32", "max_value": "int32"},
+    "TensorMeta": {"shape": "[ShapeDim]", "scalar_type": "int8", "dim_order": "[uint8]"},
+    "SlotVariant": {"idx": "uint32", "slot_type": "SlotType"},
+    "NamedSlot": {"name": "string", "slot": "SlotVariant"},
+    ROOT: {
+        "version": "string",
+        **{
+            f"num_{what}": "uint32"
+            for what in (
+                *(f"{role}_tensors" for role in ("constant", "input", "output")),
+                *("mutable_buffer_tensors", "temp_tensors", "values"),
+            )
+        },
+        "instruction_chains": "[InstructionChain]",
+        "main_chain_idx": "uint32",
+        "init_chain_idx": "int32",
+        **dict.fromkeys(("input_map", "output_map", "mutable_buffer_map"), "[SlotVariant]"),
+        "named_slots": "[NamedSlot]",
+        "tensor_meta": "[TensorMeta]",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a table.
+
+    Attributes:
+        type: a scalar, ``string``, or the name of a struct, enum, table or union; the type of
+            the elements when ``vector``.
+        slot: its place in the vtable; that of the value for a union, whose type precedes it.
+        default: what an absent field holds; None when it is optional.
+    """
+
+    name: str
+    type: str
+    vector: bool
+    slot: int
+    required: bool
+    default: Any
+
+    def __str__(self) -> str:
+        return f"[{self.type}]" if self.vector else self.type
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The schema, by name.
+
+    Attributes:
+        tables: fields in the order of their declaration.
+        structs: scalar type of each field, in order.
+        enums: scalar type and numbers of the values.
+        unions: tables by number less one; number 0 is "none".
+    """
+
+    tables: Mapping[str, tuple[Field, ...]]
+    structs: Mapping[str, Mapping[str, str]]
+    enums: Mapping[str, tuple[str, Mapping[str, int]]]
+    unions: Mapping[str, tuple[str, ...]]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the instructions, in the order of their numbers, from 1."""
+        return self.unions[UNION]
+
+    def scalar(self, name: str) -> str | None:
+        """The ``struct`` code of a scalar or an enum, None for anything else."""
+        return SCALARS.get(self.enums[name][0] if name in self.enums else name)
+
+
+@functools.cache
+def load() -> Schema:
+    """The schema of the installed wheel.
+
+    Raises:
+        GenerationError: the wheel has none, or it is not what the reader expects.
+    """
+    folder = wheel_folder() / "serialization"
+    path = folder / "schema.fbs"
+    generator = load_generator(folder)
+    try:
+        parsed = generator.parse_fbs(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise GenerationError(f"{path} cannot be read: {error}") from error
+    return build(parsed)
+
+
+def build(parsed: Any) -> Schema:
+    """The schema from what the wheel's ``parse_fbs`` returns.
+
+    Raises:
+        GenerationError: it is not what the reader expects.
+    """
+    enums = {enum.name: (enum.base_type, _numbers(enum.values)) for enum in parsed.enums}
+    structs = {s.name: {f.name: f.type_str for f in s.fields} for s in parsed.structs}
+    unions = {union.name: tuple(union.types) for union in parsed.unions}
+    bare = Schema({table.name: () for table in parsed.tables}, structs, enums, unions)
+    tables = {table.name: tuple(_fields(bare, table)) for table in parsed.tables}
+    schema = Schema(tables, structs, enums, unions)
+    _check(schema)
+    return schema
+
+
+def _numbers(values: list[tuple[str, int | None]]) -> dict[str, int]:
+    numbers: dict[str, int] = {}
+    following = 0
+    for name, explicit in values:
+        numbers[name] = following if explicit is None else explicit
+        following = numbers[name] + 1
+    return numbers
+
+
+def _fields(schema: Schema, table: Any) -> list[Field]:
+    fields, slot = [], 0
+    for parsed in table.fields:
+        vector = parsed.type_str.startswith("[")
+        kind = parsed.type_str.strip("[]")
+        known = kind == "string" or schema.scalar(kind) is not None
+        if not known and not any(
+            kind in names for names in (schema.structs, schema.tables, schema.unions)
+        ):
+            raise _wrong(f"{table.name}.{parsed.name} has the unknown type {parsed.type_str}")
+        if kind in schema.unions:
+            if vector:
+                raise _wrong(f"{table.name}.{parsed.name} is a vector of unions")
+            slot += 1
+        default = None if vector else _default(schema, table.name, parsed, kind)
+        fields.append(Field(parsed.name, kind, vector, slot, parsed.required, default))
+        slot += 1
+    return fields
+
+
+def _default(schema: Schema, table: str, parsed: Any, kind: str) -> Any:
+    code, text = schema.scalar(kind), parsed.default
+    if code is None or text == "null":
+        return None
+    try:
+        if code == "?":
+            return {None: False, "false": False, "true": True}[text]
+        if code in "fd":
+            return float(text or 0)
+        if kind in schema.enums and text in schema.enums[kind][1]:
+            return schema.enums[kind][1][text]
+        return int(text or "0", 0)
+    except (KeyError, ValueError):
+        raise _wrong(f"{table}.{parsed.name} has the default {text!r}") from None
+
+
+def _check(schema: Schema) -> None:
+    if UNION not in schema.unions:
+        raise _wrong(f"it has no union {UNION}")
+    for union, members in schema.unions.items():
+        if unknown := [name for name in members if name not in schema.tables]:
+            raise _wrong(f"union {union} names no table with {', '.join(unknown)}")
+    for name, fields in schema.structs.items():
+        for field, kind in fields.items():
+            if kind not in SCALARS:
+                raise _wrong(f"{name}.{field} has the type {kind}, and structs hold scalars")
+    for name, expected in _RELIED_ON.items():
+        fields = schema.structs.get(name) or {
+            field.name: str(field) for field in schema.tables.get(name, ())
+        }
+        for field, kind in expected.items():
+            if fields.get(field) != kind:
+                raise _wrong(f"{name}.{field} is {fields.get(field, 'missing')}, expected {kind}")
+    _check_depth(schema)
+
+
+def _check_depth(schema: Schema) -> None:
+    """Readers nest as tables do, so tables must not contain themselves."""
+
+    def visit(table: str, above: tuple[str, ...]) -> None:
+        if table in above:
+            raise _wrong(f"table {table} contains itself")
+        for field in schema.tables[table]:
+            for inner in schema.unions.get(field.type, (field.type,)):
+                if inner in schema.tables:
+                    visit(inner, (*above, table))
+
+    visit(ROOT, ())
+
+
+def struct_of(schema: Schema, name: str) -> tuple[struct.Struct, int]:
+    """Layout of a struct, padded to its alignment, and that alignment."""
+    layout, offset, alignment = "<", 0, 1
+    for kind in schema.structs[name].values():
+        size = struct.calcsize("<" + SCALARS[kind])
+        padding = -offset % size
+        layout += f"{padding}x" * bool(padding) + SCALARS[kind]
+        offset, alignment = offset + padding + size, max(alignment, size)
+    if tail := -offset % alignment:
+        layout += f"{tail}x"
+    return struct.Struct(layout), alignment
+
+
+def _wrong(what: str) -> GenerationError:
+    return GenerationError(
+        f"executorch's schema.fbs is not one that can be read: {what}; install the version that "
+        f"pyproject.toml pins"
+    )

@@ -1,0 +1,37 @@
+"""What a backend made of one cell, as text: the cell is lowered and run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness import registry
+from harness.backend import Inspectable
+from harness.case import Case
+from harness.errors import StageFailure
+from harness.runner import lower
+from harness.target import Target
+from harness.tester import Tester
+
+
+def inspect(case: Case, target: Target, *, seed: int = 0) -> Iterator[str]:
+    """Lines of the backend's own view of a cell's program.
+
+    Args:
+        case: what was tested.
+        target: where.
+        seed: run seed of the record.
+    """
+    backend = registry.backend(target.backend)
+    if not isinstance(backend, Inspectable) or not backend.availability().available:
+        return
+    try:
+        tester = Tester(case, target, seed=seed)
+        lower(tester)
+    except StageFailure as failure:
+        yield f"there is no program to show: {failure}"
+        return
+    try:
+        tester.run().compare()
+    except StageFailure as failure:
+        yield f"the program does not run: {failure}"
+    yield from backend.inspect(tester)

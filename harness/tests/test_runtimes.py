@@ -1,0 +1,117 @@
+"""Two runtimes of one backend, compared; backends that show their programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+import torch
+
+from backends import portable
+from harness import Case, registry, run_cell
+from harness.backend import Availability, Emulating, Execution, Inspectable
+from harness.case import Inputs
+from harness.cell import Delegation, Status
+from harness.errors import ConflictingOptions
+from harness.inspection import inspect
+from harness.target import Target
+from harness.tester import Tester
+
+RELU = Case("test/relu", lambda: (torch.nn.ReLU(), (torch.randn(4, 4),)))
+
+
+class Both:
+    """Runs natively and pretends to have a delegate; its emulation is off by ``error``."""
+
+    name = "portable"
+    recipes = portable.BACKEND.recipes
+
+    def __init__(self, native: float = 0.0, emulated: float = 0.0) -> None:
+        self.native, self.emulated = native, emulated
+
+    def availability(self) -> Availability:
+        return Availability(True, runtime="native")
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        return self._off(program, calls, self.native, "native")
+
+    def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        return self._off(program, calls, self.emulated, "emulated")
+
+    def _off(
+        self, program: bytes, calls: Sequence[Inputs], error: float, runtime: str
+    ) -> Execution:
+        outputs = portable.BACKEND.execute(program, calls).outputs
+        return Execution([[tensor + error for tensor in call] for call in outputs], runtime)
+
+    def inspect(self, tester: Tester) -> Iterable[str]:
+        return [f"{len(tester.program)} bytes"]
+
+
+@pytest.fixture
+def delegated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The portable backend delegates nothing; here it is as if it did."""
+    from harness import runner
+
+    def lower_and_count(tester: Tester) -> None:
+        lower(tester)
+        tester._artifacts["delegation"] = Delegation(delegates=1)
+
+    lower = runner.lower
+    monkeypatch.setattr(runner, "lower", lower_and_count)
+
+
+@pytest.mark.usefixtures("delegated")
+@pytest.mark.parametrize(
+    ("native", "emulated", "error"),
+    [
+        (0.0, 0.0, None),
+        (0.0, 1.0, "the runtimes disagree: native conforms, emulated"),
+        (1.0, 0.0, "emulated conforms"),
+        (1.0, 1.0, "exceed the bound"),
+    ],
+)
+def test_runtimes_must_agree(native: float, emulated: float, error: str | None) -> None:
+    cell = run_cell(RELU, "portable:fp32", backend=Both(native, emulated), compare_runtimes=True)
+    if error is None:
+        assert cell.status is Status.PASSED
+        assert cell.stages["emulate"] > 0
+    else:
+        assert cell.status is Status.MISMATCH
+        assert error in str(cell.error)
+
+
+def test_the_emulation_is_not_asked_unless_told() -> None:
+    cell = run_cell(RELU, "portable:fp32", backend=Both(emulated=1.0))
+    assert cell.status is Status.PASSED
+    assert "emulate" not in cell.stages
+
+
+def test_targets_without_two_runtimes_are_refused() -> None:
+    with pytest.raises(ConflictingOptions, match="none has an emulation"):
+        registry.check_two_runtimes([Target("portable", "fp32")])
+
+
+def test_a_target_with_two_runtimes_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "backend", lambda name: Both())
+    registry.check_two_runtimes([Target("portable", "fp32")])
+
+
+def test_what_a_backend_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(Both(), Emulating)
+    assert isinstance(Both(), Inspectable)
+    monkeypatch.setattr(registry, "backend", lambda name: Both())
+    (line,) = inspect(RELU, Target("portable", "fp32"))
+    assert line.endswith(" bytes")
+
+
+def test_a_case_that_does_not_lower_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("no graph")
+
+    monkeypatch.setattr(registry, "backend", lambda name: Both())
+    (line,) = inspect(
+        Case("test/broken", lambda: (Broken(), (torch.ones(1),))), Target("portable", "fp32")
+    )
+    assert "export: ValueError: no graph" in line
