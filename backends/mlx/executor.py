@@ -9,7 +9,7 @@ results, and the buffers that persist, are evaluated at the end of a call.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -48,7 +48,7 @@ class Executor:
         *,
         cache: SequenceCache | None = None,
         memory_limit: int = MAX_ALLOCATION_BYTES,
-        builders: dict[str, Builder] = BUILDERS,
+        wrap: Mapping[str, Callable[[Builder], Builder]] | None = None,
     ) -> None:
         """Compile the instructions, zero the buffers and run the init chain.
 
@@ -57,7 +57,7 @@ class Executor:
             constants: the constant slots in order.
             cache: the off-graph key-value cache that the program's runner installs, if any.
             memory_limit: bytes that the results alive at one time may have.
-            builders: what makes the step of each node type.
+            wrap: by node type, what its builder is replaced with; for planting faults.
 
         Raises:
             UnsupportedProgram: the program holds a node that cannot be executed here.
@@ -67,11 +67,13 @@ class Executor:
         self.cache = cache
         self._memory_limit = memory_limit
         self._own: dict[str, Builder] = {
-            **builders,
+            **BUILDERS,
             "IfNode": self._build_if,
             "ScanNode": self._build_scan,
             "UpdateAndAttendNode": self._build_attend,
         }
+        for kind, replace in (wrap or {}).items():
+            self._own[kind] = replace(self._own[kind])
         self._chains = [
             [(self._compile(node), node.writes) for node in chain] for chain in graph.chains
         ]

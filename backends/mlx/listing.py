@@ -120,9 +120,10 @@ def listing(graph: Graph, number: int, results: Mapping[Position, list[Any]]) ->
             name = f"{'t' if slot.kind == 'tensor' else 'v'}{slot.index}"
             meta = graph.declared(slot.index) if slot.kind == "tensor" else None
             yield f"  {role:<8} {name:<6} {_declared(meta) if meta else slot.kind}"
-    for slot, name in sorted(graph.names.items()):
-        if slot < graph.constants and (meta := graph.declared(slot)) is not None:
-            yield f"  constant t{slot:<5} {_declared(meta)} {name}"
+    for constant in range(graph.constants):
+        meta = graph.declared(constant)
+        name = graph.names.get(constant, "")
+        yield f"  constant t{constant:<5} {_declared(meta) if meta else '?'} {name}"
     for chain, nodes in enumerate(graph.chains):
         role = {graph.main: " (main)", graph.init: " (init)"}.get(chain, "")
         yield f"  chain {chain}{role}"
