@@ -58,7 +58,8 @@ class Case:
     Attributes:
         name: unique over all suites; ``op/variant``, no ``@``.
         build: makes ``(module, inputs)``. Called with every random generator seeded from
-            (run seed, name), so weights and inputs depend on nothing else.
+            (run seed, name), so weights and inputs depend on nothing else. An attribute
+            ``constant_methods`` of the module is what its program publishes (exir's word).
         op: the operator or model under test, for grouping; by default the name up to ``/``.
         dynamic_shapes: as ``torch.export.export`` takes it.
         calls: makes the inputs of further calls of the same program (other shapes within

@@ -68,11 +68,11 @@ class Interpreter:
     Threads may share one: the planned memory is one, so their calls take turns.
     """
 
-    def __init__(self, program: bytes, loaders: Mapping[str, DelegateLoader]) -> None:
+    def __init__(self, program: bytes | Program, loaders: Mapping[str, DelegateLoader]) -> None:
         """Parse the program, lay out its memory and load its delegates.
 
         Args:
-            program: bytes of the ``.pte``.
+            program: bytes of the ``.pte``, parsed or not.
             loaders: how to load each delegate, by its registered name.
 
         Raises:
@@ -80,7 +80,7 @@ class Interpreter:
         """
         _register_operators()
         self._turn = threading.Lock()
-        self.program = Program(program)
+        self.program = program if isinstance(program, Program) else Program(program)
         self.plan = self.program.plan
         self._arenas = [bytearray(size) for size in self.plan.non_const_buffer_sizes]
         self._values: list[Any] = [

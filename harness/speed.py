@@ -53,13 +53,12 @@ class _KeptOverrides:
         kept = self._kept.get(key)
         if kept is None or any(op.py_kernels != kernels.before for op, kernels in kept.items()):
             before = {op: op.py_kernels.copy() for op in overrides}
-            fakes = dict(fake_impls.op_implementations_dict)
             with self._original(overrides):
                 self._kept[key] = {
                     op: _Kernels(
                         before[op],
                         op.py_kernels.copy(),
-                        None if op in fakes else fake_impls.op_implementations_dict.get(op),
+                        fake_impls.op_implementations_dict.get(op),
                     )
                     for op in overrides
                 }

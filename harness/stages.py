@@ -6,7 +6,7 @@ anything: attributing an error to a stage is the tester's work.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,11 +37,13 @@ class LowerOptions:
         partitioners: in the order they are applied; empty for no delegate.
         transform_passes: run on the edge program before partitioning.
         edge_config: how ATen becomes edge dialect.
+        constant_methods: values that the program publishes to its runner, by method name.
     """
 
     partitioners: Sequence[Partitioner] = ()
     transform_passes: Sequence[Pass] = ()
     edge_config: EdgeCompileConfig | None = None
+    constant_methods: Mapping[str, Any] | None = None
 
     def with_passes(self, passes: Sequence[Pass] | None) -> LowerOptions:
         """These options with ``passes``, unless the options name other ones already.
@@ -129,6 +131,7 @@ def lower(exported: ExportedProgram, options: LowerOptions) -> EdgeProgramManage
         exported,
         transform_passes=list(options.transform_passes) or None,
         partitioner=list(options.partitioners),
+        constant_methods=dict(options.constant_methods) if options.constant_methods else None,
         compile_config=options.edge_config or EdgeCompileConfig(),
     )
 

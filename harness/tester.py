@@ -202,7 +202,8 @@ class Tester:
         passes = self._resolve_passes(options, transform_passes)
         if options is None:
             chosen = self.recipe.partitioners() if partitioners is None else partitioners
-            options = LowerOptions(chosen, (), edge_config or self.recipe.edge_config())
+            published = getattr(self.built.module, "constant_methods", None)
+            options = LowerOptions(chosen, (), edge_config or self.recipe.edge_config(), published)
         options = replace(options, transform_passes=tuple(passes))
         edge = self._artifacts.get("transform") or self._artifacts.get("to_edge")
         exported: ExportedProgram | None = (

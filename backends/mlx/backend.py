@@ -9,15 +9,40 @@ from typing import TYPE_CHECKING, Any
 from backends.mlx import generated
 from harness.backend import Availability, Execution, Recipe
 from harness.case import Inputs
+from harness.errors import CaseError
 from harness.precision import Precision
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
 
+    from harness.case import Case
     from harness.tester import Tester
 
 DELEGATE = "MLXBackend"
+
+# Beside a function's own error, mlx's float32 exp multiplies its argument by a rounded log2(e)
+# and rounds the product (cpu/simd/math.h); rsqrt is a division by a rounded root (base_simd.h),
+# and softmax multiplies by a rounded reciprocal (cpu/softmax.cpp, metal/kernels/softmax.h).
+FLOAT32 = Precision(argument_roundings=2.0, division_roundings=2.0)
+
+# Functions of bfloat16 are computed in float32 and rounded once, on the CPU (half_types.h) and by
+# Metal's kernels (bf16_math.h). A sigmoid is four operations that round each (unary_ops.h).
+BFLOAT16 = Precision(
+    function_ulps=0.5,
+    functions={"sigmoid": 2.0},
+    argument_roundings=0.0,
+    division_roundings=2.0,
+)
+
+# The same on the CPU; Metal's own functions of half err by an ULP (Metal Shading Language
+# Specification, "Numerical Compliance": ULP values for half precision), so its sigmoid by 2.5.
+FLOAT16 = Precision(
+    function_ulps=1.0,
+    functions={"sigmoid": 2.5},
+    argument_roundings=0.0,
+    division_roundings=2.0,
+)
 
 
 def partitioners() -> list[Partitioner]:
@@ -43,19 +68,35 @@ def edge_config() -> EdgeCompileConfig:
     return EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True)
 
 
+def _row_major_only(dtype: str, case: Case) -> str | None:
+    """Whether an input lies other than row by row when the case is cast to the recipe's dtype.
+
+    Tags say which cases to look at. They are built, because the cast may lay an input out anew.
+    """
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    if case.tags.isdisjoint(("channels_last", "noncontiguous")):
+        return None
+    try:
+        calls = case.make().cast(dtype).calls
+    except CaseError:
+        return None  # the cell's own build says it with its stage
+    tensors = (leaf for leaf in tree_leaves(calls) if isinstance(leaf, torch.Tensor))
+    if all(tensor.is_contiguous() for tensor in tensors):
+        return None
+    return "the delegate takes row-major inputs only: its lowering refuses other strides"
+
+
 def _recipe(name: str, precision: Precision, dtype: str = "float32", **options: Any) -> Recipe:
-    return Recipe(
-        name,
-        precision,
-        dtype=dtype,
-        partitioners=partitioners,
-        transform_passes=passes,
-        edge_config=edge_config,
-        **options,
-    )
-
-
-PRECISION = Precision()
+    defaults: dict[str, Any] = {
+        "dtype": dtype,
+        "partitioners": partitioners,
+        "transform_passes": passes,
+        "edge_config": edge_config,
+        "unsupported": functools.partial(_row_major_only, dtype),
+    }
+    return Recipe(name, precision, **{**defaults, **options})
 
 
 class Mlx:
@@ -63,9 +104,9 @@ class Mlx:
 
     name = "mlx"
     recipes = {
-        "fp32": _recipe("fp32", PRECISION),
-        "fp16": _recipe("fp16", PRECISION, "float16"),
-        "bf16": _recipe("bf16", PRECISION, "bfloat16"),
+        "fp32": _recipe("fp32", FLOAT32),
+        "fp16": _recipe("fp16", FLOAT16, "float16"),
+        "bf16": _recipe("bf16", BFLOAT16, "bfloat16"),
     }
 
     @functools.cache  # noqa: B019  (one instance per process)
@@ -95,10 +136,12 @@ class Mlx:
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program, each delegate call with ``mlx.core``."""
-        from backends.mlx.delegate import load
+        from backends.mlx.delegate import loader
         from harness.execute import Interpreter
+        from harness.program import Program
 
-        interpreter = Interpreter(program, {DELEGATE: load})
+        parsed = Program(program)
+        interpreter = Interpreter(parsed, {DELEGATE: loader(parsed)})
         return Execution([interpreter(inputs) for inputs in calls], "emulated")
 
     def inspect(self, tester: Tester) -> Iterable[str]:

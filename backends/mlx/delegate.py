@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import mlx.core as mx
@@ -9,13 +10,13 @@ import numpy
 import torch
 
 from backends.mlx import payload
-from backends.mlx.cache import SequenceCache
+from backends.mlx.cache import CacheConfig, SequenceCache
 from backends.mlx.executor import Executor, Observer
 from backends.mlx.graph import Dim, Graph, Slot, SlotKind
 from backends.mlx.kernels.base import dtype_of
 from harness.errors import ProgramError
-from harness.execute import DelegateHandle
-from harness.program import DelegatePayload
+from harness.execute import DelegateHandle, DelegateLoader
+from harness.program import DelegatePayload, Program
 
 _DTYPES: dict[torch.dtype, mx.Dtype] = {
     torch.uint8: mx.uint8,
@@ -31,6 +32,12 @@ _DTYPES: dict[torch.dtype, mx.Dtype] = {
 }
 
 
+def loader(program: Program) -> DelegateLoader:
+    """Loads the delegates of one program; they share the cache whose layout it publishes."""
+    config = CacheConfig.of_program(program)
+    return functools.partial(load, cache=SequenceCache(config) if config else None)
+
+
 def load(delegate: DelegatePayload, cache: SequenceCache | None = None) -> DelegateHandle:
     """Read the payload, load its constants and return its executor.
 
@@ -42,8 +49,19 @@ def load(delegate: DelegatePayload, cache: SequenceCache | None = None) -> Deleg
 
 
 def executor(delegate: DelegatePayload, cache: SequenceCache | None = None) -> Executor:
-    """The payload's program with its constants, ready to be called with MLX arrays."""
+    """The payload's program with its constants, ready to be called with MLX arrays.
+
+    Without a cache given, a program that asks for one gets flat layers of its own.
+    """
     graph = payload.load(delegate.data)
+    layers = [
+        node.layer_id
+        for chain in graph.chains
+        for node in chain
+        if node.kind == "UpdateAndAttendNode"
+    ]
+    if layers and cache is None:
+        cache = SequenceCache(CacheConfig.inferred(layers))
     constants = [
         _from_bytes(constant.data, constant.shape, dtype_of(constant.scalar_type))
         for constant in payload.constants(graph, delegate.named_data)

@@ -38,6 +38,10 @@ _LOCK = threading.Lock()
 _MAX_STEPS = 10_000_000
 
 
+class InstructionError(ProgramError):
+    """An instruction failed; the message names it and says why."""
+
+
 class Executor:
     """One loaded program. Its buffers, and its cache if it has one, persist over the calls."""
 
@@ -200,10 +204,10 @@ class Executor:
                     )
                 if observer is not None:
                     observer(chain, at, self.graph.chains[chain][at], tensors, values)
-        except _Located:
+        except InstructionError:
             raise
         except Exception as error:
-            raise _Located(self._where(chain, at, tensors, error)) from error
+            raise InstructionError(self._where(chain, at, tensors, error)) from error
         self._live += live
         self._steps += len(steps)
         if self._steps > _MAX_STEPS:
@@ -266,7 +270,3 @@ class Executor:
             )
 
         return step
-
-
-class _Located(ProgramError):
-    """An error that names its instruction already."""

@@ -10,6 +10,7 @@ import mlx.core as mx
 import torch
 
 from backends.mlx.backend import DELEGATE
+from backends.mlx.cache import CacheConfig, SequenceCache
 from backends.mlx.delegate import executor, handle, to_torch
 from backends.mlx.executor import Executor
 from backends.mlx.graph import Graph, Node, TensorMeta
@@ -82,7 +83,7 @@ def trace(tester: Tester, call: int = 0) -> list[Trace]:
     traces: list[Trace] = []
 
     def load(payload: DelegatePayload) -> DelegateHandle:
-        traced = Trace(executor(payload), [], {})
+        traced = Trace(executor(payload, cache), [], {})
         traces.append(traced)
         run = handle(traced.program, observer=traced.see)
 
@@ -98,7 +99,9 @@ def trace(tester: Tester, call: int = 0) -> list[Trace]:
     program = Program(tester.program)
     if not program.plan.delegates:
         return []
-    interpreter = Interpreter(tester.program, {DELEGATE: load})
+    config = CacheConfig.of_program(program)
+    cache = SequenceCache(config) if config else None
+    interpreter = Interpreter(program, {DELEGATE: load})
     for inputs in tester.built.calls[: call + 1]:
         interpreter(program.arrange(torch.utils._pytree.tree_leaves(inputs)))
     return traces

@@ -11,7 +11,7 @@ import torch
 from harness import Case, Tester, run_cell
 from harness.cell import Status
 
-FLOAT_TARGETS = ("portable:fp32", "xnnpack:fp32", "tosa:fp", "null:eager")
+FLOAT_TARGETS = ("portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "null:eager")
 TARGETS = (*FLOAT_TARGETS, "tosa:int")
 HONEST_SEEDS = 20
 

@@ -21,7 +21,7 @@ def ring(window: int) -> LayerConfig:
 
 
 def test_a_flat_layer_appends_and_reads_all() -> None:
-    planner = Planner(CacheConfig(1, capacity=10))
+    planner = Planner(CacheConfig(1, capacity=8))
     assert planner.plan(0, 0, 6) == StepPlan((Run(0, 6),), (Run(0, 6),), 0)
     assert planner.plan(0, 6, 2) == StepPlan((Run(6, 2),), (Run(0, 8),), 0)
 

@@ -1,0 +1,1 @@
+"""Cases of what only the MLX delegate has."""
