@@ -1,0 +1,57 @@
+"""Composite operators that are built differently into a torch with MPS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """What torch's attention becomes on MPS without gradients.
+
+    One fused kernel, from macOS 15 on for strided inputs too (pytorch pull request 139791), which
+    since 2.12 repeats shared heads itself (181298). Its mask is additive; it has no dropout.
+    """
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        never = aten.scalar_tensor.default(
+            float("-inf"), dtype=query.dtype, device=attn_mask.device
+        )
+        attn_mask = aten.where.ScalarSelf(attn_mask, 0.0, never)
+    fused = dropout_p == 0.0
+    attention: Callable[..., Any] = (
+        aten._scaled_dot_product_attention_math_for_mps.default
+        if fused
+        else aten._scaled_dot_product_attention_math.default
+    )
+    result: torch.Tensor = attention(
+        query,
+        key,
+        value,
+        attn_mask,
+        dropout_p,
+        is_causal,
+        None,
+        scale=scale,
+        enable_gqa=enable_gqa,
+    )[0]
+    return result
+
+
+KERNELS: dict[torch._ops.OpOverload, Callable[..., Any]] = {
+    aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
+}
+"""Python kernels that stand in for the composite ones of a build without MPS."""

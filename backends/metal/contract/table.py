@@ -1,0 +1,114 @@
+"""All functions, the check of a call against them, and the table in the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from backends.metal.contract import attention, convolution, launch, matmul, memory, quantized
+from backends.metal.contract.call import Call, Value, Violation
+from backends.metal.contract.rule import RELEASE, Function, Kind, Rule, SharedGraph
+
+FUNCTIONS: dict[str, Function] = {
+    function.name: function
+    for module in (matmul, convolution, attention, quantized, memory, launch)
+    for function in module.FUNCTIONS
+}
+"""By name. What is not here, and is called aoti_torch_*, does not exist in the release."""
+
+_PREFIX = "aoti_torch_"
+_ABSENT = Rule("", "implemented", f"is not in {RELEASE}", lambda call: "", Kind.MISSING)
+
+
+def implemented(function: str) -> bool:
+    """Whether the pinned release has the function, and it does not just throw."""
+    row = FUNCTIONS.get(function)
+    return row.implemented if row is not None else not function.startswith(_PREFIX)
+
+
+def bind(function: str, *arguments: Value) -> Call:
+    """A call, its arguments in the order of the wrapper.
+
+    Args:
+        function: its C name.
+        arguments: without the results' pointers at the end, or with: what is too much is dropped.
+
+    Raises:
+        TypeError: there are fewer arguments than the function has.
+    """
+    row = FUNCTIONS.get(function)
+    if row is None:
+        return Call(function, {})
+    if len(arguments) < len(row.parameters):
+        missing = ", ".join(row.parameters[len(arguments) :])
+        raise TypeError(f"{function}: called without {missing}")
+    return Call(function, dict(zip(row.parameters, arguments, strict=False)))
+
+
+def check(call: Call) -> list[Violation]:
+    """What the runtime would make of a call, apart from the calls before it.
+
+    Returns:
+        Nothing for a call that keeps the contract, and for a function that is not the runtime's.
+    """
+    row = FUNCTIONS.get(call.function)
+    if row is None:
+        return [] if implemented(call.function) else [Violation(call, "", "", _ABSENT)]
+    return list(_violations(row, call))
+
+
+class Checker:
+    """Checks the calls of one program in order, and what one call leaves behind for the next."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[tuple[str, Hashable], Hashable] = {}
+
+    def check(self, call: Call) -> list[Violation]:
+        """As :func:`check`, and whether a graph compiled for an earlier call is reused wrongly."""
+        found = check(call)
+        row = FUNCTIONS.get(call.function)
+        if row is None or row.shared is None or any(one.kind is Kind.REFUSAL for one in found):
+            return found  # a refused call compiles nothing
+        return [*found, *self._reused(row.shared, call)]
+
+    def _reused(self, shared: SharedGraph, call: Call) -> Iterator[Violation]:
+        variant = shared.variant(call)
+        first = self._graphs.setdefault((call.function, shared.key(call)), variant)
+        if first != variant:
+            yield Violation(call, shared.rule.argument, f"{variant} after {first}", shared.rule)
+
+
+def _violations(row: Function, call: Call) -> Iterator[Violation]:
+    for rule in row.rules:
+        value = rule.check(call)
+        if value is not None:
+            yield Violation(call, rule.argument, value, rule)
+
+
+def contract_table() -> str:
+    """The contract in Markdown: one table of functions with rules, one list of the others."""
+    lines = ["| function | argument | requirement | otherwise | source |", "|---|---|---|---|---|"]
+    for row in sorted(FUNCTIONS.values(), key=lambda row: row.name):
+        rules = row.rules if row.shared is None else (*row.rules, row.shared.rule)
+        lines += [_line(row, rule) for rule in rules]
+    free = sorted(row.name for row in FUNCTIONS.values() if not row.rules)
+    notes = sorted((row.name, row.note) for row in FUNCTIONS.values() if row.note)
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Functions without requirements: " + ", ".join(f"`{name}`" for name in free) + ".",
+            "",
+            *(f"- `{name}`: {note}." for name, note in notes),
+            "",
+        ]
+    )
+
+
+def _line(row: Function, rule: Rule) -> str:
+    kind = rule.kind.value
+    known = rule.link.rpartition("/")[2] if rule.link else ""
+    otherwise = f"[{kind} #{known}]({rule.link})" if known else kind
+    name = rule.source.rpartition("/")[2]
+    argument = f"`{rule.argument}`" if rule.argument else ""
+    source = f"[{name}]({rule.url}), `{rule.function}`"
+    return f"| `{row.name}` | {argument} | {rule.requirement} | {otherwise} | {source} |"

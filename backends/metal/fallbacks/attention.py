@@ -1,0 +1,89 @@
+"""The runtime's kernels for attention and the gated delta rule: float32 inside."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+EXCLUDED = -1e9
+"""Mask values up to this one exclude a key, as ``-inf`` does."""
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: int,
+    dropout_mask: Tensor | None,
+    scale: float | None,
+    enable_gqa: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Attention over (B, H, L, D), with an additive mask and shared key heads.
+
+    Returns:
+        The result, (B, H, L, D), and the attention weights, which the kernel allocates and never
+        writes: NaN, so that nobody uses them unseen.
+    """
+    heads = query.shape[1] // key.shape[1]
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    keys = key.float().repeat_interleave(heads, 1)
+    values = value.float().repeat_interleave(heads, 1)
+    # The query is scaled before the products, the scale itself being a float32.
+    scores = (query.float() * torch.tensor(factor, dtype=torch.float32)) @ keys.mT
+    valid = torch.ones_like(scores, dtype=torch.bool)
+    if mask is not None:
+        additive = mask.float()
+        valid &= additive > EXCLUDED
+        scores = scores + additive
+    if is_causal:
+        valid &= _causal(*scores.shape[-2:])
+    weights = torch.where(valid, scores, float("-inf"))
+    # A row in which no key is left has a sum of 0 and comes out as 0.
+    most = weights.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min)
+    weights = torch.exp(weights - most)
+    total = weights.sum(-1, keepdim=True)
+    result = (weights @ values) / torch.where(total == 0, 1e-6, total)
+    unwritten = torch.full(scores.shape, float("nan"), dtype=query.dtype)
+    return result.to(query.dtype).contiguous(), unwritten
+
+
+def _causal(queries: int, keys: int) -> Tensor:
+    """Keys that each query may see; the last query sees all.
+
+    The kernel computes the last key unsigned, so a query that would see none sees all.
+    """
+    last = keys - queries + torch.arange(queries)[:, None]
+    return (torch.arange(keys) <= last) | (last < 0)
+
+
+def gated_delta_rule(
+    query: Tensor, key: Tensor, value: Tensor, gate: Tensor, beta: Tensor, state: Tensor
+) -> tuple[Tensor]:
+    """The recurrence over time; ``state`` is updated in place, rounded once at the end.
+
+    Args:
+        query: (B, T, Hk, Dk).
+        key: (B, T, Hk, Dk).
+        value: (B, T, Hv, Dv).
+        gate: (B, T, Hv), the factor that the state decays by.
+        beta: (B, T, Hv), the share of the correction.
+        state: (B, Hv, Dv, Dk).
+    """
+    repeats = value.shape[2] // query.shape[2]
+    queries, keys = (one.float().repeat_interleave(repeats, 2) for one in (query, key))
+    values, gates, betas = value.float(), gate.float(), beta.float()
+    now = state.float()
+    steps = []
+    for step in range(query.shape[1]):
+        now = now * gates[:, step, :, None, None]
+        against = keys[:, step, :, None, :]
+        known = (now * against).sum(-1)
+        correction = (values[:, step] - known) * betas[:, step, :, None]
+        now = now + against * correction[..., None]
+        steps.append((now * queries[:, step, :, None, :]).sum(-1))
+    state.copy_(now)
+    return (torch.stack(steps, 1).to(query.dtype),)

@@ -1,0 +1,79 @@
+"""What the runtime computes with MPSGraph: float32 sums, rounded to the dtype once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+_LAST = torch.channels_last
+
+
+def mm_out(out: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
+    """``out = left @ right`` for (M, K) and (K, N)."""
+    out.copy_(left.float() @ right.float())
+    return ()
+
+
+def bmm_out(out: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
+    """``out = left @ right`` for (B, M, K) and (B, K, N)."""
+    out.copy_(torch.bmm(left.float(), right.float()))
+    return ()
+
+
+def addmm_out(
+    out: Tensor, bias: Tensor, left: Tensor, right: Tensor, beta: float, alpha: float
+) -> tuple[Tensor, ...]:
+    """``out = beta * bias + alpha * (left @ right)``; ``bias`` broadcasts to (M, N)."""
+    out.copy_(beta * bias.float() + alpha * (left.float() @ right.float()))
+    return ()
+
+
+def convolution(
+    source: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    stride_len: int,
+    padding: Sequence[int],
+    padding_len: int,
+    dilation: Sequence[int],
+    dilation_len: int,
+    transposed: int,
+    output_padding: Sequence[int],
+    output_padding_len: int,
+    groups: int,
+) -> tuple[Tensor]:
+    """In as many dimensions as the weight has; (N, C, ...) or (C, ...).
+
+    The result is channels-last where ATen's would be, which is what the code that follows was
+    compiled for, and contiguous otherwise.
+    """
+    batched = source.dim() == weight.dim()
+    result = torch.ops.aten.convolution.default(
+        (source if batched else source[None]).float(),
+        weight.float(),
+        None if bias is None else bias.float(),
+        list(stride),
+        list(padding),
+        list(dilation),
+        bool(transposed),
+        list(output_padding),
+        groups,
+    )
+    result = result if batched else result[0]
+    layout = torch.contiguous_format
+    if source.dim() == 4 and (_channels_last(source) or _channels_last(weight)):
+        layout = _LAST
+    return (result.to(source.dtype).contiguous(memory_format=layout),)
+
+
+def _channels_last(tensor: Tensor) -> bool:
+    return tensor.is_contiguous(memory_format=_LAST) and not tensor.is_contiguous()
+
+
+def topk(source: Tensor, k: int, dim: int, largest: int, sorted_: int) -> tuple[Tensor, Tensor]:
+    """Values, and int64 indices, always sorted; among equal values any may come first."""
+    values, indices = torch.topk(source.float(), k, dim, bool(largest), sorted=True)
+    return values.to(source.dtype).contiguous(), indices.contiguous()

@@ -1,0 +1,161 @@
+"""What was generated for one partition, as data."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import torch
+from torch._inductor.utils import ALIGN_BYTES
+
+Extent = int | str
+"""A size, or the C++ expression for a dynamic one in terms of the wrapper's ``s`` variables."""
+
+SHADER = re.compile(r'const char\* (\w+)_source = \(R"MTL\((.*?)\)MTL"\);', re.DOTALL)
+
+
+class TensorSpec(msgspec.Struct, frozen=True):
+    """One tensor at the partition's border, or one constant.
+
+    Attributes:
+        name: its variable in the wrapper; for an output, the buffer that it comes from.
+        dtype: as torch spells it, such as ``float32``.
+        shape: sizes.
+        strides: in elements.
+        storage_offset: in elements; None where nobody knows before the program runs.
+        device: ``mps`` or ``cpu``.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
+    storage_offset: Extent | None = None
+    device: str = "mps"
+
+
+class Constant(msgspec.Struct, frozen=True):
+    """One constant and its place in the weights.
+
+    Attributes:
+        spec: its tensor; the offset counts from ``start``.
+        source: its name in the program.
+        start: first byte of its storage in the weights.
+        size: bytes of its storage.
+        mutated: the code writes to it.
+    """
+
+    spec: TensorSpec
+    source: str
+    start: int
+    size: int
+    mutated: bool
+
+
+class Generated(msgspec.Struct, frozen=True):
+    """The code for one partition.
+
+    Attributes:
+        wrapper: the C++ source, shaders included.
+        inputs: in the order of the wrapper's handles.
+        outputs: likewise; None for one that is no tensor.
+        constants: in the order of the wrapper's constants.
+        weights: the constants' storages one after the other, each aligned.
+        fallbacks: kernels that the wrapper calls beside its own, as upstream's check saw them.
+    """
+
+    wrapper: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec | None, ...]
+    constants: tuple[Constant, ...]
+    fallbacks: tuple[str, ...]
+    weights: bytes = b""
+
+    @property
+    def kernels(self) -> dict[str, str]:
+        """Metal source by the name of its library in the wrapper; each has one function."""
+        return dict(SHADER.findall(self.wrapper))
+
+
+def encode(generated: Generated) -> bytes:
+    """As JSON, without the weights, which a program carries apart."""
+    return msgspec.json.encode(msgspec.structs.replace(generated, weights=b""))
+
+
+def decode(data: bytes, weights: bytes) -> Generated:
+    """The inverse of :func:`encode`.
+
+    Raises:
+        msgspec.DecodeError: the bytes are no encoded Generated.
+    """
+    return msgspec.structs.replace(msgspec.json.decode(data, type=Generated), weights=weights)
+
+
+def collect(graph: Any, wrapper: str, fallbacks: tuple[str, ...]) -> Generated:
+    """Read a compiled graph.
+
+    Args:
+        graph: Inductor's ``GraphLowering``, its code generated.
+        wrapper: the C++ source.
+        fallbacks: names of the kernels that it calls.
+    """
+    constants, weights = _constants(graph)
+    return Generated(
+        wrapper=wrapper,
+        inputs=tuple(_spec(name, box) for name, box in graph.graph_inputs.items()),
+        outputs=tuple(_output(box) for box in graph.graph_outputs),
+        constants=constants,
+        fallbacks=fallbacks,
+        weights=weights,
+    )
+
+
+def _spec(name: str, box: Any) -> TensorSpec:
+    layout = box.get_layout()
+    return TensorSpec(
+        name,
+        str(layout.dtype).removeprefix("torch."),
+        _extents(layout.size),
+        _extents(layout.stride),
+        device=layout.device.type,
+    )
+
+
+def _output(box: Any) -> TensorSpec | None:
+    return _spec(box.get_name(), box) if box.has_tensor_output() else None
+
+
+def _extents(sizes: Any) -> tuple[Extent, ...]:
+    return tuple(int(size) if str(size).isdecimal() else str(size) for size in sizes)
+
+
+def _constants(graph: Any) -> tuple[tuple[Constant, ...], bytes]:
+    """The layout of ``AotCodeCompiler``'s binary blob, where no constant is on a CUDA device."""
+    found: list[Constant] = []
+    weights = bytearray()
+    for name in graph.constants:
+        if name in graph.folded_constants:
+            continue
+        tensor = graph.get_original_value_of_constant(name)
+        data = _bytes(tensor)
+        spec = TensorSpec(
+            name,
+            str(tensor.dtype).removeprefix("torch."),
+            tuple(tensor.shape),
+            tuple(tensor.stride()),
+            tensor.storage_offset(),
+            tensor.device.type,
+        )
+        source = graph.allocated_constant_name[name]
+        mutated = name in graph.mutated_buffers
+        found.append(Constant(spec, source, len(weights), len(data), mutated))
+        weights += data + bytes(-len(data) % ALIGN_BYTES)
+    return tuple(found), bytes(weights)
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    if tensor.numel() == 0:
+        return b""
+    storage = tensor.untyped_storage()
+    return torch.empty(0, dtype=torch.uint8).set_(storage).numpy().tobytes()

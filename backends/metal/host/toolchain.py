@@ -1,0 +1,185 @@
+"""The compiler, its flags, and the cache of what it made.
+
+A folder of the cache belongs to one compiler, one shim and one set of flags; in it lie the runtime
+and a library for each set of sources. Files appear by rename, so processes cannot see half of one.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import platformdirs
+
+from backends.metal.host.errors import CompileError
+
+_HERE = Path(__file__).parent
+
+# Metal is a dialect of C++14. Its literals are floats; the runtime compiles shaders with safe math,
+# so nothing is reassociated or fused, and each operation rounds once.
+_FLAGS = (
+    "-std=gnu++14 -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -w "
+    "-fsingle-precision-constant -ffp-contract=off -fno-math-errno -fno-trapping-math "
+    "-fwrapv -fno-strict-aliasing -fsanitize=integer-divide-by-zero"
+).split()
+# The runtime takes the order of calls in memory for their order in the source, and two calls for
+# two places in the source, to tell which lanes of a SIMD group are together.
+_FLAGS += (
+    "-fno-reorder-blocks -fno-thread-jumps -fno-crossjumping -fno-guess-branch-probability "
+    "-fno-tree-ch -fno-split-paths -fno-code-hoisting"
+).split()
+_OPTIMIZE = {False: ("-O1",), True: ("-O1", "-DCONFORM_CHECKED", "-fsanitize=thread")}
+# Calls into the runtime at function boundaries would cost and tell nothing.
+_CHECKED = ("--param", "tsan-instrument-func-entry-exit=0")
+
+
+def compile_library(source: str, *, checked: bool, cache: Path | None = None) -> Path:
+    """The shared library of a C++ source, compiled when the cache has none.
+
+    Args:
+        source: includes the shim.
+        checked: whether accesses are watched.
+        cache: folder of all entries; the user's cache folder by default.
+
+    Raises:
+        CompileError: there is no compiler, or it refuses the source.
+    """
+    folder = toolchain_folder(cache)
+    digest = hashlib.sha256(f"{checked}\n{source}".encode()).hexdigest()[:32]
+    target = folder / f"{digest}.so"
+    if not target.exists():
+        flags = [*_FLAGS, *_OPTIMIZE[checked], *(_CHECKED if checked else ())]
+        _build(folder, target, source, flags)
+    return target
+
+
+def runtime_library(cache: Path | None = None) -> Path:
+    """The library that runs threadgroups and checks accesses.
+
+    Raises:
+        CompileError: there is no compiler, or it refuses the runtime.
+    """
+    return _runtime_path(toolchain_folder(cache))
+
+
+@functools.cache
+def toolchain_folder(cache: Path | None = None) -> Path:
+    """The folder of this compiler, shim and set of flags, with the runtime in it.
+
+    Raises:
+        CompileError: see :func:`runtime_library`.
+    """
+    digest = hashlib.sha256(compiler_version().encode())
+    # This file holds the flags, and how a kernel finds its runtime.
+    for path in [Path(__file__), *_shim_files(), *_torch_headers()]:
+        digest.update(path.name.encode() + path.read_bytes())
+    folder = (cache or _cache_folder()) / digest.hexdigest()[:16]
+    target = _runtime_path(folder)
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        _build_runtime(folder, target)
+    return folder
+
+
+def _runtime_path(folder: Path) -> Path:
+    # The loader takes libraries of one name for one library, so each cache has its own name.
+    place = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    return folder / f"libconform-metal-{place}.so"
+
+
+@functools.cache
+def compiler() -> str:
+    """Path of g++: ``CXX`` where it is set.
+
+    Raises:
+        CompileError: there is none.
+    """
+    found = shutil.which(os.environ.get("CXX") or "g++")
+    if found is None:
+        raise CompileError("executing Metal kernels takes g++ on the PATH, or its name in CXX")
+    return found
+
+
+@functools.cache
+def compiler_version() -> str:
+    """What tells one compiler, and what it compiles for, from another."""
+    made = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=False)
+    return f"{compiler()} {platform.machine()} {made.stdout}"
+
+
+def _shim_files() -> list[Path]:
+    folders = (_HERE / "include", _HERE / "include" / "conform", _HERE / "runtime")
+    return sorted(path for folder in folders for path in folder.iterdir() if path.is_file())
+
+
+def _torch_include() -> Path | None:
+    spec = importlib.util.find_spec("torch")
+    places = spec.submodule_search_locations if spec else None
+    return Path(places[0]) / "include" if places else None
+
+
+def _torch_headers() -> list[Path]:
+    include = _torch_include()
+    return sorted((include / "c10" / "metal").glob("*.h")) if include else []
+
+
+def _cache_folder() -> Path:
+    """The user's cache folder, or a private temporary one where nothing can be written."""
+    folder = Path(platformdirs.user_cache_path("executorch-conform")) / "metal-host"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError:
+        holder = tempfile.TemporaryDirectory(prefix="conform-metal-host-")
+        _KEPT.append(holder)  # removed when the process ends
+        return Path(holder.name)
+    return folder
+
+
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _build(folder: Path, target: Path, source: str, flags: list[str]) -> None:
+    include = _torch_include()
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as making:
+        unit = Path(making) / "kernel.cpp"
+        unit.write_text(source)
+        place = [f"-I{_HERE / 'include'}", *([f"-I{include}"] if include else [])]
+        made = Path(making) / "kernel.o"
+        _run([*flags, *place, "-c", str(unit), "-o", str(made)])
+        library = Path(making) / "kernel.so"
+        # Linked without the sanitizer's flag: its runtime is ours.
+        linked = [str(_runtime_path(folder)), "-lm", "-Wl,-rpath,$ORIGIN", "-Wl,--no-undefined"]
+        _run(["-shared", str(made), "-o", str(library), *linked])
+        os.replace(library, target)
+
+
+def _build_runtime(folder: Path, target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as making:
+        library = Path(making) / target.name
+        units = sorted(str(path) for path in (_HERE / "runtime").glob("*.cpp"))
+        flags = "-std=gnu++17 -O2 -fPIC -shared -fno-exceptions -fno-rtti -fcf-protection=none"
+        if platform.machine() not in ("x86_64", "AMD64"):
+            flags = flags.replace(" -fcf-protection=none", "")
+        soname = f"-Wl,-soname,{target.name}"
+        _run([*flags.split(), f"-I{_HERE / 'include'}", *units, soname, "-o", str(library)])
+        os.replace(library, target)
+
+
+def _run(arguments: list[str]) -> None:
+    made = subprocess.run(
+        [compiler(), *arguments], capture_output=True, text=True, check=False, errors="replace"
+    )
+    if made.returncode == 0:
+        return
+    lines = [line.strip() for line in made.stderr.splitlines() if "error" in line.lower()]
+    shown = "; ".join(lines[:3]) or made.stderr.strip()[:300] or f"exit code {made.returncode}"
+    raise CompileError(f"g++ refuses the kernel: {shown}", made.stderr)

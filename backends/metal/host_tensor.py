@@ -1,0 +1,74 @@
+"""Weights on a device that this host does not have: the values on the CPU, the device in name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+MPS = torch.device("mps:0")
+
+_OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
+
+
+class HostTensor(torch.Tensor):
+    """A CPU tensor that answers "mps:0" when asked for its device.
+
+    Inductor reads weights while it compiles: it inlines scalars and short vectors, folds uniform
+    values and looks for weights that share memory. A fake tensor has nothing to read.
+    """
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """The device that the tensor stands for."""
+        return MPS
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Stay on the CPU when moved to "mps"; become fake among fake tensors."""
+        kwargs = dict(kwargs or {})
+        if func is torch.Tensor.to and _moves_to_mps(args, kwargs):
+            return args[0]
+        mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+        if mode is not None and isinstance(func, _OPERATORS):
+            # Fake mode converts real tensors by itself, but refuses subclasses.
+            args, kwargs = tree_map_only(
+                HostTensor, lambda t: mode.from_tensor(t, static_shapes=True), (args, kwargs)
+            )
+            return func(*args, **kwargs)
+        return super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
+
+
+def to_host(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of a CPU tensor in the layout that a move to the device would give it.
+
+    Args:
+        tensor: a tensor or parameter. Tensors that share memory are copied each for itself, as
+            they are when a program is moved.
+
+    Returns:
+        The same kind, with the same ``requires_grad``.
+    """
+    copied = tensor.detach().clone().as_subclass(HostTensor)
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(copied, tensor.requires_grad)
+    return copied
+
+
+def to_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as what it is, sharing memory."""
+    return tensor.detach().as_subclass(torch.Tensor)
+
+
+def _moves_to_mps(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    place = kwargs.get("device", args[1] if len(args) > 1 else None)
+    only_place = len(args) + len(kwargs) == 2
+    return only_place and isinstance(place, (str, torch.device)) and torch.device(place) == MPS

@@ -1,0 +1,60 @@
+"""The calls of a machine as the contract reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from backends.metal import contract
+from backends.metal.calls import Call, Check
+from backends.metal.contract import FUNCTIONS, TensorMeta
+from backends.metal.memory import CPU, DTYPES, Storage, Tensor
+from backends.metal.values import Closure
+
+
+def checking(
+    checker: contract.Checker, report: Callable[[Call, contract.Violation], None]
+) -> Check:
+    """A machine's ``check``: every violation goes to ``report``, which may raise."""
+
+    def check(call: Call) -> None:
+        for violation in checker.check(bound(call)):
+            report(call, violation)
+
+    return check
+
+
+def bound(call: Call) -> contract.Call:
+    """A call by the parameters of the contract."""
+    row = FUNCTIONS.get(call.name)
+    arguments = [_value(argument) for argument in call.arguments]
+    if row is not None and "dtype" in row.parameters:
+        at = row.parameters.index("dtype")
+        arguments[at] = _name(arguments[at])
+    return contract.bind(call.name, *arguments)
+
+
+def described(tensor: Tensor) -> TensorMeta:
+    """A tensor as the wrapper means it."""
+    meaning = tensor.meaning
+    return TensorMeta(
+        str(tensor.dtype).removeprefix("torch."),
+        tensor.sizes,
+        meaning.strides,
+        meaning.offset,
+        meaning.room,
+        tensor.origin,
+        "cpu" if tensor.device == CPU else "mps",
+    )
+
+
+def _value(argument: Any) -> Any:
+    if isinstance(argument, Tensor):
+        return described(argument)
+    if isinstance(argument, Storage | Closure):
+        return None
+    return argument if isinstance(argument, int | float | str | tuple | None) else str(argument)
+
+
+def _name(code: Any) -> str:
+    return str(DTYPES.get(code, code)).removeprefix("torch.")

@@ -1,0 +1,173 @@
+"""Let torch compile for MPS on a host without it: every patch of torch that this takes.
+
+All of them hold inside :func:`pretending` only, one thread at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch._C import DispatchKey
+from torch._inductor import utils as inductor_utils
+from torch._inductor.codecache import AotCodeCompiler
+from torch._inductor.fx_passes import joint_graph, post_grad
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+from backends.metal import composite
+from backends.metal.host_tensor import HostTensor, to_cpu
+
+# A base M4. Inductor asks whether a GPU is "big" (it is not), and nothing else of it.
+CORES = 10
+
+Compile = Callable[..., Any]
+"""Stands in for ``AotCodeCompiler.compile``, which would call Apple's compiler."""
+
+_LOCK = threading.RLock()
+
+
+@contextlib.contextmanager
+def pretending(compile: Compile) -> Iterator[None]:
+    """Inside, Inductor generates code for MPS; afterwards torch is as it was.
+
+    Args:
+        compile: called with what was generated, in place of ``AotCodeCompiler.compile``.
+    """
+    with _LOCK, contextlib.ExitStack() as stack:
+        stack.enter_context(_device_guard())
+        for target, name, value in _attributes(compile):
+            stack.enter_context(mock.patch.object(target, name, value, create=True))
+        stack.enter_context(_kernels(composite.KERNELS))
+        # It remembers which GPU the host has.
+        inductor_utils.get_gpu_type.cache_clear()
+        stack.callback(inductor_utils.get_gpu_type.cache_clear)
+        yield
+
+
+def _attributes(compile: Compile) -> list[tuple[Any, str, Any]]:
+    return [
+        (torch._inductor, "aot_compile", _with_buffers(torch._inductor.aot_compile)),
+        (AotCodeCompiler, "compile", staticmethod(compile)),
+        (torch.mps, "is_available", lambda: True),
+        (torch._C, "_mps_get_core_count", lambda: CORES),
+        (joint_graph, "lazy_init", _on_cpu(joint_graph.lazy_init)),
+        (post_grad, "lazy_init", _on_cpu(post_grad.lazy_init)),
+        (joint_graph, "UniformValueConstantFolder", _HostFolder),
+    ]
+
+
+def _with_buffers(aot_compile: Callable[..., Any]) -> Callable[..., Any]:
+    """Tracing takes a module's constants as they are, which only works for those of its device.
+
+    As buffers they become inputs of the trace; the names are those that tracing would give.
+    """
+
+    def with_buffers(module: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        known = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+        known.update(name for name, _ in module.named_buffers(remove_duplicate=False))
+        order = {node: place for place, node in enumerate(module.graph.nodes)}
+        constants = [
+            (min((order[user] for user in node.users), default=0), node, value)
+            for node in module.graph.find_nodes(op="get_attr")
+            if node.target not in known
+            and isinstance(value := attrgetter(node.target)(module), HostTensor)
+        ]
+        constants.sort(key=lambda entry: entry[0])
+        for number, (_, node, value) in enumerate(constants):
+            node.target = f"_tensor_constant{number}"
+            module.register_buffer(node.target, value, persistent=False)
+        module.recompile()
+        return aot_compile(module, *args, **kwargs)
+
+    return with_buffers
+
+
+def _on_cpu(initialize: Callable[..., Any]) -> Callable[..., Any]:
+    """Patterns hold no device, but tracing them takes one; they are traced once per process."""
+
+    def traced_on_cpu(device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return initialize(torch.device("cpu"), *args, **kwargs)
+
+    return traced_on_cpu
+
+
+class _OnCpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Runs what is asked of the device on the CPU, for real."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        cpu = torch.device("cpu")
+        args, kwargs = tree_map_only(torch.device, lambda _: cpu, (args, kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+class _HostFolder(joint_graph.UniformValueConstantFolder):
+    """Inductor's constant folder, which computes with the weights themselves."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        with _OnCpu():  # type: ignore[no-untyped-call]
+            super().__init__(*args, **kwargs)
+
+    def run(self) -> Any:  # type: ignore[override]
+        with _OnCpu():  # type: ignore[no-untyped-call]
+            return super().run()
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        value = super().get_attr(target, args, kwargs)
+        return to_cpu(value) if isinstance(value, HostTensor) else value
+
+
+@contextlib.contextmanager
+def _kernels(table: Mapping[torch._ops.OpOverload, Callable[..., Any]]) -> Iterator[None]:
+    """Give composite operators other Python kernels."""
+    key = DispatchKey.CompositeImplicitAutograd
+    before = {op: dict(op.py_kernels) for op in table}
+    try:
+        for op, kernel in table.items():
+            op.py_kernels[key] = kernel
+            op._dispatch_cache.clear()
+        yield
+    finally:
+        for op, kernels in before.items():
+            op.py_kernels.clear()
+            op.py_kernels.update(kernels)
+            op._dispatch_cache.clear()
+
+
+# c10/core/DeviceType.h, and the registry in c10/core/impl/DeviceGuardImplInterface.h.
+_MPS_SLOT, _META_SLOT = 13, 14
+_REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
+
+
+@contextlib.contextmanager
+def _device_guard() -> Iterator[None]:
+    """Lend MPS the guard of the meta device, which does nothing.
+
+    C++ code enters a device guard around ``contiguous``, ``to`` and others before it dispatches
+    to fake tensors, and refuses a device without one. A build with MPS keeps its own.
+    """
+    suffix = "dylib" if sys.platform == "darwin" else "so"
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / f"libc10.{suffix}"))
+    slots = (ctypes.c_void_p * (_META_SLOT + 1)).in_dll(library, _REGISTRY)
+    if slots[_MPS_SLOT]:
+        yield
+        return
+    slots[_MPS_SLOT] = slots[_META_SLOT]
+    try:
+        yield
+    finally:
+        slots[_MPS_SLOT] = None

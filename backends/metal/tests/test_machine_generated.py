@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from backends.metal.fallbacks import IMPLEMENTATIONS
+from backends.metal.generate import generate
+from backends.metal.host import OutOfBounds
+from backends.metal.machine import Machine
+from backends.metal.tests.programs import Apply, Apply3, partition
+from backends.metal.wrapper import Program
+
+
+def generated(module: torch.nn.Module, *inputs: torch.Tensor, **options: Any) -> Machine:
+    made = generate(partition(module, *inputs, **options))
+    constants = []
+    for constant in made.constants:
+        data = bytearray(made.weights[constant.start : constant.start + constant.size])
+        flat = torch.frombuffer(data, dtype=getattr(torch, constant.spec.dtype))
+        shape = [int(size) for size in constant.spec.shape]
+        constants.append(flat.as_strided(shape, [int(step) for step in constant.spec.strides]))
+    program = Program.parse(made.wrapper)
+    return Machine(program, made.kernels, constants, fallbacks=IMPLEMENTATIONS)
+
+
+def test_generated_linear_matches_eager() -> None:
+    module, given = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU()), torch.randn(2, 8)
+    (got,) = generated(module, given).run([given])
+    torch.testing.assert_close(got, module(given).detach())
+
+
+def test_generated_views_match_eager() -> None:
+    def split(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        left, right = a.chunk(2, dim=1)
+        return left @ right.T, left.transpose(0, 1).contiguous() + 1
+
+    given = torch.randn(3, 8)
+    found = generated(Apply(split), given).run([given])
+    for got, expected in zip(found, split(given), strict=True):
+        torch.testing.assert_close(got, expected)
+
+
+def test_kernel_that_writes_a_part_of_a_concatenation_misses_it() -> None:
+    def swap(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        left, right = a.chunk(2, dim=1)
+        return torch.cat([right * 2, left], 1), left.transpose(0, 1).contiguous() + 1
+
+    given = torch.randn(3, 8)
+    # The runtime gives the kernel a dense copy of the part; it writes with the whole's strides.
+    with pytest.raises(OutOfBounds, match="which has 12 elements"):
+        generated(Apply(swap), given).run([given])
+
+
+def test_generated_program_takes_any_length() -> None:
+    length = torch.export.Dim("length", min=2, max=64)
+    module = torch.nn.Softmax(-1)
+    run = generated(module, torch.randn(3, 8), dynamic_shapes=({1: length},))
+    for size in (2, 8, 33):
+        given = torch.randn(3, size)
+        torch.testing.assert_close(run.run([given])[0], module(given))
+
+
+def test_generated_program_of_three_inputs() -> None:
+    def add(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+        return torch.addcmul(a, b, c)
+
+    given = [torch.randn(3, 4) for _ in range(3)]
+    (got,) = generated(Apply3(add), *given).run(given)
+    torch.testing.assert_close(got, add(*given))

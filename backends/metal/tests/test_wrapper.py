@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from backends.metal.cpp_parser import parse_function
+from backends.metal.cpp_syntax import (
+    Assign,
+    Declare,
+    Do,
+    If,
+    Literal,
+    Source,
+    UnknownStatement,
+    WrapperError,
+)
+from backends.metal.generate import generate
+from backends.metal.tests.programs import Apply, partition
+from backends.metal.tests.wrappers import copy, empty, launch, output, view, wrapper
+from backends.metal.wrapper import KernelName, Program
+
+
+def body(text: str) -> tuple[object, ...]:
+    source = Source(f"void f(int64_t a)\n{{\n{text}\n}}\n")
+    return parse_function(source, "f", source.text.index("(")).body
+
+
+def test_statements_keep_their_line() -> None:
+    first, second = body("    int64_t x = 1L;\n    f(x);")
+    assert isinstance(first, Declare)
+    assert isinstance(second, Do)
+    assert (first.line, second.line) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "static constexpr int64_t int_array_0[] = {1L, };",
+        "static constexpr int64_t *int_array_0=nullptr;",
+        "[[maybe_unused]] auto& weight = constants_->at(0);",
+        "std::function<void(AOTIMetalKernelFunctionHandle)> wrapped = lambda;",
+        "RAIIAtenTensorHandle buf0(buf0_handle);",
+        "const int64_t int_array_2[] = {s0, c10::div_floor_integer(static_cast<int64_t>(s0), 2L)};",
+    ],
+)
+def test_declarations(text: str) -> None:
+    (found,) = body(text)
+    assert isinstance(found, Declare)
+
+
+def test_negative_numbers_are_numbers() -> None:
+    (found,) = body("int64_t x = -3L;")
+    assert isinstance(found, Declare)
+    assert found.value == Literal(-3)
+
+
+def test_alignment_check_is_a_condition() -> None:
+    (found,) = body(
+        "if ((reinterpret_cast<std::uintptr_t>(a.data_ptr()) & (16 -1)) != 0) { a = b; }"
+    )
+    assert isinstance(found, If)
+    assert isinstance(found.then[0], Assign)
+
+
+def test_comments_and_raw_strings_hold_nothing() -> None:
+    assert body('f(R"(} // ;)"); // } \n /* } */') == body('f("} // ;");')
+
+
+@pytest.mark.parametrize(
+    "text", ["for (;;) {}", "goto end;", "int64_t x = ;", "a.b.;", "x ? y;", "auto @ = 1;"]
+)
+def test_what_is_not_understood_is_quoted(text: str) -> None:
+    with pytest.raises(UnknownStatement) as caught:
+        body(text)
+    assert caught.value.line == 3
+    assert caught.value.source == text
+
+
+def test_an_unknown_statement_in_a_wrapper_names_its_line() -> None:
+    source = wrapper("goto out;")
+    with pytest.raises(UnknownStatement) as caught:
+        Program.parse(source)
+    assert source.splitlines()[caught.value.line - 1].strip() == "goto out;"
+
+
+def test_other_text_is_no_wrapper() -> None:
+    with pytest.raises(WrapperError, match="no AOTI wrapper"):
+        Program.parse("int main() { return 0; }")
+
+
+def test_constants_folded_at_run_time_are_refused() -> None:
+    folding = "void AOTInductorModel::_const_run_impl(\n    int a\n) {\n    fold();\n}\n"
+    with pytest.raises(UnknownStatement, match="folded at run time"):
+        Program.parse(wrapper("") + folding)
+
+
+def test_missing_constants_are_told() -> None:
+    source = wrapper("", constants=[("weight", "2, 3", "3, 1")])
+    with pytest.raises(WrapperError, match="not described completely"):
+        Program.parse(source.replace("constants_info_[0].shape", "x"))
+    with pytest.raises(WrapperError, match="1 constants are declared, 0 described"):
+        Program.parse(source.replace("constants_info_", "x"))
+
+
+def test_constants_and_kernels() -> None:
+    program = Program.parse(
+        wrapper("", constants=[("weight", "2, 3", "3, 1")], kernels=["mps_lib_0"])
+    )
+    (info,) = program.constants
+    assert (info.name, info.dtype, info.shape, info.strides) == (
+        "weight",
+        "float32",
+        (2, 3),
+        (3, 1),
+    )
+    assert program.kernels == {"get_mps_lib_0_handle": KernelName("mps_lib_0", "generated_kernel")}
+
+
+def test_listing() -> None:
+    source = wrapper(
+        empty("buf0", "2L, 3L", "3L, 1L")
+        + launch("mps_lib_0", "buf0", "arg0", "6L")
+        + view("var_0", "buf0", "3L, 2L", "1L, 3L", "1L")
+        + copy("buf0", "arg0")
+        + output("var_0"),
+        kernels=["mps_lib_0"],
+    )
+    assert list(Program.parse(source).lines()) == [
+        "1 inputs, 1 outputs",
+        "kernel mps_lib_0: generated_kernel",
+        "   1 buf0 = empty float32 [2, 3] strides [3, 1] on mps",
+        "   2 mps_lib_0(buf0: float32 [2, 3], arg0) threads 6",
+        "   3 var_0 = (buf0: float32 [2, 3] + 1 as [3, 2] strides [1, 3])",
+        "   4 aoti_torch_copy_(buf0: float32 [2, 3], arg0, 0)",
+        "output_handles[0] = var_0",
+    ]
+
+
+def test_generated_wrapper() -> None:
+    generated = generate(partition(torch.nn.Linear(8, 16), torch.ones(2, 8)))
+    program = Program.parse(generated.wrapper)
+    assert [info.name for info in program.constants] == [
+        constant.spec.name for constant in generated.constants
+    ]
+    assert {kernel.library for kernel in program.kernels.values()} == set(generated.kernels)
+    assert any("aoti_torch_mps_mm_out" in line for line in program.lines())
+
+
+def test_generated_reduction_states_its_threadgroups() -> None:
+    program = Program.parse(
+        generate(partition(Apply(lambda a: a.sum(-1)), torch.ones(3, 70))).wrapper
+    )
+    assert any("threads [3, 70] groups of [1, 70]" in line for line in program.lines())

@@ -1,0 +1,169 @@
+"""A generated AOTI wrapper, read once: what it runs, its shaders, its constants."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from backends.metal.cpp_parser import parse_function
+from backends.metal.cpp_syntax import Function, Source, UnknownStatement, WrapperError
+
+RUN = "AOTInductorModel::run_impl"
+CONSTANT_RUN = "AOTInductorModel::_const_run_impl"
+
+_FUNCTION = re.compile(
+    r"^(?:AOTI_NOINLINE )?(?:static )?void (AOTInductorModel::(?:run_impl|_const_run_impl)"
+    r"|check_input_\w+|__check_inputs_outputs)(?=\()",
+    re.MULTILINE,
+)
+_COUNTS = re.compile(r": AOTInductorModelBase\((\d+),\s*(\d+),\s*(\d+),")
+_HANDLE = re.compile(
+    r"^AOTIMetalKernelFunctionHandle (get_\w+_handle)\(\) \{(.*?)^\}", re.MULTILINE | re.DOTALL
+)
+_LIBRARY = re.compile(r"aoti_torch_mps_create_shader_library\((\w+)_source,")
+_KERNEL = re.compile(r'aoti_torch_mps_get_kernel_function\(\w+, "(\w+)",')
+_CONSTANT = re.compile(r"^ *constants_info_\[(\d+)\]\.(\w+) = (.*);$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelName:
+    """Where a kernel comes from.
+
+    Attributes:
+        library: the shader library's variable, such as ``mps_lib_0``.
+        function: the kernel in its source.
+    """
+
+    library: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantInfo:
+    """One constant as the wrapper describes it to the runtime.
+
+    Attributes:
+        name: the wrapper's name for it.
+        dtype: as torch spells it, such as ``float32``.
+        device: ``mps`` or ``cpu``.
+        shape: sizes.
+        strides: in elements.
+        offset: of its first element in its storage, in elements.
+        nbytes: of its storage, as aligned in the weights.
+    """
+
+    name: str
+    dtype: str
+    device: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a wrapper says, as data; it has no state and serves any number of machines.
+
+    Attributes:
+        source: its text.
+        functions: ``run_impl`` and what it calls.
+        kernels: by the function that hands out their handle.
+        constants: in the order of the runtime's list.
+        inputs: how many tensors it takes.
+        outputs: how many it gives.
+    """
+
+    source: Source
+    functions: Mapping[str, Function]
+    kernels: Mapping[str, KernelName]
+    constants: tuple[ConstantInfo, ...]
+    inputs: int
+    outputs: int
+
+    @staticmethod
+    def parse(wrapper: str) -> Program:
+        """Read a wrapper.
+
+        Raises:
+            UnknownStatement: it holds C++ that is not understood; the line is quoted.
+            WrapperError: it is no AOTI wrapper.
+        """
+        source = Source(wrapper)
+        counts = _COUNTS.search(wrapper)
+        functions = {
+            found[1]: parse_function(source, found[1], found.end())
+            for found in _FUNCTION.finditer(wrapper)
+        }
+        if counts is None or RUN not in functions:
+            raise WrapperError(f"no AOTI wrapper: it has no {RUN}")
+        constants = _constants(source)
+        if len(constants) != int(counts[3]):
+            raise WrapperError(f"{counts[3]} constants are declared, {len(constants)} described")
+        program = Program(
+            source, functions, _kernels(source), constants, int(counts[1]), int(counts[2])
+        )
+        if CONSTANT_RUN in functions and functions[CONSTANT_RUN].body:
+            line = functions[CONSTANT_RUN].body[0].line
+            raise UnknownStatement(
+                "constants are folded at run time, which MetalBackend does not ask for",
+                line,
+                source.quote(line),
+            )
+        return program
+
+    @property
+    def run(self) -> Function:
+        """What a call of the model executes."""
+        return self.functions[RUN]
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The C++ of ``run_impl``."""
+        found = next(m for m in _FUNCTION.finditer(self.source.text) if m[1] == RUN)
+        return self.source.text[found.start() : self.source.text.find("\n}", found.end()) + 2]
+
+    def lines(self) -> Iterator[str]:
+        """Readable statements: numbered calls with what is known of their shapes."""
+        from backends.metal.listing import lines
+
+        return lines(self)
+
+
+def _kernels(source: Source) -> dict[str, KernelName]:
+    found: dict[str, KernelName] = {}
+    for handle in _HANDLE.finditer(source.text):
+        library, kernel = _LIBRARY.search(handle[2]), _KERNEL.search(handle[2])
+        if library is None or kernel is None:
+            raise source.error(f"{handle[1]} makes no kernel", handle.start())
+        found[handle[1]] = KernelName(library[1], kernel[1])
+    return found
+
+
+def _constants(source: Source) -> tuple[ConstantInfo, ...]:
+    fields: dict[int, dict[str, str]] = {}
+    for line in _CONSTANT.finditer(source.text):
+        fields.setdefault(int(line[1]), {})[line[2]] = line[3]
+    try:
+        return tuple(_constant(fields[index]) for index in range(len(fields)))
+    except (KeyError, ValueError) as error:
+        raise WrapperError(f"a constant is not described completely: {error}") from error
+
+
+def _constant(field: Mapping[str, str]) -> ConstantInfo:
+    device = field["device_type"].split(",")[0].strip()
+    return ConstantInfo(
+        name=field["name"].strip('"'),
+        dtype=field["dtype"].removeprefix("cached_torch_dtype_"),
+        device=device.removeprefix("cached_torch_device_type_"),
+        shape=_numbers(field["shape"]),
+        strides=_numbers(field["stride"]),
+        offset=int(field["offset"]),
+        nbytes=int(field["data_size"]),
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part.rstrip("L")) for part in text.strip("{} ").split(",") if part.strip())
