@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +25,8 @@ from harness.rounding import ACTIVATIONS, COMPOUND, Kind, base_name, kind_of, re
 # λ of the probabilistic summation bound (Higham & Mary 2019, theorem 2.4): the chance that
 # one sum of a million terms exceeds λ√K·u is below 1e-7.
 LAMBDA = 6.0
+
+_FLOAT32_UNIT = 2.0**-24
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
@@ -71,7 +75,7 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         if name in COMPOUND and func in decomposition_table:
             if name in ACTIVATIONS:
                 args = self.blur(func, args)
-            with self:
+            with self, self.inside(name):
                 return decomposition_table[func](*args, **kwargs)
         if func.has_kernel_for_dispatch_key(_COMPOSITE) and not func._schema.is_mutable:
             # Reached from inside a decomposition, where autograd has not taken it apart.
@@ -79,6 +83,9 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
+        if func is torch.ops.prims.var.default:
+            with self:  # what decompositions end in for variances and norms
+                return _variance(*args, **kwargs)
         if name in ("add", "sub", "rsub") and kwargs.get("alpha", 1) != 1:
             with self:  # with a factor they round twice
                 left, right = args if name != "rsub" else args[::-1]
@@ -86,6 +93,10 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
                 result = left + scaled if name == "add" else left - scaled
                 return left.copy_(result) if func._schema.is_mutable else result
         return self.operate(func, name, args, kwargs)
+
+    def inside(self, name: str) -> AbstractContextManager[None]:
+        """While a compound operation runs as its parts."""
+        return nullcontext()
 
     def blur(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a function as its implementation may see them."""
@@ -118,6 +129,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self.pair_generator = torch.Generator().manual_seed(seed + sample // 2)
         self.direction = 1.0 if sample % 2 == 0 else -1.0
         self.unit = 0.0
+        self._wide = False
 
     def see(self, dtype: torch.dtype) -> None:
         """Results may be rounded to this dtype; the coarsest counts. One byte is a code: what
@@ -181,8 +193,23 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         if kind is Kind.REDUCTION:
             length, magnitude = reduction(func, name, args, kwargs, out, index)
             factor = min(float(length), LAMBDA * math.sqrt(length)) + 1
+            if self._wide or name in self.precision.float32_sums:
+                sum_unit = min(self.unit, _FLOAT32_UNIT)
+                if name == "convolution" and args[2] is not None:
+                    # A bias may be added to the rounded sum, which is no larger than both.
+                    size.add_(args[2].abs().reshape(-1, *[1] * (out.dim() - 2)))
+                return magnitude.mul(sum_unit * factor).add_(size.mul_(self.unit))
             return magnitude.mul(self.unit * factor)
         return size.mul_(self.unit)
+
+    @contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        """While a compound operation runs as its parts: do its sums accumulate in float32?"""
+        outer, self._wide = self._wide, self._wide or name in self.precision.float32_sums
+        try:
+            yield
+        finally:
+            self._wide = outer
 
     def blur(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """A backward error of each argument: what range reduction and composition cost."""
@@ -212,6 +239,20 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         noise.add_(torch.where(noise < 0, -0.5, 0.5)).mul_(size)
         # An infinity has no neighbourhood: perturbing it would make NaN.
         return noise.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _variance(
+    x: torch.Tensor,
+    dims: Sequence[int] | None = None,
+    correction: float | None = 1,
+    *,
+    output_dtype: Any = None,
+) -> torch.Tensor:
+    """Two-pass variance as the operations it is made of."""
+    over = list(range(x.dim())) if dims is None else list(dims)
+    off = x - x.mean(over, keepdim=True)
+    count = math.prod(x.shape[dim] for dim in over)
+    return (off * off).sum(over) / max(0.0, count - (1 if correction is None else correction))
 
 
 def _widen(item: Any, keep: bool = False) -> Any:

@@ -28,13 +28,32 @@ DELEGATE = "MLXBackend"
 # multiplies by a rounded reciprocal (cpu/softmax.cpp, metal/kernels/softmax.h).
 FLOAT32 = Precision(argument_roundings=2.0, division_roundings=2.0)
 
+# Accumulated in float32 and rounded once, on the CPU (simd_gemm.h, conv.cpp, fast.cpp) and in Metal
+# (steel_gemm_fused.metal, layer_norm.metal, rms_norm.metal, logsumexp.h).
+_FLOAT32_SUMS = frozenset(
+    """
+    mm bmm addmm baddbmm mv dot linear convolution native_layer_norm layer_norm rms_norm
+    _fused_rms_norm logsumexp _scaled_dot_product_flash_attention_for_cpu
+    """.split()
+)
+
 # Functions of bfloat16 are computed in float32 and rounded once, on the CPU (types/bf16.h) and by
 # Metal's kernels (bf16_math.h); a sigmoid is four operations that round each (unary_ops.h).
-BFLOAT16 = Precision(function_ulps=0.5, functions={"sigmoid": 2.0}, division_roundings=2.0)
+BFLOAT16 = Precision(
+    function_ulps=0.5,
+    functions={"sigmoid": 2.0},
+    division_roundings=2.0,
+    float32_sums=_FLOAT32_SUMS,
+)
 
 # The same on the CPU (types/fp16.h). Metal's own functions of half err by an ULP (Metal Shading
 # Language Specification 2.0, table 38), and its sigmoid thereby by 2.5.
-FLOAT16 = Precision(function_ulps=1.0, functions={"sigmoid": 2.5}, division_roundings=2.0)
+FLOAT16 = Precision(
+    function_ulps=1.0,
+    functions={"sigmoid": 2.5},
+    division_roundings=2.0,
+    float32_sums=_FLOAT32_SUMS,
+)
 
 # Up to 32 codes are summed before scale and offset meet (qdot in metal/kernels/quantized.h).
 INT4 = replace(FLOAT32, block_roundings=33.0)

@@ -194,7 +194,14 @@ def gather_mm(node: Node) -> Step:
 
     def step(t: list[Any], v: list[Any]) -> None:
         lhs, rhs, in_order = read(t, v)
-        t[out] = mx.gather_mm(t[a], t[b], lhs, rhs, sorted_indices=in_order)
+        left, right = t[a], t[b]
+        dtype = left.dtype
+        # MLX's CPU kernel knows float32 only; the GPU's, too, sums in it (mlx/backend/metal).
+        if dtype == right.dtype and dtype in (mx.float16, mx.bfloat16):
+            left, right = left.astype(mx.float32), right.astype(mx.float32)
+            t[out] = mx.gather_mm(left, right, lhs, rhs, sorted_indices=in_order).astype(dtype)
+        else:
+            t[out] = mx.gather_mm(left, right, lhs, rhs, sorted_indices=in_order)
 
     return step
 
