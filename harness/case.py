@@ -48,7 +48,9 @@ class Built:
             is_float = isinstance(item, torch.Tensor) and item.dtype == torch.float32
             return item.to(wanted) if is_float else item
 
-        return Built(self.module.to(wanted), tuple(tree_map(convert, self.calls)))
+        # Not Module.to, which casts weights of every floating dtype.
+        module = self.module._apply(convert)  # type: ignore[no-untyped-call]  # torch's is untyped
+        return Built(module, tuple(tree_map(convert, self.calls)))
 
 
 @dataclass(frozen=True)

@@ -5,45 +5,68 @@ Operators are given as overloads or by name (``aten.add.Tensor``).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 
+from harness.cell import Delegation
 from harness.delegation import op_name
 from harness.errors import CheckFailure
 
 Calls = Sequence[torch.fx.Node]
 
 
-def check_present(calls: Calls, operators: Sequence[Any]) -> None:
-    """Each operator occurs."""
-    counts = _counts(calls)
-    missing = [name for name in map(_name, operators) if not counts[name]]
-    if missing:
-        raise CheckFailure(f"not in the graph: {', '.join(missing)}; {_listing(counts)}")
+class GraphChecks(ABC):
+    """The checks as chained methods; what they look at is the latest graph."""
 
+    @abstractmethod
+    def _calls(self) -> Calls:
+        """The function calls of the latest graph."""
 
-def check_absent(calls: Calls, operators: Sequence[Any]) -> None:
-    """None of the operators occurs."""
-    counts = _counts(calls)
-    present = [name for name in map(_name, operators) if counts[name]]
-    if present:
-        raise CheckFailure(f"in the graph, but must not be: {', '.join(present)}")
+    @property
+    @abstractmethod
+    def delegation(self) -> Delegation:
+        """Delegates and left-over operators of the lowered program."""
 
+    def check(self, operators: Sequence[Any]) -> Self:
+        """Each operator (an overload, or its name ``aten.add.Tensor``) occurs."""
+        counts = _counts(self._calls())
+        missing = [name for name in map(_name, operators) if not counts[name]]
+        if missing:
+            raise CheckFailure(f"not in the graph: {', '.join(missing)}; {_listing(counts)}")
+        return self
 
-def check_count(calls: Calls, expected: Mapping[Any, int]) -> None:
-    """Each operator occurs exactly so often."""
-    counts = _counts(calls)
-    _compare({_name(key): (counts[_name(key)], n) for key, n in expected.items()}, counts)
+    def check_not(self, operators: Sequence[Any]) -> Self:
+        """None of the operators occurs."""
+        counts = _counts(self._calls())
+        present = [name for name in map(_name, operators) if counts[name]]
+        if present:
+            raise CheckFailure(f"in the graph, but must not be: {', '.join(present)}")
+        return self
 
+    def check_count(self, expected: Mapping[Any, int]) -> Self:
+        """Each operator occurs exactly so often; a delegate is ``executorch_call_delegate``."""
+        counts = _counts(self._calls())
+        _compare({_name(key): (counts[_name(key)], n) for key, n in expected.items()}, counts)
+        return self
 
-def check_node_count(calls: Calls, expected: Mapping[Any, int]) -> None:
-    """Each call target, the object itself, occurs exactly so often."""
-    nodes = Counter(node.target for node in calls)
-    found = {_name(target): (nodes[target], n) for target, n in expected.items()}
-    _compare(found, _counts(calls))
+    def check_node_count(self, expected: Mapping[Any, int]) -> Self:
+        """Each call target (the object itself, compared by identity) occurs exactly so often."""
+        nodes = Counter(node.target for node in self._calls())
+        found = {_name(target): (nodes[target], n) for target, n in expected.items()}
+        _compare(found, _counts(self._calls()))
+        return self
+
+    def check_delegates(self, expected: int) -> Self:
+        """The lowered program calls exactly so many delegates."""
+        found = self.delegation.delegates
+        if found != expected:
+            left = ", ".join(self.delegation.undelegated_ops) or "none"
+            raise CheckFailure(f"{found} delegates, expected {expected}; left over: {left}")
+        return self
 
 
 def _compare(found: Mapping[str, tuple[int, int]], counts: Counter[str]) -> None:

@@ -20,6 +20,8 @@ class Precision:
         division_roundings: roundings in a division (2 for reciprocal and multiply).
         block_roundings: error, in ``u``, of each term of ``codes * scale + offset`` in a weight
             that is quantized in blocks; common to a block.
+        float32_sums: operations, by ATen name, that accumulate in float32 whatever their dtype and
+            round once; a compound one stands for the sums that it is made of.
         step: error of one requantization in quantization steps.
         safety: factor on the spread of the perturbed runs.
         samples: number of perturbed runs, even: requantization errors come in pairs.
@@ -30,6 +32,7 @@ class Precision:
     argument_roundings: float = 1.0
     division_roundings: float = 1.0
     block_roundings: float = 1.0
+    float32_sums: frozenset[str] = frozenset()
     step: float = 1.0
     safety: float = 4.0
     samples: int = 8

@@ -30,7 +30,8 @@ _EXACT = frozenset(
     abs alias amax amin arange argmax argmin argsort as_strided bitwise_and bitwise_not
     bitwise_or bitwise_xor bucketize cat ceil channel_shuffle clamp clamp_max clamp_min clone
     constant_pad_nd contiguous copy copysign detach diagonal diagonal_scatter embedding empty
-    empty_like empty_strided eq expand eye fill flip floor fmax fmin full full_like gather ge gt
+    broadcast_in_dim empty_like empty_strided eq expand eye fill flip floor fmax fmin full full_like
+    gather ge gt
     hardtanh index index_copy index_fill index_put index_select isfinite isinf isnan item
     kthvalue le lift_fresh logical_and logical_not logical_or logical_xor lt masked_fill
     masked_scatter masked_select max max_pool1d max_pool2d max_pool2d_with_indices

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
@@ -23,13 +23,13 @@ from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchPro
 from torch.export import ExportedProgram
 from torch.utils._pytree import tree_leaves
 
-from harness import checks, delegation, registry, speed, stages
+from harness import delegation, registry, speed, stages
 from harness.backend import Backend, Emulating, Execution, Recipe
 from harness.case import Built, Case, Inputs, case_seed
 from harness.cell import Delegation
+from harness.checks import GraphChecks
 from harness.compare import Verdict, compare
 from harness.errors import (
-    CheckFailure,
     ConflictingOptions,
     StageFailure,
     StageOrderError,
@@ -53,7 +53,7 @@ VENDOR_STAGES = (
 )
 
 
-class Tester:
+class Tester(GraphChecks):
     """The pipeline over one case on one target.
 
     Attributes:
@@ -354,36 +354,6 @@ class Tester:
     def verdict(self) -> Verdict:
         """What :meth:`compare` found."""
         return self._need("compare", "verdict")  # type: ignore[no-any-return]
-
-    # Graph checks, on the latest graph.
-
-    def check(self, operators: Sequence[Any]) -> Self:
-        """Each operator (an overload, or its name ``aten.add.Tensor``) occurs."""
-        checks.check_present(self._calls(), operators)
-        return self
-
-    def check_not(self, operators: Sequence[Any]) -> Self:
-        """None of the operators occurs."""
-        checks.check_absent(self._calls(), operators)
-        return self
-
-    def check_count(self, expected: Mapping[Any, int]) -> Self:
-        """Each operator occurs exactly so often; a delegate is ``executorch_call_delegate``."""
-        checks.check_count(self._calls(), expected)
-        return self
-
-    def check_node_count(self, expected: Mapping[Any, int]) -> Self:
-        """Each call target (the object itself, compared by identity) occurs exactly so often."""
-        checks.check_node_count(self._calls(), expected)
-        return self
-
-    def check_delegates(self, expected: int) -> Self:
-        """The lowered program calls exactly so many delegates."""
-        found = self.delegation.delegates
-        if found != expected:
-            left = ", ".join(self.delegation.undelegated_ops) or "none"
-            raise CheckFailure(f"{found} delegates, expected {expected}; left over: {left}")
-        return self
 
     # Inner workings.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backends.mlx import generated
+from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
 from harness.backend import Availability, Execution, Recipe
 from harness.case import Inputs
 from harness.errors import CaseError
@@ -21,28 +23,40 @@ if TYPE_CHECKING:
 
 DELEGATE = "MLXBackend"
 
-# Beside a function's own error, mlx's float32 exp multiplies its argument by a rounded log2(e)
-# and rounds the product (cpu/simd/math.h); rsqrt is a division by a rounded root (base_simd.h),
-# and softmax multiplies by a rounded reciprocal (cpu/softmax.cpp, metal/kernels/softmax.h).
+# A function's argument: mlx's exp multiplies it by a rounded log2(e) and rounds the product
+# (cpu/simd/math.h). Divisions: rsqrt divides by a rounded root (cpu/simd/base_simd.h), softmax
+# multiplies by a rounded reciprocal (cpu/softmax.cpp, metal/kernels/softmax.h).
 FLOAT32 = Precision(argument_roundings=2.0, division_roundings=2.0)
 
-# Functions of bfloat16 are computed in float32 and rounded once, on the CPU (half_types.h) and by
-# Metal's kernels (bf16_math.h). A sigmoid is four operations that round each (unary_ops.h).
+# Accumulated in float32 and rounded once, on the CPU (simd_gemm.h, conv.cpp, fast.cpp) and in Metal
+# (steel_gemm_fused.metal, layer_norm.metal, rms_norm.metal, logsumexp.h).
+_FLOAT32_SUMS = frozenset(
+    """
+    mm bmm addmm baddbmm mv dot linear convolution native_layer_norm layer_norm rms_norm
+    _fused_rms_norm logsumexp _scaled_dot_product_flash_attention_for_cpu
+    """.split()
+)
+
+# Functions of bfloat16 are computed in float32 and rounded once, on the CPU (types/bf16.h) and by
+# Metal's kernels (bf16_math.h); a sigmoid is four operations that round each (unary_ops.h).
 BFLOAT16 = Precision(
     function_ulps=0.5,
     functions={"sigmoid": 2.0},
-    argument_roundings=0.0,
     division_roundings=2.0,
+    float32_sums=_FLOAT32_SUMS,
 )
 
-# The same on the CPU; Metal's own functions of half err by an ULP (Metal Shading Language
-# Specification, "Numerical Compliance": ULP values for half precision), so its sigmoid by 2.5.
+# The same on the CPU (types/fp16.h). Metal's own functions of half err by an ULP (Metal Shading
+# Language Specification 2.0, table 38), and its sigmoid thereby by 2.5.
 FLOAT16 = Precision(
     function_ulps=1.0,
     functions={"sigmoid": 2.5},
-    argument_roundings=0.0,
     division_roundings=2.0,
+    float32_sums=_FLOAT32_SUMS,
 )
+
+# Up to 32 codes are summed before scale and offset meet (qdot in metal/kernels/quantized.h).
+INT4 = replace(FLOAT32, block_roundings=33.0)
 
 
 def partitioners() -> list[Partitioner]:
@@ -99,6 +113,21 @@ def _recipe(name: str, precision: Precision, dtype: str = "float32", **options: 
     return Recipe(name, precision, **{**defaults, **options})
 
 
+def _quantized(name: str, weights: Format, precision: Precision = FLOAT32) -> Recipe:
+    """Float32 with quantized weights; a case without any that fit is not the recipe's."""
+
+    def unsupported(case: Case) -> str | None:
+        return _row_major_only("float32", case) or weights.unsupported(case)
+
+    return _recipe(
+        name,
+        precision,
+        quantize_weights=weights,
+        unsupported=unsupported,
+        require_delegation=True,
+    )
+
+
 class Mlx:
     """Runs the delegate's payload: natively where the runtime has it, else with ``mlx.core``."""
 
@@ -107,6 +136,9 @@ class Mlx:
         "fp32": _recipe("fp32", FLOAT32),
         "fp16": _recipe("fp16", FLOAT16, "float16"),
         "bf16": _recipe("bf16", BFLOAT16, "bfloat16"),
+        "int4": _quantized("int4", int4, INT4),
+        "mxfp8": _quantized("mxfp8", mxfp8),
+        "nvfp4": _quantized("nvfp4", nvfp4),
     }
 
     @functools.cache  # noqa: B019  (one instance per process)

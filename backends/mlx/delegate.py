@@ -34,8 +34,13 @@ _DTYPES: dict[torch.dtype, mx.Dtype] = {
 
 def loader(program: Program) -> DelegateLoader:
     """Loads the delegates of one program; they share the cache whose layout it publishes."""
+    return functools.partial(load, cache=cache_of(program))
+
+
+def cache_of(program: Program) -> SequenceCache | None:
+    """An empty cache of the layout that a program publishes, if it does."""
     config = CacheConfig.of_program(program)
-    return functools.partial(load, cache=SequenceCache(config) if config else None)
+    return SequenceCache(config) if config else None
 
 
 def load(delegate: DelegatePayload, cache: SequenceCache | None = None) -> DelegateHandle:
@@ -48,10 +53,13 @@ def load(delegate: DelegatePayload, cache: SequenceCache | None = None) -> Deleg
     return handle(executor(delegate, cache))
 
 
-def executor(delegate: DelegatePayload, cache: SequenceCache | None = None) -> Executor:
+def executor(
+    delegate: DelegatePayload, cache: SequenceCache | None = None, **options: Any
+) -> Executor:
     """The payload's program with its constants, ready to be called with MLX arrays.
 
-    Without a cache given, a program that asks for one gets flat layers of its own.
+    Without a cache given, a program that asks for one gets flat layers of its own. The options
+    are the executor's.
     """
     graph = payload.load(delegate.data)
     layers = [
@@ -66,7 +74,7 @@ def executor(delegate: DelegatePayload, cache: SequenceCache | None = None) -> E
         _from_bytes(constant.data, constant.shape, dtype_of(constant.scalar_type))
         for constant in payload.constants(graph, delegate.named_data)
     ]
-    return Executor(graph, constants, cache=cache)
+    return Executor(graph, constants, cache=cache, **options)
 
 
 def handle(program: Executor, observer: Observer | None = None) -> DelegateHandle:

@@ -95,7 +95,10 @@ class Executor:
                 self._slots[slot] = mx.zeros(shape, dtype_of(meta.scalar_type))
             if graph.init is not None:
                 self._start()
-                self._run(graph.init, self._slots, [None] * graph.values)
+                tensors = list(self._slots)
+                self._run(graph.init, tensors, [None] * graph.values)
+                for slot in (*range(graph.constants), *self._buffers):
+                    self._slots[slot] = tensors[slot]
             mx.eval([slot for slot in self._slots if slot is not None])
 
     def __call__(

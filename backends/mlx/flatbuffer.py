@@ -119,9 +119,7 @@ class _Buffer:
         self.strings: dict[int, str] = {}
 
     def follow(self, position: int) -> int:
-        """Where the offset at an aligned position within the buffer points to."""
-        if self.size - position < 4:
-            raise Malformed(f"offset at byte {position} of {self.size}")
+        """Where an offset points to that is known to lie within the buffer."""
         offset: int = _u32(self.data, position)[0]
         if not 0 < offset < self.size - position:
             raise Malformed(

@@ -91,9 +91,17 @@ def ensure(source: Path, cache: Path | None = None) -> Path:
     digest = hashlib.sha256(sys.version.encode())
     for path in (*inputs, flatc):
         digest.update(path.name.encode() + path.read_bytes())
-    entry = (cache or _cache_folder()) / digest.hexdigest()[:32]
-    if not entry.is_dir():
-        _publish(inputs, flatc, entry)
+    key = digest.hexdigest()[:32]
+    entry = (cache or _user_folder()) / key
+    if os.path.isdir(entry):  # also where the folder can be read and not written
+        return entry
+    try:
+        if cache is None and not _writable(entry.parent):
+            entry = _private_folder() / key
+        if not entry.is_dir():
+            _publish(inputs, flatc, entry)
+    except OSError as error:
+        raise GenerationError(f"cannot write the generated modules: {error}") from error
     return entry
 
 
@@ -129,16 +137,17 @@ def _flatc(source: Path) -> Path:
     return Path(on_path)
 
 
-def _cache_folder() -> Path:
-    """The user's cache folder, or a private temporary one where nothing can be written."""
-    folder = Path(platformdirs.user_cache_path("executorch-conform")) / "mlx-schema"
+def _user_folder() -> Path:
+    return Path(platformdirs.user_cache_path("executorch-conform")) / "mlx-schema"
+
+
+def _writable(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
-            pass
+            return True
     except OSError:
-        return _private_folder()
-    return folder
+        return False
 
 
 @functools.cache
@@ -192,20 +201,27 @@ def _generate(folder: Path, flatc: Path) -> None:
             f"executorch's generate.py makes no code for {', '.join(absent) or 'any node'} of its "
             f"schema.fbs; install the version that pyproject.toml pins"
         )
-    made = subprocess.run(
-        [str(flatc), "--python", "-o", str(folder / "_generated"), str(folder / "schema.fbs")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if made.returncode != 0 or not (folder / "_generated" / "mlx_delegate").is_dir():
-        raise GenerationError(f"{flatc} refuses schema.fbs: {(made.stderr or made.stdout).strip()}")
+    _compile(folder, flatc)
     with contextlib.redirect_stdout(io.StringIO()):
         generator._fixup_flatc_imports()
     (folder / "_generated" / "__init__.py").write_text("")
     (folder / "mlx_graph_schema.py").write_text(dataclasses)
     (folder / "_generated_serializers.py").write_text(serializers)
     (folder.parent / "_generated_inspector.py").write_text(inspector)
+
+
+def _compile(folder: Path, flatc: Path) -> None:
+    output = folder / "_generated"
+    command = [str(flatc), "--python", "-o", str(output), str(folder / "schema.fbs")]
+    try:
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise GenerationError(f"{flatc} does not run: {error.strerror}") from error
+    if made.returncode != 0 or not (output / "mlx_delegate").is_dir():
+        # Several lines, of which one says what and where.
+        lines = [line.strip() for line in (made.stderr + made.stdout).splitlines() if line.strip()]
+        reason = next((line for line in lines if "error: " in line), " ".join(lines[:3]))
+        raise GenerationError(f"{flatc} refuses schema.fbs: {reason or 'no reason given'}")
 
 
 class _Finder(importlib.abc.MetaPathFinder):

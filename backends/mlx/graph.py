@@ -18,8 +18,8 @@ from harness.errors import ProgramError
 class PayloadError(ProgramError):
     """The bytes are no MLX program, or one that the delegate's runtime would refuse."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"MLX payload: {what}")
+    def __str__(self) -> str:
+        return f"MLX payload: {super().__str__()}"
 
 
 class Tid(int):

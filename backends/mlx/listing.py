@@ -10,8 +10,7 @@ import mlx.core as mx
 import torch
 
 from backends.mlx.backend import DELEGATE
-from backends.mlx.cache import CacheConfig, SequenceCache
-from backends.mlx.delegate import executor, handle, to_torch
+from backends.mlx.delegate import cache_of, executor, handle, to_torch
 from backends.mlx.executor import Executor
 from backends.mlx.graph import Graph, Node, TensorMeta
 from harness.case import case_seed
@@ -99,8 +98,7 @@ def trace(tester: Tester, call: int = 0) -> list[Trace]:
     program = Program(tester.program)
     if not program.plan.delegates:
         return []
-    config = CacheConfig.of_program(program)
-    cache = SequenceCache(config) if config else None
+    cache = cache_of(program)
     interpreter = Interpreter(program, {DELEGATE: load})
     for inputs in tester.built.calls[: call + 1]:
         interpreter(program.arrange(torch.utils._pytree.tree_leaves(inputs)))

@@ -24,11 +24,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+from harness.errors import CaseError
 
-from harness.case import Case
+if TYPE_CHECKING:
+    import torch
+
+    from harness.case import Case
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Format:
         name: as in the table above.
         block: how many neighbours of a row share a scale.
         rows: what the number of rows has to be a multiple of.
-        dtypes: what torchao converts from.
+        dtypes: names of what torchao converts from.
         config: makes torchao's configuration.
         experts: whether the delegate multiplies by gathered experts in this format.
     """
@@ -47,7 +50,7 @@ class Format:
     name: str
     block: int
     rows: int
-    dtypes: tuple[torch.dtype, ...]
+    dtypes: tuple[str, ...]
     config: Callable[[], Any]
     experts: bool = False
 
@@ -76,19 +79,26 @@ class Format:
     def fits(self, weight: torch.Tensor) -> bool:
         """Whether a weight of shape (rows, columns) can have this format."""
         rows, columns = weight.shape[-2:]
-        return columns % self.block == 0 and rows % self.rows == 0 and weight.dtype in self.dtypes
+        return (
+            columns % self.block == 0
+            and rows % self.rows == 0
+            and _name(weight.dtype) in self.dtypes
+        )
 
     def unsupported(self, case: Case) -> str | None:
         """Why a recipe of this format has nothing to say about a case, or None."""
-        module = case.make().module
+        try:
+            module = case.make().module
+        except CaseError:
+            return None  # the cell's own build says it with its stage
         weights = [layer.weight for layer in _layers(module)]
         if self.experts:
             weights += [experts.weight.mT for experts in _packed_experts(module)]
         if any(self.fits(weight) for weight in weights):
             return None
-        dtypes = ", ".join(str(dtype).removeprefix("torch.") for dtype in self.dtypes)
         return (
-            f"nothing to quantize: {self.name} takes linear and embedding weights of {dtypes} "
+            f"nothing to quantize: {self.name} takes linear and embedding weights of "
+            f"{', '.join(self.dtypes)} "
             f"with rows in multiples of {self.rows} and columns of {self.block}"
         )
 
@@ -106,6 +116,8 @@ class Format:
         """Take packed float experts apart, quantize each, and pack them again."""
         if not self.fits(packed.weight.mT):
             return
+        import torch
+
         linears = []
         for weight in packed.weight.mT:
             linear = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False)
@@ -121,6 +133,8 @@ class Format:
 def _layers(module: torch.nn.Module) -> Iterator[Any]:
     """Linear and embedding layers. A subclass may use its weight in other ways, which need not
     work with a quantized one: attention's output projection does."""
+    import torch
+
     for part in module.modules():
         if type(part) in (torch.nn.Linear, torch.nn.Embedding):
             yield part
@@ -137,7 +151,12 @@ def _packed_experts(module: torch.nn.Module) -> list[Any]:
     ]
 
 
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def _int4_config() -> Any:
+    import torch
     from torchao.quantization import IntxWeightOnlyConfig
     from torchao.quantization.granularity import PerGroup
 
@@ -149,6 +168,7 @@ def _int4_config() -> Any:
 
 
 def _mxfp8_config() -> Any:
+    import torch
     from executorch.extension.llm.export.mx import ExportableMXConfig
 
     return ExportableMXConfig(elem_dtype=torch.float8_e4m3fn, block_size=32)
@@ -160,8 +180,8 @@ def _nvfp4_config() -> Any:
     return ExportableNVFP4Config(use_per_tensor_scale=True)
 
 
-_FLOAT = (torch.float32, torch.bfloat16)
-_HALF = (*_FLOAT, torch.float16)
+_FLOAT = ("float32", "bfloat16")
+_HALF = (*_FLOAT, "float16")
 
 int4 = Format("int4", 32, rows=1, dtypes=_HALF, config=_int4_config, experts=True)
 mxfp8 = Format("mxfp8", 32, rows=1, dtypes=_HALF, config=_mxfp8_config)

@@ -20,13 +20,13 @@ TARGETS = list(registry.known_targets())
 class Small(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.linear = torch.nn.Linear(8, 4)
+        self.linear = torch.nn.Linear(32, 16)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.relu(self.linear(x))
 
 
-SMALL = Case("small/linear_relu", lambda: (Small(), (torch.randn(3, 8),)))
+SMALL = Case("small/linear_relu", lambda: (Small(), (torch.randn(3, 32),)))
 
 
 @pytest.mark.parametrize("name", BACKENDS)

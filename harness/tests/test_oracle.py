@@ -187,3 +187,30 @@ def test_an_in_place_operation_is_bounded_like_its_pure_twin(
     ratio = other.bound[0][0] / one.bound[0][0]
     assert 0.5 < float(ratio.median()) < 2
     assert float(ratio.max()) < 20
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("mm", lambda x: x @ x.T),
+        ("native_layer_norm", lambda x: torch.nn.functional.layer_norm(x, (512,))),
+    ],
+)
+def test_sums_in_float32_narrow_the_bound_of_half_precision(
+    name: str, function: Callable[..., torch.Tensor]
+) -> None:
+    inputs = (torch.rand(4, 512) + 0.5).bfloat16()
+    wide = Precision(float32_sums=frozenset({name}))
+    narrow, plain = (
+        float(reference(function, inputs, precision=precision).bound[0][0].median())
+        for precision in (wide, PRECISION)
+    )
+    assert narrow < plain / 10
+    error = (reference(function, inputs).eager[0][0].double() - function(inputs.double())).abs()
+    assert bool((error <= reference(function, inputs, precision=wide).bound[0][0]).all())
+
+
+def test_a_variance_is_bounded_as_the_sums_it_is_made_of() -> None:
+    bound = reference(lambda x: x.var(1), torch.randn(4, 512)).bound[0][0]
+    # 136 roundings of a sum of 512 terms, divided by 511; not the 8 of a function.
+    assert 30 * UNIT < float(bound.median()) < 3000 * UNIT

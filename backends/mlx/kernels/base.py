@@ -117,15 +117,17 @@ def check_allocation(shape: Iterable[int], dtype: mx.Dtype) -> None:
         raise ProgramError(f"a tensor of {count} bytes exceeds the runtime's limit of 4 GiB")
 
 
-def check_indices(indices: mx.array, size: int, room: int = 1) -> None:
-    """Refuse indices outside ``-size .. size - room``: MLX itself would read other memory.
+def check_indices(indices: mx.array, size: int) -> None:
+    """Refuse what is no integer in ``-size .. size - 1``: MLX itself would read other memory.
 
     Raises:
-        ProgramError: naming the range and the offending index.
+        ProgramError: naming the range and the offending index, or the dtype.
     """
+    if not mx.issubdtype(indices.dtype, mx.integer):
+        raise ProgramError(f"indices are {indices.dtype}, expected integers")
     if indices.size == 0:
         return
     ends: Any = mx.stack([mx.min(indices), mx.max(indices)]).tolist()
     for index in ends:
-        if not -size <= index <= size - room:
+        if not -size <= index < size:
             raise ProgramError(f"index {index} is out of range for an axis of size {size}")

@@ -102,9 +102,13 @@ def random_bits(node: Node) -> Step:
 
 
 def _next_key() -> mx.array:
-    """Advance MLX's global key sequence (``KeySequence::next`` in ``mlx/random.cpp``)."""
+    """The next of MLX's global keys (``KeySequence::next`` in ``mlx/random.cpp``).
+
+    The sequence cannot be assigned to; drawing from it is what advances it.
+    """
     state: Any = mx.random.state
-    state[0], key = mx.random.split(state[0])
+    key: mx.array = mx.random.split(state[0])[1]
+    mx.random.uniform(shape=[0])
     return key
 
 

@@ -62,18 +62,25 @@ def gather(node: Node) -> Step:
             raise ProgramError(
                 f"{len(indices)} index arrays for axes {axes}, slice sizes {sizes} for rank {rank}"
             )
+        if len(set(axes)) != len(axes) or any(not 0 <= axis < rank for axis in axes):
+            raise ProgramError(f"axes {axes} are not distinct ones of a tensor of rank {rank}")
         for size, whole in zip(sizes, source.shape, strict=True):
             if not 0 < size <= whole:
                 raise ProgramError(f"slice sizes {sizes} do not fit shape {source.shape}")
         starts: dict[int, mx.array] = {}
         for slot, axis in zip(indices, axes, strict=True):
-            at = axis_in(axis, rank)
-            array = t[slot].astype(mx.int64)
-            check_indices(array, source.shape[at], sizes[at])
-            starts[at] = mx.where(mx.less(array, 0), mx.add(array, source.shape[at]), array)
+            starts[axis] = _from_front(t[slot], source.shape[axis])
+            check_indices(mx.add(starts[axis], sizes[axis] - 1), source.shape[axis])
         t[out] = source[_window(starts, sizes)]
 
     return step
+
+
+def _from_front(indices: mx.array, size: int) -> mx.array:
+    """Checked indices as int64, negative ones counted from the end."""
+    check_indices(indices, size)
+    wide = indices.astype(mx.int64)
+    return mx.where(mx.less(wide, 0), mx.add(wide, size), wide)
 
 
 def _window(starts: dict[int, mx.array], sizes: Sequence[int]) -> tuple[mx.array, ...]:
@@ -93,32 +100,58 @@ def _window(starts: dict[int, mx.array], sizes: Sequence[int]) -> tuple[mx.array
 
 
 def scatter_add(node: Node) -> Step:
-    """``x[..., indices, ...] += updates`` along one axis; equal indices accumulate."""
+    """``x[..., indices, ...] += updates`` along one axis; equal indices accumulate.
+
+    As in ``scatter_axis`` of ``mlx/ops.cpp``, the three broadcast to each other but along the
+    axis: where PyTorch reads a part of the updates and changes a part of ``x``, this fails, or
+    changes more if that part has size 1.
+    """
     x, indices, updates, out, axis = node.x, node.indices, node.updates, node.out, node.axis
 
     def step(t: list[Any], v: list[Any]) -> None:
         source, at, added = t[x], t[indices], t[updates]
+        along = axis_in(axis, source.ndim)
         if at.ndim != source.ndim:
             raise ProgramError(f"indices of rank {at.ndim} for a tensor of rank {source.ndim}")
-        along = axis_in(axis, source.ndim)
+        if source.size == 0:
+            t[out] = source
+            return
         check_indices(at, source.shape[along])
-        where: list[mx.array] = []
-        for dim, size in enumerate(at.shape):
-            if dim == along:
-                where.append(at)
-                continue
-            if size > source.shape[dim]:
-                raise ProgramError(f"indices {at.shape} exceed shape {source.shape}")
-            shape = [size if i == dim else 1 for i in range(source.ndim)]
-            where.append(mx.reshape(mx.arange(size), shape))
-        t[out] = source.at[tuple(where)].add(mx.broadcast_to(added, at.shape))
+        added = added.astype(source.dtype)
+        if added.ndim > at.ndim:
+            added = mx.squeeze(added, list(range(added.ndim - at.ndim)))
+        source, at, added = _broadcast_beside(along, source, *mx.broadcast_arrays(at, added))
+        where = [
+            at
+            if dim == along
+            else mx.reshape(mx.arange(size), [size if i == dim else 1 for i in range(at.ndim)])
+            for dim, size in enumerate(at.shape)
+        ]
+        t[out] = source.at[tuple(where)].add(added)
 
     return step
 
 
+def _broadcast_beside(axis: int, *arrays: mx.array) -> list[mx.array]:
+    """Arrays of one rank, broadcast to each other along every axis but this one."""
+    common = list(
+        mx.broadcast_shapes(
+            *((*array.shape[:axis], 1, *array.shape[axis + 1 :]) for array in arrays)
+        )
+    )
+    spread = []
+    for array in arrays:
+        common[axis] = array.shape[axis]
+        spread.append(mx.broadcast_to(array, common))
+    return spread
+
+
 def _replaced(array: mx.array, axis: int, part: slice, update: mx.array) -> mx.array:
+    shape = list(array.shape)
+    shape[axis] = len(range(*part.indices(shape[axis])))
     changed = mx.array(array)  # another handle: assigning rebinds it and leaves the slot's own
-    changed[(*(slice(None),) * axis, part)] = update
+    # Broadcast first: assigning would also drop leading axes of size 1.
+    changed[(*(slice(None),) * axis, part)] = mx.broadcast_to(update, shape)
     return changed
 
 
@@ -149,6 +182,9 @@ def index_copy(node: Node) -> Step:
             raise ProgramError(
                 f"indices must be int64 of rank 1, not {positions.dtype} of rank {positions.ndim}"
             )
+        # The runtime reads the elements one behind the other in memory, whatever the strides say.
+        if positions.size > 1 and memoryview(positions).strides != (8,):
+            raise ProgramError("indices do not lie one behind the other in memory")
         at = axis_in(axis, target.ndim)
         size = target.shape[at]
         check_indices(positions, size)

@@ -127,7 +127,12 @@ def quantized_matmul(node: Node) -> Step:
     }
 
     def step(t: list[Any], v: list[Any]) -> None:
-        t[out] = mx.quantized_matmul(t[x], t[w], t[scales], biases(t), **options)
+        rows = t[x]
+        if rows.size == 0:  # mlx's CPU kernel divides by the number of rows
+            columns = t[w].shape[-2] if node.transpose else t[w].shape[-1] * 32 // node.bits
+            t[out] = mx.zeros((*rows.shape[:-1], columns), rows.dtype)
+            return
+        t[out] = mx.quantized_matmul(rows, t[w], t[scales], biases(t), **options)
 
     return step
 
@@ -140,9 +145,15 @@ def dequantize(node: Node) -> Step:
     dtype = None if node.dtype is None else dtype_of(node.dtype)
 
     def step(t: list[Any], v: list[Any]) -> None:
-        t[out] = mx.dequantize(
-            t[w],
-            t[scales],
+        codes, factors = t[w], t[scales]
+        rows = codes.shape[0]
+        # mlx's CPU kernel for block floats of 4 bits takes whole quadruples of words only.
+        missing = -rows % 4 if mode in ("mxfp4", "nvfp4") and codes.size % 4 else 0
+        if missing:
+            codes, factors = _with_rows(codes, missing), _with_rows(factors, missing)
+        result = mx.dequantize(
+            codes,
+            factors,
             biases(t),
             group_size=group_size,
             bits=bits,
@@ -150,8 +161,13 @@ def dequantize(node: Node) -> Step:
             global_scale=global_scale(t),
             dtype=dtype,
         )
+        t[out] = result[:rows] if missing else result
 
     return step
+
+
+def _with_rows(array: mx.array, count: int) -> mx.array:
+    return mx.concatenate([array, mx.zeros((count, *array.shape[1:]), array.dtype)])
 
 
 def _gathering(node: Node, left: Tid, right: Tid) -> Callable[[list[Any], list[Any]], Any]:
@@ -178,7 +194,14 @@ def gather_mm(node: Node) -> Step:
 
     def step(t: list[Any], v: list[Any]) -> None:
         lhs, rhs, in_order = read(t, v)
-        t[out] = mx.gather_mm(t[a], t[b], lhs, rhs, sorted_indices=in_order)
+        left, right = t[a], t[b]
+        dtype = left.dtype
+        # MLX's CPU kernel knows float32 only; the GPU's, too, sums in it (mlx/backend/metal).
+        if dtype == right.dtype and dtype in (mx.float16, mx.bfloat16):
+            left, right = left.astype(mx.float32), right.astype(mx.float32)
+            t[out] = mx.gather_mm(left, right, lhs, rhs, sorted_indices=in_order).astype(dtype)
+        else:
+            t[out] = mx.gather_mm(left, right, lhs, rhs, sorted_indices=in_order)
 
     return step
 

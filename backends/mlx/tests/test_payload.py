@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import re
 import struct
 from typing import Any
@@ -162,8 +163,9 @@ def test_item_sizes_are_those_of_mlx() -> None:
 
 
 def test_the_error_is_a_program_error() -> None:
-    with pytest.raises(ProgramError, match=r"^MLX payload: 0 bytes"):
+    with pytest.raises(ProgramError, match=r"^MLX payload: 0 bytes") as caught:
         payload.load(b"")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 # --- the header

@@ -259,7 +259,7 @@ def _no_second_scale(stored: Stored) -> None:
 def test_a_wrong_weight_exceeds_the_bound(
     weight_format: Format, fault: Callable[[Stored], None]
 ) -> None:
-    tester = quantized(weight_format, Precision(block_roundings=17)).refer()
+    tester = quantized(weight_format, Precision(block_roundings=33)).refer()
     stored = Stored(tester)
     fault(stored)
     assert used(tester, stored.product(tester.built.inputs[0])) > 1.5
@@ -277,7 +277,7 @@ def test_the_bound_holds_where_the_terms_are_summed_apart() -> None:
             layer.weight *= torch.where(torch.arange(64) % 32 == 0, 1.0, 0.1)
         return layer, (torch.rand(1, 64) + 0.5,)
 
-    tester = quantized(int4, Precision(block_roundings=17), build).refer()
+    tester = quantized(int4, Precision(block_roundings=33), build).refer()
     stored = Stored(tester)
     codes = numpy.stack([stored.codes & 15, stored.codes >> 4], -1).reshape(32, 64)
     scales = stored.scales.view(numpy.float32)
@@ -327,6 +327,8 @@ def test_a_recipe_says_what_it_has_nothing_to_say_about() -> None:
         assert reason is not None
         assert weight_format.name in reason
         assert weight_format.unsupported(Case("quantized/linear", linear)) is None
+        broken = Case("broken/case", lambda: (torch.nn.Linear(64, 0.5), ()))  # type: ignore[arg-type]
+        assert weight_format.unsupported(broken) is None
     half = Case("half/linear", lambda: (torch.nn.Linear(64, 32).half(), (torch.randn(3).half(),)))
     assert int4.unsupported(half) is None
     assert "float16" in (nvfp4.unsupported(half) or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.limitation import Limitation
+from suites.ops.limitations.mlx import MLX
 from suites.ops.limitations.runtime import RUNTIME
 from suites.ops.limitations.tosa_both import TOSA_BOTH
 from suites.ops.limitations.tosa_fp import TOSA_FP
@@ -12,6 +13,7 @@ from suites.ops.limitations.xnnpack import XNNPACK
 LIMITATIONS: list[Limitation] = [
     *RUNTIME,
     *XNNPACK,
+    *MLX,
     *TOSA_BOTH,
     *TOSA_FP,
     *TOSA_INT,

@@ -75,6 +75,18 @@ RUNTIME: list[Limitation] = [
         error="Failed to load method forward, error: 0x:14",
         shown_as=Status.UNSUPPORTED,
     ),
+    Limitation(
+        target="mlx:*",
+        case="scatter_reduce/*|adaptive_max_pool2d/global|cumprod/dim|round/decimals",
+        reason="The delegate leaves it to the runtime, and programs for it are lowered without "
+        "the edge verifier, but neither kernels/portable/functions.yaml nor "
+        "kernels/optimized/optimized.yaml lists a kernel: loading the method ends with "
+        "OperatorMissing (0x14).",
+        link="https://github.com/pytorch/executorch/issues/11320",
+        stage="run",
+        error="Failed to load method forward, error: 0x:14",
+        shown_as=Status.UNSUPPORTED,
+    ),
     # Kernels that refuse what the exporter emits
     Limitation(
         target=_NATIVE,

@@ -1,0 +1,170 @@
+"""Plant every fault of :mod:`mutations` in the interpreter and see which cells go red.
+
+    python -m backends.mlx.tests.planting [FOLDER ...]
+
+prints how many faults were caught; without folders the cases that the test uses are taken.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from backends.mlx import delegate, payload
+from backends.mlx.backend import DELEGATE
+from backends.mlx.executor import Executor
+from backends.mlx.graph import Graph, Node
+from backends.mlx.kernels import Builder
+from backends.mlx.tests.mutations import Fault, faults_of
+from harness import registry
+from harness.case import Case
+from harness.compare import compare
+from harness.discovery import all_suites
+from harness.errors import StageFailure
+from harness.execute import DelegateHandle, Interpreter
+from harness.program import DelegatePayload, Program
+from harness.runner import lower
+from harness.target import Target
+from harness.tester import Tester
+
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass
+class Outcome:
+    """What became of the planted faults.
+
+    Attributes:
+        caught: names of the cases that caught a fault, by node type and fault.
+        kinds: node types that occurred in a passing program.
+    """
+
+    caught: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    kinds: set[str] = field(default_factory=set)
+
+    @property
+    def missed(self) -> list[tuple[str, str]]:
+        """Faults that no case caught."""
+        return [key for key, cases in self.caught.items() if not cases]
+
+    @property
+    def share(self) -> float:
+        """Part of the faults that was caught."""
+        return 1 - len(self.missed) / max(1, len(self.caught))
+
+    def __str__(self) -> str:
+        head = (
+            f"{len(self.caught) - len(self.missed)} of {len(self.caught)} planted faults in "
+            f"{len(self.kinds)} node types were caught ({self.share:.1%})"
+        )
+        return "\n".join([head, *(f"  missed: {kind}, {name}" for kind, name in self.missed)])
+
+
+def plant_all(cells: Iterable[tuple[Case, Target]], enough: int = 1) -> Outcome:
+    """Plant each fault that fits a cell's program, until ``enough`` cells have caught it."""
+    outcome = Outcome()
+    for case, target in cells:
+        prepared = _Prepared.of(case, target)
+        if prepared is None:
+            continue
+        outcome.kinds |= {node.kind for node in prepared.nodes}
+        faults = {(f.kind, f.name): f for node in prepared.nodes for f in faults_of(node)}
+        for key, fault in faults.items():
+            catchers = outcome.caught.setdefault(key, [])
+            if len(catchers) < enough and not prepared.passes_with(fault):
+                catchers.append(case.name)
+    return outcome
+
+
+@dataclass
+class _Prepared:
+    """A passing cell whose program is loaded again with each fault."""
+
+    tester: Tester
+    program: Program
+    graphs: list[Graph]
+
+    @classmethod
+    def of(cls, case: Case, target: Target) -> _Prepared | None:
+        if registry.recipe(target).unsupported(case):
+            return None
+        try:
+            tester = Tester(case, target)
+            lower(tester)
+            if not tester.run().compare().verdict.passed:
+                return None
+        except StageFailure:
+            return None
+        program = Program(tester.program)
+        return cls(tester, program, [payload.load(d.data) for d in program.delegates])
+
+    @property
+    def nodes(self) -> Iterator[Node]:
+        for graph in self.graphs:
+            for chain in graph.chains:
+                yield from chain
+
+    def passes_with(self, fault: Fault) -> bool:
+        load = _loader(self.program, {fault.kind: fault.plant})
+        try:
+            interpreter = Interpreter(self.program, {DELEGATE: load})
+            outputs = [
+                interpreter(self.program.arrange(tree_leaves(inputs)))
+                for inputs in self.tester.built.calls
+            ]
+        except Exception:
+            return False  # an error is seen, too
+        declared = self.program.outputs
+        return compare(outputs, self.tester.reference, declared=declared).passed
+
+
+def _loader(
+    program: Program, wrap: dict[str, Callable[[Builder], Builder]]
+) -> Callable[[DelegatePayload], DelegateHandle]:
+    cache = delegate.cache_of(program)
+
+    def load(given: DelegatePayload) -> DelegateHandle:
+        made: Executor = delegate.executor(given, cache, wrap=wrap)
+        return delegate.handle(made)
+
+    return load
+
+
+def cells_of(cases: Iterable[Case], recipes: tuple[str, ...]) -> Iterator[tuple[Case, Target]]:
+    """Each case on its first target among the MLX recipes."""
+    targets = [Target("mlx", recipe) for recipe in recipes]
+    for case in cases:
+        if "nightly" in case.tags or "model" in case.tags:
+            continue
+        for target in registry.targets_of(case, targets)[:1]:
+            yield case, target
+
+
+RECIPES = ("fp32", "bf16", "int4", "mxfp8", "nvfp4")
+
+
+def cases_in(folders: Iterable[Path]) -> list[Case]:
+    """All cases of some suite folders."""
+    return [case for folder in folders for suite in all_suites(folder) for case in suite.cases]
+
+
+def main(*folders: str) -> None:
+    """Print what was caught."""
+    from backends.mlx.tests.mutations import CATCHERS
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    cases = cases_in(Path(folder) for folder in folders or (str(ROOT / "suites"),))
+    if not folders:
+        cases = [case for case in cases if case.name in CATCHERS]
+    print(plant_all(cells_of(cases, RECIPES)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
