@@ -370,7 +370,8 @@ class Tester(GraphChecks):
         """Whatever fails in here failed in that stage."""
         try:
             yield
-        except (StageOrderError, ConflictingOptions):
+        except (StageOrderError, ConflictingOptions, StageFailure):
+            # A backend may find while running what an earlier stage did wrong.
             raise
         except Exception as error:
             raise StageFailure(stage, error) from error

@@ -77,6 +77,10 @@ class Generated(msgspec.Struct, frozen=True):
         """Metal source by the name of its library in the wrapper; each has one function."""
         return dict(SHADER.findall(self.wrapper))
 
+    def tensors(self) -> list[torch.Tensor]:
+        """The constants' values, in the order of the wrapper's constants."""
+        return [_tensor(constant, self.weights) for constant in self.constants]
+
 
 def encode(generated: Generated) -> bytes:
     """As JSON, without the weights, which a program carries apart."""
@@ -152,6 +156,17 @@ def _constants(graph: Any) -> tuple[tuple[Constant, ...], bytes]:
         found.append(Constant(spec, source, len(weights), len(data), mutated))
         weights += data + bytes(-len(data) % ALIGN_BYTES)
     return tuple(found), bytes(weights)
+
+
+def _tensor(constant: Constant, weights: bytes) -> torch.Tensor:
+    spec = constant.spec
+    shape, strides = ([int(extent) for extent in item] for item in (spec.shape, spec.strides))
+    dtype: torch.dtype = getattr(torch, spec.dtype)
+    data = bytearray(weights[constant.start : constant.start + constant.size])
+    if not data:
+        return torch.empty(shape, dtype=dtype)
+    flat = torch.frombuffer(data, dtype=dtype)
+    return flat.as_strided(shape, strides, int(spec.storage_offset or 0))
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:

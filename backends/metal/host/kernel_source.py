@@ -30,11 +30,12 @@ _SIZES = {"bool": 1, "char": 1, "uchar": 1, "int8_t": 1, "uint8_t": 1} | dict.fr
 _SIZES |= dict.fromkeys(["int", "uint", "float", "int32_t", "uint32_t"], 4)
 _SIZES |= dict.fromkeys(["long", "ulong", "int64_t", "uint64_t"], 8)
 
+# Starts with a plain word: sources have thousands of lines of headers before their kernel.
 _KERNEL = re.compile(
-    r"(?P<attributes>(?:\[\[[^\]]*\]\]\s*)*)\bkernel\s+void\s+(?P<name>\w+)\s*\("
-    r"|(?P<bracketed>(?:\[\[[^\]]*\]\]\s*)*\[\[\s*kernel\s*\]\]\s*(?:\[\[[^\]]*\]\]\s*)*)"
-    r"void\s+(?P<bracketed_name>\w+)\s*\("
+    r"kernel\b(?P<bracket>\s*\]\])?(?P<attributes>(?:\s*\[\[[^\]]*\]\])*)"
+    r"\s+void\s+(?P<name>\w+)\s*\("
 )
+_ATTRIBUTES = re.compile(r"(?:\[\[[^\]]*\]\]\s*)*(?:\[\[\s*)?\Z")
 _MAX_THREADS = re.compile(r"max_total_threads_per_threadgroup\((\d+)\)")
 _SHARED = re.compile(
     r"\bthreadgroup\s+(?P<type>(?:unsigned\s+)?[\w:]+(?:\s*<[^;{}()]*>)?)\s+"
@@ -113,10 +114,10 @@ def parse(source: str) -> KernelSource:
     Raises:
         SourceError: it has none, or one with parameters that the host cannot give.
     """
-    found = [match for match in _KERNEL.finditer(source) if not _is_template(source, match.start())]
+    found = [match for match in _KERNEL.finditer(source) if not _is_template(source, match)]
     if not found:
         raise SourceError("the Metal source defines no kernel")
-    start = found[0].start()
+    start = _start(source, found[0])
     kernels: list[Signature] = []
     pieces: list[str] = []
     position = start
@@ -124,10 +125,12 @@ def parse(source: str) -> KernelSource:
         closing = _matching(source, match.end() - 1, "()")
         opening = source.find("{", closing)
         if opening < 0:
-            raise SourceError(f"kernel {_name(match)} has no body")
+            raise SourceError(f"kernel {match['name']} has no body")
         end = _matching(source, opening, "{}") + 1
-        body, shared = _share(source[opening:end], _name(match))
-        kernels.append(_signature(match, source[match.end() : closing], shared))
+        body, shared = _share(source[opening:end], match["name"])
+        attributes = source[_start(source, match) : match.start()] + match["attributes"]
+        parameters = source[match.end() : closing]
+        kernels.append(_signature(match["name"], attributes, parameters, shared))
         pieces += [source[position:opening], body]
         position = end
     pieces.append(source[position:])
@@ -152,12 +155,16 @@ def _expression(parameter: Parameter) -> str:
     return f"*{pointer}" if parameter.kind == "scalar" else pointer
 
 
-def _name(match: re.Match[str]) -> str:
-    return match["name"] or match["bracketed_name"]
+def _start(source: str, match: re.Match[str]) -> int:
+    """Where the kernel's attributes start."""
+    before = source[max(0, match.start() - 400) : match.start()]
+    attributes = _ATTRIBUTES.search(before)
+    return match.start() - (len(before) - attributes.start() if attributes else 0)
 
 
-def _is_template(source: str, position: int) -> bool:
-    before = source[max(0, position - 2000) : position].rstrip()
+def _is_template(source: str, match: re.Match[str]) -> bool:
+    start = _start(source, match)
+    before = source[max(0, start - 2000) : start].rstrip()
     return before.endswith(">") and "template" in before[before.rfind(";") + 1 :]
 
 
@@ -190,9 +197,8 @@ def _share(body: str, kernel: str) -> tuple[str, tuple[str, ...]]:
     return rewritten, tuple(names)
 
 
-def _signature(match: re.Match[str], parameters: str, shared: tuple[str, ...]) -> Signature:
-    name = _name(match)
-    limit = _MAX_THREADS.search(match["attributes"] or match["bracketed"] or "")
+def _signature(name: str, attributes: str, parameters: str, shared: tuple[str, ...]) -> Signature:
+    limit = _MAX_THREADS.search(attributes)
     found: list[Parameter] = []
     slot = 0
     for text in _split(_COMMENT.sub(" ", parameters)):

@@ -69,23 +69,28 @@ def runtime_library(cache: Path | None = None) -> Path:
     return _runtime_path(toolchain_folder(cache))
 
 
-@functools.cache
 def toolchain_folder(cache: Path | None = None) -> Path:
     """The folder of this compiler, shim and set of flags, with the runtime in it.
 
     Raises:
         CompileError: see :func:`runtime_library`.
     """
-    digest = hashlib.sha256(compiler_version().encode())
-    # This file holds the flags, and how a kernel finds its runtime.
-    for path in [Path(__file__), *_shim_files(), *_torch_headers()]:
-        digest.update(path.name.encode() + path.read_bytes())
-    folder = (cache or _cache_folder()) / digest.hexdigest()[:16]
+    folder = (cache or _cache_folder()) / _digest()
     target = _runtime_path(folder)
+    # Looked for each time: caches are emptied while programs run.
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
         _build_runtime(folder, target)
     return folder
+
+
+@functools.cache
+def _digest() -> str:
+    digest = hashlib.sha256(compiler_version().encode())
+    # This file holds the flags, and how a kernel finds its runtime.
+    for path in [Path(__file__), *_shim_files(), *_torch_headers()]:
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _runtime_path(folder: Path) -> Path:
@@ -130,6 +135,7 @@ def _torch_headers() -> list[Path]:
     return sorted((include / "c10" / "metal").glob("*.h")) if include else []
 
 
+@functools.cache
 def _cache_folder() -> Path:
     """The user's cache folder, or a private temporary one where nothing can be written."""
     folder = Path(platformdirs.user_cache_path("executorch-conform")) / "metal-host"

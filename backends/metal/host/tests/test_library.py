@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,27 @@ def test_signature():
     assert source.preamble.startswith("inline float twice")
     assert source.body.count("\n") == SOURCE.count("\n") - 1
     assert "threadgroup float* p" in source.body
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "[[max_total_threads_per_threadgroup(64)]]\n  kernel void",
+        "[[kernel]] [[max_total_threads_per_threadgroup(64)]] void",
+        "[[max_total_threads_per_threadgroup(64)]] [[kernel]] void",
+    ],
+)
+def test_ways_to_declare_a_kernel(head):
+    source = f"int helper;\n{head} k(device float* p, uint i [[thread_position_in_grid]]) {{\n}}"
+    (kernel,) = (parsed := parse(source)).kernels
+    assert (kernel.name, kernel.max_threads) == ("k", 64)
+    assert parsed.preamble.strip() == "int helper;"
+    Library(source).prepare()
+
+
+def test_templates_are_no_kernels():
+    source = "template <typename T>\nkernel void t(device T* p) {}\n" + SOURCE
+    assert [kernel.name for kernel in parse(source).kernels] == ["generated_kernel"]
 
 
 def test_arguments_by_slot():
@@ -164,6 +186,15 @@ def test_compiled_once(tmp_path, monkeypatch):
     Library(SOURCE, cache=tmp_path).prepare()
     monkeypatch.setattr(toolchain, "_run", None)
     Library(SOURCE, cache=tmp_path).prepare()
+
+
+def test_a_cache_emptied_meanwhile(tmp_path):
+    out = np.zeros(1, np.float32)
+    for wanted in (7, 8):
+        source = SOURCE.replace("2 * x", f"2 * x + {wanted}")
+        Library(source, cache=tmp_path).kernel().dispatch([out, 0, out * 0], (1, 1, 1), (1, 1, 1))
+        assert out[0] == wanted
+        shutil.rmtree(tmp_path)
 
 
 def test_processes_share_a_cache(tmp_path):
