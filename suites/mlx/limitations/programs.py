@@ -69,4 +69,33 @@ PROGRAMS: list[Limitation] = [
         error="found to also contain a buffer mutation",
         shown_as=Status.UNSUPPORTED,
     ),
+    Limitation(
+        target="mlx:*",
+        case="kv_cache_update/full",
+        reason="RemoveNoOpsPass (backends/mlx/passes.py) removes the full slice that the cache's "
+        "update returns so that its buffer is not an output as well; the builder then finds two "
+        "slots for one value.",
+        link=_SOURCE + "backends/mlx/passes.py",
+        stage="lower",
+        error="Slot for getitem already set to",
+    ),
+    Limitation(
+        target="mlx:*",
+        case="kv_cache_update/ring_attended_6_cells",
+        reason="CSEPass (exir/passes/cse_pass.py, _make_hashable) writes a node's value number and "
+        "a literal as the same plain integer: arange(6) and arange(size) become one where that "
+        "size is value number 6.",
+        link="https://github.com/pytorch/executorch/pull/17752",
+        stage="run",
+        error="cannot be broadcast",
+    ),
+    Limitation(
+        target="mlx:int4|mlx:mxfp8|mlx:nvfp4",
+        case="quantized_embedding/one_token",
+        reason="emit_quantized_gather (backends/mlx/builder/op_helpers.py) takes a row by a 0-D "
+        "index, which has rank 1, and mlx's dequantize takes matrices only.",
+        link=_SOURCE + "backends/mlx/builder/op_helpers.py",
+        stage="run",
+        error="(DequantizeNode)",
+    ),
 ]
