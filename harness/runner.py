@@ -95,6 +95,8 @@ def lower(tester: Tester) -> None:
     Raises:
         StageFailure: naming the stage that failed.
     """
+    if tester.recipe.quantize_weights is not None:
+        tester.quantize_weights()
     tester.export()
     if tester.recipe.quantizer is not None:
         tester.quantize()
@@ -117,8 +119,6 @@ def _admit(cell: Cell, case: Case, target: Target, backend: Backend, recipe: Rec
 
 
 def _drive(tester: Tester, cell: Cell, must_delegate: bool, save: Path | None) -> None:
-    if tester.recipe.quantize_weights is not None:
-        tester.quantize_weights()
     lower(tester)
     cell.delegation = tester.delegation
     cell.program_bytes = len(tester.program)

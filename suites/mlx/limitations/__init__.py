@@ -1,0 +1,10 @@
+"""Known gaps of the suites for MLX alone, by where their cause lies."""
+
+from __future__ import annotations
+
+from harness.limitation import Limitation
+from suites.mlx.limitations.handlers import HANDLERS
+from suites.mlx.limitations.patterns import PATTERNS
+from suites.mlx.limitations.programs import PROGRAMS
+
+LIMITATIONS: list[Limitation] = [*HANDLERS, *PATTERNS, *PROGRAMS]
