@@ -18,7 +18,7 @@ from torch._library.custom_ops import _maybe_get_opdef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from harness.dequantize import Blocks, decode, dequantize
+from harness.dequantize import Blocks, decode, dequantize, product
 from harness.precision import Precision
 from harness.rounding import ACTIVATIONS, COMPOUND, Kind, base_name, kind_of, reduction
 
@@ -36,7 +36,10 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
 
     Attributes:
         inputs: the program's inputs, widened; they stay alive while the mode is in use.
+        running_means: whether the deviations of a variance err one by one.
     """
+
+    running_means = False
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -59,6 +62,11 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         if blocks is not None:
             self.see(blocks.dtype)
             return self.dequantize(blocks)
+        fused = product(func, args, kwargs or {})
+        if fused is not None:
+            weight = self.dequantize(fused.weight)
+            with self:
+                return torch.mm(fused.activation.double(), weight.mT)
         for leaf in tree_leaves(kwargs):
             if isinstance(leaf, torch.dtype):
                 self.see(leaf)
@@ -84,6 +92,8 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
             if parts is not NotImplemented:
                 return parts
         if func is torch.ops.prims.var.default:
+            if self.running_means:
+                args = self.blur(func, args)
             with self:  # what decompositions end in for variances and norms
                 return _variance(*args, **kwargs)
         if name in ("add", "sub", "rsub") and kwargs.get("alpha", 1) != 1:
@@ -125,6 +135,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     def __init__(self, precision: Precision, seed: int, sample: int) -> None:
         super().__init__()
         self.precision = precision
+        self.running_means = precision.running_means
         self.generator = torch.Generator().manual_seed(seed + sample)
         self.pair_generator = torch.Generator().manual_seed(seed + sample // 2)
         self.direction = 1.0 if sample % 2 == 0 else -1.0
@@ -195,9 +206,10 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             factor = min(float(length), LAMBDA * math.sqrt(length)) + 1
             if self._wide or name in self.precision.float32_sums:
                 sum_unit = min(self.unit, _FLOAT32_UNIT)
-                if name == "convolution" and args[2] is not None:
-                    # A bias may be added to the rounded sum, which is no larger than both.
-                    size.add_(args[2].abs().reshape(-1, *[1] * (out.dim() - 2)))
+                # A bias may be added to the rounded sum, which is no larger than both.
+                bias = _bias(name, args, kwargs)
+                if bias is not None:
+                    size = size + bias.abs()
                 return magnitude.mul(sum_unit * factor).add_(size.mul_(self.unit))
             return magnitude.mul(self.unit * factor)
         return size.mul_(self.unit)
@@ -239,6 +251,17 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         noise.add_(torch.where(noise < 0, -0.5, 0.5)).mul_(size)
         # An infinity has no neighbourhood: perturbing it would make NaN.
         return noise.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _bias(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
+    """What is added to a sum of products, broadcasting with the result."""
+    if name in ("addmm", "baddbmm"):
+        added: torch.Tensor = args[0] * kwargs.get("beta", 1)
+        return added
+    bias: torch.Tensor | None = args[2] if name in ("linear", "convolution") and args[2:] else None
+    if bias is None or name == "linear":
+        return bias
+    return bias.reshape(-1, *[1] * (args[1].dim() - 2))
 
 
 def _variance(

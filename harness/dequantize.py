@@ -102,6 +102,30 @@ def _nibbles(packed: torch.Tensor) -> torch.Tensor:
     return torch.stack([data & 15, data >> 4], -1).flatten(-2)
 
 
+@dataclass(frozen=True)
+class Product:
+    """``activation @ weight.T``, for an operator that decodes its weight itself.
+
+    Attributes:
+        activation: (M, K).
+        weight: (N, K).
+    """
+
+    activation: torch.Tensor
+    weight: Blocks
+
+
+def _linear_uint4(
+    activation: torch.Tensor,
+    packed: torch.Tensor,
+    group: int,
+    scale: torch.Tensor,
+    offset: torch.Tensor,
+) -> Product:
+    codes = _nibbles(packed).double()
+    return Product(activation, Blocks(codes, scale.double(), offset.double(), activation.dtype))
+
+
 DECODERS: dict[str, Callable[..., Blocks]] = {
     "torchao::dequantize_affine": _affine,
     "torchao::dequantize_int4_tensor": _int4,
@@ -109,6 +133,11 @@ DECODERS: dict[str, Callable[..., Blocks]] = {
     "torchao::dequantize_nvfp4": _nvfp4,
 }
 """By the name of the operator: takes its arguments, returns the blocks."""
+
+PRODUCTS: dict[str, Callable[..., Product]] = {
+    "torchao::_linear_fp_act_4bit_weight": _linear_uint4,
+}
+"""By the name of the operator: takes its arguments, returns what it multiplies."""
 
 
 def decode(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Blocks | None:
@@ -126,6 +155,12 @@ def decode(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bloc
     if "output_dtype" in given:
         given["dtype"] = given.pop("output_dtype")
     return decoder(*args, **given)
+
+
+def product(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Product | None:
+    """What an operator multiplies that decodes its weight itself, or None for another operator."""
+    found = PRODUCTS.get(operator._schema.name)
+    return None if found is None else found(*args, **kwargs)
 
 
 class Whole(TorchFunctionMode):

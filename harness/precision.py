@@ -22,6 +22,8 @@ class Precision:
             that is quantized in blocks; common to a block.
         float32_sums: operations, by ATen name, that accumulate in float32 whatever their dtype and
             round once; a compound one stands for the sums that it is made of.
+        running_means: variances are taken around a running mean (Welford): each element's
+            deviation is from a mean that was rounded anew.
         step: error of one requantization in quantization steps.
         safety: factor on the spread of the perturbed runs.
         samples: number of perturbed runs, even: requantization errors come in pairs.
@@ -33,6 +35,7 @@ class Precision:
     division_roundings: float = 1.0
     block_roundings: float = 1.0
     float32_sums: frozenset[str] = frozenset()
+    running_means: bool = False
     step: float = 1.0
     safety: float = 4.0
     samples: int = 8

@@ -5,29 +5,53 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from backends.metal.contract.layout import SUPPORTED
 from harness.backend import Availability, Execution, Recipe
 from harness.case import Inputs
+from harness.errors import CaseError
 from harness.precision import Precision
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
+    from harness.case import Case
     from harness.tester import Tester
 
 DELEGATE = "MetalBackend"
 
-# Kernels compute in float32 and round once at a store; metal::precise functions err by at most
-# 4 ULP (Metal Shading Language Specification, "Numerical Compliance"), 16 for pow; the runtime's
-# matrix kernels accumulate in float32.
-FLOAT32 = Precision(functions={"pow": 16.0, "tan": 6.0})
-BFLOAT16 = replace(
-    FLOAT32,
-    float32_sums=frozenset(
-        "mm bmm addmm baddbmm mv dot linear convolution sum mean var std".split()
-    ),
+_SUSPECT = frozenset("channels_last noncontiguous fp16 int8 int16".split())
+
+# Bounds of Metal's precise functions (Metal Shading Language Specification, "Numerical
+# Compliance", single precision); division, sqrt and rsqrt round correctly. erf is c10's, within an
+# ULP (c10/metal/special_math.h). Variances are Welford's (welford_combine in reduction_utils.h).
+FLOAT32 = Precision(
+    functions={"atan": 5.0, "atanh": 5.0, "tanh": 5.0, "atan2": 6.0, "tan": 6.0, "pow": 16.0},
+    running_means=True,
+)
+
+# Generated code adds up in float32 (DTYPE_TO_COMPUTATION_DTYPE in Inductor's codegen/mps.py), and
+# so do the runtime's kernels, but scatter_add, index_add and index_put add atomically in memory.
+_FLOAT32_SUMS = frozenset(
+    """
+    sum mean prod var std var_mean std_mean linalg_vector_norm logsumexp _softmax _log_softmax
+    native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit
+    _native_batch_norm_legit_no_training layer_norm group_norm rms_norm _fused_rms_norm
+    avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d
+    adaptive_avg_pool1d upsample_linear1d upsample_bilinear2d upsample_bicubic2d
+    upsample_trilinear3d grid_sampler_2d
+    mm bmm addmm baddbmm mv dot linear convolution _scaled_dot_product_flash_attention_for_cpu
+    """.split()
+)
+
+# Kernels load bfloat16 as float32 and round at the store (load and store in codegen/mps.py): an
+# elementary function errs by that rounding, its argument by one of float32, 2**-16 of it.
+BFLOAT16 = Precision(
+    function_ulps=0.5,
+    argument_roundings=2.0**-16,
+    float32_sums=_FLOAT32_SUMS,
+    running_means=True,
 )
 
 
@@ -39,14 +63,54 @@ def partitioners() -> list[Partitioner]:
     return upstream.partitioners()
 
 
+def _unsupported(dtype: str, case: Case) -> str | None:
+    """Whether the runtime has no tensor for an input or a weight, cast to the recipe's dtype.
+
+    Tags say which cases to look at. They are built, because the cast may lay an input out anew.
+    """
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    if case.tags.isdisjoint(_SUSPECT):
+        return None
+    try:
+        built = case.make().cast(dtype)
+    except CaseError:
+        return None  # the cell's own build says it with its stage
+    inputs = [leaf for leaf in tree_leaves(built.calls) if isinstance(leaf, torch.Tensor)]
+    weights = built.module.state_dict().values()
+    for tensor in (*inputs, *weights):
+        name = str(tensor.dtype).removeprefix("torch.")
+        if name not in SUPPORTED:
+            return f"the runtime has no tensors of {name} (validate_dtype in utils.cpp)"
+    # What is not dense, a caller makes row-major.
+    dense = filter(torch.ops.aten.is_non_overlapping_and_dense, inputs)
+    if all(tensor.is_contiguous() for tensor in dense):
+        return None
+    return (
+        "the delegate takes row-major inputs only: it copies them to row-major tensors, and "
+        "aoti_torch_copy_ (memory.cpp) refuses other strides"
+    )
+
+
+def _recipe(name: str, precision: Precision, dtype: str = "float32") -> Recipe:
+    return Recipe(
+        name,
+        precision,
+        dtype=dtype,
+        partitioners=partitioners,
+        unsupported=functools.partial(_unsupported, dtype),
+    )
+
+
 class Metal:
     """Runs what Inductor generated: natively where the runtime has the delegate, else the
     generated wrapper and shaders themselves, on the CPU and against the runtime's contract."""
 
     name = "metal"
     recipes = {
-        "fp32": Recipe("fp32", FLOAT32, partitioners=partitioners),
-        "bf16": Recipe("bf16", BFLOAT16, dtype="bfloat16", partitioners=partitioners),
+        "fp32": _recipe("fp32", FLOAT32),
+        "bf16": _recipe("bf16", BFLOAT16, "bfloat16"),
     }
 
     @functools.cache  # noqa: B019  (one instance per process)

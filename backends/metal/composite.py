@@ -1,4 +1,4 @@
-"""Composite operators that are built differently into a torch with MPS."""
+"""What a torch with MPS decides otherwise: composite operators, the layout of convolutions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._prims_common import make_channels_last_strides_for, suggest_memory_format
 
 aten = torch.ops.aten
 
@@ -49,6 +50,22 @@ def scaled_dot_product_attention(
         enable_gqa=enable_gqa,
     )[0]
     return result
+
+
+def convolution_format(
+    source: torch.Tensor, weight: torch.Tensor, backend: Any
+) -> torch.memory_format:
+    """The layout of a convolution's result on MPS: channels-last if that of an operand is.
+
+    Source: ``mps_conv_use_channels_last`` in torch's ``ATen/native/ConvUtils.h``; strides of
+    dimensions of size 1 count.
+    """
+    for operand in (source, weight):
+        found = suggest_memory_format(operand)
+        exact = make_channels_last_strides_for(operand.shape) if operand.dim() > 3 else ()
+        if found != torch.contiguous_format and operand.stride() == exact:
+            return found
+    return torch.contiguous_format
 
 
 KERNELS: dict[torch._ops.OpOverload, Callable[..., Any]] = {

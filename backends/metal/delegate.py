@@ -70,6 +70,7 @@ def machine_of(code: Generated, *, checked: bool = True) -> Machine:
         Program.parse(code.wrapper),
         code.kernels,
         code.tensors(),
+        mutated={constant.spec.name for constant in code.constants if constant.mutated},
         checked=checked,
         check=checking(contract.Checker(), report),
         fallbacks=IMPLEMENTATIONS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +32,9 @@ from backends.metal.shims import (
 from backends.metal.values import UNSET, Host, Owner, Pointer
 from backends.metal.wrapper import ConstantInfo, Program
 
+# The wrapper's function that compares the inputs with those that were traced.
+INPUT_CHECKS = "__check_inputs_outputs"
+
 
 class Machine:
     """One loaded program.
@@ -42,8 +45,11 @@ class Machine:
         program: what it runs.
         kernels: Metal source by the name of its library.
         constants: their values, in the program's order; copied.
-        checked: report bad accesses and races in kernels, and layouts other than those that the
-            code was generated for, as AOTI does with ``AOTI_RUNTIME_CHECK_INPUTS=1``.
+        mutated: names of those that the code writes to: memory of the run, for the contract.
+        checked: report bad accesses and races in kernels, and results of fallback kernels that
+            are not laid out as the code takes them to be.
+        check_inputs: report inputs other than those that the code was generated for. Both of
+            AOTI's own checks run on a device with ``AOTI_RUNTIME_CHECK_INPUTS=1`` only.
         check: sees each call before it is made, and may raise. If it does not, a call that the
             runtime refuses is made as the code means it.
         fallbacks: kernels of the runtime, by the C function's name.
@@ -58,16 +64,24 @@ class Machine:
         kernels: Mapping[str, str],
         constants: Sequence[torch.Tensor] = (),
         *,
+        mutated: Collection[str] = (),
         checked: bool = True,
+        check_inputs: bool = False,
         check: Check | None = None,
         fallbacks: Mapping[str, Fallback] | None = None,
     ) -> None:
         self.program = program
         self.checked = checked
+        self.check_inputs = check_inputs
         self.check = check
         self.fallbacks = fallbacks or {}
         self._sources = kernels
-        self._interpreter = Interpreter(program.functions, self, program.source.quote)
+        functions = {
+            name: function
+            for name, function in program.functions.items()
+            if check_inputs or name != INPUT_CHECKS
+        }
+        self._interpreter = Interpreter(functions, self, program.source.quote)
         self._encoders: dict[str, Encoder] = {}
         self._host = Host()
         missing = sorted({kernel.library for kernel in program.kernels.values()} - set(kernels))
@@ -78,8 +92,8 @@ class Machine:
                 f"the program has {len(program.constants)} constants, {len(constants)} are given"
             )
         self._constants = [
-            Owner(self._load(index, info, value))
-            for index, (info, value) in enumerate(zip(program.constants, constants, strict=True))
+            Owner(self._load(info, value, info.name in mutated))
+            for info, value in zip(program.constants, constants, strict=True)
         ]
 
     @property
@@ -141,12 +155,17 @@ class Machine:
         Raises:
             UnknownFunction: it is none of AOTI's headers and none of the runtime.
         """
+        if name == INPUT_CHECKS:
+            return None
+        if name == "assert_size_stride" and self.check is not None:
+            asserted = tuple(map(_argument, arguments))
+            self.check(Call(name, asserted, 0, line, self.program.source.quote(line)))
         if name in HEADERS:
             return HEADERS[name](*arguments)
         if name == "reinterpret_tensor_wrapper":
             return self._reinterpret(arguments, line)
         if name == "_check_aoti_runtime_check_inputs_env":
-            return self.checked
+            return self.checked or self.check_inputs
         if name in self.program.kernels:
             return self._encoder(name)
         if name in NUMBERS:
@@ -207,7 +226,7 @@ class Machine:
         copy_(kept, host, 0)
         return kept
 
-    def _load(self, index: int, info: ConstantInfo, value: torch.Tensor) -> Tensor:
+    def _load(self, info: ConstantInfo, value: torch.Tensor, mutated: bool) -> Tensor:
         code = NUMBERS.get(f"aoti_torch_dtype_{info.dtype}")
         if code is None or value.dtype != memory.DTYPES[code] or tuple(value.shape) != info.shape:
             found = f"{value.dtype} {list(value.shape)}"
@@ -233,7 +252,7 @@ class Machine:
         self._see(Call("aoti_torch_create_tensor_from_blob_v2", arguments), f"constant {info.name}")
         loaded = create_tensor_from_blob_v2(*arguments)
         loaded.torch.copy_(value.detach())
-        return loaded
+        return dataclasses.replace(loaded, origin="buffer") if mutated else loaded
 
     # Kernels
 

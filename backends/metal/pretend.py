@@ -19,7 +19,9 @@ import torch
 from torch._C import DispatchKey
 from torch._inductor import utils as inductor_utils
 from torch._inductor.codecache import AotCodeCompiler
+from torch._inductor.codegen.mps import MetalKernel
 from torch._inductor.fx_passes import joint_graph, post_grad
+from torch.utils._ordered_set import OrderedSet
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
@@ -59,6 +61,9 @@ def _attributes(compile: Compile) -> list[tuple[Any, str, Any]]:
         (AotCodeCompiler, "compile", staticmethod(compile)),
         (torch.mps, "is_available", lambda: True),
         (torch._C, "_mps_get_core_count", lambda: CORES),
+        (torch._C, "_conv_determine_backend_memory_format", composite.convolution_format),
+        # The class keeps what any kernel of the process needed; the text is to depend on this one.
+        (MetalKernel, "headers", OrderedSet(["utils"])),
         (joint_graph, "lazy_init", _on_cpu(joint_graph.lazy_init)),
         (post_grad, "lazy_init", _on_cpu(post_grad.lazy_init)),
         (joint_graph, "UniformValueConstantFolder", _HostFolder),

@@ -207,7 +207,7 @@ class Executor:
                     )
                 if observer is not None:
                     observer(chain, at, self.graph.chains[chain][at], tensors, values)
-        except InstructionError:
+        except (InstructionError, UnsupportedProgram):
             raise
         except Exception as error:
             raise InstructionError(self._where(chain, at, tensors, error)) from error

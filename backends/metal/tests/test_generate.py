@@ -150,6 +150,13 @@ def test_mutated_buffer_is_marked() -> None:
     assert constant.source == "seen"
 
 
+def test_convolutions_give_channels_last_as_on_mps() -> None:
+    generated = generate(partition(torch.nn.Conv2d(3, 8, 3), torch.ones(2, 3, 9, 7)))
+    assert "{2L, 8L, 7L, 5L}, {280L, 1L, 40L, 8L}" in calls(generated)
+    grouped = generate(partition(torch.nn.Conv2d(6, 9, 3, groups=3), torch.ones(2, 6, 7, 6)))
+    assert "{2L, 9L, 5L, 4L}, {180L, 20L, 4L, 1L}" in calls(grouped)
+
+
 def test_dynamic_sizes_are_expressions() -> None:
     size = torch.export.Dim("size", min=2, max=64)
     program = partition(

@@ -5,15 +5,19 @@ from typing import Any
 import pytest
 import torch
 
+from backends.metal.calls import Call
 from backends.metal.fallbacks import IMPLEMENTATIONS
 from backends.metal.generate import generate
 from backends.metal.host import OutOfBounds
+from backends.metal.interpreter import Thrown
 from backends.metal.machine import Machine
 from backends.metal.tests.programs import Apply, Apply3, partition
 from backends.metal.wrapper import Program
 
 
-def generated(module: torch.nn.Module, *inputs: torch.Tensor, **options: Any) -> Machine:
+def generated(
+    module: torch.nn.Module, *inputs: torch.Tensor, check_inputs: bool = False, **options: Any
+) -> Machine:
     made = generate(partition(module, *inputs, **options))
     constants = []
     for constant in made.constants:
@@ -22,7 +26,14 @@ def generated(module: torch.nn.Module, *inputs: torch.Tensor, **options: Any) ->
         shape = [int(size) for size in constant.spec.shape]
         constants.append(flat.as_strided(shape, [int(step) for step in constant.spec.strides]))
     program = Program.parse(made.wrapper)
-    return Machine(program, made.kernels, constants, fallbacks=IMPLEMENTATIONS)
+    return Machine(
+        program,
+        made.kernels,
+        constants,
+        mutated={constant.spec.name for constant in made.constants if constant.mutated},
+        check_inputs=check_inputs,
+        fallbacks=IMPLEMENTATIONS,
+    )
 
 
 def test_generated_linear_matches_eager() -> None:
@@ -60,6 +71,44 @@ def test_generated_program_takes_any_length() -> None:
     for size in (2, 8, 33):
         given = torch.randn(3, size)
         torch.testing.assert_close(run.run([given])[0], module(given))
+
+
+def test_inputs_are_compared_with_those_traced_only_when_asked() -> None:
+    options: dict[str, Any] = {"dynamic_shapes": ({0: torch.export.Dim("rows", min=1, max=64)},)}
+    module, one = torch.nn.Softmax(-1), torch.randn(1, 8)
+    (got,) = generated(module, torch.randn(3, 8), **options).run([one])
+    torch.testing.assert_close(got, module(one))
+    with pytest.raises(Thrown, match="dim value is too small"):
+        generated(module, torch.randn(3, 8), check_inputs=True, **options).run([one])
+
+
+def test_mutated_constants_are_memory_of_the_run() -> None:
+    class Counter(torch.nn.Module):
+        seen: torch.Tensor
+        step: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(16))
+            self.register_buffer("step", torch.ones(16))
+
+        def forward(self, a: torch.Tensor) -> torch.Tensor:
+            self.seen.add_(a * self.step)
+            return self.seen * 2
+
+    machine = generated(Counter(), torch.ones(16))
+    seen: dict[str, str] = {}
+    names = [info.name for info in machine.program.constants]
+
+    def note(call: Call) -> None:
+        for tensor in call.tensors:
+            for name, constant in zip(names, machine.constants, strict=True):
+                if tensor.torch.data_ptr() == constant.data_ptr():
+                    seen[name] = tensor.origin
+
+    machine.check = note
+    machine.run([torch.ones(16)])
+    assert seen == {"seen": "buffer", "step": "constant"}
 
 
 def test_generated_program_of_three_inputs() -> None:

@@ -6,7 +6,16 @@ The node types that run other chains (``IfNode``, ``ScanNode``) and the cache's 
 
 from __future__ import annotations
 
-from backends.mlx.kernels import create, elementwise, index, linear, reduce, shape, symbolic
+from backends.mlx.kernels import (
+    create,
+    elementwise,
+    index,
+    linear,
+    metal,
+    reduce,
+    shape,
+    symbolic,
+)
 from backends.mlx.kernels.base import Builder, Step
 
 __all__ = ["BUILDERS", "Builder", "Step"]
@@ -20,4 +29,5 @@ BUILDERS: dict[str, Builder] = {
     **index.BUILDERS,
     **create.BUILDERS,
     **symbolic.BUILDERS,
+    **metal.BUILDERS,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -149,7 +150,13 @@ def test_a_raw_metal_kernel_is_unsupported_by_name(monkeypatch: pytest.MonkeyPat
 
     def with_kernel(data: bytes) -> object:
         graph = original(data)
-        kernel = Node(kind="MetalKernelNode", name="copy", inputs=[], outputs=[])
+        fields: dict[str, Any] = {
+            "header": None,
+            "source": "quad_sum(x);",
+            "inputs": [],
+            "outputs": [],
+        }
+        kernel = Node(kind="MetalKernelNode", name="copy", **fields)
         object.__setattr__(graph, "chains", ((kernel, *graph.chains[0]), *graph.chains[1:]))
         return graph
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.limitation import Limitation
+from suites.ops.limitations.metal import METAL
 from suites.ops.limitations.mlx import MLX
 from suites.ops.limitations.runtime import RUNTIME
 from suites.ops.limitations.tosa_both import TOSA_BOTH
@@ -14,6 +15,7 @@ LIMITATIONS: list[Limitation] = [
     *RUNTIME,
     *XNNPACK,
     *MLX,
+    *METAL,
     *TOSA_BOTH,
     *TOSA_FP,
     *TOSA_INT,

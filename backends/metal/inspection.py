@@ -1,0 +1,173 @@
+"""What ``conform show`` prints of a Metal cell: wrapper, kernels, the contract of each call."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from backends.metal import contract
+from backends.metal.backend import DELEGATE
+from backends.metal.calls import Call
+from backends.metal.delegate import code_of
+from backends.metal.fallbacks import IMPLEMENTATIONS
+from backends.metal.host.errors import SourceError
+from backends.metal.host.kernel_source import parse
+from backends.metal.machine import Machine
+from backends.metal.metadata import bound
+from backends.metal.wrapper import Program as Wrapper
+from harness.errors import describe
+from harness.execute import DelegateHandle, Interpreter
+from harness.program import DelegatePayload, Program
+from harness.tester import Tester
+
+_WIDTH = 120
+
+
+@dataclass
+class Checked:
+    """One call at its place in the wrapper.
+
+    Attributes:
+        call: as it was made the first time.
+        violations: of all times it was made, each once.
+        times: how often it was made.
+    """
+
+    call: Call
+    violations: list[str] = field(default_factory=list)
+    times: int = 0
+
+
+@dataclass
+class Inspected:
+    """One delegate.
+
+    Attributes:
+        wrapper: what it runs.
+        kernels: Metal source by the name of its library.
+        checked: its calls by line and function, in the order that they were first made in.
+        failure: why it could not be executed to its end.
+    """
+
+    wrapper: Wrapper
+    kernels: dict[str, str]
+    checked: dict[tuple[int, str, str], Checked] = field(default_factory=dict)
+    failure: str = ""
+
+    def collect(self, checker: contract.Checker, call: Call) -> None:
+        """Check a call, and go on whatever is wrong with it."""
+        # What the runtime does at the borders has no line; its source says for what it is done.
+        key = (call.line, call.name, "" if call.line else call.source)
+        row = self.checked.setdefault(key, Checked(call))
+        row.times += 1
+        found = [str(violation) for violation in checker.check(bound(call))]
+        row.violations += [text for text in found if text not in row.violations]
+
+
+def inspect(tester: Tester) -> Iterator[str]:
+    """Lines about a serialized program; each delegate is executed and its calls are checked.
+
+    Args:
+        tester: has come as far as ``serialize``.
+    """
+    delegates, failure = trace(tester)
+    if not delegates and not failure:
+        yield f"nothing was delegated to {DELEGATE}"
+    for number, inspected in enumerate(delegates):
+        yield from listing(inspected, number)
+    if failure and not any(inspected.failure for inspected in delegates):
+        yield f"the program cannot be executed: {failure}"
+
+
+def trace(tester: Tester) -> tuple[list[Inspected], str]:
+    """Run all calls of a case with a contract that notes instead of refusing.
+
+    Returns:
+        The delegates, and why execution ended early; empty if it did not.
+    """
+    delegates: list[Inspected] = []
+    program = Program(tester.program)
+    if not program.plan.delegates:
+        return [], ""
+    try:
+        interpreter = Interpreter(program, {DELEGATE: lambda payload: _load(payload, delegates)})
+        for inputs in tester.built.calls:
+            interpreter(program.arrange(tree_leaves(inputs)))
+    except Exception as error:  # shown in place of what does not come
+        return delegates, describe(error)
+    return delegates, ""
+
+
+def _load(payload: DelegatePayload, delegates: list[Inspected]) -> DelegateHandle:
+    code = code_of(payload)
+    inspected = Inspected(Wrapper.parse(code.wrapper), code.kernels)
+    delegates.append(inspected)
+    checker = contract.Checker()
+    try:
+        machine = Machine(
+            inspected.wrapper,
+            code.kernels,
+            code.tensors(),
+            check=lambda call: inspected.collect(checker, call),
+            fallbacks=IMPLEMENTATIONS,
+        )
+    except Exception as error:
+        inspected.failure = f"it cannot be loaded: {describe(error)}"
+        raise
+    inputs = inspected.wrapper.inputs
+
+    def run(arguments: list[Any]) -> None:
+        tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
+        try:
+            machine.run(tensors[:inputs], tensors[inputs:])
+        except Exception as error:
+            inspected.failure = f"execution ends here: {describe(error)}"
+            raise
+
+    return run
+
+
+def listing(inspected: Inspected, number: int) -> Iterator[str]:
+    """The wrapper's statements, each kernel's source, and a line for each call's contract."""
+    yield f"Metal delegate {number}"
+    for line in inspected.wrapper.lines():
+        yield f"  {line}"
+    for library, source in inspected.kernels.items():
+        yield f"  source of {library}"
+        for line in own_source(source).splitlines():
+            yield f"    {line}".rstrip()
+    rows = list(inspected.checked.values())
+    broken = sum(bool(row.violations) for row in rows)
+    yield f"  contract: {len(rows)} calls, {broken} of them break it"
+    for row in rows:
+        yield from _verdict(row)
+    if inspected.failure:
+        yield f"  {inspected.failure}"
+
+
+def own_source(source: str) -> str:
+    """A kernel without the headers that are pasted before it."""
+    try:
+        line = parse(source).line
+    except SourceError:
+        return textwrap.dedent(source)
+    return textwrap.dedent("\n".join(source.splitlines()[line - 1 :]))
+
+
+def _verdict(row: Checked) -> Iterator[str]:
+    call = row.call
+    if call.line:
+        # One line may make several calls.
+        statement = call.source.strip().removeprefix("AOTI_TORCH_ERROR_CODE_CHECK")
+        where = f"line {call.line} {call.name}: {textwrap.shorten(statement, _WIDTH)}"
+    else:
+        where = f"{call.source}: {call.name}"
+    often = f" ({row.times} times)" if row.times > 1 else ""
+    yield f"    {'broken' if row.violations else 'kept':<6} {where}{often}"
+    for violation in row.violations:
+        yield f"           {violation}"

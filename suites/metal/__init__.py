@@ -1,0 +1,1 @@
+"""What the Metal delegate's generated code and its runtime's kernels find difficult."""

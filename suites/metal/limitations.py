@@ -1,0 +1,204 @@
+"""Known gaps of the suites for Metal alone: what the release's runtime makes of the calls.
+
+An error begins with the function and the rule that it breaks; ``backends/metal/contract`` has
+them all. Everything here is red on a device, too, or computes something else there.
+"""
+
+from __future__ import annotations
+
+from harness.limitation import Limitation
+
+_ALL = "metal:*"
+_RUNTIME = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/apple/metal/runtime/"
+_ISSUES = "https://github.com/pytorch/executorch/issues/"
+_TORCHAO = "https://github.com/pytorch/ao/blob/v0.18.0/torchao/experimental/"
+_SDPA = "scaled_dot_product_attention"
+
+
+def _lower(cases: str, reason: str, link: str, error: str) -> Limitation:
+    return Limitation(target=_ALL, case=cases, reason=reason, link=link, stage="lower", error=error)
+
+
+def _named(op: str, variants: str) -> str:
+    return "|".join(f"{op}/{variant}" for variant in variants.split())
+
+
+_MATMUL = [
+    _lower(
+        _named("mm", "transposed_left left_transposed_after_kernel transposed_of_*"),
+        "aoti_torch_mps_mm_out (op_mm.mm) looks at the strides of its second operand only. Of the "
+        "first it reads the memory row by row, whatever its strides.",
+        _RUNTIME + "ops/op_mm.mm",
+        "mm_out: self strides (1, ",
+    ),
+    _lower(
+        "mm/expanded_into_bmm|bmm/dynamic_scores",
+        "aoti_torch_mps_bmm_out (op_bmm.mm) takes row-major operands only; Inductor hands on the "
+        "transposed view of a 3-D operand, as the BLAS of other devices takes it.",
+        _RUNTIME + "ops/op_bmm.mm",
+        "bmm_out: mat2 strides",
+    ),
+    _lower(
+        "relative_attention/one_frame",
+        "aoti_torch_mps_bmm_out (op_bmm.mm) compares all strides with those of a contiguous "
+        "tensor, those of dimensions of size 1 included, which Inductor leaves as they come.",
+        _RUNTIME + "ops/op_bmm.mm",
+        "are not exactly those of a contiguous tensor",
+    ),
+    _lower(
+        "addmm/two_shapes_of_bias",
+        "aoti_torch_mps_addmm_out (op_addmm.mm) keeps compiled graphs by the sizes of the factors "
+        "and the rank of the bias: a bias of another shape runs through the graph of the first.",
+        _RUNTIME + "ops/op_addmm.mm",
+        "differs from an earlier call's, whose graph is reused",
+    ),
+]
+
+_CONVOLUTION = [
+    _lower(
+        "|".join(
+            (
+                _named(
+                    "convolution",
+                    "encoder_2d_depthwise_dilated encoder_2d_depthwise_unbatched "
+                    "same_sizes_with_bias_and_without two_output_paddings subsampling "
+                    "subsampling_batch_2 subsampling_no_bias subsampling_odd_length "
+                    "subsampling_projected batch_norm_relu 2d_transposed_image "
+                    "2d_transposed_image_after_kernel 2d_channels_moved 2d_channels_last_inside "
+                    "2d_channels_last_after_kernel 2d_result_channels_last 2d_many_channels "
+                    "2d_many_channels_chain 2d_weight_transposed",
+                ),
+                "cat/of_convolutions|parakeet/encoder|parakeet/encoder_eager_attention",
+            )
+        ),
+        "Inductor's layout optimization makes the operands of 2-D convolutions channels-last where "
+        "that promises to be faster and all sizes are known; aoti_torch_mps_convolution "
+        "(op_convolution.mm) reads them as if they were contiguous.",
+        _ISSUES + "22951",
+        "convolution: input strides",
+    ),
+]
+
+_VIEWS = [
+    _lower(
+        "|".join(
+            (
+                _named(
+                    "mm",
+                    "second_rows_of_result second_columns_of_result split_of_result "
+                    "chunk_columns_of_result chunk_into_mm second_chunk_into_mm rows_into_bmm "
+                    "narrow_into_topk rows_are_result columns_are_result",
+                ),
+                _named("bmm", "second_rows_of_result split_of_result"),
+                _named(
+                    "addmm",
+                    "second_rows_of_result second_columns_of_result split_of_result "
+                    "chunk_columns_of_result",
+                ),
+                _named("convolution", "second_rows_of_result split_of_result"),
+                _named(
+                    "topk",
+                    "second_rows_of_result second_columns_of_result split_of_result "
+                    "chunk_columns_of_result every_second_column_of_result",
+                ),
+                _named("cat", "ten_by_columns ten_by_rows"),
+                _named(_SDPA, "one_projection one_projection_after_kernel"),
+            )
+        ),
+        "aoti_torch__reinterpret_tensor (shims/memory.cpp) makes of a view that begins later a "
+        "Metal buffer of its own, from what the memory holds while the GPU has yet to fill it.",
+        _ISSUES + "22956",
+        "into memory of this run",
+    ),
+    _lower(
+        "cat/of_pools",
+        "aoti_torch__reinterpret_tensor (shims/memory.cpp) makes a dense copy of a view with "
+        "holes. The kernel that fills the part of a concatenation writes to the copy, beside it "
+        "where it goes by the view's strides.",
+        _ISSUES + "22983",
+        "are what the kernel indexes with, in a dense copy",
+    ),
+    _lower(
+        _named("topk", "transposed_of_* transposed_input transposed_after_kernel"),
+        "aoti_torch_mps_topk (op_topk.mm) hands the memory of its operand to MPSGraph with its "
+        "sizes, without its strides.",
+        _RUNTIME + "ops/op_topk.mm",
+        "topk: self strides (1, ",
+    ),
+    _lower(
+        "topk/int32",
+        "aoti_torch_mps_topk (op_topk.mm) refuses every dtype but float32 and bfloat16.",
+        _RUNTIME + "ops/op_topk.mm",
+        "topk: self dtype int32",
+    ),
+]
+
+_ATTENTION = [
+    _lower(
+        _named(
+            _SDPA,
+            "head_dim_8 head_dim_32 head_dim_72 head_dim_80 head_dim_100 head_dim_192 head_dim_512",
+        )
+        + "|relative_attention/head_dim_12",
+        "op_sdpa.mm has kernels for head dimensions of 64, 96, 128 and 256 only, and Inductor "
+        "does not know.",
+        _RUNTIME + "ops/op_sdpa.mm",
+        "is not 64, 96, 128 or 256",
+    ),
+    _lower(
+        _SDPA + "/last_stride_not_one",
+        "op_sdpa.mm refuses operands whose last dimension is not the innermost.",
+        _RUNTIME + "ops/op_sdpa.mm",
+        "have no 1 in the last place",
+    ),
+    _lower(
+        _SDPA + "/three_dimensions",
+        "op_sdpa.mm reads the sizes of four dimensions without asking for the rank.",
+        _RUNTIME + "ops/op_sdpa.mm",
+        "query rank 3 is not 4",
+    ),
+    _lower(
+        _SDPA + "/values_of_other_size",
+        "op_sdpa.mm takes the values to have the keys' shape and does not look.",
+        _RUNTIME + "ops/op_sdpa.mm",
+        "value shape (1, 2, 5, 128) is not",
+    ),
+    _lower(
+        _named(_SDPA, "causal_longer_keys causal_longer_queries"),
+        "The causal mask in op_sdpa.mm lets the last query see the last key; torch's lets the "
+        "first see the first.",
+        _RUNTIME + "ops/op_sdpa.mm",
+        "aligns the last query with the last key",
+    ),
+    _lower(
+        _named(_SDPA, "*_a_head_each *_a_batch_each *_padding_of_batches"),
+        "op_sdpa.mm finds a mask by its stride over heads and the number of the head among all "
+        "batches: one that is shared by heads or by batches, but not by both, is not found.",
+        _RUNTIME + "ops/op_sdpa.mm",
+        "is neither one for all nor one each",
+    ),
+]
+
+_INT4 = [
+    Limitation(
+        target=_ALL,
+        case="linear/int4_second_columns|linear/int4_turned",
+        reason="The shape rule of torchao's 4-bit operator (experimental/ops/mps/mps_op_lib.py) "
+        "asserts contiguous activations, and its module (UIntxWeightOnlyQuantizedLinear) does not "
+        "make them so.",
+        link=_TORCHAO + "ops/mps/mps_op_lib.py",
+        stage="export",
+        error="AssertionError",
+    ),
+    Limitation(
+        target=_ALL,
+        case="linear/int4_1d",
+        reason="UIntxWeightOnlyQuantizedLinear (experimental/quant_api.py) asserts activations of "
+        "two dimensions or more, where torch.nn.Linear takes a vector.",
+        link=_TORCHAO + "quant_api.py",
+        stage="export",
+        error="AssertionError",
+    ),
+]
+
+LIMITATIONS: list[Limitation] = [*_MATMUL, *_CONVOLUTION, *_VIEWS, *_ATTENTION, *_INT4]
