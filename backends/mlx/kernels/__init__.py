@@ -6,7 +6,16 @@ The node types that run other chains (``IfNode``, ``ScanNode``) and the cache's 
 
 from __future__ import annotations
 
-from backends.mlx.kernels import create, elementwise, index, linear, reduce, shape, symbolic
+from backends.mlx.kernels import (
+    create,
+    elementwise,
+    index,
+    linear,
+    quantized,
+    reduce,
+    shape,
+    symbolic,
+)
 from backends.mlx.kernels.base import Builder, Step
 
 __all__ = ["BUILDERS", "Builder", "Step"]
@@ -17,6 +26,7 @@ BUILDERS: dict[str, Builder] = {
     **shape.BUILDERS,
     **reduce.BUILDERS,
     **linear.BUILDERS,
+    **quantized.BUILDERS,
     **index.BUILDERS,
     **create.BUILDERS,
     **symbolic.BUILDERS,
