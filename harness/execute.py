@@ -42,6 +42,15 @@ def native_backends() -> list[str]:
     return list(Runtime.get().backend_registry.registered_backend_names)
 
 
+@functools.cache
+def native_kernels() -> frozenset[str]:
+    """Names of the kernels that the runtime of this host has, ``namespace::name.overload``."""
+    from executorch.runtime import Runtime
+
+    _register_operators()
+    return frozenset(Runtime.get().operator_registry.operator_names)
+
+
 def run_native(program: bytes, calls: Sequence[Inputs]) -> list[list[torch.Tensor]]:
     """Load a program once in the ExecuTorch runtime and execute it for each call.
 
@@ -68,15 +77,23 @@ class Interpreter:
     Threads may share one: the planned memory is one, so their calls take turns.
     """
 
-    def __init__(self, program: bytes | Program, loaders: Mapping[str, DelegateLoader]) -> None:
+    def __init__(
+        self,
+        program: bytes | Program,
+        loaders: Mapping[str, DelegateLoader],
+        kernels: frozenset[str] | None = None,
+    ) -> None:
         """Parse the program, lay out its memory and load its delegates.
 
         Args:
             program: bytes of the ``.pte``, parsed or not.
             loaders: how to load each delegate, by its registered name.
+            kernels: refuse a program that calls any other, as the runtime does when it loads
+                one; by default whatever ATen has is run.
 
         Raises:
-            ProgramError: the bytes are no program, or a delegate has no loader.
+            ProgramError: the bytes are no program, a delegate has no loader, or a kernel is
+                missing.
         """
         _register_operators()
         self._turn = threading.Lock()
@@ -86,6 +103,7 @@ class Interpreter:
         self._values: list[Any] = [
             self._place(index, value.val) for index, value in enumerate(self.plan.values)
         ]
+        self._refuse_missing(kernels)
         self._kernels = [resolve(op.name, op.overload) for op in self.plan.operators]
         self._delegates: list[DelegateHandle] = []
         for payload in self.program.delegates:
@@ -134,6 +152,12 @@ class Interpreter:
             at += 1
         outputs = [self._read(index) for index in self.plan.outputs]
         return [value.clone() for value in outputs if isinstance(value, torch.Tensor)]
+
+    def _refuse_missing(self, kernels: frozenset[str] | None) -> None:
+        for op in self.plan.operators if kernels is not None else ():
+            name = f"{op.name}.{op.overload}" if op.overload else op.name
+            if kernels is not None and name not in kernels:
+                raise ProgramError(f"the runtime has no kernel {name}, which the program calls")
 
     def _place(self, index: int, value: Any) -> Any:
         """The runtime value of a declared value; lists stay declared and are read on use."""

@@ -29,7 +29,7 @@ BUILT_IN: dict[str, tuple[str, tuple[str, ...]]] = {
     "xnnpack": ("backends.xnnpack:BACKEND", ("fp32",)),
     "tosa": ("backends.tosa:BACKEND", ("fp", "int")),
     "mlx": ("backends.mlx:BACKEND", ("fp32", "bf16")),
-    "metal": ("backends.metal.backend:BACKEND", ("fp32",)),
+    "metal": ("backends.metal:BACKEND", ()),
     "null": ("backends.null:BACKEND", ()),
 }
 

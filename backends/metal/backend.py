@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backends.metal.contract.layout import SUPPORTED
+from backends.metal.quantization import int4
 from harness.backend import Availability, Execution, Recipe
 from harness.case import Inputs
 from harness.errors import CaseError
@@ -53,6 +55,11 @@ BFLOAT16 = Precision(
     float32_sums=_FLOAT32_SUMS,
     running_means=True,
 )
+
+
+# Up to 32 codes are summed before scale and offset meet (op_linear_4bit.mm: 16 a thread, as in
+# MLX's qmv; a CPU reference takes a whole group).
+INT4 = replace(FLOAT32, block_roundings=33.0)
 
 
 def partitioners() -> list[Partitioner]:
@@ -111,6 +118,14 @@ class Metal:
     recipes = {
         "fp32": _recipe("fp32", FLOAT32),
         "bf16": _recipe("bf16", BFLOAT16, "bfloat16"),
+        "int4": Recipe(
+            "int4",
+            INT4,
+            partitioners=partitioners,
+            quantize_weights=int4,
+            unsupported=int4.unsupported,
+            require_delegation=True,
+        ),
     }
 
     @functools.cache  # noqa: B019  (one instance per process)

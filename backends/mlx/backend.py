@@ -169,11 +169,11 @@ class Mlx:
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program, each delegate call with ``mlx.core``."""
         from backends.mlx.delegate import loader
-        from harness.execute import Interpreter
+        from harness.execute import Interpreter, native_kernels
         from harness.program import Program
 
         parsed = Program(program)
-        interpreter = Interpreter(parsed, {DELEGATE: loader(parsed)})
+        interpreter = Interpreter(parsed, {DELEGATE: loader(parsed)}, native_kernels())
         return Execution([interpreter(inputs) for inputs in calls], "emulated")
 
     def inspect(self, tester: Tester) -> Iterable[str]:

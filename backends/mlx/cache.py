@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import mlx.core as mx
 
 from backends.mlx.cache_plan import CacheConfig, LayerConfig, LayerPolicy, Planner, Run, StepPlan
+from backends.mlx.kernels.base import check_memory
 from harness.errors import ProgramError
 
 __all__ = [
@@ -40,7 +41,9 @@ class Pool:
         self, cells: int, max_cells: int, n_kv_heads: int, head_dim: int, dtype: mx.Dtype
     ) -> None:
         self.max_cells = max_cells
-        self._cells = mx.zeros((1, n_kv_heads, min(cells, max_cells), head_dim), dtype)
+        first = min(cells, max_cells)
+        check_memory("the cache", n_kv_heads * first * head_dim * dtype.size)
+        self._cells = mx.zeros((1, n_kv_heads, first, head_dim), dtype)
 
     @property
     def cells(self) -> int:
@@ -79,7 +82,9 @@ class Pool:
         cells = max(self.cells, 1)
         while cells < needed:
             cells *= 2
-        more = min(cells, self.max_cells) - self.cells
+        cells = min(cells, self.max_cells)
+        check_memory("the cache", self._cells.nbytes // max(self.cells, 1) * cells)
+        more = cells - self.cells
         self._cells = mx.pad(self._cells, [(0, 0), (0, 0), (0, more), (0, 0)])
 
 

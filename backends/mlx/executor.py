@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import mlx.core as mx
@@ -22,6 +23,7 @@ from backends.mlx.kernels.base import (
     INT32_MIN,
     MAX_ALLOCATION_BYTES,
     axis_in,
+    check_memory,
     dtype_of,
     integer,
 )
@@ -35,7 +37,10 @@ Observer = Callable[[int, int, Node, list[Any], list[Any]], None]
 _LOCK = threading.Lock()
 
 # An honest program comes nowhere near; nested scans of a hostile one do.
-_MAX_STEPS = 10_000_000
+_MAX_STEPS = 1_000_000
+
+# What is not computed yet takes memory, too: some 2 KB an instruction.
+_STEPS_UNEVALUATED = 20_000
 
 
 class InstructionError(ProgramError):
@@ -81,12 +86,13 @@ class Executor:
         self._chains = [
             [(self._compile(node), node.writes) for node in chain] for chain in graph.chains
         ]
-        self._steps = self._live = 0
+        self._steps = self._live = self._evaluated = 0
         self._observer: Observer | None = None
         self._slots: list[Any] = [None] * graph.tensors
         self._slots[: graph.constants] = constants
         self._buffers = [slot.index for slot in graph.buffer_map]
         with _LOCK:
+            check_memory("the buffers", sum(map(self._buffer_bytes, self._buffers)))
             for slot in self._buffers:
                 # Zeros, whatever the module's buffer held (load_mutable_buffers).
                 meta = graph.meta[slot]
@@ -99,7 +105,7 @@ class Executor:
                 self._run(graph.init, tensors, [None] * graph.values)
                 for slot in (*range(graph.constants), *self._buffers):
                     self._slots[slot] = tensors[slot]
-            mx.eval([slot for slot in self._slots if slot is not None])
+            self._evaluate(self._slots)
 
     def __call__(
         self,
@@ -139,6 +145,11 @@ class Executor:
                     self._slots[slot] = tensors[slot]
             return results
 
+    def _buffer_bytes(self, slot: int) -> int:
+        meta = self.graph.meta[slot]
+        assert meta is not None, "checked when the payload was read"
+        return prod(dim.low for dim in meta.shape) * dtype_of(meta.scalar_type).size
+
     def _bind(self, arguments: Sequence[Any], tensors: list[Any], values: list[Any]) -> None:
         if len(arguments) != len(self.graph.input_map):
             raise ProgramError(
@@ -171,7 +182,7 @@ class Executor:
         return result
 
     def _start(self) -> None:
-        self._steps = self._live = 0
+        self._steps = self._live = self._evaluated = 0
         self._observer = None
 
     @staticmethod
@@ -199,7 +210,11 @@ class Executor:
                         live -= old.nbytes
                 step(tensors, values)
                 for slot in writes:
-                    live += tensors[slot].nbytes
+                    new = tensors[slot]
+                    live += new.nbytes
+                    # MLX counts modulo 2**64.
+                    if new.nbytes != prod(new.shape) * new.itemsize:
+                        raise ProgramError(f"a result has shape {new.shape}")
                 if self._live + live > self._memory_limit:
                     raise ProgramError(
                         f"results of {self._live + live} bytes are alive, more than "
@@ -215,6 +230,9 @@ class Executor:
         self._steps += len(steps)
         if self._steps > _MAX_STEPS:
             raise ProgramError(f"MLX program runs more than {_MAX_STEPS} instructions")
+        if self._steps > self._evaluated + _STEPS_UNEVALUATED:
+            self._evaluated = self._steps
+            self._evaluate(tensors)
 
     def _where(self, chain: int, at: int, tensors: list[Any], error: Exception) -> str:
         node = self.graph.chains[chain][at]
@@ -239,8 +257,10 @@ class Executor:
         axis, body = node.scan_axis, node.body_chain_idx
 
         def step(t: list[Any], v: list[Any]) -> None:
-            first = t[node.originals[0]]
-            length = first.shape[axis_in(axis, first.ndim)]
+            lengths = {t[slot].shape[axis_in(axis, t[slot].ndim)] for slot in node.originals}
+            if len(lengths) != 1:
+                raise ProgramError(f"scans tensors of the lengths {sorted(lengths)}")
+            (length,) = lengths
             collected: list[list[mx.array]] = [[] for _ in node.outputs]
             for index in range(length):
                 for source, slot in zip(node.originals, node.sliced, strict=True):

@@ -6,13 +6,16 @@ The delegate's runtime is the measure of every semantic here: ``MLXInterpreter.h
 
 from __future__ import annotations
 
+import functools
+import os
+import resource
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import mlx.core as mx
 
 from backends.mlx.graph import Node, Vid
-from harness.errors import ProgramError
+from harness.errors import ProgramError, UnsupportedProgram
 
 Step = Callable[[list[Any], list[Any]], None]
 """Executes one instruction on the tensor slots and the value slots."""
@@ -117,8 +120,30 @@ def check_allocation(shape: Iterable[int], dtype: mx.Dtype) -> None:
         raise ProgramError(f"a tensor of {count} bytes exceeds the runtime's limit of 4 GiB")
 
 
-def check_indices(indices: mx.array, size: int) -> None:
+@functools.cache
+def _host_bytes() -> int:
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return most if limit == resource.RLIM_INFINITY else min(most, limit)
+
+
+def check_memory(what: str, count: int) -> None:
+    """Refuse what takes most of this host's memory: MLX crashes when there is none left.
+
+    Raises:
+        UnsupportedProgram: ``what`` needs more than half, ``count`` bytes.
+    """
+    if count > _host_bytes() // 2:
+        raise UnsupportedProgram(f"{what} would take {count} bytes of this host's memory")
+
+
+def check_indices(indices: mx.array, size: int, *, negative: bool = True) -> None:
     """Refuse what is no integer in ``-size .. size - 1``: MLX itself would read other memory.
+
+    Args:
+        indices: of any shape.
+        size: of what they index.
+        negative: whether negative ones count from the end; else they are refused.
 
     Raises:
         ProgramError: naming the range and the offending index, or the dtype.
@@ -129,5 +154,5 @@ def check_indices(indices: mx.array, size: int) -> None:
         return
     ends: Any = mx.stack([mx.min(indices), mx.max(indices)]).tolist()
     for index in ends:
-        if not -size <= index < size:
+        if not (-size if negative else 0) <= index < size:
             raise ProgramError(f"index {index} is out of range for an axis of size {size}")

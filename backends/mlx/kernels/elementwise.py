@@ -65,7 +65,6 @@ BINARY: dict[str, Callable[..., mx.array]] = {
     "MultiplyNode": mx.multiply,
     "NotEqualNode": mx.not_equal,
     "PowerNode": mx.power,
-    "RemainderNode": mx.remainder,
     "SubtractNode": mx.subtract,
 }
 
@@ -137,13 +136,26 @@ def gelu(node: Node) -> Step:
     return unary(_gelu_tanh if node.approximate == "tanh" else _gelu_erf, node)
 
 
+def _remainder(a: mx.array, b: mx.array) -> mx.array:
+    if mx.issubdtype(b.dtype, mx.signedinteger) and mx.issubdtype(a.dtype, mx.integer):
+        # By -1 it is 0 as it is by 1; an x86 processor traps on the lowest integer by -1.
+        one = _scalar(1, b.dtype)
+        b = mx.where(mx.equal(b, mx.negative(one)), one, b)
+    return mx.remainder(a, b)
+
+
+def remainder(node: Node) -> Step:
+    """Of the division rounded towards minus infinity: it has the sign of the divisor."""
+    return binary(_remainder, node)
+
+
 def _floor_divide(a: mx.array, b: mx.array) -> mx.array:
     if mx.issubdtype(a.dtype, mx.inexact):
         return mx.floor_divide(a, b)
     # exec_floor_divide: the quotient of integers is mx::divide's, a float32 that is not rounded;
     # it becomes an integer when something casts it.
     zero = _scalar(0, a.dtype)
-    has_rest = mx.not_equal(mx.remainder(a, b), zero)
+    has_rest = mx.not_equal(_remainder(a, b), zero)
     signs_differ = mx.not_equal(mx.less(a, zero), mx.less(b, zero))
     adjust = mx.logical_and(has_rest, signs_differ).astype(a.dtype)
     return mx.subtract(mx.divide(a, b), adjust)
@@ -182,6 +194,7 @@ BUILDERS: dict[str, Builder] = {
     "FloorDivideNode": floor_divide,
     "GeluNode": gelu,
     "IdCopyNode": copy,
+    "RemainderNode": remainder,
     "RoundNode": round_decimals,
     "SiluNode": silu,
     "WhereNode": where,

@@ -1,19 +1,26 @@
-"""Matrix products, convolutions, attention, normalization, and their quantized forms."""
+"""Matrix products, convolutions, attention, normalization."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
 
 from backends.mlx.graph import Node, Tid, Vid
-from backends.mlx.kernels.base import Builder, Step, check_indices, dtype_of, integer
+from backends.mlx.kernels.base import (
+    Builder,
+    Step,
+    check_indices,
+    check_memory,
+    integer,
+)
 from harness.errors import ProgramError
 
 
-def _get(slot: Tid | None) -> Callable[[list[Any]], Any]:
+def optional(slot: Tid | None) -> Callable[[list[Any]], Any]:
     """Reads an optional tensor slot."""
     return (lambda t: None) if slot is None else (lambda t: t[slot])
 
@@ -34,7 +41,7 @@ def addmm(node: Node) -> Step:
 
 def rms_norm(node: Node) -> Step:
     """Over the last axis, accumulated in float32."""
-    x, out, eps, weight = node.x, node.out, node.eps, _get(node.weight)
+    x, out, eps, weight = node.x, node.out, node.eps, optional(node.weight)
 
     def step(t: list[Any], v: list[Any]) -> None:
         t[out] = mx.fast.rms_norm(t[x], weight(t), eps)
@@ -45,7 +52,7 @@ def rms_norm(node: Node) -> Step:
 def layer_norm(node: Node) -> Step:
     """Over the last axis, accumulated in float32."""
     x, out, eps = node.x, node.out, node.eps
-    weight, bias = _get(node.weight), _get(node.bias)
+    weight, bias = optional(node.weight), optional(node.bias)
 
     def step(t: list[Any], v: list[Any]) -> None:
         t[out] = mx.fast.layer_norm(t[x], weight(t), bias(t), eps)
@@ -57,7 +64,7 @@ def rope(node: Node) -> Step:
     """Rotary embedding; the offset is a value slot or a tensor. Frequencies replace the base."""
     x, out, dims, traditional, scale = node.x, node.out, node.dims, node.traditional, node.scale
     base = None if node.freqs is not None else node.base
-    freqs, offset = _get(node.freqs), node.offset
+    freqs, offset = optional(node.freqs), node.offset
     position = integer(offset) if isinstance(offset, Vid) else None
 
     def step(t: list[Any], v: list[Any]) -> None:
@@ -87,8 +94,12 @@ def sdpa(node: Node) -> Step:
         if mask_slot is not None:
             given = t[mask_slot]
             mask = given if given.dtype == mx.bool_ else given.astype(query.dtype)
+        keys = t[k]
+        if query.ndim == keys.ndim == 4:
+            scores = math.prod(query.shape[:-1]) * keys.shape[2]
+            check_memory("the scores of an attention", scores * query.dtype.size)
         t[out] = mx.fast.scaled_dot_product_attention(
-            query, t[k], t[v_slot], scale=scale, mask=mask
+            query, keys, t[v_slot], scale=scale, mask=mask
         )
 
     return step
@@ -111,66 +122,30 @@ def conv(dimensions: int, transposed: bool, node: Node) -> Step:
         options.append(per_axis("output_padding"))
 
     def step(t: list[Any], v: list[Any]) -> None:
-        t[out] = function(t[x], t[w], *options, groups)
+        source, weight = t[x], t[w]
+        if not weight.size:  # BLAS ends the process, with exit code 0, when there are no channels
+            raise ProgramError(f"the weights have shape {weight.shape}")
+        if not transposed and source.ndim == weight.ndim == dimensions + 2:
+            _check_unfolded(node, source, weight)
+        t[out] = function(source, weight, *options, groups)
 
     return step
 
 
-def quantized_matmul(node: Node) -> Step:
-    """``x @ dequantize(w)ᵀ``, or without the transposition."""
-    x, w, scales, out, biases = node.x, node.w, node.scales, node.out, _get(node.biases)
-    options = {
-        "transpose": node.transpose,
-        "group_size": node.group_size,
-        "bits": node.bits,
-        "mode": node.mode,
-    }
-
-    def step(t: list[Any], v: list[Any]) -> None:
-        rows = t[x]
-        if rows.size == 0:  # mlx's CPU kernel divides by the number of rows
-            columns = t[w].shape[-2] if node.transpose else t[w].shape[-1] * 32 // node.bits
-            t[out] = mx.zeros((*rows.shape[:-1], columns), rows.dtype)
-            return
-        t[out] = mx.quantized_matmul(rows, t[w], t[scales], biases(t), **options)
-
-    return step
+def _check_unfolded(node: Node, source: mx.array, weight: mx.array) -> None:
+    """Refuse a kernel larger than its input, and an unfolded input larger than memory."""
+    elements = source.shape[0] * math.prod(weight.shape[1:])
+    for place, axis in enumerate(_SPATIAL[source.ndim - 2], 1):
+        kernel = getattr(node, f"dilation{axis}") * (weight.shape[place] - 1) + 1
+        padded = source.shape[place] + 2 * getattr(node, f"padding{axis}")
+        # MLX rounds their difference over the stride up when it is negative, and reads behind x.
+        if padded < kernel:
+            raise ProgramError(f"a kernel that spans {kernel} of a padded size of {padded}")
+        elements *= (padded - kernel) // getattr(node, f"stride{axis}") + 1
+    check_memory("the unfolded input of a convolution", elements * source.dtype.size)
 
 
-def dequantize(node: Node) -> Step:
-    """Weights as floats, in the dtype of the scales unless one is given."""
-    w, scales, out = node.w, node.scales, node.out
-    biases, global_scale = _get(node.biases), _get(node.global_scale)
-    group_size, bits, mode = node.group_size, node.bits, node.mode
-    dtype = None if node.dtype is None else dtype_of(node.dtype)
-
-    def step(t: list[Any], v: list[Any]) -> None:
-        codes, factors = t[w], t[scales]
-        rows = codes.shape[0]
-        # mlx's CPU kernel for block floats of 4 bits takes whole quadruples of words only.
-        missing = -rows % 4 if mode in ("mxfp4", "nvfp4") and codes.size % 4 else 0
-        if missing:
-            codes, factors = _with_rows(codes, missing), _with_rows(factors, missing)
-        result = mx.dequantize(
-            codes,
-            factors,
-            biases(t),
-            group_size=group_size,
-            bits=bits,
-            mode=mode,
-            global_scale=global_scale(t),
-            dtype=dtype,
-        )
-        t[out] = result[:rows] if missing else result
-
-    return step
-
-
-def _with_rows(array: mx.array, count: int) -> mx.array:
-    return mx.concatenate([array, mx.zeros((count, *array.shape[1:]), array.dtype)])
-
-
-def _gathering(node: Node, left: Tid, right: Tid) -> Callable[[list[Any], list[Any]], Any]:
+def gathering(node: Node, left: Tid, right: Tid) -> Callable[[list[Any], list[Any]], Any]:
     """Reads the index operands, checked, and whether they are sorted (a flag may override)."""
     lhs, rhs = node.lhs_indices, node.rhs_indices
     flag = node.sorted_indices_flag
@@ -182,15 +157,15 @@ def _gathering(node: Node, left: Tid, right: Tid) -> Callable[[list[Any], list[A
                 matrices = 1
                 for size in t[operand].shape[:-2]:
                     matrices *= size
-                check_indices(t[slot], matrices)
-        return _get(lhs)(t), _get(rhs)(t), bool(is_sorted(v))
+                check_indices(t[slot], matrices, negative=False)
+        return optional(lhs)(t), optional(rhs)(t), bool(is_sorted(v))
 
     return read
 
 
 def gather_mm(node: Node) -> Step:
     """Products of matrices picked by index from two stacks."""
-    a, b, out, read = node.a, node.b, node.out, _gathering(node, node.a, node.b)
+    a, b, out, read = node.a, node.b, node.out, gathering(node, node.a, node.b)
 
     def step(t: list[Any], v: list[Any]) -> None:
         lhs, rhs, in_order = read(t, v)
@@ -206,33 +181,10 @@ def gather_mm(node: Node) -> Step:
     return step
 
 
-def gather_qmm(node: Node) -> Step:
-    """As :func:`gather_mm`, the second stack quantized."""
-    x, w, scales, out, biases = node.x, node.w, node.scales, node.out, _get(node.biases)
-    read = _gathering(node, node.x, node.w)
-    options = {
-        "transpose": node.transpose,
-        "group_size": node.group_size,
-        "bits": node.bits,
-        "mode": node.mode,
-    }
-
-    def step(t: list[Any], v: list[Any]) -> None:
-        lhs, rhs, in_order = read(t, v)
-        t[out] = mx.gather_qmm(
-            t[x], t[w], t[scales], biases(t), lhs, rhs, sorted_indices=in_order, **options
-        )
-
-    return step
-
-
 BUILDERS: dict[str, Builder] = {
     "AddmmNode": addmm,
-    "DequantizeNode": dequantize,
     "GatherMmNode": gather_mm,
-    "GatherQmmNode": gather_qmm,
     "LayerNormNode": layer_norm,
-    "QuantizedMatmulNode": quantized_matmul,
     "RMSNormNode": rms_norm,
     "RopeNode": rope,
     "SdpaNode": sdpa,

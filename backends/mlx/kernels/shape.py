@@ -22,11 +22,14 @@ from harness.errors import ProgramError
 
 
 def reshape(node: Node) -> Step:
-    """To another shape; MLX infers a -1."""
+    """To another shape; MLX infers a -1, and would take other negative sizes as they are."""
     x, out, shape = node.x, node.out, integers(node.shape)
 
     def step(t: list[Any], v: list[Any]) -> None:
-        t[out] = mx.reshape(t[x], shape(v))
+        sizes = shape(v)
+        if sizes and min(sizes) < -1:
+            raise ProgramError(f"cannot reshape to {sizes}")
+        t[out] = mx.reshape(t[x], sizes)
 
     return step
 
@@ -135,13 +138,15 @@ def split(node: Node) -> Step:
 
     def step(t: list[Any], v: list[Any]) -> None:
         source, given = t[x], sizes(v)
+        length = source.shape[axis_in(axis, source.ndim)]
         if len(given) == 1:
             if given[0] <= 0:
                 raise ProgramError(f"cannot split into chunks of size {given[0]}")
-            length = source.shape[axis_in(axis, source.ndim)]
             cuts = list(range(given[0], length, given[0]))
         else:
             cuts = [sum(given[: n + 1]) for n in range(len(given) - 1)]
+            if min(given) < 0 or cuts[-1] > length:
+                raise ProgramError(f"sizes {given} do not split an axis of size {length}")
         parts = mx.split(source, cuts, axis) if cuts else [source]
         if len(parts) != len(outs):
             raise ProgramError(f"split makes {len(parts)} parts for {len(outs)} slots")

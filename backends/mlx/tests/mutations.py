@@ -126,8 +126,8 @@ def faults_of(node: Node) -> Iterator[Fault]:
     """Every fault that makes sense for a node of this type and these fields."""
     for field, value in node.fields.items():
         # The order of a set of axes says nothing, except where shifts go with them.
-        is_set = field in ("axes", "dims") and node.kind != "RollNode"
-        if field in _HARMLESS or value is None or (is_set and len(value) > 1):
+        is_set = field in ("axes", "dims") and isinstance(value, list) and len(value) > 1
+        if field in _HARMLESS or value is None or (is_set and node.kind != "RollNode"):
             continue
         for what, change in _changes(field, value):
             yield Fault(node.kind, f"{field}: {what}", _with_field(field, change))
@@ -139,6 +139,10 @@ def faults_of(node: Node) -> Iterator[Fault]:
         yield Fault(node.kind, "a sibling's function", _sibling(SIBLINGS[node.kind]))
     if node.kind == "AsTypeNode":
         yield Fault(node.kind, "missing cast", _result(lambda out, first: first))
+    if node.kind == "IfNode":
+        yield Fault(node.kind, "the other branch", _swapped("then_chain_idx", "else_chain_idx"))
+    if isinstance(node.fields.get("out"), Vid):
+        yield Fault(node.kind, "value off by one", _one_more)
     if isinstance(node.fields.get("out"), Tid):
         if node.kind not in _CONSTANT:
             yield Fault(node.kind, "result shifted by one element", _result(_shifted))
@@ -237,6 +241,19 @@ def _result(change: Callable[[mx.array, Any], mx.array]) -> Callable[[Builder], 
         return build
 
     return plant
+
+
+def _one_more(right: Builder) -> Builder:
+    def build(node: Node) -> Step:
+        step = right(node)
+
+        def faulty(t: list[Any], v: list[Any]) -> None:
+            step(t, v)
+            v[node.out] += 1
+
+        return faulty
+
+    return build
 
 
 def _shifted(out: mx.array, first: Any) -> mx.array:

@@ -1,14 +1,15 @@
 """Plant every fault of :mod:`mutations` in the interpreter and see which cells go red.
 
-    python -m backends.mlx.tests.planting [FOLDER ...]
+    python -m backends.mlx.tests.planting
 
-prints how many faults were caught; without folders the cases that the test uses are taken.
+tries every case of the suites, prints how many faults were caught, and writes the smallest
+choice of cases that catch them to ``catchers.py``, which the test uses.
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,15 +67,24 @@ class Outcome:
         return "\n".join([head, *(f"  missed: {kind}, {name}" for kind, name in self.missed)])
 
 
-def plant_all(cells: Iterable[tuple[Case, Target]], enough: int = 1) -> Outcome:
-    """Plant each fault that fits a cell's program, until ``enough`` cells have caught it."""
+def plant_all(
+    cells: Iterable[tuple[Case, Target]], enough: int = 1, kinds: frozenset[str] | None = None
+) -> Outcome:
+    """Plant each fault that fits a cell's program, until ``enough`` cells have caught it.
+
+    Args:
+        cells: cases and where they run; those that do not pass without a fault are left out.
+        enough: how many cells have to catch a fault before no further one is tried.
+        kinds: node types to plant faults in; all by default.
+    """
     outcome = Outcome()
     for case, target in cells:
         prepared = _Prepared.of(case, target)
         if prepared is None:
             continue
-        outcome.kinds |= {node.kind for node in prepared.nodes}
-        faults = {(f.kind, f.name): f for node in prepared.nodes for f in faults_of(node)}
+        nodes = [node for node in prepared.nodes if kinds is None or node.kind in kinds]
+        outcome.kinds |= {node.kind for node in nodes}
+        faults = {(f.kind, f.name): f for node in nodes for f in faults_of(node)}
         for key, fault in faults.items():
             catchers = outcome.caught.setdefault(key, [])
             if len(catchers) < enough and not prepared.passes_with(fault):
@@ -137,12 +147,13 @@ def _loader(
 
 
 def cells_of(cases: Iterable[Case], recipes: tuple[str, ...]) -> Iterator[tuple[Case, Target]]:
-    """Each case on its first target among the MLX recipes."""
+    """Each case on its first target among the MLX recipes, and with quantized weights."""
     targets = [Target("mlx", recipe) for recipe in recipes]
     for case in cases:
         if "nightly" in case.tags or "model" in case.tags:
             continue
-        for target in registry.targets_of(case, targets)[:1]:
+        found = registry.targets_of(case, targets)
+        for target in dict.fromkeys([*found[:1], *(t for t in found if t.recipe == "int4")]):
             yield case, target
 
 
@@ -154,17 +165,36 @@ def cases_in(folders: Iterable[Path]) -> list[Case]:
     return [case for folder in folders for suite in all_suites(folder) for case in suite.cases]
 
 
-def main(*folders: str) -> None:
-    """Print what was caught."""
-    from backends.mlx.tests.mutations import CATCHERS
+def cover(outcome: Outcome) -> dict[str, list[str]]:
+    """For every node type a small choice of the cases that catch its faults."""
+    chosen: dict[str, list[str]] = {}
+    for kind in sorted(outcome.kinds):
+        open_faults = [set(cases) for key, cases in outcome.caught.items() if key[0] == kind]
+        open_faults = [cases for cases in open_faults if cases]
+        names: list[str] = []
+        while open_faults:
+            counts = Counter(name for cases in open_faults for name in cases)
+            best = min(counts, key=lambda name: (-counts[name], name))
+            names.append(best)
+            open_faults = [cases for cases in open_faults if best not in cases]
+        chosen[kind] = names
+    return chosen
 
+
+def main() -> None:
+    """Try all cases, print what was caught, write the table."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    cases = cases_in(Path(folder) for folder in folders or (str(ROOT / "suites"),))
-    if not folders:
-        cases = [case for case in cases if case.name in CATCHERS]
-    print(plant_all(cells_of(cases, RECIPES)))
+    outcome = plant_all(cells_of(cases_in([ROOT / "suites"]), RECIPES), enough=4)
+    print(outcome)
+    rows = "".join(
+        f'    "{kind}": "{" ".join(names)}",\n' for kind, names in cover(outcome).items()
+    )
+    (Path(__file__).parent / "catchers.py").write_text(
+        f'"""Which cases catch the faults planted in a node type; written by planting.py."""\n\n'
+        f"CATCHERS = {{\n{rows}}}\n"
+    )
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -87,6 +87,15 @@ RUNTIME: list[Limitation] = [
         error="Failed to load method forward, error: 0x:14",
         shown_as=Status.UNSUPPORTED,
     ),
+    Limitation(
+        target="mlx:*",
+        case="_embedding_bag/mean|searchsorted/between|bilinear/bias",
+        reason="A part is delegated, the operator itself is left to the runtime, which has no "
+        "kernel for it (kernels/portable/functions.yaml): the method would not load.",
+        link=_SOURCE + "kernels/portable/functions.yaml",
+        stage="run",
+        error="the runtime has no kernel",
+    ),
     # Kernels that refuse what the exporter emits
     Limitation(
         target=_NATIVE,
