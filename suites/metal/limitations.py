@@ -45,12 +45,16 @@ _MATMUL = [
         _RUNTIME + "ops/op_bmm.mm",
         "are not exactly those of a contiguous tensor",
     ),
-    _lower(
-        "addmm/two_shapes_of_bias",
-        "aoti_torch_mps_addmm_out (op_addmm.mm) keeps compiled graphs by the sizes of the factors "
-        "and the rank of the bias: a bias of another shape runs through the graph of the first.",
-        _RUNTIME + "ops/op_addmm.mm",
-        "differs from an earlier call's, whose graph is reused",
+    # In float32 Inductor adds the bias in a kernel of its own here.
+    Limitation(
+        target="metal:bf16",
+        case="addmm/two_shapes_of_bias",
+        reason="aoti_torch_mps_addmm_out (op_addmm.mm) keeps compiled graphs by the sizes of the "
+        "factors and the rank of the bias: a bias of another shape runs through the graph of the "
+        "first.",
+        link=_RUNTIME + "ops/op_addmm.mm",
+        stage="lower",
+        error="differs from an earlier call's, whose graph is reused",
     ),
 ]
 
