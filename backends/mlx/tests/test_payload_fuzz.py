@@ -20,7 +20,7 @@ from backends.mlx.graph import Graph, Node, PayloadError, SlotKind, Tid, Vid
 from backends.mlx.tests.payloads import NAMES, encode, graph, mlx, nodes, real, sample
 
 # What reading may cost, whatever the payload holds.
-SECONDS = 2.0
+SECONDS = 30.0
 BYTES_EACH, BYTES_ANYWAY = 100, 2**18
 
 Edit = tuple[int, int, int]
