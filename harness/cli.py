@@ -176,13 +176,20 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool) -> None:
     loaded = _load(folder)
     record = loaded.cell(cell)
     terminal.show(record, Console(), loaded)
-    if program and isinstance(registry.backend(target.backend), Inspectable):
+    # A record may name a backend, or a case, that is not here any more.
+    known = target.backend in registry.names()
+    if program and known and isinstance(registry.backend(target.backend), Inspectable):
         _silence_vendors()
         from harness.discovery import find_case
+        from harness.errors import UnknownCell
         from harness.inspection import inspect
 
-        case, _ = find_case(suites, name)
         click.echo()
+        try:
+            case, _ = find_case(suites, name)
+        except UnknownCell as error:
+            click.echo(f"there is no program to show: {error}")
+            return
         for line in inspect(case, target, seed=record.seed):
             click.echo(line)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
     from harness.case import Case
+    from harness.program import Program
     from harness.tester import Tester
 
 DELEGATE = "MLXBackend"
@@ -162,25 +163,30 @@ class Mlx:
         from harness.execute import native_backends, run_native
         from harness.program import Program
 
-        if not Program(program).plan.delegates or DELEGATE in native_backends():
+        parsed = Program(program)
+        if not parsed.plan.delegates or DELEGATE in native_backends():
             return Execution(run_native(program, calls), "native")
-        return self.emulate(program, calls)
+        return _interpret(parsed, calls)
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program, each delegate call with ``mlx.core``."""
-        from backends.mlx.delegate import loader
-        from harness.execute import Interpreter, native_kernels
         from harness.program import Program
 
-        parsed = Program(program)
-        interpreter = Interpreter(parsed, {DELEGATE: loader(parsed)}, native_kernels())
-        return Execution([interpreter(inputs) for inputs in calls], "emulated")
+        return _interpret(Program(program), calls)
 
     def inspect(self, tester: Tester) -> Iterable[str]:
         """The instruction listing of the cell's program and where it leaves its reference."""
         from backends.mlx.listing import inspect
 
         return inspect(tester)
+
+
+def _interpret(program: Program, calls: Sequence[Inputs]) -> Execution:
+    from backends.mlx.delegate import loader
+    from harness.execute import Interpreter, native_kernels
+
+    interpreter = Interpreter(program, {DELEGATE: loader(program)}, native_kernels())
+    return Execution([interpreter(inputs) for inputs in calls], "emulated")
 
 
 BACKEND = Mlx()

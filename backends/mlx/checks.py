@@ -20,6 +20,9 @@ ITEM_SIZES: Mapping[int, int] = {
     4: 8,  # Long
 }
 
+# kMaxAllocationBytes in MLXExecutor.h: the bytes of one tensor that a payload asks for.
+MAX_ALLOCATION_BYTES = 4 * 2**30
+
 # Chains in chains, as flatbuffers' verifier limits tables (max_depth in verifier.h): run_chain
 # in MLXInterpreter.h recurses without a limit of its own.
 MAX_NESTING = 64

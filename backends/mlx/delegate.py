@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import mlx.core as mx
@@ -13,23 +14,12 @@ from backends.mlx import payload
 from backends.mlx.cache import CacheConfig, SequenceCache
 from backends.mlx.executor import Executor, Observer
 from backends.mlx.graph import Dim, Graph, Slot, SlotKind
-from backends.mlx.kernels.base import dtype_of
+from backends.mlx.kernels.base import DTYPES, dtype_of
 from harness.errors import ProgramError
 from harness.execute import DelegateHandle, DelegateLoader
-from harness.program import DelegatePayload, Program
+from harness.program import DelegatePayload, Program, torch_dtype
 
-_DTYPES: dict[torch.dtype, mx.Dtype] = {
-    torch.uint8: mx.uint8,
-    torch.int8: mx.int8,
-    torch.int16: mx.int16,
-    torch.int32: mx.int32,
-    torch.int64: mx.int64,
-    torch.uint32: mx.uint32,
-    torch.float16: mx.float16,
-    torch.float32: mx.float32,
-    torch.bfloat16: mx.bfloat16,
-    torch.bool: mx.bool_,
-}
+_DTYPES = {torch_dtype(scalar_type): dtype for scalar_type, dtype in DTYPES.items()}
 
 
 def loader(program: Program) -> DelegateLoader:
@@ -186,9 +176,7 @@ def store(array: mx.array, tensor: Any, place: int) -> None:
 
 
 def _from_bytes(data: Any, shape: tuple[int, ...], dtype: mx.Dtype) -> mx.array:
-    count = 1
-    for size in shape:
-        count *= size
+    count = math.prod(shape)
     flat = numpy.frombuffer(data, dtype=numpy.uint8, count=count * dtype.size)
     if count == 0:
         return mx.zeros(shape, dtype)

@@ -16,12 +16,12 @@ from typing import Any
 import mlx.core as mx
 
 from backends.mlx.cache import SequenceCache, attend
+from backends.mlx.checks import MAX_ALLOCATION_BYTES
 from backends.mlx.graph import Graph, Node, SlotKind
 from backends.mlx.kernels import BUILDERS, Builder, Step
 from backends.mlx.kernels.base import (
     INT32_MAX,
     INT32_MIN,
-    MAX_ALLOCATION_BYTES,
     axis_in,
     check_memory,
     dtype_of,

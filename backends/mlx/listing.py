@@ -8,6 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 import torch
+from torch.utils._pytree import tree_leaves
 
 from backends.mlx.backend import DELEGATE
 from backends.mlx.delegate import cache_of, executor, handle, to_torch
@@ -16,7 +17,7 @@ from backends.mlx.graph import Graph, Node, TensorMeta
 from harness.case import case_seed
 from harness.execute import DelegateHandle, Interpreter
 from harness.oracle import Reference, refer
-from harness.program import DelegatePayload, Program
+from harness.program import DelegatePayload, Program, torch_dtype
 from harness.tester import Tester
 
 _SHORT = {
@@ -101,7 +102,7 @@ def trace(tester: Tester, call: int = 0) -> list[Trace]:
     cache = cache_of(program)
     interpreter = Interpreter(program, {DELEGATE: load})
     for inputs in tester.built.calls[: call + 1]:
-        interpreter(program.arrange(torch.utils._pytree.tree_leaves(inputs)))
+        interpreter(program.arrange(tree_leaves(inputs)))
     return traces
 
 
@@ -156,8 +157,6 @@ def _seen(result: Any) -> str:
 
 
 def _declared(meta: TensorMeta) -> str:
-    from harness.program import torch_dtype
-
     name = str(torch_dtype(meta.scalar_type)).removeprefix("torch.")
     return f"{_SHORT.get(name, name)}[{', '.join(map(str, meta.shape))}]"
 
@@ -168,11 +167,11 @@ def divergence(tester: Tester, number: int, traced: Trace) -> str:
     The reference is the graph that was lowered to this delegate, run in float64 on the
     delegate's own inputs, with a bound for every intermediate value.
     """
-    seed = case_seed(tester.seed, tester.case.name)
-    ends, module = _graph_nodes(tester, number)
     # An executor starts from zeros: what a buffer held before the traced call is not known here.
     if traced.program.graph.buffer_map and len(tester.built.calls) > 1:
         return f"delegate {number}: no first divergence is searched in a stateful sequence"
+    seed = case_seed(tester.seed, tester.case.name)
+    ends, module = _graph_nodes(tester, number)
     reference = refer(module, [tuple(traced.arguments)], tester.recipe.precision, seed)
     for place, (name, at) in enumerate(ends):
         found = traced.results.get((traced.program.graph.main, at))

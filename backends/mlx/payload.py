@@ -38,9 +38,6 @@ _MAX_RANK = 16
 # ScalarType::NumOptions in executorch's portable_type/scalar_type.h.
 _SCALAR_TYPES = 31
 
-# kMaxAllocationBytes in MLXExecutor.h, by check_allocation_bounded for each mutable buffer.
-_MAX_ALLOCATION = 4 * 2**30
-
 # SlotType in MLXLoader.h.
 _KINDS = (SlotKind.TENSOR, SlotKind.INT, SlotKind.FLOAT, SlotKind.BOOL)
 
@@ -278,8 +275,9 @@ def _check_buffers(graph: Graph) -> None:
         meta = _static(graph, slot.index, where)
         if any(dim.low == 0 for dim in meta.shape):
             raise PayloadError(f"{where} has a dimension of size 0")
-        if (size := _bytes(meta)) > _MAX_ALLOCATION:
-            raise PayloadError(f"{where} has {size} bytes, the runtime allows {_MAX_ALLOCATION}")
+        limit = checks.MAX_ALLOCATION_BYTES
+        if (size := _bytes(meta)) > limit:
+            raise PayloadError(f"{where} has {size} bytes, the runtime allows {limit}")
 
 
 def _static(graph: Graph, slot: int, where: str) -> TensorMeta:

@@ -14,6 +14,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from backends.mlx.checks import MAX_ALLOCATION_BYTES
 from backends.mlx.graph import Node, Vid
 from harness.errors import ProgramError, UnsupportedProgram
 
@@ -25,9 +26,6 @@ Builder = Callable[[Node], Step]
 
 INT32_MAX = 2**31 - 1
 INT32_MIN = -(2**31)
-
-# kMaxAllocationBytes in MLXExecutor.h.
-MAX_ALLOCATION_BYTES = 4 * 2**30
 
 # resolve_dtype in MLXExecutor.h, by ExecuTorch's ScalarType number.
 DTYPES: dict[int, mx.Dtype] = {

@@ -5,10 +5,9 @@ Each payload is executed in a worker process, which a defect may take along.
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -23,8 +22,16 @@ from backends.mlx.tests import hostile
 from backends.mlx.tests.assembled import PROGRAMS, Assembled
 from backends.mlx.tests.execution import Worker
 from backends.mlx.tests.payloads import NAMES, encode, graph, mlx, real, slot, tensor_meta
-from backends.mlx.tests.test_payload_fuzz import EDITS, NIGHTLY, SETTINGS, Edit, edit_graph
-from backends.mlx.tests.test_payload_fuzz import edited_bytes as bytes_of
+from backends.mlx.tests.test_payload_fuzz import (
+    EDITS,
+    NIGHTLY,
+    SETTINGS,
+    Edit,
+    edited_bytes,
+    encode_edited,
+)
+
+Edited = Callable[[int, list[Edit]], tuple[bytes, dict[str, bytes]]]
 
 SCALAR_TYPES = {"float16": 5, "float32": 6, "int32": 3, "int64": 4, "uint32": 28, "bool": 11}
 
@@ -64,13 +71,7 @@ def seeds() -> tuple[tuple[mlx.MLXGraph, dict[str, bytes]], ...]:
 
 def edited_graph(seed: int, edits: list[Edit]) -> tuple[bytes, dict[str, bytes]]:
     given, named = seeds()[seed % len(seeds())]
-    changed = copy.deepcopy(given)
-    for edit in edits:
-        edit_graph(changed, *edit)
-    try:
-        return encode(changed), named
-    except Exception:  # numbers out of their type's range, None where a value must be
-        reject()
+    return encode_edited(given, edits), named
 
 
 def loads(data: bytes) -> bool:
@@ -97,13 +98,14 @@ def check(worker: Worker, data: bytes, named: dict[str, bytes], seed: int) -> st
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def execute_edited_graphs(worker: Worker, given_settings: Any) -> Counter[str]:
+def execute_edited(worker: Worker, given_settings: Any, make: Edited, starts: int) -> Counter[str]:
+    """Execute what ``make`` makes of one of ``starts`` beginnings, when it loads."""
     seen: Counter[str] = Counter()
 
     @given_settings
-    @given(st.integers(0, 2**16), EDITS, SEEDS)
+    @given(st.integers(0, starts - 1), EDITS, SEEDS)
     def run(start: int, edits: list[Edit], seed: int) -> None:
-        data, named = edited_graph(start, edits)
+        data, named = make(start, edits)
         if not loads(data):
             reject()
         seen[check(worker, data, named, seed)] += 1
@@ -112,19 +114,8 @@ def execute_edited_graphs(worker: Worker, given_settings: Any) -> Counter[str]:
     return seen
 
 
-def execute_edited_bytes(worker: Worker, given_settings: Any) -> Counter[str]:
-    seen: Counter[str] = Counter()
-
-    @given_settings
-    @given(st.integers(0, 63), EDITS, SEEDS)
-    def run(start: int, edits: list[Edit], seed: int) -> None:
-        data, named = bytes_of(start, edits)
-        if not loads(data):
-            reject()
-        seen[check(worker, data, named, seed)] += 1
-
-    run()
-    return seen
+execute_edited_graphs = functools.partial(execute_edited, make=edited_graph, starts=2**16 + 1)
+execute_edited_bytes = functools.partial(execute_edited, make=edited_bytes, starts=64)
 
 
 def execute_hostile(worker: Worker, given_settings: Any) -> Counter[str]:
