@@ -20,6 +20,7 @@ from backends.metal.contract.table import (
     Checker,
     bind,
     check,
+    contract_document,
     contract_table,
     implemented,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "Violation",
     "bind",
     "check",
+    "contract_document",
     "contract_table",
     "implemented",
 ]

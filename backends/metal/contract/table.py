@@ -84,6 +84,22 @@ def _violations(row: Function, call: Call) -> Iterator[Violation]:
             yield Violation(call, rule.argument, value, rule)
 
 
+def contract_document() -> str:
+    """The page of the documentation that holds :func:`contract_table`."""
+    rules = sum(len(row.rules) + (row.shared is not None) for row in FUNCTIONS.values())
+    return f"""# What the Metal runtime asks of generated code
+
+Written by `python -m backends.metal.contract`; do not edit. {len(FUNCTIONS)} functions and
+{rules} rules of ExecuTorch {RELEASE}, read from its source. Every call of a generated wrapper is
+held against them with its actual arguments; a broken rule fails the cell at stage `lower`.
+
+- **missing**: the release has no such function; the library does not load, or the call throws.
+- **refusal**: the runtime returns an error, throws or aborts.
+- **defect**: the runtime goes on and computes something else; linked where it is reported.
+
+{contract_table()}"""
+
+
 def contract_table() -> str:
     """The contract in Markdown: one table of functions with rules, one list of the others."""
     lines = ["| function | argument | requirement | otherwise | source |", "|---|---|---|---|---|"]

@@ -27,7 +27,9 @@ _HERE = Path(__file__).parent
 _FLAGS = (
     "-std=gnu++14 -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -w "
     "-fsingle-precision-constant -ffp-contract=off -fno-math-errno -fno-trapping-math "
-    "-fwrapv -fno-strict-aliasing -fsanitize=integer-divide-by-zero"
+    "-fwrapv -fno-strict-aliasing -fsanitize=integer-divide-by-zero "
+    # From g++ 13 on, half would otherwise be computed in float and rounded at the store only.
+    "-fexcess-precision=16"
 ).split()
 # The runtime takes the order of calls in memory for their order in the source, and two calls for
 # two places in the source, to tell which lanes of a SIMD group are together.
@@ -35,6 +37,7 @@ _FLAGS += (
     "-fno-reorder-blocks -fno-thread-jumps -fno-crossjumping -fno-guess-branch-probability "
     "-fno-tree-ch -fno-split-paths -fno-code-hoisting"
 ).split()
+_OLDEST = 12  # the first release with _Float16 in C++
 _OPTIMIZE = {False: ("-O1",), True: ("-O1", "-DCONFORM_CHECKED", "-fsanitize=thread")}
 # Calls into the runtime at function boundaries would cost and tell nothing.
 _CHECKED = ("--param", "tsan-instrument-func-entry-exit=0")
@@ -104,11 +107,22 @@ def compiler() -> str:
     """Path of g++: ``CXX`` where it is set.
 
     Raises:
-        CompileError: there is none.
+        CompileError: there is none, or it is older than 12, or another compiler: the runtime
+            relies on how GCC lays out code (:data:`_FLAGS`).
     """
-    found = shutil.which(os.environ.get("CXX") or "g++")
+    name = os.environ.get("CXX") or "g++"
+    found = shutil.which(name)
     if found is None:
-        raise CompileError("executing Metal kernels takes g++ on the PATH, or its name in CXX")
+        raise CompileError(f"Metal kernels execute with g++ {_OLDEST} or later; there is no {name}")
+    probe = [found, "-x", "c++", "-E", "-P", "-"]
+    text = "#ifdef __clang__\n0\n#else\n__GNUC__\n#endif\n"
+    made = subprocess.run(probe, input=text, capture_output=True, text=True, check=False)
+    release = made.stdout.strip()
+    if not release.isdigit() or int(release) < _OLDEST:
+        what = "clang" if release == "0" else f"release {release or '?'} of GCC"
+        raise CompileError(
+            f"executing Metal kernels takes g++ {_OLDEST} or later; {found} is {what}"
+        )
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from backends.metal.contract import (
@@ -12,6 +14,7 @@ from backends.metal.contract import (
     TensorMeta,
     bind,
     check,
+    contract_document,
     contract_table,
     implemented,
 )
@@ -197,3 +200,8 @@ def test_table():
     )
     assert "blob/v1.5.1/backends/apple/metal/runtime/ops/op_mm.mm" in table
     assert CONV_STRIDES in table
+
+
+def test_the_page_is_current():
+    page = Path(__file__).parents[3] / "docs" / "metal_contract.md"
+    assert page.read_text() == contract_document(), "run python -m backends.metal.contract"

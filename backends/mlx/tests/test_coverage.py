@@ -2,8 +2,7 @@
 assembled by hand where nothing lowers to it.
 
 The tables say who executes what. An instruction counts when the executor has reported it from a
-cell that ran to its end, so a table that is out of date fails. ``MetalKernelNode`` holds the
-source of a Metal kernel, which needs a GPU of Apple's.
+cell that ran to its end, so a table that is out of date fails.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from backends.mlx.delegate import cache_of, executor, handle
 from backends.mlx.graph import Node
 from backends.mlx.tests.assembled import PROGRAMS
 from backends.mlx.tests.payloads import nodes
+from backends.mlx.tests.test_metal_kernel import PROGRAMS as KERNELS
 from harness.case import Case
 from harness.discovery import all_suites
 from harness.execute import Interpreter
@@ -30,8 +30,6 @@ from harness.target import Target
 from harness.tester import Tester
 
 SUITES = Path(__file__).parents[3] / "suites"
-
-UNSUPPORTED = {"MetalKernelNode"}
 
 CELLS = {
     "unary/in_one_program@mlx:fp32": """
@@ -78,12 +76,13 @@ CELLS = {
 
 ASSEMBLED = {
     "median": "Median",
+    "elementwise": "MetalKernel",
     "noop": "Noop",
     # Upstream's sampling emits it, behind a branch that cannot be taken: see the limitations.
     "random_bits": "RandomBits",
     "tri": "Tri",
 }
-"""Instructions that no cell can execute, by the program in ``assembled.py``."""
+"""Instructions that no cell can execute, by the program assembled for them."""
 
 
 def kinds(words: str) -> set[str]:
@@ -118,7 +117,7 @@ def executed(case: Case, target: Target) -> set[str]:
 
 def test_the_tables_name_every_node_type() -> None:
     named = set().union(*map(kinds, (*CELLS.values(), *ASSEMBLED.values())))
-    missing = set(nodes()) - named - UNSUPPORTED
+    missing = set(nodes()) - named
     assert not missing, f"no cell is named for {', '.join(sorted(missing))}"
     unknown = named - set(nodes())
     assert not unknown, f"the schema has no {', '.join(sorted(unknown))}"
@@ -137,5 +136,6 @@ def test_a_cell_executes_what_the_table_says(cell: str) -> None:
 @pytest.mark.parametrize("name", ASSEMBLED)
 def test_an_assembled_program_executes_what_the_table_says(name: str) -> None:
     seen: set[str] = set()
-    PROGRAMS[name].run(lambda chain, place, node, tensors, values: seen.add(node.kind))
+    program = KERNELS[name] if name in KERNELS else PROGRAMS[name]
+    program.run(lambda chain, place, node, tensors, values: seen.add(node.kind))
     assert kinds(ASSEMBLED[name]) <= seen

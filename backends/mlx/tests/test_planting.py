@@ -11,7 +11,8 @@ from backends.mlx.tests.planting import RECIPES, ROOT, cases_in, cells_of, plant
 SHARE = 0.98
 PARTS = 6
 
-# Executed from hand-assembled graphs (test_assembled.py): no module lowers to them.
+# Executed from hand-assembled graphs (test_assembled.py, test_metal_kernel.py): no module
+# lowers to them.
 NOT_IN_SUITES = {"NoopNode", "MedianNode", "TriNode", "RandomBitsNode", "MetalKernelNode"}
 
 

@@ -122,11 +122,19 @@ kernel void k(device float* out_ptr0, uint i [[thread_position_in_grid]])
     assert "error" in caught.value.log
 
 
-def test_no_compiler(monkeypatch):
-    monkeypatch.setenv("CXX", "no-such-compiler")
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [(None, "there is no"), ("0", "is clang"), ("11", "is release 11 of GCC"), ("", "release ?")],
+)
+def test_no_usable_compiler(monkeypatch, tmp_path, answer, what):
+    compiler = tmp_path / "compiler"
+    if answer is not None:
+        compiler.write_text(f"#!/bin/sh\ncat > /dev/null\necho {answer}\n")
+        compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
     toolchain.compiler.cache_clear()
     try:
-        with pytest.raises(CompileError, match=r"g\+\+ on the PATH"):
+        with pytest.raises(CompileError, match=what):
             toolchain.compiler()
     finally:
         monkeypatch.undo()
