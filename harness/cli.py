@@ -81,7 +81,9 @@ def backends() -> None:
 
 
 @main.command(context_settings={"ignore_unknown_options": True})
-@click.option("--targets", help="Comma-separated targets; default: all.", metavar="LIST")
+@click.option(
+    "--targets", help="Comma-separated targets; default: those of a plain run.", metavar="LIST"
+)
 @click.option("-k", "keyword", help='Cells to select, such as "linear and tosa".', metavar="EXPR")
 @click.option("-m", "marks", help='Tags to select, such as "dynamic".', metavar="EXPR")
 @click.option("-n", "workers", help="Worker processes; default: one a core.", metavar="N")

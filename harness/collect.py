@@ -60,7 +60,10 @@ class SuiteFile(pytest.File):
         self._register({tag for case in suite.cases for tag in case.tags})
         for case in suite.cases:
             for target in registry.targets_of(case, selected):
-                yield CellItem.from_parent(self, case=case, target=target, suite=suite)
+                item = CellItem.from_parent(self, case=case, target=target, suite=suite)
+                if registry.is_nightly(case, target, selected):
+                    item.add_marker("nightly")
+                yield item
 
     def _register(self, tags: set[str]) -> None:
         """Make tags known as markers; pytest keeps every line it is given, so each once."""

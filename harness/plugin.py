@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--targets",
         metavar="LIST",
         default="",
-        help="comma-separated targets, such as xnnpack:fp32,tosa (default: all of them)",
+        help="comma-separated targets, such as xnnpack:fp32,tosa (default: those of a plain run)",
     )
     group.addoption(
         "--run-dir",
@@ -90,6 +90,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Check the targets, and choose the run folder before workers copy the options."""
+    config.addinivalue_line("markers", "nightly: too long for every change")
     try:
         config.stash[SELECTED] = registry.parse_targets(_listed(config, "targets"))
         demanding = registry.parse_targets(_listed(config, "require_delegation"))

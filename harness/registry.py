@@ -11,7 +11,7 @@ import functools
 import importlib
 import importlib.metadata
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from harness.backend import Backend, Emulating, MissingBackend, Recipe
 from harness.errors import ConflictingOptions, UnknownTarget
@@ -22,15 +22,29 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "conform.backends"
 
-# Backend, where it lives, and the recipes that a plain run selects. The recipes stand here so
-# that a backend whose package is missing still has its cells, as ``unavailable``.
-BUILT_IN: dict[str, tuple[str, tuple[str, ...]]] = {
-    "portable": ("backends.portable:BACKEND", ("fp32",)),
-    "xnnpack": ("backends.xnnpack:BACKEND", ("fp32",)),
-    "tosa": ("backends.tosa:BACKEND", ("fp", "int")),
-    "mlx": ("backends.mlx:BACKEND", ("fp32", "bf16")),
-    "metal": ("backends.metal:BACKEND", ()),
-    "null": ("backends.null:BACKEND", ()),
+
+class BuiltIn(NamedTuple):
+    """A backend of this project.
+
+    Attributes:
+        where: the module and the attribute.
+        recipes: what a plain run selects. They stand here so that a backend whose package is
+            missing still has its cells, as ``unavailable``.
+        nightly: what is selected beside them where the marker ``nightly`` is.
+    """
+
+    where: str
+    recipes: tuple[str, ...] = ()
+    nightly: tuple[str, ...] = ()
+
+
+BUILT_IN: dict[str, BuiltIn] = {
+    "portable": BuiltIn("backends.portable:BACKEND", ("fp32",)),
+    "xnnpack": BuiltIn("backends.xnnpack:BACKEND", ("fp32",)),
+    "tosa": BuiltIn("backends.tosa:BACKEND", ("fp", "int")),
+    "mlx": BuiltIn("backends.mlx:BACKEND", ("fp32",), nightly=("bf16",)),
+    "metal": BuiltIn("backends.metal:BACKEND", ("fp32",), nightly=("bf16",)),
+    "null": BuiltIn("backends.null:BACKEND"),
 }
 
 
@@ -41,7 +55,12 @@ def names() -> list[str]:
 
 def default_targets() -> list[Target]:
     """What a run selects when no ``--targets`` are given."""
-    return [Target(name, recipe) for name, (_, recipes) in BUILT_IN.items() for recipe in recipes]
+    return [Target(name, recipe) for name, one in BUILT_IN.items() for recipe in one.recipes]
+
+
+def nightly_targets() -> list[Target]:
+    """What a nightly run selects beside the defaults."""
+    return [Target(name, recipe) for name, one in BUILT_IN.items() for recipe in one.nightly]
 
 
 def known_targets() -> list[Target]:
@@ -54,10 +73,16 @@ def known_targets() -> list[Target]:
 
 
 def targets_of(case: Case, selected: Sequence[Target]) -> list[Target]:
-    """The targets of a case in a run that selects these; none selected means a plain run."""
+    """The targets of a case in a run that selects these; none selected means a plain run, those
+    of the night included (:func:`is_nightly`)."""
     if not case.targets:
-        return list(selected or default_targets())
+        return list(selected or [*default_targets(), *nightly_targets()])
     return [target for target in selected or known_targets() if any_glob(case.targets, str(target))]
+
+
+def is_nightly(case: Case, target: Target, selected: Sequence[Target]) -> bool:
+    """Whether a plain run leaves a cell to the night: no one asked for its target."""
+    return not selected and not case.targets and target in nightly_targets()
 
 
 @functools.cache
@@ -67,7 +92,7 @@ def backend(name: str) -> Backend:
     Raises:
         UnknownTarget: no backend of that name is registered.
     """
-    where = BUILT_IN[name][0] if name in BUILT_IN else _entry_points().get(name)
+    where = BUILT_IN[name].where if name in BUILT_IN else _entry_points().get(name)
     if where is None:
         raise UnknownTarget(f"no backend {name!r}{_did_you_mean(name, names())}")
     module_name, _, attribute = where.partition(":")
@@ -103,7 +128,8 @@ def parse_targets(texts: Sequence[str]) -> list[Target]:
     targets: dict[Target, None] = {}
     for text in texts:
         if ":" not in text and text in names():
-            defaults = BUILT_IN.get(text, ("", ()))[1] or tuple(backend(text).recipes)
+            built_in = BUILT_IN.get(text)
+            defaults = (built_in and built_in.recipes) or tuple(backend(text).recipes)
             targets.update(dict.fromkeys(Target(text, name) for name in defaults))
             continue
         target = Target.parse(text)

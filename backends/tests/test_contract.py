@@ -52,8 +52,10 @@ def test_a_target_runs_a_small_program(target: Target) -> None:
     assert cell.program_bytes > 0
 
 
-@pytest.mark.parametrize("target", ["xnnpack:fp32", "tosa:fp", "tosa:int", "mlx:fp32"])
-def test_a_delegating_target_delegates_all_of_it(target: str) -> None:
+@pytest.mark.parametrize(
+    "target", ["xnnpack:fp32", "tosa:fp", "tosa:int", "mlx:fp32", "metal:fp32"]
+)
+def test_a_delegating_target_delegates_all_of_it(target: Target) -> None:
     delegation = run_cell(SMALL, target).delegation
     assert delegation.delegates == 1
     left = [name for name in delegation.undelegated_ops if "quantize_per" not in name]
@@ -67,7 +69,7 @@ def test_the_registry_lists_the_default_targets() -> None:
         "tosa:fp",
         "tosa:int",
         "mlx:fp32",
-        "mlx:bf16",
+        "metal:fp32",
     ]
 
 
@@ -84,7 +86,9 @@ def test_unknown_targets_get_a_hint(text: str, hint: str) -> None:
 
 
 def test_a_backend_whose_package_is_missing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.BUILT_IN, "gone", ("backends.gone:BACKEND", ("fp32",)))
+    monkeypatch.setitem(
+        registry.BUILT_IN, "gone", registry.BuiltIn("backends.gone:BACKEND", ("fp32",))
+    )
     cell = run_cell(SMALL, "gone:fp32")
     assert cell.status is Status.UNAVAILABLE
     assert "backends.gone" in str(cell.error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -100,6 +101,23 @@ def test_keywords_select_by_case_and_target(project: Path) -> None:
     assert sorted(outcomes(load(project / "run"))) == ["add/a", "add/b", "add/c"]
 
 
+@pytest.mark.parametrize(
+    ("options", "recipes"),
+    [
+        (("-m", "not nightly"), {"fp32"}),
+        (("-m", "nightly or not nightly"), {"fp32", "bf16"}),
+        (("-m", "not nightly", "--targets", "mlx:bf16"), {"bf16"}),
+    ],
+)
+def test_recipes_of_the_night_wait_for_it_unless_named(
+    project: Path, options: tuple[str, ...], recipes: set[str]
+) -> None:
+    listing = ("-n", "0", "--collect-only", "-q", "-k", "add/a and mlx", "--targets", "")
+    result = run(project, *listing, *options)
+    found = re.findall(r"add/a@mlx:(\w+)", result.stdout)
+    assert sorted(found) == sorted(recipes), result.stdout
+
+
 def test_a_target_may_require_delegation(project: Path) -> None:
     result = run(project, "-n", "0", "-k", "add/a", "--require-delegation", "null:eager")
     assert result.returncode == 1
@@ -193,7 +211,7 @@ def test_an_expected_backend_that_did_not_load_is_red(project: Path, workers: st
     (project / "broken.py").write_text("raise ImportError('no libbroken.so')\n")
     (project / "conftest.py").write_text(
         "from harness import registry\n"
-        'registry.BUILT_IN["broken"] = ("broken:BACKEND", ("fp32",))\n'
+        'registry.BUILT_IN["broken"] = registry.BuiltIn("broken:BACKEND", ("fp32",))\n'
         'pytest_plugins = ["harness.plugin"]\n'
     )
     result = run(project, "-n", workers, "--targets", "null:eager,broken:fp32")
