@@ -163,7 +163,7 @@ def report(folder: Path | None) -> None:
     default=True,
     show_default=True,
     help="Lower the cell again and print what its backend made of it (mlx: the instructions, "
-    "and the first one that leaves the reference).",
+    "and the first one that leaves the reference; metal: wrapper, kernels and contract).",
 )
 def show(cell: str, folder: Path | None, suites: Path, program: bool) -> None:
     """Print the record of one CELL: stages, delegation, numerics against bounds, error, program."""

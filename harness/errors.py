@@ -96,7 +96,8 @@ class RunUnwritable(RunError):
 
 
 def describe(error: BaseException, limit: int = 600) -> str:
-    """One line for a record: the class and the first meaningful line of the message.
+    """One line for a record: the class and the first meaningful line of the message, with
+    what that announces.
 
     Pass managers wrap an error in "An error occurred when running ..."; the innermost cause
     is what a reader needs, so the chain is followed to its end, or to an error of our own,
@@ -107,6 +108,10 @@ def describe(error: BaseException, limit: int = 600) -> str:
         root = root.__cause__
     lines = [line.strip() for line in str(root).splitlines() if line.strip()]
     text = lines[0] if lines else ""
+    for line in lines[1:]:
+        if not text.endswith(":"):
+            break
+        text += f" {line}"  # what a colon announces is the message
     name = type(root).__name__
     line = f"{name}: {text}" if text else name
     return line if len(line) <= limit else line[: limit - 1] + "…"
