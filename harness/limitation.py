@@ -37,6 +37,8 @@ class Limitation:
         outcome: the failing status that is expected.
         shown_as: ``XFAILED`` for a defect, ``UNSUPPORTED`` for something the backend does
             not claim to do.
+        seed: the run seed whose values show it for certain; with others a pass is a pass. None
+            where every seed shows it.
         run: False when running the cell would hurt others (hangs, exhausts memory).
     """
 
@@ -50,6 +52,7 @@ class Limitation:
     error: str = ""
     outcome: Status = Status.FAILED
     shown_as: Status = Status.XFAILED
+    seed: int | None = None
     run: bool = True
 
     def __post_init__(self) -> None:
@@ -95,7 +98,7 @@ def judge(cell: Cell, limitation: Limitation | None) -> Cell:
     if limitation.predicts(cell):
         cell.status = limitation.shown_as
         cell.limitation = limitation.ref
-    elif cell.status is Status.PASSED:
+    elif cell.status is Status.PASSED and limitation.seed in (None, cell.seed):
         cell.status = Status.XPASSED
         cell.limitation = limitation.ref
         cell.error = "passed although a limitation says it cannot; remove or narrow the entry"

@@ -65,6 +65,13 @@ def test_an_unexpected_pass_is_red() -> None:
     assert cell.status.is_red
 
 
+@pytest.mark.parametrize(("seed", "status"), [(0, Status.XPASSED), (1, Status.PASSED)])
+def test_an_entry_of_one_seed_lets_the_others_pass(seed: int, status: Status) -> None:
+    passed = Cell(case="add/int", target="x:fp32", status=Status.PASSED, seed=seed)
+    assert judge(passed, entry(seed=0)).status is status
+    assert judge(failed(), entry(seed=0)).status is Status.XFAILED
+
+
 @pytest.mark.parametrize(
     "changes", [{"reason": " "}, {"outcome": Status.PASSED}, {"shown_as": Status.PASSED}]
 )

@@ -24,11 +24,31 @@ _EXPM1 = (
     "it exp(x) - 1, of which little is right near zero. The header c10/metal/expm1f.h has one that "
     "is good to an ULP."
 )
+_LOG1P = (
+    "MetalOverrides (codegen/mps.py) has no log1p, so OpDecompositions "
+    "(codegen/common.py) makes it log(x + 1), of which little is right near zero. The header "
+    "c10/metal/utils.h has a better one."
+)
 _MISSING = (
     "Inductor has no code for it on MPS and calls ATen's kernel, which is not among "
     "MetalBackend.get_supported_fallback_kernels (metal_backend.py): preprocess refuses, though "
     "MetalPartitioner took it."
 )
+
+
+def _near_zero(target: str, case: str, reason: str, seed: int | None = None) -> Limitation:
+    """A decomposition that cancels."""
+    return Limitation(
+        target=target,
+        case=case,
+        reason=reason,
+        link=_INDUCTOR + "codegen/common.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+        seed=seed,
+    )
+
 
 METAL: list[Limitation] = [
     # Export flow and partitioning
@@ -94,35 +114,12 @@ METAL: list[Limitation] = [
         stage="lower",
         error="InductorError: NotImplementedError",
     ),
-    Limitation(
-        target=_FLOAT32,
-        case="expm1/3d|elu/alpha",
-        reason=_EXPM1,
-        link=_INDUCTOR + "codegen/common.py",
-        stage="compare",
-        error="elements exceed the bound",
-        outcome=Status.MISMATCH,
-    ),
-    Limitation(
-        target=_ALL,
-        case="expm1/near_zero",
-        reason=_EXPM1,
-        link=_INDUCTOR + "codegen/common.py",
-        stage="compare",
-        error="elements exceed the bound",
-        outcome=Status.MISMATCH,
-    ),
-    Limitation(
-        target=_ALL,
-        case="log1p/near_zero|softplus/beta_threshold",
-        reason="MetalOverrides (codegen/mps.py) has no log1p, so OpDecompositions "
-        "(codegen/common.py) makes it log(x + 1), of which little is right near zero. The header "
-        "c10/metal/utils.h has a better one.",
-        link=_INDUCTOR + "codegen/common.py",
-        stage="compare",
-        error="elements exceed the bound",
-        outcome=Status.MISMATCH,
-    ),
+    _near_zero(_FLOAT32, "expm1/3d|elu/alpha", _EXPM1, seed=0),
+    _near_zero(_FLOAT32, "expm1/near_zero", _EXPM1),
+    _near_zero(_BFLOAT16, "expm1/near_zero", _EXPM1, seed=0),
+    _near_zero(_ALL, "softplus/beta_threshold", _LOG1P),
+    _near_zero(_FLOAT32, "log1p/near_zero", _LOG1P),
+    _near_zero(_BFLOAT16, "log1p/near_zero", _LOG1P, seed=0),
     Limitation(
         target=_BFLOAT16,
         case="scatter_add/repeated_indices",
@@ -132,6 +129,7 @@ METAL: list[Limitation] = [
         link="https://github.com/pytorch/pytorch/blob/v2.13.0/c10/metal/atomic.h",
         stage="run",
         error="writes out_ptr0[14], which has 15 elements",
+        seed=0,
     ),
     # Kernels that the runtime does not have
     Limitation(
