@@ -1,0 +1,29 @@
+"""What a record says of an error."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import ConformError, describe
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("", "ValueError"),
+        ("\n  too short\nmore", "ValueError: too short"),
+        ("missing kernels:\n  - cumsum\nPlease add them.", "ValueError: missing kernels: - cumsum"),
+        ("in order:\n first:\n second\n third", "ValueError: in order: first: second"),
+        ("x" * 700, "ValueError: " + "x" * 587 + "…"),
+    ],
+)
+def test_an_error_is_one_line_with_what_it_announces(message: str, line: str) -> None:
+    assert describe(ValueError(message)) == line
+
+
+def test_the_innermost_cause_counts_unless_one_of_ours_speaks() -> None:
+    ours, wrapper = ConformError("as we say it"), RuntimeError("a pass failed")
+    ours.__cause__, wrapper.__cause__ = KeyError("inner"), ours
+    assert describe(wrapper) == "ConformError: as we say it"
+    ours.__cause__, wrapper.__cause__ = None, TypeError("inner")
+    assert describe(wrapper) == "TypeError: inner"
