@@ -5,28 +5,34 @@ from __future__ import annotations
 import pytest
 
 from backends.metal.tests.planted_cases import CASES
-from backends.metal.tests.planting import Outcome, Prepared, plant_all
+from backends.metal.tests.planting import Outcome, Prepared, faults, plant_all
 from backends.metal.tests.planting_rules import RULES
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 
 SHARE = 0.95
 KINDS = 30
+PARTS = 4
 
 
-@pytest.fixture(scope="module")
-def outcome() -> Outcome:
-    return plant_all(CASES)
-
-
-def test_nearly_all_planted_faults_are_caught(outcome: Outcome) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_planted_faults_are_caught(part: int) -> None:
+    outcome = plant_all(CASES[part::PARTS], most=1)
     print(outcome)
-    assert len(outcome.kinds) >= KINDS
     assert outcome.share >= SHARE, str(outcome)
 
 
-def test_every_kind_of_fault_fits_somewhere(outcome: Outcome) -> None:
-    assert outcome.kinds == {rule.kind for rule in RULES}
+@pytest.mark.nightly
+def test_nearly_all_planted_faults_are_caught_wherever_they_are() -> None:
+    outcome = plant_all(CASES)
+    print(outcome)
+    assert outcome.share >= SHARE, str(outcome)
+
+
+def test_every_kind_of_fault_fits_somewhere() -> None:
+    kinds = {fault.kind for case in CASES for fault in faults(Prepared(case).code)}
+    assert kinds == {rule.kind for rule in RULES}
+    assert len(kinds) >= KINDS
 
 
 def test_the_unchanged_program_is_not_caught() -> None:
