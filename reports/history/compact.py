@@ -10,8 +10,9 @@ import contextlib
 import hashlib
 import math
 import os
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ _META = b"conform"
 # Another order of outcomes, or other columns, make another file name: old copies are not read.
 _LAYOUT = "|".join(["1", *(each.value for each in OUTCOMES), *NAMES, *NUMBERS, *WORDS])
 _ERROR = 300
+_DRAFT_SECONDS = 3600
 _CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
 
 
@@ -266,6 +268,18 @@ def _write(table: pa.Table, file: Path) -> str:
             draft.unlink(missing_ok=True)
         return str(getattr(error, "strerror", None) or error)
     return ""
+
+
+def forget_gone(store: Path, folders: Iterable[Path]) -> None:
+    """Remove copies of runs that are gone, and what killed writers left."""
+    known = {_name_hash(folder) for folder in folders}
+    with contextlib.suppress(OSError):
+        for file in store.iterdir():
+            gone = file.suffix == ".parquet" and file.name.partition("-")[0] not in known
+            # A draft of another process lives for a second.
+            old = file.suffix == ".draft" and time.time() - file.stat().st_mtime > _DRAFT_SECONDS
+            if gone or old:
+                file.unlink(missing_ok=True)
 
 
 def _forget_older(file: Path) -> None:

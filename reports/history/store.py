@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from harness.errors import RunUnreadable, UnknownCell
 from harness.run import CELLS_FILE, RUN_FILE
 from harness.target import cell_id
-from reports.history.compact import NAMES, NUMBERS, OUTCOMES, WORDS, Copy, open_copies
+from reports.history.compact import NAMES, NUMBERS, OUTCOMES, WORDS, Copy, forget_gone, open_copies
 
 __all__ = ["ABSENT", "OUTCOMES", "History", "load"]
 
@@ -205,6 +205,8 @@ def load(
         problems += [f"{place.name}: {line}" for copy in opened for line in copy.night.damage]
         if progress is not None:
             progress(number, len(found))
+    if cache:
+        forget_gone(folder / CACHE, found)
     if not copies:
         why = f": {problems[0]}" if problems else "; make one with: conform run"
         raise RunUnreadable(f"no readable run below {folder}{why}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.errors import ConformError
 from harness.run import RUN_FILE
 from reports import text
 from reports.outcome import Outcome
@@ -43,7 +44,11 @@ def found(places: Sequence[Path], shown: Mapping[Path, str]) -> dict[str, Any]:
     from reports import history
 
     for folder in folders:
-        past = history.load(folder)
+        try:
+            past = history.load(folder)
+        except ConformError as error:
+            made["remarks"].append(text.line(f"there is no history of {folder}: {error}", 300))
+            continue
         keys = _Keys(past, shown)
         made["remarks"] += [text.line(line, 300) for line in past.problems]
         unknown = history.incomparable(past)

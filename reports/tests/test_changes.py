@@ -78,8 +78,11 @@ def test_outliers_are_no_step_and_do_not_hide_one(size: float, width: int) -> No
         for series, at in enumerate(choose.integers(0, NIGHTS - 1, 200)):
             values[at : at + width, series] += size
         assert found(values) == []
-    changes = found(quiet + step(90, 3.0))
+    values = quiet + step(90, 3.0)
+    changes = found(values)
     assert len(changes) == 200
+    assert all(values[change.last_before, change.series] < 1.5 for change in changes)
+    assert all(1.5 < values[change.first_after, change.series] < 4.5 for change in changes)
     # Outliers beside the step have neither level, and widen the range.
     assert all(85 <= change.last_before < 90 <= change.first_after <= 92 for change in changes)
 

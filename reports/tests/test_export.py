@@ -116,9 +116,24 @@ def test_json_is_strict_and_typed(tmp_path: Path) -> None:
 # --- JUnit ------------------------------------------------------------------------------------
 
 
+# Elements and attributes of the schema that Jenkins checks (junit-4.xsd and later).
+ALLOWED = {
+    "testsuites": {"name", "time", "tests", "failures", "disabled", "errors"},
+    "testsuite": {"name", "tests", "failures", "errors", "time", "disabled", "skipped",
+                  "timestamp", "hostname", "id", "package"},
+    "testcase": {"name", "assertions", "time", "classname", "status"},
+    "skipped": {"message"},
+    "failure": {"message", "type"},
+    "error": {"message", "type"},
+    "system-out": set(),
+}  # fmt: skip
+
+
 def suites(run: Run) -> dict[str, ElementTree.Element]:
     root = ElementTree.fromstring(export.render([run], "junit"))
-    for name in ("tests", "failures", "errors", "skipped"):
+    for element in root.iter():
+        assert set(element.keys()) <= ALLOWED[element.tag]
+    for name in ("tests", "failures", "errors"):
         assert int(root.get(name, "")) == sum(int(suite.get(name, "")) for suite in root)
     for suite in root:
         for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):

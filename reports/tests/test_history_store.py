@@ -93,8 +93,12 @@ def test_a_run_is_read_once_and_again_when_it_changed(
     os.utime(folders[2] / CELLS_FILE, ns=(found.st_atime_ns, found.st_mtime_ns + 1))
     history.load(tmp_path)
     assert seen[-1] == folders[2]
+    left = tmp_path / store.CACHE / ".left.draft"
+    left.touch()
+    os.utime(left, (0, 0))
     shutil.rmtree(folders[0])
     assert len(history.load(tmp_path).runs) == 2
+    assert len(list((tmp_path / store.CACHE).iterdir())) == 2
 
 
 @pytest.mark.parametrize("harm", ["cut", "empty", "garbage", "other"])
@@ -250,7 +254,20 @@ def test_a_merged_run_is_its_parts(tmp_path: Path) -> None:
     # The part's own folder beside it: the same run, which counts once.
     night(tmp_path, 0, cells[:2], name="linux-1", environment=linux)
     # Another shard of the same host and second is another run.
-    night(tmp_path, 0, [cell("c")], name="linux-2", environment=linux)
+    night(tmp_path, 0, [cell("c")], name="linux-0", environment=linux)
     past = history.load(tmp_path)
-    assert past.runs["run"].tolist() == ["both (mac)", "linux-1", "linux-2"]
+    assert past.runs["run"].tolist() == ["both (mac)", "linux-0", "linux-1"]
     assert past.problems == ["both (linux) is here as linux-1, too, and counts once"]
+
+
+def test_a_missing_cell_is_of_the_part_that_did_not_end(tmp_path: Path) -> None:
+    parts = [
+        Part(name="one", started=START.isoformat(), complete=True, targets=["tosa:fp"]),
+        Part(name="two", started=START.isoformat(), targets=["tosa:fp"]),
+        Part(name="three", started=START.isoformat(), targets=["mlx:fp32"]),
+    ]
+    night(tmp_path, 0, [], name="all", expected=["a@tosa:fp"], merged_from=parts)
+    runs = history.load(tmp_path).runs.set_index("run")
+    assert runs["missing"].to_dict() == {"all (one)": 0, "all (two)": 1, "all (three)": 0}
+    assert runs["complete"].to_dict() == {"all (one)": True, "all (two)": False,
+                                          "all (three)": False}  # fmt: skip

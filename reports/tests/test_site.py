@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from harness import cli
 from harness.errors import RunUnreadable, RunUnwritable, UsageError
 from harness.run import CELLS_FILE, RUN_FILE, load
 from reports import site, summary
@@ -38,9 +40,11 @@ def _value(file: Path) -> Any:
     content = file.read_text(encoding="utf-8")
     body = re.fullmatch(r"conform\.put\('[\w/]+','(.*)'\);\n", content)
     assert body is not None
-    plain = re.sub(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|(.))",
-                   lambda found: found[3] or chr(int(found[1] or found[2], 16)), body[1])  # fmt: skip
-    return json.loads(plain)
+    return json.loads(re.sub(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|(.))", _unescaped, body[1]))
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return found[3] or chr(int(found[1] or found[2], 16))
 
 
 @pytest.mark.parametrize(
@@ -75,11 +79,13 @@ def test_every_run_keeps_each_outcome_apart_and_every_cell_once(tmp_path: Path) 
         assert (entry["passed"], entry["rated"], entry["rate"]) == (
             total.passed, total.rated, total.pass_rate)  # fmt: skip
         outcomes = _value(data / f"r{at}.js")["outcomes"]
-        said = {
-            f"{cells['cases'][cells['case'][cell]]}@{cells['targets'][cells['target'][cell]]}": letter
-            for cell, letter in enumerate(outcomes)
-            if letter != ABSENT
-        }
+        cases = [cells["cases"][case] for case in cells["case"]]
+        names = [
+            f"{case}@{cells['targets'][target]}"
+            for case, target in zip(cases, cells["target"], strict=True)
+        ]
+        known = zip(names, outcomes, strict=False)
+        said = {name: letter for name, letter in known if letter != ABSENT}
         assert said == {row.id: LETTERS[row.outcome] for row in summary.rows(run)}
 
 
@@ -307,3 +313,23 @@ def test_one_run_is_enough(tmp_path: Path) -> None:
         for file in made.index.parent.rglob("*")
         if file.name != MARKER and file.is_file()
     )
+
+
+def test_the_command_prints_the_page_last_and_says_what_it_left_out(tmp_path: Path) -> None:
+    write(tmp_path / "runs" / "a", [cell()])
+    write(tmp_path / "runs" / "b", [cell()])
+    (tmp_path / "runs" / "b" / RUN_FILE).write_text("{")
+    asked = ["dashboard", str(tmp_path / "site"), str(tmp_path / "runs")]
+    done = CliRunner().invoke(cli.main, asked)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-1] == str((tmp_path / "site" / INDEX).resolve())
+    assert "conform: left out: b: run.json cannot be read" in done.stderr
+
+
+def test_the_command_refuses_in_one_line_with_exit_code_2(tmp_path: Path) -> None:
+    write(tmp_path / "runs" / "a", [cell()])
+    asked = ["dashboard", str(tmp_path), str(tmp_path / "runs")]
+    done = CliRunner().invoke(cli.main, asked)
+    assert done.exit_code == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "is not a site written by conform" in done.stderr

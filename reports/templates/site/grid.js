@@ -140,6 +140,9 @@ function makeGrid({ label, columns, corner, drawRow, toggle }) {
       active.row = Math.min(active.row, Math.max(rows.length - 1, 0));
       if (rows.length && !has(active)) active = { row: active.row, column: rows[active.row].group ? 0 : 1 };
       while (rows.length && !has(active) && active.column < columns.length) active.column += 1;
+      // The second row of the head sticks below the first, whose height is the font's affair.
+      const [upper] = all(".backend", head);
+      if (upper) node.style.setProperty("--upper", `${upper.getBoundingClientRect().height}px`);
       node.style.height = `min(86vh, ${rows.length * ROW + 172}px)`;
       render(true);
     },
