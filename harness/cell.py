@@ -103,7 +103,7 @@ class Cell(msgspec.Struct, kw_only=True):
 
     ``stages`` and ``seconds`` are wall-clock seconds; ``overhead`` is the part of
     ``seconds`` that no stage, reference or vendor call accounts for; ``program_bytes`` is
-    the size of the serialized program.
+    the size of the serialized program; ``part`` names the part of a merged run it is from.
     """
 
     case: str
@@ -125,6 +125,7 @@ class Cell(msgspec.Struct, kw_only=True):
     program_bytes: int = 0
     limitation: LimitationRef | None = None
     worker: str | None = None
+    part: str | None = None
 
     @property
     def id(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from harness.errors import ConformError, RunUnreadable
+from reports.commands import baseline, dashboard, diff, export, gate, history, merge
 
 SUITES = Path("suites")
 RUNS = Path("runs")
@@ -253,6 +254,15 @@ def _load(folder: Path | None) -> Any:
     if folder is not None and not folder.is_dir():
         raise RunUnreadable(f"{folder} is not a folder; list the runs with: ls {RUNS}")
     return load(folder or latest(RUNS))
+
+
+main.add_command(baseline.command)
+main.add_command(dashboard.command)
+main.add_command(diff.command)
+main.add_command(gate.command)
+main.add_command(merge.command)
+main.add_command(export.command)
+main.add_command(history.command)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,7 @@ says that it is incomplete and which expected cells have no record.
 from __future__ import annotations
 
 import errno
-import importlib.metadata
 import os
-import platform
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -23,37 +19,14 @@ import msgspec
 
 from harness.cell import Cell, Status
 from harness.errors import RunUnreadable, RunUnwritable, UnknownCell
+from harness.host import Environment as Environment
+from harness.host import available_cores as available_cores
+from harness.host import environment as environment
 
-SCHEMA_VERSION = 1
+#: 2 adds, all optional: ``records`` and ``merged_from`` of a run, ``part`` of a cell.
+SCHEMA_VERSION = 2
 RUN_FILE = "run.json"
 CELLS_FILE = "cells.jsonl"
-
-_RECORDED_PACKAGES = (
-    "torch",
-    "executorch",
-    "torchao",
-    "mlx",
-    "tosa-tools",
-    "transformers",
-    "numpy",
-    "pytest",
-    "pytest-xdist",
-    "pandas",
-)
-
-
-class Environment(msgspec.Struct, kw_only=True):
-    """Where a run happened. A package that is not installed is absent from ``packages``."""
-
-    python: str = ""
-    platform: str = ""
-    machine: str = ""
-    processor: str = ""
-    cores: int = 0
-    host: str = ""
-    packages: dict[str, str] = {}
-    git_commit: str | None = None
-    git_dirty: bool | None = None
 
 
 class BackendState(msgspec.Struct, kw_only=True):
@@ -64,9 +37,34 @@ class BackendState(msgspec.Struct, kw_only=True):
     runtime: str = "none"
 
 
+class Part(msgspec.Struct, kw_only=True):
+    """One of the runs that a merged run was made of; ``Cell.part`` has its ``name``.
+
+    ``cells`` counts its records; ``superseded`` names those left out because another part
+    executed the cell and this one had no way to.
+    """
+
+    name: str
+    started: str = ""
+    ended: str | None = None
+    complete: bool = False
+    exit_status: int | None = None
+    seed: int = 0
+    command: list[str] = []
+    selection: str = ""
+    targets: list[str] = []
+    expected: int = 0
+    cells: int = 0
+    superseded: list[str] = []
+    backends: dict[str, BackendState] = {}
+    problems: list[str] = []
+    environment: Environment = msgspec.field(default_factory=Environment)
+
+
 class RunInfo(msgspec.Struct, kw_only=True):
     """``run.json``. ``expected`` lists the ids of all selected cells; ``exit_status`` is None
-    until the run has ended."""
+    until the run has ended, and so is ``records``, the number of lines it wrote.
+    ``merged_from`` has the parts of a merged run."""
 
     schema: int = SCHEMA_VERSION
     started: str = ""
@@ -81,6 +79,8 @@ class RunInfo(msgspec.Struct, kw_only=True):
     backends: dict[str, BackendState] = {}
     problems: list[str] = []
     environment: Environment = msgspec.field(default_factory=Environment)
+    records: int | None = None
+    merged_from: list[Part] = []
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -158,6 +158,7 @@ class RunWriter:
             self._write_info()
             # Unbuffered: a line is on disk when append returns, and nothing is left to close.
             self._cells: IO[bytes] = (path / CELLS_FILE).open("xb", buffering=0)
+            self._records = 0
         except OSError as error:
             raise RunUnwritable(
                 f"cannot write the run folder {path}: {error.strerror}; choose another --run-dir"
@@ -182,13 +183,17 @@ class RunWriter:
             raise RunUnwritable(
                 f"cannot append to {self.path / CELLS_FILE}: {error.strerror}"
             ) from error
+        self._records += 1
 
-    def close(self, *, exit_status: int) -> None:
-        """Mark the run as ended by itself."""
+    def close(
+        self, *, exit_status: int | None, ended: str | None = "", complete: bool = True
+    ) -> None:
+        """Mark the run as ended, now and by itself unless it is said otherwise."""
         self._cells.close()
-        self.info.ended = now()
+        self.info.ended = now() if ended == "" else ended
         self.info.exit_status = exit_status
-        self.info.complete = True
+        self.info.complete = complete
+        self.info.records = self._records
         self.save()
 
     def save(self) -> None:
@@ -203,10 +208,21 @@ class RunWriter:
             raise RunUnwritable(f"cannot write {self.path / RUN_FILE}: {error.strerror}") from error
 
     def _write_info(self) -> None:
-        # Replaced atomically: a reader, or a kill in the middle, never sees half a file.
-        draft = self.path / f".{RUN_FILE}.{os.getpid()}"
-        draft.write_bytes(msgspec.json.format(msgspec.json.encode(self.info), indent=1))
-        draft.replace(self.path / RUN_FILE)
+        content = msgspec.json.format(msgspec.json.encode(self.info), indent=1)
+        replace_file(self.path / RUN_FILE, content)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a kill in the middle, never sees half of it."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # a pipe or a device, such as /dev/stdout
+        return
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def new_folder(root: Path) -> Path:
@@ -252,11 +268,7 @@ def load(path: Path | str) -> Run:
         info = msgspec.json.decode(raw, type=RunInfo)
     except msgspec.MsgspecError as error:
         raise RunUnreadable(f"{file} is not a run record: {error}") from error
-    if info.schema > SCHEMA_VERSION:
-        raise RunUnreadable(
-            f"{file} has schema {info.schema}, this version reads up to {SCHEMA_VERSION}; "
-            "update the project"
-        )
+    check_schema(file, info.schema)
     cells: list[Cell] = []
     damage: list[str] = []
     for number, line in _lines(path / CELLS_FILE):
@@ -264,7 +276,23 @@ def load(path: Path | str) -> Run:
             cells.append(Cell.from_json(line))
         except (msgspec.MsgspecError, AttributeError, UnicodeDecodeError) as error:
             damage.append(f"{CELLS_FILE} line {number} is not a cell record: {error}")
+    if info.records is not None and len(cells) != info.records and not damage:
+        # A line that is gone as a whole leaves no other trace where a cell has several records.
+        damage.append(f"{CELLS_FILE} has {len(cells)} records, the run wrote {info.records}")
     return Run(path=path, info=info, cells=cells, damage=damage)
+
+
+def check_schema(file: Path, schema: int) -> None:
+    """Refuse records of a version that this one does not know.
+
+    Raises:
+        RunUnreadable: the schema is newer.
+    """
+    if schema > SCHEMA_VERSION:
+        raise RunUnreadable(
+            f"{file} has schema {schema}, this version reads up to {SCHEMA_VERSION}; "
+            "update the project"
+        )
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -294,56 +322,3 @@ def latest(root: Path) -> Path:
 def now() -> str:
     """The current time, UTC, ISO 8601 with seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def environment(root: Path) -> Environment:
-    """Describe this host and its packages; ``root`` is where the git state is read."""
-    packages = {}
-    for name in _RECORDED_PACKAGES:
-        try:
-            packages[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    status = _git(root, "status", "--porcelain")
-    return Environment(
-        python=platform.python_version(),
-        platform=f"{platform.system()} {platform.release()}",
-        machine=platform.machine(),
-        processor=_processor(),
-        cores=available_cores(),
-        host=platform.node(),
-        packages=packages,
-        git_commit=_git(root, "rev-parse", "HEAD"),
-        git_dirty=None if status is None else bool(status),
-    )
-
-
-def available_cores() -> int:
-    """Cores this process may use, which in a container is less than the machine has."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor()
-
-
-def _git(root: Path, *arguments: str) -> str | None:
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(root), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.strip() if answer.returncode == 0 else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from reports import html, markdown, tables, terminal
 from reports.outcome import Outcome
+from reports.tables import frame
 from reports.verdict import Verdict
 
-__all__ = ["Outcome", "Verdict", "html", "markdown", "tables", "terminal"]
+__all__ = ["Outcome", "Verdict", "frame", "html", "markdown", "tables", "terminal"]

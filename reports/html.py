@@ -8,17 +8,13 @@ policy with the hash of the one script is the second line of defence.
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.run import Run
-from reports import facts, summary, text, views
+from reports import facts, jinja, summary, text, views
 from reports.outcome import Outcome
 from reports.verdict import Verdict
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 _GROUPS_SHOWN = 60
 _OPEN_CELLS = 40
@@ -39,9 +35,9 @@ def render(run: Run) -> str:
     cells = [seen.get(row.id) or views.cell_view(row, run, texts) for row in rows]
     targets = summary.targets(run)
     overall = summary.overall(run)
-    script = _source("page.js")
+    script = jinja.sources("dom.js", "cell.js", "page.js")
     return (
-        _environment()
+        jinja.environment()
         .get_template("page.html.j2")
         .render(
             title=facts.title(run),
@@ -68,7 +64,7 @@ def render(run: Run) -> str:
                 if row.cell is not None
             ],
             data=_data(cells, texts),
-            css=_source("page.css"),
+            css=jinja.sources("base.css", "page.css"),
             script=script,
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
@@ -81,7 +77,8 @@ def _data(cells: list[dict[str, Any]], texts: views.Texts) -> dict[str, Any]:
         "texts": texts.items,
         "numerics": views.NUMERICS,
         "outcomes": {
-            outcome.value: [outcome.symbol, outcome.label, outcome.meaning] for outcome in Outcome
+            outcome.value: [outcome.symbol, outcome.label, outcome.meaning, outcome.is_red]
+            for outcome in Outcome
         },
     }
 
@@ -126,36 +123,3 @@ def _firsts(targets: list[str]) -> set[int]:
     """Columns in which a backend begins, where the table draws a line."""
     backends = [target.partition(":")[0] for target in targets]
     return {at for at, name in enumerate(backends) if not at or backends[at - 1] != name}
-
-
-@functools.cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    made = Environment(
-        loader=PackageLoader("reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.policies["json.dumps_kwargs"] = {
-        "separators": (",", ":"),
-        "ensure_ascii": False,
-        "allow_nan": False,
-    }
-    for function in (text.count, text.seconds, text.percent, text.calls, text.line, text.by_count):
-        made.filters[function.__name__] = function
-    made.filters["segments"] = views.segments
-    made.filters["safe_link"] = views.safe_link
-    return made
-
-
-@functools.cache
-def _source(name: str) -> str:
-    loader = _environment().loader
-    assert loader is not None
-    # Our own files, not text from a record; they go into the page as they are.
-    from markupsafe import Markup
-
-    return Markup(loader.get_source(_environment(), name)[0])

@@ -15,6 +15,7 @@ from reports.verdict import Kind, Verdict
 
 #: A GitHub comment takes 65,536 characters.
 LENGTH = 60_000
+PARAGRAPH = "\n\n"
 
 FAILURES_SHOWN = 20
 _GAPS_SHOWN = 20
@@ -24,9 +25,41 @@ _OPS_SHOWN = 120
 _SIGNS = {Kind.PASSED: "✅", Kind.FAILED: "❌"}
 
 
+class Bounded:
+    """A page that stays within a length and says what it left out."""
+
+    def __init__(self, length: int = LENGTH) -> None:
+        self.length = length - 500  # what the notes on cuts may take
+        self._made = ""
+        self._left_out: list[str] = []
+
+    def add(self, part: str, *, name: str = "") -> None:
+        """Append a paragraph; one with a name is left out as a whole when it does not fit."""
+        if not part:
+            return
+        if name and len(self._made) + len(part) > self.length:
+            self._left_out.append(name)
+        else:
+            self._made += f"{self._made and PARAGRAPH}{part}"
+
+    @property
+    def text(self) -> str:
+        """The page so far."""
+        made = self._made
+        if len(made) > self.length:
+            # Cut at a line, or half a table row would swallow what follows.
+            made = made[: made.rfind("\n", 0, self.length)] + "\n\n*Cut for length.*"
+        if self._left_out:
+            names = text.clean(", ".join(self._left_out), 400)
+            made += f"\n\n*Left out for length: {names}.*"
+        return made + "\n"
+
+
 def render(run: Run) -> str:
     """The whole report; what does not fit in :data:`LENGTH` is left out and named."""
-    head = [_header(run), _totals(run), _failures(run), _missing(run)]
+    page = Bounded()
+    for part in (_header(run), _totals(run), _failures(run), _missing(run)):
+        page.add(part)
     rest = {
         "Limitations by reason": _gaps(run),
         "Operators by target": _matrix(run),
@@ -34,21 +67,9 @@ def render(run: Run) -> str:
         "Slowest cells": _slowest(run),
         "Environment": _environment(run),
     }
-    made = "\n\n".join(part for part in head if part)
-    left_out = []
     for title, body in rest.items():
-        if not body:
-            continue
-        if len(made) + len(title) + len(body) > LENGTH - 500:
-            left_out.append(title)
-        else:
-            made += f"\n\n## {title}\n\n{body}"
-    if len(made) > LENGTH - 500:
-        # Cut at a line, or half a table row would swallow what follows.
-        made = made[: made.rfind("\n", 0, LENGTH - 500)] + "\n\n*Cut for length.*"
-    if left_out:
-        made += f"\n\n*Left out for length: {', '.join(left_out)}.*"
-    return made + "\n"
+        page.add(f"## {title}\n\n{body}" if body else "", name=title)
+    return page.text
 
 
 def prose(value: str, limit: int | None = None) -> str:
@@ -78,9 +99,7 @@ def link(url: str) -> str:
     return code(url, 300)
 
 
-def _table(
-    header: Sequence[str], body: Iterable[Sequence[str]], numbers: Iterable[str] = ()
-) -> str:
+def table(header: Sequence[str], body: Iterable[Sequence[str]], numbers: Iterable[str] = ()) -> str:
     """A table; ``numbers`` are the columns to align right."""
     right = set(numbers)
     rule = ["--:" if name in right else ":--" for name in header]
@@ -94,7 +113,7 @@ def _header(run: Run) -> str:
     lines = [f"# {sign} {judged.headline}: {prose(facts.title(run))}", f"{prose(judged.sentence)}."]
     if judged.concerns:
         shown = [f"> - {prose(concern)}" for concern in judged.concerns[:20]]
-        lines.append("\n".join(["> [!WARNING]", *shown, *_more(len(judged.concerns) - 20, "> - ")]))
+        lines.append("\n".join(["> [!WARNING]", *shown, *more(len(judged.concerns) - 20, "> - ")]))
     known = dict(facts.facts(run))
     brief = [
         f"{name.lower()} {code(known[name])}"
@@ -123,8 +142,7 @@ def _totals(run: Run) -> str:
         "Rated are all cells but the unsupported ones; unavailable and not-run cells are in "
         "it, so that not running cannot raise the rate."
     )
-    table = _table(header, body, header[2:])
-    return f"## Targets\n\n{table}\n\n{note}"
+    return f"## Targets\n\n{table(header, body, header[2:])}\n\n{note}"
 
 
 def _totals_row(total: Totals, shown: Sequence[Outcome]) -> list[str]:
@@ -154,9 +172,9 @@ def _failures(run: Run) -> str:
                 "<br>".join([*filter(None, what), code(row.cell.repro, 300)]),
             ]
         )
-    table = _table(["Cell", "Outcome", "Stage", "Error, numerics, delegation, repro"], body)
+    shown = table(["Cell", "Outcome", "Stage", "Error, numerics, delegation, repro"], body)
     title = f"## Red: {text.count(len(failures), 'cell')}, worst first"
-    return "\n\n".join([title, table, *_more(len(failures) - FAILURES_SHOWN)])
+    return "\n\n".join([title, shown, *more(len(failures) - FAILURES_SHOWN)])
 
 
 def _missing(run: Run) -> str:
@@ -164,7 +182,7 @@ def _missing(run: Run) -> str:
         return ""
     title = f"## Not run: {text.count(len(missing), 'expected cell')} without a record"
     shown = [f"- {code(name, 200)}" for name in missing[:_MISSING_SHOWN]]
-    return "\n".join([title, "", *shown, *_more(len(missing) - _MISSING_SHOWN, "- ")])
+    return "\n".join([title, "", *shown, *more(len(missing) - _MISSING_SHOWN, "- ")])
 
 
 def _gaps(run: Run) -> str:
@@ -180,8 +198,8 @@ def _gaps(run: Run) -> str:
         ]
         for gap in gaps[:_GAPS_SHOWN]
     ]
-    table = _table(["Cells", "Outcome", "Reason", "Targets"], body, ["Cells"])
-    return "\n\n".join([table, *_more(len(gaps) - _GAPS_SHOWN)])
+    shown = table(["Cells", "Outcome", "Reason", "Targets"], body, ["Cells"])
+    return "\n\n".join([shown, *more(len(gaps) - _GAPS_SHOWN)])
 
 
 def _matrix(run: Run) -> str:
@@ -197,10 +215,10 @@ def _matrix(run: Run) -> str:
         [code(name, 60), *(_square(groups[name].get(target)) for target in targets)]
         for name in names[:_OPS_SHOWN]
     ]
-    table = _table(["Op", *map(code, targets)], body)
+    shown = table(["Op", *map(code, targets)], body)
     legend = " · ".join(f"{outcome.symbol} {outcome.label}" for outcome in Outcome)
     note = f"Passed of rated cases, and the sign of the worst. {legend}"
-    return "\n\n".join([table, *_more(len(names) - _OPS_SHOWN), note])
+    return "\n\n".join([shown, *more(len(names) - _OPS_SHOWN), note])
 
 
 def _square(counts: Counter[Outcome] | None) -> str:
@@ -226,12 +244,12 @@ def _delegation(run: Run) -> str:
     ]
     header = ["Target", "Lowered cells", "Nothing delegated", "Delegates", "Delegated nodes",
               "Left-over nodes", "Left-over ops"]  # fmt: skip
-    return _table(header, body, header[1:6]) if body else ""
+    return table(header, body, header[1:6]) if body else ""
 
 
 def _slowest(run: Run) -> str:
     body = [_slow(row) for row in summary.slowest(run, _SLOWEST_SHOWN)]
-    return _table(["Cell", "Time", "Longest stage"], body, ["Time"]) if body else ""
+    return table(["Cell", "Time", "Longest stage"], body, ["Time"]) if body else ""
 
 
 def _slow(row: Row) -> list[str]:
@@ -246,8 +264,9 @@ def _environment(run: Run) -> str:
     pairs = [*facts.facts(run), *facts.packages(run)]
     states = [(f"backend {name}", f"{state}: {why}") for name, state, why in
               facts.backend_states(run)]  # fmt: skip
-    return _table(["", ""], [[prose(name), code(value)] for name, value in [*pairs, *states]])
+    return table(["", ""], [[prose(name), code(value)] for name, value in [*pairs, *states]])
 
 
-def _more(number: int, mark: str = "") -> list[str]:
+def more(number: int, mark: str = "") -> list[str]:
+    """The line that says how many items a bounded list leaves out, if any."""
     return [f"{mark}and {number:,} more"] if number > 0 else []

@@ -216,19 +216,24 @@ class Gap:
         return sorted({row.target for row in self.rows})
 
 
+def gap_key(row: Row) -> tuple[str, str | None] | None:
+    """Reason and link of the limitation, or of the lack of support, that explains a cell."""
+    if row.cell is None:
+        return None
+    if row.cell.limitation is not None:
+        return row.cell.limitation.reason, row.cell.limitation.link
+    if row.outcome is Outcome.UNSUPPORTED:
+        return row.cell.error or "declared unsupported, no reason recorded", None
+    return None
+
+
 def gaps(run: Run) -> list[Gap]:
     """Limitations by reason, those with a stale entry first, then the most cells."""
     found: dict[tuple[str, str | None], Gap] = {}
     for row in rows(run):
-        if row.cell is None:
-            continue
-        if row.cell.limitation is not None:
-            reason, link = row.cell.limitation.reason, row.cell.limitation.link
-        elif row.outcome is Outcome.UNSUPPORTED:
-            reason, link = row.cell.error or "declared unsupported, no reason recorded", None
-        else:
-            continue
-        found.setdefault((reason, link), Gap(reason, link)).rows.append(row)
+        key = gap_key(row)
+        if key is not None:
+            found.setdefault(key, Gap(*key)).rows.append(row)
     return sorted(
         found.values(), key=lambda gap: (-gap.counts[Outcome.XPASSED], -len(gap.rows), gap.reason)
     )

@@ -65,6 +65,16 @@ class Verdict:
         return self.kind is Kind.PASSED
 
     @property
+    def tone(self) -> str:
+        """``good``, ``bad`` or ``warn``, which style sheets colour."""
+        return {Kind.PASSED: "good", Kind.FAILED: "bad"}.get(self.kind, "warn")
+
+    @property
+    def mark(self) -> str:
+        """One character, so that colour is never the only sign."""
+        return {Kind.PASSED: "✓", Kind.FAILED: "✕"}.get(self.kind, "!")
+
+    @property
     def headline(self) -> str:
         """The word, and INCOMPLETE beside a failure that is not the whole story."""
         incomplete = any(line.startswith("incomplete:") for line in self.concerns)

@@ -74,6 +74,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "taken": text.by_count(taken.delegated_ops)[:_OPS],
         "left": text.by_count(taken.undelegated_ops)[:_OPS],
         "numerics": [_numbers(item) for item in outputs],
+        "used": [_used(item) for item in outputs],
         "bad": [at for at, item in enumerate(outputs) if item.exceeding or item.problem],
         "notes": [note for item in outputs for note in _notes(item)]
         + ([f"and {text.count(more, 'more output')}"] if more > 0 else []),
@@ -121,6 +122,13 @@ def _numbers(item: Numerics) -> list[str]:
         f"{item.exceeding:,} of {text.count(item.elements, 'element')}",
         f"{text.line(item.dtype, 40)} {text.shape(item.shape)}",
     ]
+
+
+def _used(item: Numerics) -> int:
+    """The share of the bound in percent, for a bar: rounded, over 100 for what exceeds it."""
+    if item.exceeding or not math.isfinite(item.bound_used):
+        return 101
+    return min(round(100 * item.bound_used), 100)
 
 
 def _notes(item: Numerics) -> list[str]:

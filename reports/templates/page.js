@@ -1,125 +1,22 @@
-"use strict";
 // Places text that the page carries; sets text nodes only, never markup.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const { cells } = data;
-  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
-  const one = (selector, root = document) => root.querySelector(selector);
-
-  function make(tag, attributes, ...children) {
-    const node = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
-    node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
-    return node;
-  }
-
-  function part(title, ...children) {
-    return make("div", {}, make("h4", {}, title), ...children);
-  }
-
-  function numerics(cell) {
-    const bad = new Set(cell.bad || []);
-    const head = make("tr", {}, data.numerics.map((name) => make("th", { scope: "col" }, name)));
-    const body = cell.numerics.map((row, at) =>
-      make("tr", bad.has(at) ? { class: "bad-row" } : {}, row.map((text) => make("td", {}, text))));
-    const table = make("table", {}, make("thead", {}, head), make("tbody", {}, body));
-    const notes = (cell.notes || []).map((note) => make("li", {}, note));
-    const made = part("Numerics against the float64 oracle", make("div", { class: "numbers" }, table),
-      notes.length ? make("ul", { class: "notes" }, notes) : null);
-    made.className = "full";
-    return made;
-  }
-
-  function delegation(cell) {
-    const chips = (ops, kind) => (ops || []).map(([op, number]) => make("li", { class: kind }, `${op} ×${number}`));
-    const lists = [];
-    if (cell.nodes) {
-      const taken = make("i", {});
-      taken.style.width = `${(100 * cell.nodes[0]) / (cell.nodes[0] + cell.nodes[1])}%`;
-      lists.push(make("div", { class: "nodes", "aria-hidden": "true" }, taken));
-    }
-    if (cell.delegation) lists.push(make("div", { class: "said" }, cell.delegation));
-    if (cell.taken) lists.push(make("h4", { style: "margin-top:10px" }, "Taken"), make("ul", { class: "chips" }, chips(cell.taken, "taken")));
-    if (cell.left) lists.push(make("h4", { style: "margin-top:10px" }, "Left over"), make("ul", { class: "chips" }, chips(cell.left, "left")));
-    return part("Delegation", ...lists);
-  }
-
-  function times(cell) {
-    const rows = (cell.stages || []).flatMap(([name, text, share]) => {
-      const bar = make("i", {});
-      bar.style.width = `${share}%`;
-      return [make("span", {}, name), bar, make("b", {}, text)];
-    });
-    if (cell.seconds) rows.push(make("span", { class: "total" }, "total"), make("span", {}), make("b", { class: "total" }, cell.seconds));
-    return part("Time", make("div", { class: "times" }, rows));
-  }
-
-  function limitation(cell) {
-    const link = cell.href ? make("a", { href: cell.href, rel: "noreferrer" }, cell.href) : cell.link || null;
-    return part("Limitation", make("div", {}, cell.reason), link);
-  }
-
-  function about(cell) {
-    const pairs = [["Runtime", cell.runtime], ["Program", cell.size], ["Op", cell.op], ["Suite", cell.suite], ["Tags", cell.tags], ["Worker", cell.worker]];
-    return part("Cell", make("dl", { class: "about" }, pairs.filter(([, value]) => value)
-      .map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]).flat()));
-  }
-
-  function body(cell) {
-    const made = make("div", { class: "parts" });
-    if (cell.reason) made.append(limitation(cell));
-    if (cell.numerics) made.append(numerics(cell));
-    if (cell.delegation || cell.taken || cell.left) made.append(delegation(cell));
-    if (cell.stages || cell.seconds) made.append(times(cell));
-    made.append(about(cell));
-    if (cell.traceback !== undefined) {
-      const trace = part("Traceback", make("pre", { class: "trace", tabindex: "0" }, data.texts[cell.traceback]));
-      trace.className = "full";
-      made.append(trace);
-    }
-    return made;
-  }
-
-  // The error stands at the end of a traceback.
-  function toEnd(root) {
-    for (const trace of all(".trace", root)) trace.scrollTop = trace.scrollHeight;
-  }
-
   // Cell details in a dialog, addressed by the hash.
   const dialog = document.getElementById("detail");
-  const red = new Set(["mismatch", "failed", "crashed", "timeout", "xpassed"]);
 
   function show(cell) {
-    const [symbol, label, meaning] = data.outcomes[cell.outcome];
     const close = make("button", { type: "button", class: "small close" }, "Close");
     close.addEventListener("click", () => dialog.close());
-    const where = cell.stage ? ` in stage ${cell.stage}` : "";
-    dialog.replaceChildren(
-      make("h2", { id: "detail-title" }, cell.id), close,
-      make("div", { class: "state" }, make("span", { class: `swatch o-${cell.outcome}`, "aria-hidden": "true" }, symbol),
-        make("span", {}, make("b", {}, label + where), make("span", { class: "quiet" }, ` · ${meaning}`))),
-      cell.error ? make("pre", { class: `error${red.has(cell.outcome) ? "" : " calm"}` }, cell.error) : "",
-      body(cell),
-      make("p", { class: "repro" }, make("code", {}, cell.repro), make("button", { type: "button", class: "small copy" }, "Copy")));
+    dialog.replaceChildren(make("h2", { id: "detail-title" }, cell.id), close,
+      ...cellState(cell, data.outcomes[cell.outcome]),
+      cellBody(cell, data.texts, data.numerics), repro(cell.repro));
     if (!dialog.open) dialog.showModal();
     dialog.scrollTop = 0;
     toEnd(dialog);
   }
   dialog.addEventListener("close", () => { state.cell = ""; write(); });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
-
-  async function copy(button) {
-    const source = button.previousElementSibling;
-    try {
-      await navigator.clipboard.writeText(source.textContent);
-      button.textContent = "Copied";
-    } catch {
-      // Pages opened from disk may not write to the clipboard; leave the text selected.
-      getSelection().selectAllChildren(source);
-      button.textContent = document.execCommand("copy") ? "Copied" : "Press Ctrl+C";
-    }
-    setTimeout(() => { button.textContent = "Copy"; }, 1600);
-  }
 
   // Filters live in the hash, so that a link shows what its sender saw.
   const state = { q: "", target: new Set(), status: new Set(), cell: "" };
@@ -238,8 +135,6 @@
 
   document.addEventListener("click", (event) => {
     const { target } = event;
-    for (const menu of all(".menu[open]")) if (!menu.contains(target)) menu.open = false;
-    if (target.matches(".copy")) copy(target);
     const link = target.closest('a[href^="#"]');
     if (link) {
       // A jump must not replace the filters in the hash; a filter must show what it filtered.
@@ -317,7 +212,7 @@
     square.title = `${cell.id}: ${data.outcomes[cell.outcome][1]}`;
     square.setAttribute("aria-label", square.title);
   }
-  for (const card of all(".card")) one(".body", card).append(body(cells[card.dataset.at]));
+  for (const card of all(".card")) one(".body", card).append(cellBody(cells[card.dataset.at], data.texts, data.numerics));
   toEnd(document);
   addEventListener("hashchange", follow);
   follow();

@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 from harness.cell import Delegation, LimitationRef, Status
 from harness.run import BackendState, Run
 from reports import html
+from reports.tests.markup import Page
 from reports.tests.runs import cell, large, numerics, write
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</script><!--"
-
-
-class _Page(HTMLParser):
-    """Tags, attributes and scripts as a browser would see them."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.data = ""
-        self._inside = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self._inside = "data" if dict(attrs).get("id") == "data" else ""
-
-    def handle_data(self, data: str) -> None:
-        if self._inside:
-            self.data += data
-            self._inside = ""
 
 
 def _evil_run(path: Path) -> Run:
@@ -65,7 +45,7 @@ def _evil_run(path: Path) -> Run:
 
 
 def test_html_has_no_tag_attribute_or_script_from_the_record(tmp_path: Path) -> None:
-    page = _Page(html.render(_evil_run(tmp_path / "evil")))
+    page = Page(html.render(_evil_run(tmp_path / "evil")))
     tags = [tag for tag, _ in page.tags]
     assert tags.count("script") == 2
     assert "img" not in tags
@@ -79,7 +59,7 @@ def test_html_has_no_tag_attribute_or_script_from_the_record(tmp_path: Path) -> 
 
 def test_html_asks_nothing_of_the_network_and_allows_only_its_own_script(tmp_path: Path) -> None:
     source = html.render(large(tmp_path / "r", cases=32))
-    page = _Page(source)
+    page = Page(source)
     for tag, attributes in page.tags:
         assert "src" not in attributes, tag
         if tag == "link":
@@ -95,7 +75,7 @@ def test_html_asks_nothing_of_the_network_and_allows_only_its_own_script(tmp_pat
 def test_html_carries_every_cell_once_and_links_squares_to_it(tmp_path: Path) -> None:
     run = large(tmp_path / "r", cases=40)
     source = html.render(run)
-    data = json.loads(_Page(source).data)
+    data = json.loads(Page(source).data)
     assert sorted(item["id"] for item in data["cells"]) == sorted(run.info.expected)
     squares = re.findall(r'class="sq o-(\w+)" data-at="(\d+)"', source)
     assert len(squares) == len(run.info.expected)

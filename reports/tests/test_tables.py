@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cell import Cell, Delegation, LimitationRef, Numerics, Status
+from harness.run import Environment, Part
 from reports import tables
 from reports.tests.runs import cell, large, numerics, write
 
@@ -174,3 +177,92 @@ def test_tables_of_an_empty_run_have_their_columns_and_no_rows(tmp_path: Path) -
             tables.limitations(run), tables.failures(run)]  # fmt: skip
     assert all(len(table) == 0 and len(table.columns) > 0 for table in made)
     assert tables.matrix(run).empty
+
+
+def test_coverage_counts_each_outcome_of_an_op_on_a_target(tmp_path: Path) -> None:
+    recorded = [
+        cell("add/a"),
+        cell("add/b", status=Status.MISMATCH),
+        cell("add/c", delegation=Delegation(undelegated_nodes=2)),
+        cell("add/a", "tosa:fp", status=Status.UNSUPPORTED, delegation=Delegation()),
+    ]
+    run = write(tmp_path / "r", recorded, expected=[*(c.id for c in recorded), "add/d@tosa:fp"])
+    table = tables.coverage(run)
+    first, second = table.loc[("add", "xnnpack:fp32")], table.loc[("add", "tosa:fp")]
+    assert (first["cells"], first["passed"], first["mismatch"], first["delegated"]) == (3, 2, 1, 2)
+    assert first["passed_nothing_delegated"] == 1
+    assert first["pass_rate"] == pytest.approx(2 / 3)
+    assert (second["cells"], second["rated"], second["not_run"]) == (2, 1, 1)
+    assert math.isnan(second["pass_rate"])
+    assert tables.not_run(run).index.tolist() == ["add/d@tosa:fp"]
+
+
+def test_numerics_are_quantiles_over_outputs_that_occur(tmp_path: Path) -> None:
+    outputs = [numerics(bound_used=at / 10, sqnr_db=at * 10.0) for at in range(10)]
+    outputs += [numerics(bound_used=math.nan, sqnr_db=math.inf)]
+    run = write(tmp_path / "r", [cell("a", numerics=outputs), cell("b", numerics=[])])
+    table = tables.numerics(run)
+    used, sqnr = (table.loc[("xnnpack:fp32", name)] for name in ("bound_used", "sqnr_db"))
+    assert (used["outputs"], used["nan"], used["infinite"]) == (11, 1, 0)
+    assert (used["min"], used["p50"], used["p95"], used["max"]) == (0.0, 0.5, 0.9, 0.9)
+    assert (sqnr["nan"], sqnr["infinite"]) == (0, 1)
+    assert (sqnr["min"], sqnr["p50"], sqnr["p99"], sqnr["max"]) == (0.0, 50.0, 90.0, math.inf)
+
+
+@pytest.mark.parametrize("metric", ["bound_used", "sqnr_db"])
+def test_a_histogram_holds_every_output_once(tmp_path: Path, metric: str) -> None:
+    values = [-math.inf, -3.0, 0.0, 0.0005, 0.001, 0.9, 1.0, 1.5, 20.0, 400.0, math.inf, math.nan]
+    # A share of a bound is not negative.
+    values = values if metric == "sqnr_db" else values[2:]
+    run = write(tmp_path / "r", [cell("a", numerics=[numerics(**{metric: v}) for v in values])])
+    table = tables.histogram(run, metric)
+    assert table["outputs"].sum() == len(values)
+    assert table["outputs"].iloc[-1] == 1  # NaN
+    if metric == "sqnr_db":
+        assert table["exact"].sum() == 1
+    else:
+        conforming = table[table["high"] <= 1.0]
+        assert conforming["outputs"].sum() == 5
+    with pytest.raises(ValueError, match="must rise"):
+        tables.histogram(run, metric, [1.0, 1.0])
+    with pytest.raises(ValueError, match="no histogram of 'speed'"):
+        tables.histogram(run, "speed")
+
+
+def test_slowest_cells_with_their_slowest_stage(tmp_path: Path) -> None:
+    run = write(
+        tmp_path / "r",
+        [cell("a", seconds=1.0, stages={"run": 0.2, "lower": 0.7}), cell("b", seconds=3.0),
+         cell("c", seconds=0.0)],
+    )  # fmt: skip
+    table = tables.slowest(run)
+    assert table.index.tolist() == ["b@xnnpack:fp32", "a@xnnpack:fp32"]
+    assert table["slowest_stage"].tolist() == ["lower", "lower"]
+    assert table["stage_seconds"].iloc[1] == 0.7
+    assert len(tables.slowest(run, 1)) == 1
+    with pytest.raises(ValueError, match="ask for one at least"):
+        tables.slowest(run, 0)
+
+
+def test_environments_side_by_side(tmp_path: Path) -> None:
+    other = Environment(python="3.11.7", packages={"torch": "2.10.0", "mlx": "1"})
+    first = write(tmp_path / "a" / "differs", [cell("a")])
+    second = write(tmp_path / "b" / "differs", [cell("a")], environment=other)
+    parts = [Part(name="linux", environment=other, seed=3), Part(name="mac")]
+    merged = write(tmp_path / "m", [cell("a")], merged_from=parts)
+    table = tables.environments([first, second, merged])
+    assert table.columns.tolist() == [
+        "differs", "differs #2", "differs #3", "m (linux)", "m (mac)",
+    ]  # fmt: skip
+    assert table.loc["package torch"].tolist()[1:] == ["2.9.0", "2.10.0", "2.10.0", ""]
+    assert table.loc["package mlx", "differs"]
+    assert table.loc["seed", "m (linux)"] == "3"
+    assert not tables.environments([first])["differs"].any()
+    with pytest.raises(ValueError, match="give one at least"):
+        tables.environments([])
+
+
+def test_the_frame_is_a_name_of_the_package_and_costs_nothing_to_import() -> None:
+    code = "import sys, reports; reports.frame; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert not {"pandas", "numpy", "pyarrow", "torch", "rich"} & set(done.stdout.split())

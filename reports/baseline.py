@@ -1,0 +1,190 @@
+"""Baseline: a run as one text file that git can hold, a header and a line a cell, sorted.
+
+It has what a comparison needs and nothing that changes without a reason: no times unless they
+are asked for, numbers rounded, what has its default left out. Its header counts the lines, so
+that a file cut short or merged badly is not read as a smaller baseline.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.errors import RunUnreadable, RunUnwritable
+from harness.run import (
+    SCHEMA_VERSION,
+    BackendState,
+    Environment,
+    Part,
+    Run,
+    RunInfo,
+    check_schema,
+    replace_file,
+)
+from harness.target import cell_id
+from reports import text
+from reports.snapshot import CellFacts, Snapshot, take
+from reports.summary import NO_TARGET
+
+#: Of this layout; the records inside have the schema of runs.
+FORMAT = 1
+
+
+class _Header(msgspec.Struct, kw_only=True, omit_defaults=True):
+    baseline: int
+    schema: int
+    cells: int
+    name: str
+    times: bool = False
+    started: str = ""
+    seed: int = 0
+    targets: list[str] = []
+    selection: str = ""
+    incomplete: list[str] = []
+    problems: list[str] = []
+    backends: dict[str, BackendState] = {}
+    environment: Environment = msgspec.field(default_factory=Environment)
+    merged_from: list[Part] = []
+
+
+def store(path: Path, run: Run | Snapshot, *, times: bool = False) -> Snapshot:
+    """Write a run as a baseline, replacing what was there in one step.
+
+    Args:
+        path: the file.
+        run: the run to accept.
+        times: keep seconds, in milliseconds' precision; every line then changes with every update.
+
+    Returns:
+        What was written, as a comparison will read it.
+
+    Raises:
+        RunUnwritable: the folder or the disk refuses.
+    """
+    taken = take(run)
+    info = taken.info
+    head = _Header(
+        baseline=FORMAT,
+        schema=SCHEMA_VERSION,
+        cells=len(taken.cells),
+        name=taken.name,
+        times=times and taken.has_times,
+        started=info.started,
+        seed=info.seed,
+        targets=info.targets,
+        selection=info.selection,
+        incomplete=taken.incomplete,
+        problems=info.problems,
+        backends=dict(sorted(info.backends.items())),
+        environment=info.environment,
+        # The ids a part left out are of no use to a comparison.
+        merged_from=[msgspec.structs.replace(part, superseded=[]) for part in info.merged_from],
+    )
+    lines = [_line(cell, times=head.times) for _, cell in sorted(taken.cells.items())]
+    content = b"\n".join([msgspec.json.encode(head), *map(msgspec.json.encode, lines), b""])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, content)
+    except OSError as error:
+        raise RunUnwritable(f"cannot write the baseline {path}: {error.strerror}") from error
+    return load(path)
+
+
+def load(path: Path) -> Snapshot:
+    """Read a stored baseline.
+
+    Raises:
+        RunUnreadable: missing, not a baseline, damaged, cut short, or of a newer version.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise RunUnreadable(f"cannot read the baseline {path}: {error.strerror}") from error
+    lines = raw.splitlines()
+    head = _header(path, lines[0] if lines else b"")
+    cells: dict[str, CellFacts] = {}
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            cell = msgspec.convert(_spelled(msgspec.json.decode(line)), type=CellFacts)
+        except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError) as error:
+            raise RunUnreadable(
+                f"{path} line {number} is not a cell of a baseline: {error}; restore the file, or "
+                "make it again with: conform baseline update"
+            ) from error
+        name = cell.case if cell.target == NO_TARGET else cell_id(cell.case, cell.target)
+        if name in cells:
+            raise RunUnreadable(f"{path} line {number}: {text.line(name, 200)} is there twice")
+        cells[name] = cell
+    if len(cells) != head.cells:
+        raise RunUnreadable(
+            f"{path} has {len(cells)} cells, its header says {head.cells}; restore the file, or "
+            "make it again with: conform baseline update"
+        )
+    info = RunInfo(
+        schema=head.schema,
+        started=head.started,
+        complete=not head.incomplete,
+        seed=head.seed,
+        targets=head.targets,
+        selection=head.selection,
+        expected=list(cells),
+        backends=head.backends,
+        problems=head.problems,
+        environment=head.environment,
+        merged_from=head.merged_from,
+    )
+    return Snapshot(name=head.name, info=info, cells=cells, incomplete=head.incomplete,
+                    has_times=head.times, stored=True)  # fmt: skip
+
+
+def _header(path: Path, line: bytes) -> _Header:
+    try:
+        head = msgspec.json.decode(line, type=_Header)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RunUnreadable(
+            f"{path} is not a baseline: its first line is no header ({error}); make one with: "
+            "conform baseline update"
+        ) from error
+    if head.baseline > FORMAT:
+        raise RunUnreadable(
+            f"{path} has baseline format {head.baseline}, this version reads up to {FORMAT}; "
+            "update the project"
+        )
+    check_schema(path, head.schema)
+    return head
+
+
+def _line(cell: CellFacts, *, times: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {"case": cell.case, "target": cell.target}
+    for field in msgspec.structs.fields(cell):
+        value = getattr(cell, field.name)
+        if field.name in made or value == field.default:
+            continue
+        if field.name == "seconds":
+            if not times or not math.isfinite(value):
+                continue
+            value = round(value, 3)
+        elif isinstance(value, dict):
+            value = dict(sorted(value.items()))
+        made[field.name] = msgspec.to_builtins(value)
+    made["outputs"] = [_numbers(item) for item in made.get("outputs", [])]
+    return {name: value for name, value in made.items() if value not in ({}, [])}
+
+
+def _numbers(output: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in output.items()
+        if value is not None
+    }
+
+
+def _spelled(record: Any) -> Any:
+    for output in record.get("outputs", []):
+        for name, value in output.items():
+            if value in ("inf", "-inf", "nan"):
+                output[name] = float(value)
+    return record

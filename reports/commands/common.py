@@ -1,0 +1,52 @@
+"""What several commands need: reading runs and writing files, with one clear line on failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import RunUnreadable, RunUnwritable
+
+if TYPE_CHECKING:
+    from harness.run import Run
+    from reports.snapshot import Snapshot
+
+
+def read_run(folder: Path) -> Run:
+    """Load a run folder.
+
+    Raises:
+        RunUnreadable: it is not one.
+    """
+    from harness.run import load
+
+    if not folder.is_dir():
+        raise RunUnreadable(f"{folder} is not a run folder; list the runs with: ls runs")
+    return load(folder)
+
+
+def read_side(path: Path) -> Snapshot:
+    """Load a run folder or a stored baseline, whichever the path is.
+
+    Raises:
+        RunUnreadable: it is neither.
+    """
+    from reports import baseline
+    from reports.snapshot import take
+
+    return take(read_run(path)) if path.is_dir() else baseline.load(path)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write a file, whole or not at all.
+
+    Raises:
+        RunUnwritable: the folder or the disk refuses.
+    """
+    from harness.run import replace_file
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, content.encode())
+    except OSError as error:
+        raise RunUnwritable(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,44 @@
+"""``conform dashboard``: a static site of many runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("dashboard")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--last",
+    type=click.IntRange(1),
+    default=60,
+    show_default=True,
+    metavar="N",
+    help="Show the newest N runs.",
+)
+@click.option(
+    "--full",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Keep the record of every cell of the newest N runs; of older ones those of red cells.",
+)
+def command(out: Path, runs: tuple[Path, ...], last: int, full: int) -> None:
+    """Write a site of many runs into the folder OUT; it opens from disk and needs no server.
+
+    RUNS are folders of runs, or run folders; default: runs/. OUT is made, or holds a site that
+    was written before and is replaced; any other folder with files is refused. The last line
+    printed is the path of the page.
+    """
+    from reports import site, text
+
+    made = site.write(out, runs or [Path("runs")], full=full, last=last)
+    for remark in made.remarks:
+        click.echo(f"conform: {text.line(remark)}", err=True)
+    click.echo(
+        f"{text.count(made.runs, 'run')}, {text.count(made.cells, 'cell')}, {text.size(made.size)}"
+    )
+    click.echo(made.index)

@@ -1,0 +1,80 @@
+"""``conform diff``: what changed between two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reports.commands.common import read_side
+
+
+@click.command("diff")
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["terminal", "markdown", "json"]),
+    default="terminal",
+    show_default=True,
+    help="How to print it; json has every change in full.",
+)
+@click.option(
+    "--only",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="Only changes of this kind, such as newly-failing; may be repeated.",
+)
+@click.option("--target", metavar="GLOB", help="Only cells of these targets.")
+@click.option("--sqnr-drop", type=float, metavar="DB", help="SQNR drop that counts.")
+@click.option("--bytes-up", type=float, metavar="PERCENT", help="Program growth that counts.")
+@click.option("--time-factor", type=float, metavar="FACTOR", help="Slowdown that counts.")
+@click.option("--times-across-hosts", is_flag=True, help="Compare times of different hosts.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True,
+              help="Changes to print of each kind.")  # fmt: skip
+def command(
+    before: Path,
+    after: Path,
+    style: str,
+    kinds: tuple[str, ...],
+    target: str | None,
+    sqnr_drop: float | None,
+    bytes_up: float | None,
+    time_factor: float | None,
+    times_across_hosts: bool,
+    limit: int,
+) -> None:
+    """Compare two runs, worst changes first: what fails now, was fixed, came, went, got worse.
+
+    BEFORE and AFTER are run folders or stored baselines. Differences of seed, commit, packages
+    and host are printed first; times of different hosts are not compared.
+
+    Exit code 0 whenever the two could be compared, whatever changed, and 2 when not; what goes
+    red on changes is conform gate.
+    """
+    from reports.diff import Thresholds, diff
+    from reports.diff.select import chosen, kinds_named
+
+    wanted = kinds_named(kinds)
+    usual = Thresholds()
+    limits = Thresholds(
+        sqnr_drop_db=usual.sqnr_drop_db if sqnr_drop is None else sqnr_drop,
+        bytes_up_percent=usual.bytes_up_percent if bytes_up is None else bytes_up,
+        time_factor=usual.time_factor if time_factor is None else time_factor,
+    )
+    found = diff(read_side(before), read_side(after), limits, times_across_hosts=times_across_hosts)
+    found = chosen(found, kinds=wanted, target=target)
+    if style == "json":
+        from reports.diff import plain
+
+        click.echo(plain.render(found))
+    elif style == "markdown":
+        from reports.diff import markdown
+
+        click.echo(markdown.render(found, limit=limit), nl=False)
+    else:
+        from reports.diff import terminal
+
+        terminal.render(found, limit=limit)

@@ -1,0 +1,97 @@
+"""``conform gate``: a run held against a baseline."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import click
+
+from harness.errors import ConformError
+from reports.commands.common import read_run, read_side, write_text
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("gate")
+@click.option("--baseline", required=True, type=click.Path(path_type=Path), metavar="B",
+              help="Run folder or stored baseline to hold the run against.")  # fmt: skip
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--policy", required=True, type=_FILE, help="What is red; see docs/gate.md.")
+@click.option(
+    "--subset",
+    type=click.IntRange(1),
+    metavar="N",
+    help="The run selects fewer cells than the baseline on purpose; at least N must conclude.",
+)
+@click.option("--markdown", type=_FILE, help="Write it for a comment on a pull request.")
+@click.option("--sarif", type=_FILE, help="Write SARIF 2.1.0.")
+@click.option("--junit", type=_FILE, help="Write JUnit XML.")
+@click.option(
+    "--annotations/--no-annotations",
+    default=None,
+    help="Print GitHub's workflow commands; default: when GITHUB_ACTIONS is true.",
+)
+def command(
+    baseline: Path,
+    run: Path,
+    policy: Path,
+    subset: int | None,
+    markdown: Path | None,
+    sarif: Path | None,
+    junit: Path | None,
+    annotations: bool | None,
+) -> None:
+    """Hold RUN against a baseline under a policy.
+
+    Exit code 0 green, 1 red, 2 could not judge: the run is empty or incomplete, cells or
+    backends of the baseline are missing, seeds differ, or a file cannot be read. A certain red
+    is 1 although the run is incomplete.
+    """
+    try:
+        code = _gate(baseline, run, policy, subset, (markdown, sarif, junit), annotations)
+    except (ConformError, OSError):
+        raise
+    except Exception:
+        # Python would end with 1, which here means that the run is certainly worse.
+        traceback.print_exc()
+        code = 2
+    sys.exit(code)
+
+
+def _gate(
+    baseline: Path,
+    run: Path,
+    policy: Path,
+    subset: int | None,
+    files: tuple[Path | None, Path | None, Path | None],
+    annotations: bool | None,
+) -> int:
+    from reports import gate
+    from reports.gate import github, junit, markdown, sarif, terminal
+
+    rules = gate.load(policy)
+    judged = gate.judge(read_side(baseline), read_run(run), rules, subset=subset)
+    if annotations is None:
+        annotations = os.environ.get("GITHUB_ACTIONS") == "true"
+    if annotations:
+        begin, end = github.quotes()
+        click.echo(begin)
+        try:
+            terminal.render(judged)
+        finally:
+            click.echo(end)
+        for line in github.render(judged):
+            click.echo(line)
+    else:
+        terminal.render(judged)
+    comment, code_scanning, tests = files
+    if comment is not None:
+        write_text(comment, markdown.render(judged))
+    if code_scanning is not None:
+        write_text(code_scanning, sarif.render(judged, policy=policy.as_posix()))
+    if tests is not None:
+        write_text(tests, junit.render(judged))
+    return judged.exit_code

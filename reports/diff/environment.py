@@ -1,0 +1,75 @@
+"""In what two runs differ besides their cells: said before any change is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.run import Environment
+from reports import text
+from reports.snapshot import CellFacts, Snapshot
+
+_FIELDS = ("python", "platform", "machine", "processor", "cores", "host")
+
+
+@dataclass(frozen=True)
+class EnvironmentChange:
+    """A fact of the runs that is not the same; an empty value means that it is not known."""
+
+    name: str
+    before: str
+    after: str
+
+
+def environment_changes(before: Snapshot, after: Snapshot) -> list[EnvironmentChange]:
+    """Seed, commit, selection, targets, backends, packages and host, where they differ."""
+    old, new = described(before), described(after)
+    return [
+        EnvironmentChange(name, old.get(name, ""), new.get(name, ""))
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name, "") != new.get(name, "")
+    ]
+
+
+def same_host(before: Environment, after: Environment) -> bool:
+    """Whether times of the two mean the same; unknown hosts are not the same."""
+    return bool(before.host) and all(
+        getattr(before, name) == getattr(after, name)
+        for name in ("host", "machine", "processor", "cores")
+    )
+
+
+def times_comparable(before: Snapshot, after: Snapshot, cells: tuple[CellFacts, CellFacts]) -> bool:
+    """Whether the times of one cell in the two runs can be compared."""
+    old, new = cells
+    return same_host(before.environment(old), after.environment(new))
+
+
+def described(run: Snapshot) -> dict[str, str]:
+    """What is compared of a run, by its name; an empty value means that it is not known."""
+    info, places = run.info, run.environments
+    made = {
+        "seed": str(info.seed),
+        "commit": _each(_commit(place) for place in places),
+        "selection": info.selection,
+        "targets": " ".join(sorted(info.targets)),
+    }
+    for name in _FIELDS:
+        made[name] = _each(str(getattr(place, name) or "") for place in places)
+    for package in sorted({name for place in places for name in place.packages}):
+        made[package] = _each(place.packages.get(package, "") for place in places)
+    for name, state in sorted(info.backends.items()):
+        made[f"backend {name}"] = (
+            f"available, {state.runtime} runtime" if state.available else "unavailable"
+        )
+    return {text.line(name, 80): text.line(value, 300) for name, value in made.items()}
+
+
+def _commit(place: Environment) -> str:
+    if not place.git_commit:
+        return ""
+    return f"{place.git_commit[:12]}{' with local changes' if place.git_dirty else ''}"
+
+
+def _each(values: Iterable[str]) -> str:
+    return " | ".join(sorted({value for value in values if value}))

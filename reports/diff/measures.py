@@ -1,0 +1,193 @@
+"""Numbers of one cell that became worse: delegation, size, numerics, time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reports import text
+from reports.diff.kinds import Kind, Thresholds
+from reports.snapshot import CellFacts, OutputFacts
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One number that became worse.
+
+    Attributes:
+        kind: what it is a number of.
+        detail: the change in words, with units.
+        old: the value before.
+        new: the value now.
+        unit: of both: ``dB``, ``× bound``, ``B``, ``delegates``, ``calls`` or ``s``.
+        amount: how much worse, for ordering within a kind; infinite when a number became
+            undefined.
+        ops: for lost delegation, the operators with the number of calls lost.
+    """
+
+    kind: Kind
+    detail: str
+    old: float
+    new: float
+    unit: str
+    amount: float
+    ops: tuple[tuple[str, int], ...] = ()
+
+
+def measures(
+    before: CellFacts, after: CellFacts, limits: Thresholds, *, times: bool
+) -> Iterator[Measured]:
+    """What became worse by more than the thresholds.
+
+    Args:
+        before: the cell before.
+        after: the cell now.
+        limits: from where on a change counts.
+        times: whether the times of the two can be compared.
+    """
+    if before.lowered and after.lowered:
+        yield from _delegation(before, after, limits)
+    yield from _bytes(before, after, limits)
+    if before.executed and after.executed:
+        yield from _numerics(before, after, limits)
+        if times and before.seconds is not None and after.seconds is not None:
+            yield from _time(before.seconds, after.seconds, limits)
+
+
+def _delegation(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[Measured]:
+    fallen = {
+        op: number - after.delegated_ops.get(op, 0)
+        for op, number in before.delegated_ops.items()
+        if number > after.delegated_ops.get(op, 0)
+    }
+    left = {
+        op: number - before.undelegated_ops.get(op, 0)
+        for op, number in after.undelegated_ops.items()
+        if number > before.undelegated_ops.get(op, 0)
+    }
+    nothing = before.delegates > 0 and after.delegates == 0
+    # An op that is gone because the graph is smaller, or that became others which are taken as
+    # well, is not lost: something must be left over that was not.
+    if (fallen and left) or nothing:
+        number = sum(fallen.values())
+        if number >= limits.ops_lost or nothing:
+            detail = f"no longer taken: {text.calls(fallen)}" if fallen else ""
+            if left:
+                detail += f"{'; ' if detail else ''}left over now: {text.calls(left)}"
+            if nothing:
+                detail = f"nothing is delegated any more; {detail}".rstrip("; ")
+            yield Measured(
+                Kind.DELEGATION_LOST,
+                detail,
+                sum(before.delegated_ops.values()),
+                sum(after.delegated_ops.values()),
+                "calls",
+                number,
+                tuple(text.by_count(fallen)),
+            )
+    more = after.delegates - before.delegates
+    # From none to one is not fragmentation.
+    if before.delegates and more >= max(1, limits.delegates_up):
+        detail = f"{before.delegates:,} → {text.count(after.delegates, 'delegate')}"
+        yield Measured(
+            Kind.DELEGATES_UP, detail, before.delegates, after.delegates, "delegates", more
+        )
+
+
+def _bytes(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[Measured]:
+    old, new = before.program_bytes, after.program_bytes
+    if old <= 0 or new <= old or new - old < limits.bytes_up:
+        return
+    percent = 100 * (new - old) / old
+    if percent >= limits.bytes_up_percent:
+        detail = f"{text.size(old)} → {text.size(new)} (+{percent:.1f} %)"
+        yield Measured(Kind.BYTES_UP, detail, old, new, "B", percent)
+
+
+def _numerics(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[Measured]:
+    known = {(item.call, item.output): item for item in before.outputs}
+    now = {(item.call, item.output): item for item in after.outputs}
+    if gone := known.keys() - now.keys():
+        call, output = min(gone)
+        detail = (
+            f"{len(known):,} → {text.count(len(now), 'output')} compared; not any more: "
+            f"output {output} of call {call}"
+        )
+        yield Measured(Kind.NUMERICS_WORSE, detail, len(known), len(now), "outputs", math.inf)
+    pairs = [(item, now[key]) for key, item in known.items() if key in now]
+    sqnr = (_sqnr(old, new, limits) for old, new in pairs)
+    yield from _worst(sqnr)
+    yield from _worst(_bound(old, new, limits) for old, new in pairs)
+    yield from _worst(_quality(old, new, limits) for old, new in pairs)
+
+
+def _worst(found: Iterator[Measured | None]) -> Iterator[Measured]:
+    made = [item for item in found if item is not None]
+    if made:
+        yield max(made, key=lambda item: item.amount)
+
+
+def _sqnr(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Measured | None:
+    if math.isnan(old.sqnr_db):
+        return None
+    drop = _drop(min(old.sqnr_db, limits.sqnr_ceiling_db), min(new.sqnr_db, limits.sqnr_ceiling_db))
+    if math.isnan(new.sqnr_db):
+        drop = math.inf
+    return _fallen(Kind.NUMERICS_WORSE, old, new, (old.sqnr_db, new.sqnr_db), drop,
+                   limits.sqnr_drop_db)  # fmt: skip
+
+
+def _quality(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Measured | None:
+    a, b = old.model_sqnr_db, new.model_sqnr_db
+    if a is None or math.isnan(a):
+        return None
+    b = math.nan if b is None else b
+    drop = math.inf if math.isnan(b) else _drop(
+        min(a, limits.sqnr_ceiling_db), min(b, limits.sqnr_ceiling_db)
+    )  # fmt: skip
+    return _fallen(Kind.QUALITY_WORSE, old, new, (a, b), drop, limits.quality_drop_db)
+
+
+def _drop(old: float, new: float) -> float:
+    # Two equal infinities differ by NaN.
+    return 0.0 if old == new else old - new
+
+
+def _fallen(
+    kind: Kind,
+    old: OutputFacts,
+    new: OutputFacts,
+    values: tuple[float, float],
+    drop: float,
+    limit: float,
+) -> Measured | None:
+    if drop <= 0 or drop < limit:
+        return None
+    a, b = values
+    by = f" (−{drop:.1f} dB)" if math.isfinite(drop) and math.isfinite(a - b) else ""
+    detail = f"SQNR {text.decibels(a)} → {text.decibels(b)}{by}, {_where(new)}"
+    return Measured(kind, detail, a, b, "dB", drop)
+
+
+def _bound(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Measured | None:
+    a, b = old.bound_used, new.bound_used
+    if math.isnan(a):
+        return None
+    rise = math.inf if math.isnan(b) else -_drop(a, b)
+    if rise <= 0 or rise < limits.bound_used_up:
+        return None
+    detail = f"error uses {text.bound_use(a)} → {text.bound_use(b)}, {_where(new)}"
+    return Measured(Kind.BOUND_UP, detail, a, b, "× bound", rise)
+
+
+def _where(item: OutputFacts) -> str:
+    return f"output {item.output} of call {item.call}"
+
+
+def _time(old: float, new: float, limits: Thresholds) -> Iterator[Measured]:
+    if not (math.isfinite(old) and math.isfinite(new)) or old <= 0:
+        return
+    if new / old >= limits.time_factor and new - old >= limits.time_up_seconds and new > old:
+        detail = f"{text.seconds(old)} → {text.seconds(new)} ({new / old:.1f}×)"
+        yield Measured(Kind.TIME_UP, detail, old, new, "s", new / old)

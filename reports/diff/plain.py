@@ -1,0 +1,54 @@
+"""A diff as JSON, for other tools."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from reports.diff.compare import Change, Diff
+
+
+def render(found: Diff) -> str:
+    """Every change in full. Numbers that are not finite are ``"inf"``, ``"-inf"``, ``"nan"``."""
+    made = {
+        "before": _side(found.before.name, found.before.incomplete),
+        "after": _side(found.after.name, found.after.incomplete),
+        "environment": [
+            {"name": item.name, "before": item.before, "after": item.after}
+            for item in found.environment
+        ],
+        "remarks": found.remarks,
+        "compared": found.compared,
+        "counts": {kind.value: number for kind, number in found.counts.items()},
+        "changes": [_change(change) for change in found.changes],
+    }
+    return msgspec.json.format(msgspec.json.encode(made), indent=1).decode()
+
+
+def _side(name: str, incomplete: list[str]) -> dict[str, Any]:
+    return {"name": name, "complete": not incomplete, "incomplete": incomplete}
+
+
+def _change(change: Change) -> dict[str, Any]:
+    before, after = change.outcomes
+    return {
+        "kind": change.kind.value,
+        "cell": change.id,
+        "target": change.target,
+        "op": change.op,
+        "before": before.value if before else None,
+        "after": after.value if after else None,
+        "detail": change.detail,
+        "signature": change.signature,
+        "old": _number(change.old),
+        "new": _number(change.new),
+        "unit": change.unit,
+        "ops": dict(change.ops),
+        "repro": change.cell.repro,
+    }
+
+
+def _number(value: float | None) -> float | str | None:
+    return str(value) if value is not None and not math.isfinite(value) else value

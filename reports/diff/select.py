@@ -1,0 +1,47 @@
+"""A part of a diff: some kinds, some targets."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable
+
+from harness.errors import UsageError
+from harness.target import any_glob
+from reports.diff.compare import Diff
+from reports.diff.kinds import Kind
+
+
+def kinds_named(names: Iterable[str]) -> list[Kind]:
+    """Kinds by their spelling.
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    known = {kind.value: kind for kind in Kind}
+    made = []
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+            raise UsageError(f"no kind of change is called {name!r}; {hint}")
+        made.append(known[name])
+    return made
+
+
+def chosen(found: Diff, *, kinds: Iterable[Kind] = (), target: str | None = None) -> Diff:
+    """The same diff with only some of its changes.
+
+    Args:
+        found: a diff.
+        kinds: those to keep; all when empty.
+        target: glob over ``backend:recipe``; several with ``|``.
+    """
+    wanted = set(kinds)
+    changes = [
+        change
+        for change in found.changes
+        if (not wanted or change.kind in wanted)
+        and (target is None or any_glob(target, change.target))
+    ]
+    return dataclasses.replace(found, changes=changes)

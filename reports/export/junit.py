@@ -1,0 +1,130 @@
+"""JUnit XML: a suite a target, a test case a cell.
+
+Only what executed within its bound has neither ``skipped`` nor ``failure`` nor ``error``. Skipped,
+with the reason, is what was predicted or declared: xfailed, unsupported, lowered only. An
+unavailable backend and a cell without a record are errors, since a skipped test does not turn a CI
+job red and these say nothing of conformance. A last suite, ``run``, fails when the run as a whole
+is not good although no cell says why.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+from xml.etree import ElementTree
+
+from harness.cell import Cell, Status
+from harness.run import Run
+from reports import facts, summary, text
+from reports.outcome import Outcome
+from reports.verdict import Verdict
+
+_SKIPPED = {Outcome.XFAILED, Outcome.UNSUPPORTED, Outcome.LOWERED}
+_ERROR = {Outcome.CRASHED, Outcome.TIMEOUT, Outcome.UNAVAILABLE, Outcome.NOT_RUN}
+# What XML 1.0 does not allow, beyond what text.clean replaces already.
+_ILLEGAL = re.compile("[\ufffe\uffff\ud800-\udfff]")
+_MESSAGE = 1_000
+_BODY = 20_000
+
+
+def render(run: Run) -> bytes:
+    """The XML of a run, UTF-8."""
+    judged = Verdict.of(run)
+    root = ElementTree.Element("testsuites", name=_attribute(facts.title(run)))
+    groups: dict[str, list[summary.Row]] = {name: [] for name in summary.targets(run)}
+    for row in summary.rows(run):
+        groups[row.target].append(row)
+    for target, rows in groups.items():
+        suite = _suite(root, run, target)
+        for row in rows:
+            _case(suite, row, run)
+        _count(suite, [row.cell for row in rows if row.cell is not None])
+    suite = _suite(root, run, "run")
+    case = ElementTree.SubElement(suite, "testcase", classname="run", name="verdict", time="0")
+    # Red cells speak for themselves; everything else that is not good has no cell to say it.
+    if not judged.is_good and not (run.is_complete and summary.overall(run).red):
+        _outcome(case, "error", judged.kind.value, judged.headline,
+                 [judged.sentence, *judged.concerns])  # fmt: skip
+    _count(suite, [])
+    for name in ("tests", "failures", "errors"):  # the schema has no sum of the skipped
+        root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
+    root.set("time", _seconds(sum(float(suite.get("time", "0")) for suite in root)))
+    ElementTree.indent(root, space=" ")
+    content: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return content + b"\n"
+
+
+def _suite(root: ElementTree.Element, run: Run, name: str) -> ElementTree.Element:
+    made = ElementTree.SubElement(root, "testsuite", name=_attribute(name))
+    host = run.info.environment.host
+    made.set("hostname", _attribute(host) if host else "unknown")
+    made.set("timestamp", _timestamp(run.info.started))
+    return made
+
+
+def _case(suite: ElementTree.Element, row: summary.Row, run: Run) -> None:
+    seconds = _seconds(row.cell.seconds) if row.cell is not None else "0"
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=_attribute(row.target), name=_attribute(row.case), time=seconds
+    )
+    outcome = row.outcome
+    if outcome is Outcome.PASSED:
+        return
+    if outcome is Outcome.UNDELEGATED:
+        _body(ElementTree.SubElement(case, "system-out"), outcome.label)
+        return
+    kind = "skipped" if outcome in _SKIPPED else ("error" if outcome in _ERROR else "failure")
+    lines = [f"{outcome.label}: {outcome.meaning}"]
+    cell = row.cell or Cell(
+        case=row.case, target=row.target, status=Status.UNAVAILABLE, seed=run.info.seed
+    )
+    reason = cell.error or ""
+    if outcome in _SKIPPED and cell.limitation is not None:
+        reason = cell.limitation.reason
+        lines.append(f"limitation: {reason}")
+        lines += [cell.limitation.link] if cell.limitation.link else []
+    lines += [f"stage {cell.stage}"] if cell.stage else []
+    lines += [item for item in (cell.error or "", facts.wrongness(cell)) if item]
+    lines.append(cell.repro)
+    if cell.traceback:
+        lines.append(text.tail(cell.traceback, _BODY))
+    _outcome(case, kind, outcome.value, f"{outcome.label}: {reason or outcome.meaning}", lines)
+
+
+def _outcome(
+    case: ElementTree.Element, kind: str, word: str, message: str, lines: list[str]
+) -> None:
+    made = ElementTree.SubElement(case, kind, message=_attribute(message))
+    if kind != "skipped":
+        made.set("type", _attribute(word))
+    _body(made, "\n".join(lines))
+
+
+def _count(suite: ElementTree.Element, cells: list[Cell]) -> None:
+    suite.set("tests", str(len(suite)))
+    for attribute, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(attribute, str(len(suite.findall(f"testcase/{kind}"))))
+    suite.set("time", _seconds(sum(cell.seconds for cell in cells if math.isfinite(cell.seconds))))
+
+
+def _body(element: ElementTree.Element, value: str) -> None:
+    element.text = _ILLEGAL.sub("\ufffd", text.clean(value, 2 * _BODY))
+
+
+def _attribute(value: str) -> str:
+    return _ILLEGAL.sub("\ufffd", text.line(value, _MESSAGE))
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.6f}" if math.isfinite(value) and value > 0 else "0"
+
+
+def _timestamp(started: str) -> str:
+    # The schema that CI systems check has no time zone in it.
+    try:
+        moment = datetime.fromisoformat(started)
+    except ValueError:
+        return "1970-01-01T00:00:00"
+    moment = moment.astimezone(UTC) if moment.tzinfo else moment
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds")

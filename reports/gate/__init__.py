@@ -1,0 +1,12 @@
+"""Gate: a run held against a baseline under a policy; green, red, or could not judge.
+
+:func:`judge` gives the judgement as a value; ``terminal``, ``markdown``, ``github``,
+``sarif`` and ``junit`` render it. docs/gate.md is the reference of the policy.
+"""
+
+from __future__ import annotations
+
+from reports.gate.judge import Colour, Judgement, judge
+from reports.gate.policy import Policy, Waiver, load, parse
+
+__all__ = ["Colour", "Judgement", "Policy", "Waiver", "judge", "load", "parse"]

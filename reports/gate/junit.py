@@ -1,0 +1,78 @@
+"""A judgement as JUnit XML: a suite a target, a test a cell, and a suite for the gate itself."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as xml
+
+from reports import text
+from reports.diff import Change
+from reports.gate.judge import Judgement
+from reports.snapshot import CellFacts
+
+# What XML 1.0 has no way to write; the rest is gone already.
+_FORBIDDEN = re.compile("[\ufffe\uffff]")
+
+
+def render(judged: Judgement) -> str:
+    """The document. A red change is a failure, an obstacle an error; what did not execute, was
+    waived or failed before is skipped, with its reason."""
+    root = xml.Element("testsuites", name="conform gate")
+    red: dict[str, list[Change]] = {}
+    for change in judged.red:
+        red.setdefault(change.id, []).append(change)
+    excused = {change.id: f"waived: {waiver.reason}" for change, waiver in judged.waived}
+    excused |= {change.id: "fails as in the baseline" for change in judged.known}
+    cells = dict(judged.found.after.cells)
+    for name, changes in red.items():
+        cells.setdefault(name, changes[0].cell)
+    targets: dict[str, list[tuple[str, CellFacts]]] = {}
+    for name, cell in cells.items():
+        targets.setdefault(cell.target, []).append((name, cell))
+    for target, members in targets.items():
+        suite = xml.SubElement(root, "testsuite", name=_safe(target))
+        for name, cell in members:
+            _test(suite, name, cell, red.get(name, []), excused.get(name, ""))
+    _gate(root, judged)
+    for suite in root:
+        _count(suite)
+    xml.indent(root)
+    return xml.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _test(suite: xml.Element, name: str, cell: CellFacts, red: list[Change], excuse: str) -> None:
+    test = xml.SubElement(suite, "testcase", classname=_safe(cell.target), name=_safe(cell.case))
+    if cell.seconds is not None:
+        test.set("time", f"{cell.seconds:.3f}")
+    if red:
+        first = red[0]
+        message = f"{first.kind.label}: {first.detail}"
+        failure = xml.SubElement(test, "failure", type=first.kind.value, message=_safe(message))
+        lines = [f"{change.kind.label}: {change.detail}" for change in red]
+        failure.text = _safe("\n".join([*lines, cell.repro]), lines=True)
+    elif excuse or not cell.outcome.is_pass:
+        xml.SubElement(test, "skipped", message=_safe(excuse or cell.outcome.meaning))
+
+
+def _gate(root: xml.Element, judged: Judgement) -> None:
+    suite = xml.SubElement(root, "testsuite", name="gate")
+    # One test that is always there: a document without tests reads as a success.
+    test = xml.SubElement(suite, "testcase", classname="gate", name="could judge")
+    if judged.obstacles:
+        error = xml.SubElement(test, "error", type="obstacle", message=_safe(judged.obstacles[0]))
+        error.text = _safe("\n".join(judged.obstacles), lines=True)
+    for line in judged.waivers:
+        test = xml.SubElement(suite, "testcase", classname="gate", name=_safe(line))
+        xml.SubElement(test, "failure", type="waiver", message=_safe(line))
+
+
+def _count(suite: xml.Element) -> None:
+    tests = list(suite)
+    suite.set("tests", str(len(tests)))
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(sum(test.find(tag) is not None for test in tests)))
+
+
+def _safe(value: str, *, lines: bool = False) -> str:
+    shown = text.clean(value, 4_000) if lines else text.line(value, 600)
+    return _FORBIDDEN.sub("\ufffd", shown)

@@ -1,0 +1,90 @@
+"""A judgement as Markdown of bounded length, for a comment on a pull request."""
+
+from __future__ import annotations
+
+from reports import text
+from reports.diff import Change
+from reports.diff.markdown import changes_table, environment
+from reports.diff.words import kinds_of
+from reports.gate.judge import Colour, Judgement
+from reports.markdown import Bounded, code, more, prose, table
+
+#: The first line: by it a workflow finds its own comment and replaces it.
+MARK = "<!-- conform-gate -->"
+
+_SHOWN = 25
+_FOLDED = 50
+_SIGNS = {Colour.GREEN: "✅", Colour.RED: "❌", Colour.UNJUDGED: "⚠️"}
+
+
+def render(judged: Judgement) -> str:
+    """The whole judgement, worst first; what does not fit is counted and named."""
+    found = judged.found
+    page = Bounded()
+    page.add(f"{MARK}\n## {_SIGNS[judged.colour]} Conformance gate: {judged.colour.words}")
+    names = f"{code(found.before.name)} → {code(found.after.name)}"
+    page.add(f"{prose(judged.sentence)}. {names}")
+    page.add(_lines("Could not judge", judged.obstacles))
+    page.add(_lines("Waivers", judged.waivers))
+    page.add(_red(judged.red))
+    rest = judged.red[_SHOWN:]
+    page.add(_folded(f"{text.count(len(rest), 'more red change')}", _table(rest)),
+             name=f"{len(rest):,} more red changes")  # fmt: skip
+    page.add(_folded("Environment", environment(found)), name="environment")
+    page.add(_lines("To know", [*judged.warnings, *found.remarks]), name="remarks")
+    page.add(_section("Known failures, red in the baseline too", judged.known), name="known")
+    page.add(_waived(judged), name="waived")
+    page.add(_section("Worse, and allowed by the policy", judged.noted), name="allowed changes")
+    return page.text
+
+
+def _red(changes: list[Change]) -> str:
+    if not changes:
+        return ""
+    shown = _shown(changes[:_SHOWN])
+    return "\n\n".join([f"### Red: {kinds_of(changes)}", shown])
+
+
+def _shown(changes: list[Change]) -> str:
+    groups: dict[str, list[Change]] = {}
+    for change in changes:
+        groups.setdefault(change.kind.label, []).append(change)
+    return "\n\n".join(f"**{name}**\n\n{changes_table(items)}" for name, items in groups.items())
+
+
+def _table(changes: list[Change]) -> str:
+    if not changes:
+        return ""
+    return "\n\n".join([_shown(changes[:_FOLDED]), *more(len(changes) - _FOLDED)])
+
+
+def _section(title: str, changes: list[Change]) -> str:
+    return _folded(f"{title}: {kinds_of(changes)}", _table(changes)) if changes else ""
+
+
+def _waived(judged: Judgement) -> str:
+    if not judged.waived:
+        return ""
+    body = [
+        [
+            code(change.id, 200),
+            change.kind.label,
+            prose(f"{waiver.reason} ({waiver.owner}, until {waiver.expires})", 300),
+        ]
+        for change, waiver in judged.waived[:_FOLDED]
+    ]
+    shown = [table(["Cell", "Kind", "Waiver"], body), *more(len(judged.waived) - _FOLDED)]
+    number = text.count(len(judged.waived), "waived change")
+    return _folded(number, "\n\n".join(shown))
+
+
+def _lines(title: str, lines: list[str]) -> str:
+    if not lines:
+        return ""
+    shown = [f"- {prose(line, 500)}" for line in lines[:_SHOWN]]
+    return "\n".join([f"### {title}", "", *shown, *more(len(lines) - _SHOWN, "- ")])
+
+
+def _folded(title: str, body: str) -> str:
+    # The blank lines make GitHub read what is inside as Markdown.
+    return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>" if body else ""

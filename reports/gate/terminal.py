@@ -1,0 +1,86 @@
+"""A judgement for a terminal. rich is imported when something is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reports import text
+from reports.console import and_more, new_grid, new_table, section, styled
+from reports.diff import Change
+from reports.diff.terminal import environment
+from reports.diff.words import kinds_of
+from reports.gate.judge import Colour, Judgement
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_SHOWN = 20
+_NOTED = 5
+_STYLES = {
+    Colour.GREEN: "bold white on blue",
+    Colour.RED: "bold white on red",
+    Colour.UNJUDGED: "bold black on yellow",
+}
+
+
+def render(judged: Judgement, console: Console | None = None) -> None:
+    """Print what differs, what is red with its repro line, what is waived, and the result.
+
+    Args:
+        judged: the judgement.
+        console: where to; by default standard output.
+    """
+    from rich.console import Console
+
+    out = console or Console()
+    found = judged.found
+    out.rule(styled(f"gate: {found.before.name} → {found.after.name}", "bold"), align="left")
+    environment(found, out)
+    for line in [*judged.warnings, *found.remarks]:
+        out.print(styled(f"! {line}", "yellow"))
+    _changes("Red", judged.red, out, _SHOWN, repro=True)
+    _lines("Waivers", judged.waivers, "bold red", out)
+    _lines("Could not judge", judged.obstacles, "bold yellow", out)
+    _changes("Known failures, red in the baseline too", judged.known, out, _NOTED)
+    _waived(judged, out)
+    _changes("Worse, and allowed by the policy", judged.noted, out, _NOTED)
+    out.print()
+    title = f" {judged.colour.words.upper()} "
+    out.print(styled(title, _STYLES[judged.colour]), styled(f" {judged.sentence}"))
+
+
+def _changes(
+    title: str, changes: list[Change], out: Console, limit: int, *, repro: bool = False
+) -> None:
+    if not changes:
+        return
+    section(out, f"{title}: {kinds_of(changes)}")
+    table = new_table("kind", "cell", "change")
+    for change in changes[:limit]:
+        detail = text.line(change.detail, 300)
+        if repro:
+            detail += f"\n{text.line(change.cell.repro, 300)}"
+        table.add_row(styled(change.kind.label), styled(text.line(change.id, 120)), styled(detail))
+    out.print(table)
+    and_more(out, len(changes) - limit)
+
+
+def _lines(title: str, lines: list[str], style: str, out: Console) -> None:
+    if not lines:
+        return
+    section(out, title)
+    for line in lines[:_SHOWN]:
+        out.print(styled(f"• {text.line(line, 600)}", style))
+    and_more(out, len(lines) - _SHOWN)
+
+
+def _waived(judged: Judgement, out: Console) -> None:
+    if not judged.waived:
+        return
+    section(out, f"Waived: {text.count(len(judged.waived), 'change')}")
+    grid = new_grid()
+    for change, waiver in judged.waived[:_SHOWN]:
+        why = f"{waiver.reason} ({waiver.owner}, until {waiver.expires})"
+        grid.add_row(styled(text.line(change.id, 120)), styled(f"{change.kind.label}: {why}"))
+    out.print(grid)
+    and_more(out, len(judged.waived) - _SHOWN)

@@ -1,0 +1,225 @@
+"""What is shown of a history, as plain tables of text; terminal and Markdown print them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from reports import text
+from reports.history.broken import first_bad
+from reports.history.flakiness import flaky, incomparable
+from reports.history.steps import step_groups, steps
+from reports.history.store import History, rows_of
+from reports.history.trend import trends
+from reports.history.words import bars, commits, level, move, outcomes
+from reports.outcome import Outcome
+
+_DAYS = 30
+_NAME = 110
+_DETAIL = 240
+PARTS = ("nights", "steps", "flaky", "first-bad")
+
+
+@dataclass
+class Section:
+    """A heading, a table, what it means, and how many rows it leaves out."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    note: str = ""
+    more: int = 0
+
+
+@dataclass
+class View:
+    """Everything that is printed."""
+
+    title: str
+    facts: list[str]
+    warnings: list[str]
+    sections: list[Section] = field(default_factory=list)
+
+
+@dataclass
+class Findings:
+    """The tables behind a view; those that were not asked for are None."""
+
+    nights: pd.DataFrame | None = None
+    steps: pd.DataFrame | None = None
+    flaky: pd.DataFrame | None = None
+    first_bad: pd.DataFrame | None = None
+    cell: pd.DataFrame | None = None
+
+
+def find(past: History, parts: Sequence[str], *, by: str = "cell", cell: str = "") -> Findings:
+    """Make the tables that ``parts`` of :data:`PARTS` name, and the series of one cell."""
+    return Findings(
+        nights=trends(past) if "nights" in parts and not cell else None,
+        steps=steps(past, by=by) if "steps" in parts else None,
+        flaky=flaky(past) if "flaky" in parts else None,
+        first_bad=first_bad(past) if "first-bad" in parts else None,
+        cell=past.series(cell) if cell and "nights" in parts else None,
+    )
+
+
+def view(past: History, found: Findings, *, limit: int) -> View:
+    """Spell the tables, ``limit`` rows each."""
+    runs = past.runs
+    partial = int((~runs["complete"]).sum())
+    facts = [
+        f"{text.count(len(runs), 'run')} on {text.count(runs['day'].nunique(), 'day')}, "
+        f"{runs['day'].iloc[0]} to {runs['day'].iloc[-1]}; {text.count(len(past.cells), 'cell')}"
+    ]
+    warnings = [text.line(problem, 400) for problem in past.problems]
+    if partial:
+        last = runs.loc[~runs["complete"], "run"].iloc[-1]
+        warnings.append(f"{text.count(partial, 'run is', 'runs are')} incomplete, newest {last}")
+    made = View(f"history of {past.folder}", facts, [text.line(each, 500) for each in warnings])
+    if found.nights is not None:
+        made.sections += [_targets(found.nights), _nights(past, found.nights, limit)]
+    if found.cell is not None:
+        made.sections.append(_cell(found.cell, limit))
+    if found.steps is not None:
+        made.sections.append(_steps(found.steps, limit))
+    if found.first_bad is not None:
+        made.sections.append(_first_bad(found.first_bad, limit))
+    if found.flaky is not None:
+        made.sections.append(_flaky(past, found.flaky, limit))
+    return made
+
+
+def _targets(table: pd.DataFrame) -> Section:
+    days = sorted(table["day"].unique())[-_DAYS:]
+    rows = []
+    for (line, target), part in table.groupby(["line", "target"], sort=True):
+        by_day = {row["day"]: row for row in rows_of(part)}
+        newest = part.iloc[-1]
+        red = [_known(by_day.get(day), "red") for day in days]
+        passed = [_known(by_day.get(day), "passed") for day in days]
+        rows.append([
+            text.line(str(target), _NAME), str(line), newest["day"],
+            _rate(newest), f"{newest['red']:,}", bars(red), bars(passed),
+        ])  # fmt: skip
+    return Section(
+        "Targets",
+        ["target", "line", "newest", "passed of rated", "red", "red, by day", "passed, by day"],
+        rows,
+        f"bars: the last {text.count(len(days), 'day')} with runs, each row against its own "
+        "highest; · nothing conclusive that day",
+    )
+
+
+def _known(row: Any, name: str) -> float | None:
+    return None if row is None or not row["conclusive"] else float(row[name])
+
+
+def _rate(row: Any) -> str:
+    if not row["conclusive"]:
+        return "none executed"
+    return f"{row['passed']:,} of {row['rated']:,} ({text.percent(row['passed'], row['rated'])})"
+
+
+def _nights(past: History, table: pd.DataFrame, limit: int) -> Section:
+    kept = ["passed", "rated", "conclusive", "red", "xfailed", "lowered_only", "unsupported",
+            "unavailable", "not_run", "disappeared", "seconds"]  # fmt: skip
+    order = ["started", "day", "line", "run", "commit"]
+    days = table.groupby(order, sort=False)[kept].sum().reset_index()
+    whole = dict(zip(past.runs["run"], past.runs["complete"], strict=True))
+    rows = []
+    for row in rows_of(days.iloc[::-1].head(limit)):
+        rows.append([
+            row["day"], row["line"],
+            (row["commit"][:10] or "(unknown)") + ("" if whole[row["run"]] else " INCOMPLETE"),
+            _rate(row),
+            *(f"{row[name]:,}" for name in kept[3:-1]),
+            text.seconds(row["seconds"]),
+        ])  # fmt: skip
+    names = ["day", "line", "commit", "passed of rated", "red", "xfailed",
+             Outcome.LOWERED.label, "unsupported", "unavailable", "not run", "gone",
+             "time"]  # fmt: skip
+    note = "gone: cells that the day before had; time: of all cells, one after the other"
+    return Section("Nights", names, rows, note, max(0, len(days) - limit))
+
+
+def _steps(table: pd.DataFrame, limit: int) -> Section:
+    groups = step_groups(table)
+    rows = []
+    for row in rows_of(groups.head(limit)):
+        first = table[
+            (table["name"] == row["examples"][0])
+            & (table["metric"] == row["metric"])
+            & (table["started_after"] == row["started_after"])
+        ].iloc[0]
+        also = [row["environment"]] if row["environment"] else []
+        also += [f"{text.count(row['between'], 'run')} between"] if row["between"] else []
+        rows.append([
+            row["day"], row["metric"],
+            f"{row['worse']:,} worse, {row['steps'] - row['worse']:,} better",
+            f"{text.line(row['examples'][0], _NAME)}: {level(first['before'], row['unit'])} → "
+            f"{level(first['after'], row['unit'])} "
+            f"({move(row['unit'], first['difference'], first['ratio'])})",
+            text.line(row["target"], _NAME), commits(row, "commit_before", "commit_after"),
+            text.line("; ".join(also), _DETAIL),
+        ])  # fmt: skip
+    note = "A level that lasted three runs; of several at once the clearest is shown."
+    columns = ["since", "metric", "cells", "clearest", "target", "commits", "changed with it"]
+    title = f"Step changes: {len(table):,} in {text.count(len(groups), 'group')}, newest first"
+    return Section(title, columns, rows, note, max(0, len(groups) - limit))
+
+
+def _first_bad(table: pd.DataFrame, limit: int) -> Section:
+    rows = []
+    for row in rows_of(table.head(limit)):
+        gap = f"; between: {outcomes(row['between'])}" if row["between"] else ""
+        since = "never passed here" if row["never_passed"] else f"good in {row['last_good']}"
+        rows.append([
+            row["day"], text.line(row["id"], _NAME), Outcome(row["now"]).label,
+            text.line(f"{row['first_bad']}; {since}{gap}", _DETAIL),
+            f"not after {row['commit_bad'][:10] or '(unknown)'}"
+            if row["never_passed"]
+            else commits(row, "commit_good", "commit_bad"),
+            f"{row['red_runs']:,}", text.line(row["error"], _DETAIL),
+        ])  # fmt: skip
+    columns = ["since", "cell", "now", "first bad run", "commits", "red runs", "error"]
+    title = f"Red now: {text.count(len(table), 'cell')}, newest first"
+    return Section(title, columns, rows, "", max(0, len(table) - limit))
+
+
+def _flaky(past: History, table: pd.DataFrame, limit: int) -> Section:
+    rows = [
+        [
+            row["last_day"], text.line(row["id"], _NAME), outcomes(row["outcomes"]),
+            f"{row['others']:,} of {row['runs']:,}", row["commit"][:10],
+            text.line(" and ".join(row["example"]), _DETAIL),
+        ]
+        for row in rows_of(table.head(limit))
+    ]  # fmt: skip
+    unknown = incomparable(past)
+    note = "The same commit, seed, packages and machine, and another outcome."
+    if unknown:
+        note += (f" {text.count(unknown, 'run has', 'runs have')} local changes or no commit and "
+                 "cannot be compared.")  # fmt: skip
+    columns = ["last", "cell", "outcomes", "other than usual", "commit", "runs"]
+    title = f"Flaky: {text.count(len(table), 'cell')}"
+    return Section(title, columns, rows, note, max(0, len(table) - limit))
+
+
+def _cell(table: pd.DataFrame, limit: int) -> Section:
+    spelled = {"sqnr_db": "dB", "bound_used": "× bound", "seconds": "s", "program_bytes": "B",
+               "delegates": "delegates"}  # fmt: skip
+    rows = []
+    for row in rows_of(table.iloc[::-1].head(limit)):
+        rows.append([
+            row["day"], row["line"], row["commit"][:10] or "(unknown)",
+            Outcome(row["outcome"]).label,
+            *("–" if pd.isna(row[name]) else level(row[name], unit)
+              for name, unit in spelled.items()),
+            "" if pd.isna(row["error"]) else text.line(row["error"], _DETAIL),
+        ])  # fmt: skip
+    columns = ["day", "line", "commit", "outcome", "SQNR", "bound used", "time", "program",
+               "delegates", "error"]  # fmt: skip
+    return Section("Runs of the cell", columns, rows, "", max(0, len(table) - limit))

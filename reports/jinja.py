@@ -1,0 +1,45 @@
+"""The one Jinja2 environment: autoescape on, undefined names an error, our filters."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from reports import text, views
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+@functools.cache
+def environment() -> Environment:
+    """Templates of ``reports/templates`` with the filters that spell values."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.policies["json.dumps_kwargs"] = {
+        "separators": (",", ":"),
+        "ensure_ascii": False,
+        "allow_nan": False,
+    }
+    for function in (text.count, text.seconds, text.percent, text.calls, text.line, text.by_count):
+        made.filters[function.__name__] = function
+    made.filters["segments"] = views.segments
+    made.filters["safe_link"] = views.safe_link
+    return made
+
+
+@functools.cache
+def sources(*names: str) -> str:
+    """Our own style sheets or scripts, one after the other, as they are: no text of a record."""
+    from markupsafe import Markup
+
+    loader = environment().loader
+    assert loader is not None
+    return Markup("\n").join(Markup(loader.get_source(environment(), name)[0]) for name in names)

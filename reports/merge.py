@@ -1,0 +1,291 @@
+"""Merge: runs of several hosts or shards as one run folder, which loads like any other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from harness.cell import Cell, Status
+from harness.errors import RunUnwritable, UsageError
+from harness.run import BackendState, Environment, Part, Run, RunInfo, RunWriter, check_writable
+from harness.run import load as load_run
+from reports import text
+from reports.outcome import Outcome
+
+# How much a record knows: a host that could not even lower a cell yields to one that could, and
+# both to one that has an answer.
+_KNOWS = {Status.UNAVAILABLE: 0, Status.LOWERED: 1}
+_ANSWER = 2
+
+
+@dataclass
+class Merged:
+    """What a merge did.
+
+    Attributes:
+        run: the merged run, loaded from its folder.
+        conflicts: cells that ended differently in several parts, a line each.
+        overlaps: number of cells that several parts recorded, alike or not.
+        superseded: number of records left out because another part executed the cell.
+        remarks: what a reader must know, a line each.
+    """
+
+    run: Run
+    conflicts: list[str] = field(default_factory=list)
+    overlaps: int = 0
+    superseded: int = 0
+    remarks: list[str] = field(default_factory=list)
+
+
+def merge(out: Path, runs: Sequence[Run]) -> Merged:
+    """Write the runs as one, into a folder that must not hold anything yet.
+
+    Where several parts have a cell, all records stay and the worst counts. A record of a part
+    that could not execute the cell (unavailable, or lowered only) is left out when another part
+    did execute it; the part names what it left out. Conflicts, and parts of different seeds or
+    commits, are problems of the merged run.
+
+    Args:
+        out: folder of the merged run.
+        runs: loaded runs, at least two; merged ones bring their parts.
+
+    Raises:
+        UsageError: fewer than two runs, or one of them twice.
+        RunUnwritable: the folder exists, or the disk refuses.
+    """
+    if len(runs) < 2:
+        raise UsageError("a merge takes at least two runs")
+    places = Counter(run.path.resolve() for run in runs)
+    if twice := [path for path, number in places.items() if number > 1]:
+        raise UsageError(f"{twice[0]} is given twice; its cells would count as an overlap")
+    check_writable(out)
+    if out.exists() and any(out.iterdir()):
+        raise RunUnwritable(f"{out} is not empty; choose another folder")
+    parts, cells = _parts(runs)
+    kept, superseded = _executed(cells)
+    for part in parts:
+        part.superseded = [*part.superseded, *superseded.get(part.name, [])]
+    overlaps, conflicts = _conflicts(kept)
+    info = _info(runs, parts, kept, conflicts)
+    _write(out, info, kept)
+    return Merged(
+        run=load_run(out),
+        conflicts=conflicts,
+        overlaps=overlaps,
+        superseded=sum(map(len, superseded.values())),
+        remarks=_remarks(parts, superseded),
+    )
+
+
+def _parts(runs: Sequence[Run]) -> tuple[list[Part], list[Cell]]:
+    """The parts, under names of their own, and all records with the name of their part."""
+    parts: list[Part] = []
+    cells: list[Cell] = []
+    taken: set[str] = set()
+    for run in runs:
+        renamed: dict[str | None, str] = {}
+        for part in run.info.merged_from or [_part(run)]:
+            name = _free(part.name, taken)
+            taken.add(name)
+            renamed[part.name if run.info.merged_from else None] = name
+            parts.append(msgspec.structs.replace(part, name=name))
+        only = next(iter(renamed.values()))
+        cells += [
+            msgspec.structs.replace(cell, part=renamed.get(cell.part, only)) for cell in run.cells
+        ]
+    return parts, cells
+
+
+def _part(run: Run) -> Part:
+    info = run.info
+    return Part(
+        name=text.line(run.path.resolve().name, 80),
+        started=info.started,
+        ended=info.ended,
+        complete=run.is_complete,
+        exit_status=info.exit_status,
+        seed=info.seed,
+        command=info.command,
+        selection=info.selection,
+        targets=info.targets,
+        expected=len(info.expected),
+        cells=len(run.cells),
+        backends=info.backends,
+        problems=[*info.problems, *run.damage],
+        environment=info.environment,
+    )
+
+
+def _free(name: str, taken: set[str]) -> str:
+    number, made = 1, name
+    while made in taken:
+        number += 1
+        made = f"{name}-{number}"
+    return made
+
+
+def _executed(cells: list[Cell]) -> tuple[list[Cell], dict[str, list[str]]]:
+    """Without the records that another part supersedes, and those by part."""
+    most: dict[str, int] = defaultdict(int)
+    for cell in cells:
+        most[cell.id] = max(most[cell.id], _KNOWS.get(cell.status, _ANSWER))
+    kept: list[Cell] = []
+    left_out: dict[str, list[str]] = defaultdict(list)
+    for cell in cells:
+        if _KNOWS.get(cell.status, _ANSWER) < most[cell.id]:
+            left_out[cell.part or ""].append(cell.id)
+        else:
+            kept.append(cell)
+    return kept, left_out
+
+
+def _conflicts(cells: list[Cell]) -> tuple[int, list[str]]:
+    by_cell: dict[str, dict[str, Outcome]] = defaultdict(dict)
+    for cell in cells:
+        known = by_cell[cell.id].get(cell.part or "")
+        found = Outcome.of(cell)
+        if known is None or found.badness > known.badness:
+            by_cell[cell.id][cell.part or ""] = found
+    several = {name: found for name, found in by_cell.items() if len(found) > 1}
+    lines = [
+        f"{name}: " + ", ".join(f"{outcome.label} in {part}" for part, outcome in found.items())
+        for name, found in sorted(several.items())
+        if len(set(found.values())) > 1
+    ]
+    return len(several), [text.line(line, 500) for line in lines]
+
+
+def _info(
+    runs: Sequence[Run], parts: list[Part], cells: list[Cell], conflicts: list[str]
+) -> RunInfo:
+    backends = _backends(parts)
+    problems = [f"conflict: {line}" for line in conflicts]
+    problems += _differences(parts)
+    for run in runs:
+        # The problems of a merged run name their part already.
+        mark = "" if run.info.merged_from else f"{text.line(run.path.resolve().name, 80)}: "
+        lines = [line for line in run.info.problems if not _settled(line, backends)]
+        problems += [f"{mark}{line}" for line in [*lines, *run.incompleteness]]
+    red = any(cell.status.is_red for cell in cells)
+    ended = [part.ended for part in parts]
+    return RunInfo(
+        started=min((part.started for part in parts if part.started), default=""),
+        ended=max(end for end in ended if end) if all(ended) else None,
+        complete=all(run.is_complete for run in runs),
+        exit_status=_exit_status(runs, red=red or bool(problems)),
+        seed=parts[0].seed,
+        command=[],
+        targets=list(dict.fromkeys(target for run in runs for target in run.info.targets)),
+        selection=" | ".join(dict.fromkeys(part.selection for part in parts if part.selection)),
+        expected=list(dict.fromkeys(name for run in runs for name in run.info.expected)),
+        backends=backends,
+        problems=problems,
+        environment=_environment(parts),
+        merged_from=parts,
+    )
+
+
+def _differences(parts: list[Part]) -> list[str]:
+    """What parts of one run must have in common, and do not."""
+    seeds = sorted({part.seed for part in parts})
+    commits = sorted({part.environment.git_commit or "unknown" for part in parts})
+    lines = []
+    if len(seeds) > 1:
+        lines.append(f"the parts have different seeds: {', '.join(map(str, seeds))}")
+    if len(commits) > 1:
+        lines.append(f"the parts are of different commits: {', '.join(map(_short, commits))}")
+    return lines
+
+
+def _short(commit: str) -> str:
+    return text.line(commit, 200)[:12]
+
+
+def _backends(parts: list[Part]) -> dict[str, BackendState]:
+    """A backend is available when it is in some part; its reasons name theirs."""
+    made: dict[str, BackendState] = {}
+    for name in sorted({name for part in parts for name in part.backends}):
+        states = [(part.name, part.backends[name]) for part in parts if name in part.backends]
+        here = [state for _, state in states if state.available]
+        runtimes = sorted({state.runtime for state in here})
+        away = [f"{part}: {state.reason}" for part, state in states if not state.available]
+        made[name] = BackendState(
+            available=bool(here),
+            reason="" if here else "; ".join(away),
+            runtime=", ".join(runtimes) or "none",
+        )
+    return made
+
+
+def _settled(problem: str, backends: dict[str, BackendState]) -> bool:
+    # A backend that was missing in one part is not missing when another part has it.
+    return any(
+        state.available and f"backend {name} was expected" in problem
+        for name, state in backends.items()
+    )
+
+
+def _exit_status(runs: Sequence[Run], *, red: bool) -> int | None:
+    statuses = [run.info.exit_status for run in runs]
+    if any(status is None for status in statuses):
+        return None
+    # What a part ended with for a reason that is in no record, it must not lose.
+    unexplained = [
+        status
+        for run, status in zip(runs, statuses, strict=True)
+        if status
+        and (status > 1 or not (run.info.problems or any(c.status.is_red for c in run.cells)))
+    ]
+    return max([*unexplained, int(red)], default=0)
+
+
+def _environment(parts: list[Part]) -> Environment:
+    """What all parts have in common; the rest is with each part."""
+    places = [part.environment for part in parts]
+    first = places[0]
+    common = {
+        name: version
+        for name, version in first.packages.items()
+        if all(place.packages.get(name) == version for place in places)
+    }
+    made = Environment(packages=common)
+    for name in Environment.__struct_fields__:
+        if name != "packages" and all(
+            getattr(place, name) == getattr(first, name) for place in places
+        ):
+            setattr(made, name, getattr(first, name))
+    return made
+
+
+def _remarks(parts: list[Part], superseded: dict[str, list[str]]) -> list[str]:
+    lines = [
+        f"{part}: {text.count(len(cells), 'record')} left out, another part executed them: "
+        f"{cells[0]}{' …' if len(cells) > 1 else ''}"
+        for part, cells in superseded.items()
+    ]
+    for name in sorted({name for part in parts for name in part.environment.packages}):
+        versions = {part.environment.packages.get(name, "not there") for part in parts}
+        if len(versions) > 1:
+            lines.append(f"{name} is not the same in all parts: {', '.join(sorted(versions))}")
+    return [text.line(line, 500) for line in lines]
+
+
+def _write(out: Path, info: RunInfo, cells: list[Cell]) -> None:
+    # Made beside its place and moved there, so that a kill leaves no half of a merge.
+    draft = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        writer = RunWriter(draft, info)
+        for cell in cells:
+            writer.append(cell)
+        writer.close(exit_status=info.exit_status, ended=info.ended, complete=info.complete)
+        draft.replace(out)
+    except OSError as error:
+        raise RunUnwritable(f"cannot write {out}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

@@ -1,0 +1,149 @@
+"""Flaky cells, step changes and since when red cells are red, from the history of all runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import ConformError
+from harness.run import RUN_FILE
+from reports import text
+from reports.outcome import Outcome
+
+if TYPE_CHECKING:
+    from reports.history import History
+
+_SHOWN = 200
+_METRICS = {
+    "sqnr_db": "SQNR",
+    "bound_used": "Bound used",
+    "seconds": "Time",
+    "program_bytes": "Program size",
+    "delegates": "Delegates",
+    "delegated_nodes": "Delegated nodes",
+}
+
+
+def found(places: Sequence[Path], shown: Mapping[Path, str]) -> dict[str, Any]:
+    """What the history of each folder of runs says, in words and numbers with their units.
+
+    Runs that were named one by one have no history; that is said.
+
+    Args:
+        places: what the site is made of.
+        shown: the runs that the site has, by their folder resolved, with their keys.
+    """
+    made: dict[str, Any] = {"bad": [], "flaky": [], "steps": [], "more": {}, "remarks": []}
+    folders = [place for place in places if not (place / RUN_FILE).exists()]
+    if not folders:
+        made["remarks"].append("the history needs a folder of runs; these runs were named singly")
+        return made
+
+    from reports import history
+
+    for folder in folders:
+        try:
+            past = history.load(folder)
+        except ConformError as error:
+            made["remarks"].append(text.line(f"there is no history of {folder}: {error}", 300))
+            continue
+        keys = _Keys(past, shown)
+        made["remarks"] += [text.line(line, 300) for line in past.problems]
+        unknown = history.incomparable(past)
+        if unknown:
+            made["remarks"].append(
+                f"{text.count(unknown, 'run')} with local changes or an unknown commit cannot "
+                "tell flaky cells"
+            )
+        tables = {
+            "bad": [_bad(row, keys) for row in _records(history.first_bad(past))],
+            "flaky": [_flaky(row, keys) for row in _records(history.flaky(past))],
+            "steps": [_step(row, keys) for row in _records(history.steps(past))],
+        }
+        for name, rows in tables.items():
+            made[name] += rows[:_SHOWN]
+            made["more"][name] = made["more"].get(name, 0) + max(len(rows) - _SHOWN, 0)
+    return made
+
+
+class _Keys:
+    """The key of a run in the site by its name in the history; empty for one that is not shown."""
+
+    def __init__(self, past: History, shown: Mapping[Path, str]) -> None:
+        pairs = zip(past.runs["run"], past.runs["path"], strict=True)
+        self._known = {run: shown.get(Path(path).resolve(), "") for run, path in pairs}
+
+    def __call__(self, run: str) -> dict[str, str]:
+        return {"run": text.line(run, 120), "key": self._known.get(run, "")}
+
+
+def _records(table: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.to_dict("records")
+    return rows
+
+
+def _bad(row: dict[str, Any], keys: _Keys) -> dict[str, Any]:
+    between = ", ".join(f"{number:,} {_label(name)}" for name, number in row["between"].items())
+    return {
+        "id": row["id"],
+        "now": row["now"],
+        "error": text.line(row["error"], 200),
+        "since": keys(row["first_bad"]),
+        "good": keys(row["last_good"]) if row["last_good"] else None,
+        "commits": _commits(row["commit_good"], row["commit_bad"], dirty=row["dirty"]),
+        "red": int(row["red_runs"]),
+        "between": between,
+    }
+
+
+def _flaky(row: dict[str, Any], keys: _Keys) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "outcomes": [[name, int(number)] for name, number in row["outcomes"].items()],
+        "runs": int(row["runs"]),
+        "commit": text.line(row["commit"] or "")[:12],
+        "example": [keys(run) for run in row["example"]],
+        "last": keys(row["last"]),
+    }
+
+
+def _step(row: dict[str, Any], keys: _Keys) -> dict[str, Any]:
+    return {
+        "id": row["name"],
+        "metric": _METRICS.get(row["metric"], row["metric"]),
+        "change": f"{_spelled(row['metric'], row['before'])} → "
+        f"{_spelled(row['metric'], row['after'])}",
+        "worse": bool(row["worse"]),
+        "lasts": bool(row["lasts"]),
+        "nights": int(row["nights"]),
+        "from": keys(row["run_before"]),
+        "to": keys(row["run_after"]),
+        "commits": _commits(row["commit_before"], row["commit_after"], dirty=row["dirty"]),
+        "between": int(row["between"]),
+        "environment": text.line(row["environment"], 300),
+    }
+
+
+def _label(name: str) -> str:
+    return next((outcome.label for outcome in Outcome if outcome.value == name), name)
+
+
+def _commits(old: str, new: str, *, dirty: bool) -> str:
+    ends = [text.line(commit)[:12] for commit in (old, new) if commit]
+    aside = " with local changes" if dirty and ends else ""
+    return " … ".join(dict.fromkeys(ends)) + aside
+
+
+def _spelled(metric: str, value: float) -> str:
+    if metric == "sqnr_db":
+        return text.decibels(value)
+    if metric == "bound_used":
+        return text.bound_use(value)
+    if metric == "seconds":
+        return text.seconds(value)
+    if metric == "program_bytes" and math.isfinite(value):
+        return text.size(round(value))
+    noun = "delegate" if metric == "delegates" else "node"
+    return f"{text.measure(value)} {noun if value == 1 else noun + 's'}"

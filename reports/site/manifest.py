@@ -1,0 +1,143 @@
+"""What the site knows of every run before any cell is loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.run import Run
+from reports import facts, summary, text, views
+from reports.diff import Kind, Thresholds
+from reports.diff.environment import described
+from reports.diff.transition import transition
+from reports.outcome import Outcome
+from reports.site.columns import LETTERS
+from reports.snapshot import CellFacts, Snapshot
+from reports.summary import Totals
+from reports.verdict import Verdict
+
+#: The tone of each kind of change, and its sign, so that colour is never the only one.
+TONES = {
+    kind: ("worse", "▼") if kind.is_worse
+    else ("better", "▲") if kind.rank > Kind.CHANGED.rank
+    else ("other", "◆")
+    for kind in Kind
+}  # fmt: skip
+
+
+def rules() -> dict[str, Any]:
+    """Words, signs and rules that scripts share with the other reports."""
+    limits = Thresholds()
+    return {
+        "outcomes": [
+            {
+                "value": outcome.value,
+                "letter": LETTERS[outcome],
+                "symbol": outcome.symbol,
+                "label": outcome.label,
+                "meaning": outcome.meaning,
+                "red": outcome.is_red,
+                "passed": outcome.is_pass,
+                "badness": outcome.badness,
+            }
+            for outcome in Outcome
+        ],
+        "kinds": [
+            {
+                "value": kind.value,
+                "label": kind.label,
+                "meaning": kind.meaning,
+                "worse": kind.is_worse,
+                "tone": TONES[kind][0],
+                "sign": TONES[kind][1],
+            }
+            for kind in Kind
+        ],
+        "transitions": _transitions(),
+        "thresholds": {name: getattr(limits, name) for name in limits.__struct_fields__},
+        "numerics": views.NUMERICS,
+        "no_target": summary.NO_TARGET,
+    }
+
+
+def _transitions() -> list[list[list[int]]]:
+    """The kind of each pair of outcomes, once for failures that are alike and once for others.
+
+    The last row and column stand for a cell that is not there; -1 says that nothing changed.
+    """
+    sides = [*Outcome, None]
+    ranks = []
+    for alike in (True, False):
+        table = []
+        for old in sides:
+            row = []
+            for new in sides:
+                kind = transition(_facts(old, "a"), _facts(new, "a" if alike else "b"))
+                row.append(-1 if kind is None else kind.rank)
+            table.append(row)
+        ranks.append(table)
+    return ranks
+
+
+def _facts(outcome: Outcome | None, stage: str) -> CellFacts | None:
+    if outcome is None:
+        return None
+    return CellFacts(case="a", target="b:c", outcome=outcome, stage=stage)
+
+
+def entry(run: Run, verdict: Verdict, total: Totals, *, name: str, key: str) -> dict[str, Any]:
+    """One line of the list of runs: its verdict, and its totals with each outcome apart.
+
+    Args:
+        run: the run.
+        verdict: on the run.
+        total: of the whole run.
+        name: our name of its files.
+        key: its name in links and lists, unique in the site.
+    """
+    info = run.info
+    return {
+        "file": name,
+        "key": key,
+        "started": text.line(info.started, 40),
+        "day": text.line(info.started, 40).replace("T", " ")[:16],
+        "took": facts.duration(run),
+        "commit": text.line(facts.commit(run), 60),
+        "host": text.line(info.environment.host, 60),
+        "headline": verdict.headline.capitalize(),
+        "sentence": text.line(verdict.sentence),
+        "tone": verdict.tone,
+        "mark": verdict.mark,
+        "complete": run.is_complete,
+        "counts": [total.counts[outcome] for outcome in Outcome],
+        "cells": total.cells,
+        "passed": total.passed,
+        "rated": total.rated,
+        "red": total.red,
+        "rate": total.pass_rate,
+        "rate_text": total.rate_text,
+    }
+
+
+def about(run: Run, verdict: Verdict, snapshot: Snapshot) -> dict[str, Any]:
+    """What a run's own views say besides its cells."""
+    targets = dict.fromkeys([*run.info.targets, *snapshot.targets])
+    return {
+        "path": text.line(str(run.path), 300),
+        "facts": facts.facts(run),
+        "packages": facts.packages(run),
+        "backends": facts.backend_states(run),
+        "concerns": verdict.concerns,
+        "described": list(described(snapshot).items()),
+        "incomplete": snapshot.incomplete,
+        "times": snapshot.has_times,
+        "targets": [text.line(name, 120) for name in targets],
+    }
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """The name of a run, with a number behind it when another run is called that."""
+    made, number = name, 2
+    while made in taken:
+        made, number = f"{name}~{number}", number + 1
+    taken.add(made)
+    return made

@@ -1,0 +1,81 @@
+"""``index.html``: the newest run's verdict and totals as text, and the frame of all views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.run import Run
+from reports import facts, jinja, summary, text
+from reports.diff import Kind, diff
+from reports.site import manifest
+from reports.verdict import Verdict
+
+_GROUPS_SHOWN = 12
+_CELLS_SHOWN = 6
+_MISSING_SHOWN = 50
+
+
+def news(before: Run, run: Run, key: str) -> dict[str, Any]:
+    """What changed since an earlier run: how many changes of each kind, worst kind first."""
+    made = diff(before, run)
+    counts = made.counts
+    return {
+        "key": key,
+        "counts": [(kind, counts[kind]) for kind in Kind if counts[kind]],
+        "environment": [text.line(change.name, 80) for change in made.environment],
+    }
+
+
+def render(
+    run: Run,
+    runs: list[dict[str, Any]],
+    news: dict[str, Any] | None,
+    data: str,
+    remarks: list[str],
+) -> str:
+    """The page.
+
+    Args:
+        run: the newest run.
+        runs: the list of all runs, newest first, with their totals.
+        news: what :func:`news` says of it, if there is an earlier run.
+        data: the subfolder with the rest of the site.
+        remarks: what the site leaves out.
+    """
+    causes = summary.causes(run)
+    return (
+        jinja.environment()
+        .get_template("site/index.html.j2")
+        .render(
+            title=facts.title(run),
+            key=runs[0]["key"],
+            verdict=Verdict.of(run),
+            facts=facts.facts(run),
+            packages=facts.packages(run),
+            backends=facts.backend_states(run),
+            overall=summary.overall(run),
+            totals=summary.totals(run),
+            causes=[_cause(cause) for cause in causes[:_GROUPS_SHOWN]],
+            more_causes=max(len(causes) - _GROUPS_SHOWN, 0),
+            red=sum(len(cause.rows) for cause in causes),
+            missing=run.missing[:_MISSING_SHOWN],
+            missing_count=len(run.missing),
+            runs=runs,
+            news=news,
+            tones=manifest.TONES,
+            data=data,
+            remarks=remarks,
+        )
+    )
+
+
+def _cause(cause: summary.Cause) -> dict[str, Any]:
+    return {
+        "outcome": cause.outcome,
+        "stage": cause.stage,
+        "error": text.clean(cause.error, 1_000),
+        "count": len(cause.rows),
+        "targets": sorted({row.target for row in cause.rows}),
+        "cells": [(row.id, text.line(row.id, 300)) for row in cause.rows[:_CELLS_SHOWN]],
+        "more": max(len(cause.rows) - _CELLS_SHOWN, 0),
+    }

@@ -1,0 +1,76 @@
+"""Which runs a site shows: run folders, and folders of run folders, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import RunUnreadable
+from harness.run import RUN_FILE
+
+
+class _Start(msgspec.Struct):
+    started: str = ""
+
+
+@dataclass
+class Found:
+    """Run folders, newest first, and what looked like a run and could not be read."""
+
+    runs: list[Path] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+
+def find(places: Sequence[Path]) -> Found:
+    """The runs at and directly below these places, each once.
+
+    A run without a readable start counts as the oldest. A damaged run below a folder is named in
+    ``unreadable`` and left out; one that was named itself raises.
+
+    Raises:
+        RunUnreadable: a place is not a folder, a run that was named cannot be read, or there is
+            no run at all.
+    """
+    found = Found()
+    dated: list[tuple[float, str, Path]] = []
+    seen: set[Path] = set()
+    for place, named in _folders(places):
+        if place.resolve() in seen:
+            continue
+        seen.add(place.resolve())
+        try:
+            start = msgspec.json.decode((place / RUN_FILE).read_bytes(), type=_Start).started
+        except (OSError, msgspec.MsgspecError) as error:
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            if named:
+                raise RunUnreadable(f"{place / RUN_FILE} cannot be read: {why}") from error
+            found.unreadable.append(f"{place.name}: {RUN_FILE} cannot be read: {why}")
+            continue
+        dated.append((_seconds(start), place.name, place))
+    if not dated:
+        where = ", ".join(map(str, places))
+        raise RunUnreadable(f"no run in {where}; make one with: conform run")
+    found.runs = [place for *_, place in sorted(dated, reverse=True)]
+    return found
+
+
+def _folders(places: Iterable[Path]) -> Iterable[tuple[Path, bool]]:
+    for place in places:
+        if not place.is_dir():
+            raise RunUnreadable(f"{place} is not a folder; name a run or a folder of runs")
+        if (place / RUN_FILE).exists():
+            yield place, True
+            continue
+        yield from ((file.parent, False) for file in sorted(place.glob(f"*/{RUN_FILE}")))
+
+
+def _seconds(started: str) -> float:
+    try:
+        moment = datetime.fromisoformat(started)
+    except ValueError:
+        return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

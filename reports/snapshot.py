@@ -1,0 +1,182 @@
+"""Snapshot: what a comparison needs of a run, one :class:`CellFacts` a cell.
+
+A loaded run becomes one with :func:`take`; a stored baseline is one on disk
+(:mod:`reports.baseline`). Cells with several records are in it once, with the worst.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from harness.cell import Cell, Status
+from harness.run import Environment, Run, RunInfo
+from reports import facts, summary, text
+from reports.outcome import Outcome
+
+_ERROR = 300
+
+
+class OutputFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One output of one call: SQNR in dB, share of its bound used, and the SQNR in dB against
+    the float model before quantization, where there is one. Rounded, so that a run and the
+    baseline made of it are equal."""
+
+    call: int
+    output: int
+    sqnr_db: float
+    bound_used: float
+    model_sqnr_db: float | None = None
+
+
+class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell as it counts. ``seconds`` is None where times were not kept; ``error`` and
+    ``limitation`` are one line each."""
+
+    case: str
+    target: str
+    outcome: Outcome
+    op: str = ""
+    suite: str = ""
+    seed: int = 0
+    stage: str = ""
+    error: str = ""
+    limitation: str = ""
+    runtime: str = "none"
+    delegates: int = 0
+    delegated_nodes: int = 0
+    undelegated_nodes: int = 0
+    delegated_ops: dict[str, int] = {}
+    undelegated_ops: dict[str, int] = {}
+    outputs: list[OutputFacts] = []
+    program_bytes: int = 0
+    seconds: float | None = None
+    part: str | None = None
+
+    @property
+    def executed(self) -> bool:
+        """Whether a program ran, whatever came of it."""
+        return self.runtime != "none"
+
+    @property
+    def lowered(self) -> bool:
+        """Whether it got as far as a lowered program."""
+        nodes = self.delegates or self.delegated_nodes or self.undelegated_nodes
+        return bool(nodes) or self.executed or self.outcome is Outcome.LOWERED
+
+    @property
+    def worst_bound_used(self) -> float | None:
+        """The largest error / bound over the outputs; NaN if any is; None without outputs."""
+        values = [item.bound_used for item in self.outputs]
+        if not values:
+            return None
+        return math.nan if any(map(math.isnan, values)) else max(values)
+
+    @property
+    def repro(self) -> str:
+        """The command that runs this cell again."""
+        empty = Cell(case=self.case, target=self.target, status=Status.UNAVAILABLE, seed=self.seed)
+        return empty.repro
+
+
+class Snapshot(msgspec.Struct, kw_only=True):
+    """A run as comparisons see it.
+
+    ``cells`` are keyed by cell id; ``incomplete`` says why the run is incomplete, a line each;
+    ``has_times`` is False where times were not kept; ``stored`` marks a baseline file, whose
+    gaps were accepted when it was made.
+    """
+
+    name: str
+    info: RunInfo
+    cells: dict[str, CellFacts]
+    incomplete: list[str] = []
+    has_times: bool = True
+    stored: bool = False
+
+    def environment(self, cell: CellFacts) -> Environment:
+        """Where a cell ran: in a merged run that of its part."""
+        if cell.part is not None:
+            for part in self.info.merged_from:
+                if part.name == cell.part:
+                    return part.environment
+        return self.info.environment
+
+    @property
+    def environments(self) -> list[Environment]:
+        """Those of the parts of a merged run, else the one."""
+        return [part.environment for part in self.info.merged_from] or [self.info.environment]
+
+    @property
+    def targets(self) -> list[str]:
+        """All targets that have cells, in the order of the cells."""
+        return list(dict.fromkeys(cell.target for cell in self.cells.values()))
+
+
+def take(run: Run | Snapshot) -> Snapshot:
+    """The snapshot of a loaded run; a snapshot stays what it is."""
+    if isinstance(run, Snapshot):
+        return run
+    if len({cell.id for cell in run.cells}) < len(run.cells):
+        # Which of several records counts must not depend on the order they stand in.
+        ordered = sorted(run.cells, key=_canonical)
+        run = Run(path=run.path, info=run.info, cells=ordered, damage=run.damage)
+    return Snapshot(
+        name=facts.title(run),
+        info=run.info,
+        cells={row.id: _facts(row, run.info.seed) for row in summary.rows(run)},
+        incomplete=[text.line(reason, _ERROR) for reason in run.incompleteness],
+    )
+
+
+def _canonical(cell: Cell) -> tuple[Any, ...]:
+    used, sqnr = summary.worst_bound_used(cell), summary.worst_sqnr(cell)
+    undefined = any(value is not None and math.isnan(value) for value in (used, sqnr))
+    worst = (math.inf, math.inf) if undefined else (used or 0.0, -(sqnr or 0.0))
+    return (*worst, cell.seconds, cell.to_json())
+
+
+def _facts(row: summary.Row, seed: int) -> CellFacts:
+    cell = row.cell
+    if cell is None:
+        return CellFacts(
+            case=row.case,
+            target=row.target,
+            outcome=row.outcome,
+            op=row.op,
+            suite=row.suite,
+            seed=seed,
+        )
+    taken = cell.delegation
+    return CellFacts(
+        case=row.case,
+        target=row.target,
+        outcome=row.outcome,
+        op=row.op,
+        suite=row.suite,
+        seed=cell.seed,
+        stage=text.line(cell.stage or "", 80),
+        error=text.line(cell.error or "", _ERROR),
+        limitation=text.line(cell.limitation.reason, _ERROR) if cell.limitation else "",
+        runtime=cell.runtime,
+        delegates=taken.delegates,
+        delegated_nodes=taken.delegated_nodes,
+        undelegated_nodes=taken.undelegated_nodes,
+        delegated_ops=taken.delegated_ops,
+        undelegated_ops=taken.undelegated_ops,
+        outputs=[
+            OutputFacts(
+                call=item.call,
+                output=item.output,
+                sqnr_db=round(item.sqnr_db, 2),
+                bound_used=float(f"{item.bound_used:.4g}"),
+                model_sqnr_db=None if item.model_sqnr_db is None else round(item.model_sqnr_db, 2),
+            )
+            for item in cell.numerics
+        ],
+        program_bytes=cell.program_bytes,
+        seconds=cell.seconds,
+        part=cell.part,
+    )

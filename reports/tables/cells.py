@@ -1,0 +1,117 @@
+"""A row per cell: all of them, the red ones, the slowest."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from harness.cell import Cell
+from harness.run import Run
+from reports import summary
+from reports.outcome import Outcome
+from reports.tables.lazy import Frame, pandas
+
+_COLUMNS = [
+    "case", "op", "suite", "target", "backend", "recipe", "status", "outcome", "red", "counted",
+    "stage", "error", "runtime", "delegates", "delegated_nodes", "undelegated_nodes",
+    "nothing_delegated", "outputs", "max_abs", "sqnr_db", "bound_used", "problem", "seconds",
+    "overhead", "program_bytes", "limitation", "link", "tags", "seed", "worker", "part", "repro",
+]  # fmt: skip
+
+
+def frame(run: Run) -> Frame:
+    """A row per record, indexed by cell id, in the order the cells ended.
+
+    ``outcome`` splits ``passed`` by whether anything was delegated. ``max_abs`` and
+    ``bound_used`` are the largest over the outputs, ``sqnr_db`` the smallest, NaN if any output
+    has NaN or there is no output (``outputs`` tells the two apart). ``seconds_<stage>`` has the
+    stages. ``counted`` is False for a record of a cell that has a worse one.
+    """
+    counted = {id(row.cell) for row in summary.rows(run) if row.cell is not None}
+    records = [_record(cell, counted=id(cell) in counted) for cell in run.cells]
+    stages = dict.fromkeys(f"seconds_{name}" for cell in run.cells for name in cell.stages)
+    index = pandas().Index([cell.id for cell in run.cells], name="id", dtype="str")
+    return pandas().DataFrame(records, columns=[*_COLUMNS, *stages], index=index)
+
+
+def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
+    backend, _, recipe = cell.target.partition(":")
+    outcome = Outcome.of(cell)
+    worst = summary.worst_output(cell)
+    numbers = {
+        "max_abs": summary.worst_max_abs(cell),
+        "sqnr_db": summary.worst_sqnr(cell),
+        "bound_used": summary.worst_bound_used(cell),
+    }
+    return {
+        "case": cell.case,
+        "op": cell.op,
+        "suite": cell.suite,
+        "target": cell.target,
+        "backend": backend,
+        "recipe": recipe,
+        "status": cell.status.value,
+        "outcome": outcome.value,
+        "red": outcome.is_red,
+        "counted": counted,
+        "stage": cell.stage,
+        "error": cell.error,
+        "runtime": cell.runtime,
+        "delegates": cell.delegation.delegates,
+        "delegated_nodes": cell.delegation.delegated_nodes,
+        "undelegated_nodes": cell.delegation.undelegated_nodes,
+        "nothing_delegated": cell.nothing_delegated,
+        "outputs": len(cell.numerics),
+        "problem": worst.problem if worst else None,
+        "seconds": cell.seconds,
+        "overhead": cell.overhead,
+        "program_bytes": cell.program_bytes,
+        "limitation": cell.limitation.reason if cell.limitation else None,
+        "link": cell.limitation.link if cell.limitation else None,
+        "tags": " ".join(cell.tags),
+        "seed": cell.seed,
+        "worker": cell.worker,
+        "part": cell.part,
+        "repro": cell.repro,
+        **{name: math.nan if value is None else value for name, value in numbers.items()},
+        **{f"seconds_{name}": value for name, value in cell.stages.items()},
+    }
+
+
+def failures(run: Run) -> Frame:
+    """The red cells, worst first; the columns of :func:`frame`."""
+    cells = [row.cell for row in summary.failures(run) if row.cell is not None]
+    table = frame(run)
+    # By position, not by id: a cell with several records has its id there more than once.
+    where = {id(cell): position for position, cell in enumerate(run.cells)}
+    return table.iloc[[where[id(cell)] for cell in cells]]
+
+
+def slowest(run: Run, limit: int = 50) -> Frame:
+    """The cells that took longest, longest first; times in seconds.
+
+    Raises:
+        ValueError: ``limit`` is not positive.
+    """
+    if limit < 1:
+        raise ValueError(f"the slowest {limit} cells: ask for one at least")
+    records = []
+    for row in summary.slowest(run, limit):
+        assert row.cell is not None
+        stage = summary.slowest_stage(row.cell) or ("", math.nan)
+        records.append({
+            "id": row.id, "target": row.target, "op": row.op, "outcome": row.outcome.value,
+            "seconds": row.cell.seconds, "overhead": row.cell.overhead,
+            "slowest_stage": stage[0], "stage_seconds": stage[1],
+        })  # fmt: skip
+    columns = ["id", "target", "op", "outcome", "seconds", "overhead", "slowest_stage",
+               "stage_seconds"]  # fmt: skip
+    return pandas().DataFrame(records, columns=columns).set_index("id")
+
+
+def not_run(run: Run) -> Frame:
+    """The expected cells without a record, which :func:`frame` therefore does not have."""
+    missing = [row for row in summary.rows(run) if row.cell is None]
+    records = [(row.id, row.case, row.op, row.suite, row.target) for row in missing]
+    columns = ["id", "case", "op", "suite", "target"]
+    return pandas().DataFrame(records, columns=columns).set_index("id")

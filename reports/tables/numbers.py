@@ -1,0 +1,101 @@
+"""How far outputs are from the oracle: quantiles and histograms by target."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from harness.cell import Numerics
+from harness.run import Run
+from reports import summary
+from reports.tables.lazy import Frame, pandas
+
+_SHARES = [0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0]
+_METRICS = {
+    "bound_used": [0.0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0, math.inf],
+    "sqnr_db": [-math.inf, 0.0, *(float(edge) for edge in range(20, 180, 20)), math.inf],
+}
+
+
+def numerics(run: Run) -> Frame:
+    """Quantiles over all outputs of a target, a row per target and metric.
+
+    ``bound_used`` is error / bound, at most 1 where an output conforms; ``sqnr_db`` is in dB and
+    infinite where an output is exact. ``outputs`` counts all, ``nan`` those whose metric is not a
+    number, which are in no quantile, ``infinite`` those that are. A quantile is a value that
+    occurs: of two neighbours the worse. Columns: ``min``, ``p01`` … ``p99``, ``max``.
+    """
+    names = ["min", *(f"p{round(100 * share):02d}" for share in _SHARES[1:-1]), "max"]
+    records = []
+    for target, outputs in _outputs(run).items():
+        for metric in _METRICS:
+            values, undefined = _values(outputs, metric)
+            quantiles = [_quantile(values, share, metric == "bound_used") for share in _SHARES]
+            records.append({
+                "target": target,
+                "metric": metric,
+                "outputs": len(outputs),
+                "nan": undefined,
+                "infinite": sum(map(math.isinf, values)),
+                **dict(zip(names, quantiles, strict=True)),
+            })  # fmt: skip
+    columns = ["target", "metric", "outputs", "nan", "infinite", *names]
+    return pandas().DataFrame(records, columns=columns).set_index(["target", "metric"])
+
+
+def histogram(run: Run, metric: str = "bound_used", edges: Sequence[float] | None = None) -> Frame:
+    """How many outputs of each target lie in each range of a metric.
+
+    A range holds ``low`` < value ≤ ``high`` for ``bound_used`` (an unused bound, 0, is in the
+    first) and ``low`` ≤ value < ``high`` for ``sqnr_db`` (an exact output is in the last, whose
+    ``exact`` counts it). What is not a number is in the row without ``low`` and ``high``, which
+    only targets that have such outputs have. Values outside the edges are in no range.
+
+    Raises:
+        ValueError: no such metric, or edges that do not rise.
+    """
+    if metric not in _METRICS:
+        raise ValueError(f"no histogram of {metric!r}; there are {', '.join(_METRICS)}")
+    borders = list(_METRICS[metric] if edges is None else edges)
+    if len(borders) < 2 or any(not low < high for low, high in itertools.pairwise(borders)):
+        raise ValueError("the edges of a histogram must rise, and there must be two at least")
+    records = []
+    for target, outputs in _outputs(run).items():
+        values, undefined = _values(outputs, metric)
+        ranges = list(itertools.pairwise(borders))
+        for number, (low, high) in enumerate(ranges):
+            if metric == "bound_used":
+                inside = [low < value <= high or (not number and value == low) for value in values]
+            else:
+                last = number == len(ranges) - 1
+                inside = [low <= value < high or (last and value == high) for value in values]
+            exact = sum(
+                there and value == math.inf for there, value in zip(inside, values, strict=True)
+            )
+            records.append((target, low, high, sum(inside), exact if metric == "sqnr_db" else 0))
+        if undefined:
+            records.append((target, math.nan, math.nan, undefined, 0))
+    return pandas().DataFrame(records, columns=["target", "low", "high", "outputs", "exact"])
+
+
+def _outputs(run: Run) -> dict[str, list[Numerics]]:
+    found: dict[str, list[Numerics]] = {}
+    for row in summary.rows(run):
+        if row.cell is not None and row.cell.numerics:
+            found.setdefault(row.target, []).extend(row.cell.numerics)
+    return {name: found[name] for name in summary.targets(run) if name in found}
+
+
+def _values(outputs: list[Numerics], metric: str) -> tuple[list[float], int]:
+    values = [float(getattr(item, metric)) for item in outputs]
+    known = sorted(value for value in values if not math.isnan(value))
+    return known, len(values) - len(known)
+
+
+def _quantile(values: list[float], share: float, up: bool) -> float:
+    # Between a number and infinity there is nothing to interpolate.
+    if not values:
+        return math.nan
+    place = share * (len(values) - 1)
+    return values[math.ceil(place - 1e-9) if up else math.floor(place + 1e-9)]

@@ -1,0 +1,100 @@
+// Everything known of one cell, from the strings that reports/views.py spells.
+function part(title, ...children) {
+  return make("div", {}, make("h4", {}, title), ...children);
+}
+
+function repro(command) {
+  return make("p", { class: "repro" }, make("code", {}, command),
+    make("button", { type: "button", class: "small copy", "aria-label": `Copy: ${command}` }, "Copy"));
+}
+
+// The word of the outcome with its sign, and the error; red and calm errors look different.
+function cellState(cell, [symbol, label, meaning, red]) {
+  const where = cell.stage ? ` in stage ${cell.stage}` : "";
+  const words = make("span", {}, make("b", {}, label + where), make("span", { class: "quiet" }, ` · ${meaning}`));
+  const sign = make("span", { class: `swatch o-${cell.outcome}`, "aria-hidden": "true" }, symbol);
+  const error = cell.error ? [make("pre", { class: `error${red ? "" : " calm"}` }, cell.error)] : [];
+  return [make("div", { class: "state" }, sign, words), ...error];
+}
+
+// How much of its bound an output used, as a bar that is full at the bound.
+function gauge(share) {
+  const bar = make("i", {});
+  bar.style.width = `${Math.min(share, 100)}%`;
+  return make("span", { class: `gauge${share > 100 ? " over" : ""}`, "aria-hidden": "true" }, bar);
+}
+
+function numericsPart(cell, heads) {
+  const bad = new Set(cell.bad || []);
+  const head = make("tr", {}, heads.map((name) => make("th", { scope: "col" }, name)));
+  const body = cell.numerics.map((row, at) =>
+    make("tr", bad.has(at) ? { class: "bad-row" } : {}, row.map((text, column) =>
+      make("td", {}, text, heads[column] === "Used" ? gauge(cell.used[at]) : null))));
+  const table = make("table", {}, make("thead", {}, head), make("tbody", {}, body));
+  const notes = (cell.notes || []).map((note) => make("li", {}, note));
+  const made = part("Numerics against the float64 oracle",
+    make("div", { class: "numbers", tabindex: "0", role: "region", "aria-label": "Numerics" }, table),
+    notes.length ? make("ul", { class: "notes" }, notes) : null);
+  made.className = "full";
+  return made;
+}
+
+// The lowered program as a tree: the backend's share, what it left over, the ops of each.
+function delegationPart(cell) {
+  const chips = (ops, kind) => make("ul", { class: "chips" },
+    ops.map(([op, number]) => make("li", { class: kind }, `${op} ×${number}`)));
+  const branch = (title, ops, kind) => make("li", {}, make("span", {}, title), ops ? chips(ops, kind) : null);
+  const bars = [];
+  if (cell.nodes) {
+    const taken = make("i", {});
+    taken.style.width = `${(100 * cell.nodes[0]) / (cell.nodes[0] + cell.nodes[1])}%`;
+    bars.push(make("div", { class: "nodes", "aria-hidden": "true" }, taken));
+  }
+  const branches = [];
+  if (cell.taken) branches.push(branch(`Taken by ${cell.target.split(":")[0]}`, cell.taken, "taken"));
+  if (cell.left) branches.push(branch("Left over", cell.left, "left"));
+  return part("Delegation", ...bars, cell.delegation ? make("div", { class: "said" }, cell.delegation) : null,
+    branches.length ? make("ul", { class: "tree" }, branches) : null);
+}
+
+function timesPart(cell) {
+  const rows = (cell.stages || []).flatMap(([name, text, share]) => {
+    const bar = make("i", {});
+    bar.style.width = `${share}%`;
+    return [make("span", {}, name), bar, make("b", {}, text)];
+  });
+  if (cell.seconds) rows.push(make("span", { class: "total" }, "total"), make("span", {}), make("b", { class: "total" }, cell.seconds));
+  return part("Time", make("div", { class: "times" }, rows));
+}
+
+function limitationPart(cell) {
+  const link = cell.href ? make("a", { href: cell.href, rel: "noreferrer" }, cell.href) : cell.link || null;
+  return part("Limitation", make("div", {}, cell.reason), link);
+}
+
+function aboutPart(cell) {
+  const pairs = [["Runtime", cell.runtime], ["Program", cell.size], ["Op", cell.op], ["Suite", cell.suite],
+    ["Tags", cell.tags], ["Worker", cell.worker]];
+  return part("Cell", make("dl", { class: "about" }, pairs.filter(([, value]) => value)
+    .map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]).flat()));
+}
+
+function cellBody(cell, texts, heads) {
+  const made = make("div", { class: "parts" });
+  if (cell.reason) made.append(limitationPart(cell));
+  if (cell.numerics) made.append(numericsPart(cell, heads));
+  if (cell.delegation || cell.taken || cell.left) made.append(delegationPart(cell));
+  if (cell.stages || cell.seconds) made.append(timesPart(cell));
+  made.append(aboutPart(cell));
+  if (cell.traceback !== undefined) {
+    const trace = part("Traceback", make("pre", { class: "trace", tabindex: "0" }, texts[cell.traceback]));
+    trace.className = "full";
+    made.append(trace);
+  }
+  return made;
+}
+
+// The error stands at the end of a traceback.
+function toEnd(root) {
+  for (const trace of all(".trace", root)) trace.scrollTop = trace.scrollHeight;
+}

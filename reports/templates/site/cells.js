@@ -1,0 +1,260 @@
+// Cases by targets of one run, with groups, search and filters.
+const ORDERS = { name: "Name", worst: "Worst first" };
+const GROUPS = { op: "Op", suite: "Suite", none: "No groups" };
+
+function menu(label, key, options, chosen, changed) {
+  const number = make("b", {});
+  const node = make("details", { class: "menu" }, make("summary", {}, `${label} `, number),
+    make("div", {}, options.map(({ value, content }) => {
+      const input = make("input", { type: "checkbox", value });
+      return make("label", {}, input, content);
+    })));
+  node.dataset.key = key;
+  const sync = () => {
+    for (const input of all("input", node)) input.checked = chosen.has(input.value);
+    number.textContent = chosen.size ? String(chosen.size) : "";
+  };
+  node.addEventListener("change", (event) => {
+    if (event.target.checked) chosen.add(event.target.value);
+    else chosen.delete(event.target.value);
+    sync();
+    changed();
+  });
+  sync();
+  return { node, sync };
+}
+
+function choice(label, options, value, changed) {
+  const select = make("select", {}, Object.entries(options).map(([key, text]) =>
+    make("option", { value: key, selected: key === value ? "" : null }, text)));
+  select.addEventListener("change", () => changed(select.value));
+  return make("label", { class: "picker" }, make("span", { class: "quiet" }, label), select);
+}
+
+// Groups that a reader opened stay open when they come back.
+const opened = new Set();
+
+// Cases in groups, with the cell of each target: the rows of the table before any filter.
+function grouped(cells, run, by) {
+  const names = by === "suite" ? cells.suites : cells.ops;
+  const of = by === "suite" ? cells.suite : cells.op;
+  const found = new Map();
+  for (let cell = 0; cell < run.outcome.length; cell += 1) {
+    if (run.outcome[cell] === ABSENT) continue;
+    const item = cells.case[cell];
+    const key = by === "none" ? 0 : of[item];
+    if (!found.has(key)) found.set(key, { name: by === "none" ? "" : names[key] || "(none)", cases: new Map() });
+    const { cases } = found.get(key);
+    if (!cases.has(item)) cases.set(item, { item, squares: new Int32Array(cells.width).fill(-1) });
+    cases.get(item).squares[cells.target[cell]] = cell;
+  }
+  // ATen's private names would otherwise all stand first.
+  const sorted = (items, nameOf) => items.map((item) => [nameOf(item).toLowerCase().replace(/^_+/, ""), item])
+    .sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)).map(([, item]) => item);
+  return sorted([...found.values()], (group) => group.name).map((group) => ({
+    ...group, group: true, open: false, cases: sorted([...group.cases.values()], ({ item }) => cells.caseShown[item]),
+  }));
+}
+
+function tally(main, run, group, target) {
+  const counts = new Array(main.outcomes.length).fill(0);
+  for (const { squares } of group.cases) if (squares[target] >= 0) counts[run.outcome[squares[target]]] += 1;
+  return counts;
+}
+
+function groupSquare(main, name, counts, off) {
+  const there = main.outcomes.filter((_, at) => counts[at]);
+  if (!there.length) return null;
+  const said = `${name}: ${there.map((outcome) => `${counts[main.outcomes.indexOf(outcome)].toLocaleString(LOCALE)} ${outcome.label}`).join(", ")}`;
+  const dim = off ? " off" : "";
+  if (there.length === 1) return make("button", { type: "button", class: `sq o-${there[0].value}${dim}`, title: said, "aria-label": said }, there[0].symbol);
+  const sum = (test) => main.outcomes.reduce((total, outcome, at) => total + (test(outcome) ? counts[at] : 0), 0);
+  const passed = sum((outcome) => outcome.passed);
+  const red = sum((outcome) => outcome.red);
+  const rated = sum((outcome) => outcome.value !== "unsupported");
+  const conclusive = passed + red + sum((outcome) => outcome.value === "xfailed");
+  const most = there.reduce((a, b) => (counts[main.outcomes.indexOf(b)] > counts[main.outcomes.indexOf(a)] ? b : a));
+  // 0/5 of cells that nothing here can execute would read like five failures.
+  return make("button", { type: "button", class: `sq mixed${red ? " hot" : ""}${dim}`, title: said, "aria-label": said },
+    conclusive ? `${passed}/${rated}` : most.symbol, make("i", {}, segments(main.outcomes, counts)));
+}
+
+views.cells = async (params) => {
+  const main = await mainData();
+  const chosen = runNamed(main, params.get("run"));
+  const [cells, run] = await Promise.all([catalogue(), runData(chosen)]);
+  const state = {
+    q: params.get("q") || "", target: words(params, "target"), status: words(params, "status"),
+    by: GROUPS[params.get("group")] ? params.get("group") : "op",
+    order: ORDERS[params.get("order")] ? params.get("order") : "name",
+  };
+  const used = new Set(Array.from(run.slot.keys()).filter((cell) => run.slot[cell] >= 0).map((cell) => cells.target[cell]));
+  const targets = [...used].map((at) => ({ at, raw: cells.targets[at], name: cells.targetShown[at] }));
+  const rank = new Map(run.targets.map((name, at) => [name, at]));
+  targets.sort((a, b) => (rank.get(a.name) ?? 1e9) - (rank.get(b.name) ?? 1e9));
+  const box = make("div", {});
+  const matching = make("output", { class: "quiet", id: "matching", "aria-live": "polite" });
+  const input = make("input", { id: "search", type: "search", placeholder: "Search case, op, suite, target, error",
+    "aria-label": "Search case, op, suite, target, error", autocomplete: "off", spellcheck: "false", value: state.q });
+  const clear = make("button", { type: "button", id: "clear" }, "Clear");
+  const expand = make("button", { type: "button", id: "expand", class: "small", "aria-pressed": "false" }, "Expand all");
+  let groups = grouped(cells, run, state.by);
+  let grid;
+  let columns;
+  let matches;
+  let narrowed = null;
+
+  function drawRow(row) {
+    if (row.group) {
+      const toggle = make("button", { type: "button", "aria-expanded": String(row.open) }, row.name, " ", make("span", { class: "quiet" }, count(row.cases.length, "case")));
+      row.squares ||= columns.map(({ at, name }) => groupSquare(main, `${row.name} on ${name}`, tally(main, run, row, at),
+        !row.cases.some(({ squares }) => squares[at] >= 0 && matches[squares[at]])));
+      return [make("th", { scope: "row", class: "name" }, toggle), row.squares];
+    }
+    const name = cells.caseShown[row.item];
+    const label = row.under && name.startsWith(`${row.under}/`) ? name.slice(row.under.length + 1) : name;
+    return [make("th", { scope: "row", class: "name mono", title: name }, label), columns.map(({ at }) => {
+      const cell = row.squares[at];
+      if (cell < 0) return null;
+      const outcome = main.outcomes[run.outcome[cell]];
+      const said = `${cells.shownId(cell)}: ${outcome.label}`;
+      return make("a", { class: `sq o-${outcome.value}${matches[cell] ? "" : " off"}`, title: said, "aria-label": said,
+        href: address("cell", { id: cells.id(cell), run: params.get("run") && chosen.key }) }, outcome.symbol);
+    })];
+  }
+
+  function list() {
+    const rows = [];
+    for (const group of groups) {
+      group.squares = null;
+      group.worst = -1;
+      group.hits = group.cases.filter((item) => {
+        item.worst = -1;
+        for (const { at } of columns) {
+          const cell = item.squares[at];
+          if (cell >= 0 && matches[cell]) item.worst = Math.max(item.worst, main.outcomes[run.outcome[cell]].badness);
+        }
+        group.worst = Math.max(group.worst, item.worst);
+        return item.worst >= 0;
+      });
+    }
+    const shown = groups.filter((group) => group.hits.length);
+    if (state.order === "worst") {
+      shown.sort((a, b) => b.worst - a.worst);
+      for (const group of shown) group.hits.sort((a, b) => b.worst - a.worst);
+    }
+    for (const group of shown) {
+      if (state.by !== "none") rows.push(group);
+      if (group.open || state.by === "none") for (const item of group.hits) rows.push({ ...item, under: state.by === "op" ? group.name : "" });
+    }
+    grid.set(rows);
+    return shown.length > 0;
+  }
+
+  function apply() {
+    const began = performance.now();
+    matches = search(state.q, cells, run);
+    let number = 0;
+    for (let cell = 0; cell < matches.length; cell += 1) {
+      if (!matches[cell]) continue;
+      const fits = (!state.status.size || state.status.has(main.outcomes[run.outcome[cell]].value)) &&
+        (!state.target.size || state.target.has(cells.targets[cells.target[cell]]));
+      if (fits) number += 1; else matches[cell] = 0;
+    }
+    const wanted = targets.filter(({ raw }) => !state.target.size || state.target.has(raw));
+    if (!grid || wanted.length !== columns.length || wanted.some(({ at }, place) => at !== columns[place].at)) {
+      columns = wanted;
+      grid = makeGrid({ label: "Cases by target", columns: columns.map(({ name }) => name), drawRow,
+        corner: state.by === "suite" ? "Suite and case" : state.by === "op" ? "Op and case" : "Case",
+        toggle: (group) => {
+          group.open = !group.open;
+          if (group.open) opened.add(group.name); else opened.delete(group.name);
+          list();
+        } });
+      box.replaceChildren(grid.node);
+    }
+    const narrow = Boolean(state.q || state.status.size);
+    if (narrow !== narrowed) for (const group of groups) group.open = narrow || opened.has(group.name);
+    narrowed = narrow;
+    const some = list();
+    const active = state.q || state.status.size || state.target.size;
+    matching.textContent = active ? `${number.toLocaleString(LOCALE)} of ${count(chosen.cells, "cell")} match` : count(chosen.cells, "cell");
+    clear.hidden = !active;
+    box.classList.toggle("nothing", !some);
+    one(".empty", foot).hidden = some;
+    box.dataset.took = (performance.now() - began).toFixed(1);
+  }
+
+  function changed() {
+    amend({ q: state.q, target: [...state.target].join(","), status: [...state.status].join(","),
+      group: state.by === "op" ? "" : state.by, order: state.order === "name" ? "" : state.order });
+    apply();
+  }
+
+  function regroup() {
+    groups = grouped(cells, run, state.by);
+    grid = null;
+    narrowed = null;
+    changed();
+  }
+
+  const menus = [
+    menu("Target", "target", targets.map(({ raw, name }) => ({ value: raw, content: make("span", { class: "mono" }, name) })), state.target, changed),
+    menu("Status", "status", main.outcomes.filter((_, at) => chosen.counts[at]).map((outcome) => ({ value: outcome.value,
+      content: [swatch(outcome), outcome.label, make("span", { class: "quiet" }, chosen.counts[main.outcomes.indexOf(outcome)].toLocaleString(LOCALE))] })), state.status, changed),
+  ];
+  input.addEventListener("input", () => { state.q = input.value.trim(); changed(); });
+  input.addEventListener("keydown", (event) => {
+    if (event.key !== "ArrowDown" && event.key !== "Enter") return;
+    const first = one(".grid [tabindex='0']", box);
+    if (first) { event.preventDefault(); first.focus(); }
+  });
+  clear.addEventListener("click", () => {
+    state.q = input.value = "";
+    state.target.clear();
+    state.status.clear();
+    for (const item of menus) item.sync();
+    changed();
+    input.focus();
+  });
+  expand.addEventListener("click", () => {
+    const open = expand.getAttribute("aria-pressed") !== "true";
+    expand.setAttribute("aria-pressed", String(open));
+    expand.textContent = open ? "Collapse all" : "Expand all";
+    opened.clear();
+    for (const group of groups) {
+      group.open = open;
+      if (open) opened.add(group.name);
+    }
+    list();
+  });
+  const foot = make("div", {}, make("p", { class: "empty", hidden: "" }, "No cell matches the filter."),
+    make("p", { class: "note" }, "A row of a group shows passed of rated cells; open it for the cases, and a square for everything known of the cell. Arrow keys walk the squares, Enter opens one, / goes to the search."));
+  const go = (key) => { location.hash = address("cells", { ...Object.fromEntries(route.params), run: key === main.runs[0].key ? "" : key }); };
+  return {
+    title: `Cells of ${chosen.key}`,
+    nodes: [
+      make("div", { class: "headline" }, make("h1", { tabindex: "-1" }, "Cells"), picker("Run", main, chosen, go)),
+      runHead(main, chosen, run),
+      make("div", { class: "toolbar", role: "search", "aria-label": "Filter" }, input, menus.map(({ node }) => node),
+        choice("Group", GROUPS, state.by, (value) => { state.by = value; regroup(); }),
+        choice("Order", ORDERS, state.order, (value) => { state.order = value; regroup(); }), clear, expand, matching),
+      make("ul", { class: "legend key" }, main.outcomes.filter((_, at) => chosen.counts[at]).map((outcome) =>
+        make("li", { title: outcome.meaning }, swatch(outcome), outcome.label))),
+      box, foot,
+    ],
+    shown: apply,
+  };
+};
+
+// The verdict of a run on one line, what to know besides, and where it ran.
+function runHead(main, chosen, run) {
+  const pairs = (caption, items) => make("table", { class: "pairs" }, make("caption", {}, caption),
+    items.map(([name, ...values]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, values.join(" · ")))));
+  return make("section", { class: `runhead ${chosen.tone}` },
+    make("p", { class: "verdict" }, make("span", { class: "mark", "aria-hidden": "true" }, chosen.mark),
+      make("b", {}, chosen.headline), make("span", { class: "quiet" }, ` ${chosen.sentence}.`)),
+    run.concerns.length ? make("ul", { class: "worries" }, run.concerns.map((line) => make("li", {}, line))) : null,
+    make("details", { class: "where" }, make("summary", {}, "Environment"),
+      make("div", { class: "columns" }, pairs("Run", run.facts), pairs("Packages", run.packages), pairs("Backends", run.backends))));
+}

@@ -1,0 +1,126 @@
+// Small charts as SVG; each has a title, a description and a table that says the same.
+const SVG = "http://www.w3.org/2000/svg";
+
+function draw(tag, attributes, ...children) {
+  return place(document.createElementNS(SVG, tag), attributes, children);
+}
+
+// Round steps from low to high, three or four of them.
+function ticks(low, high) {
+  const raw = (high - low) / 3 || 1;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= raw);
+  const made = [];
+  for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step) made.push(Number(at.toPrecision(12)));
+  return made;
+}
+
+function chart({ title, desc, head, rows, height = 170, paint, key = null }) {
+  const box = make("div", { class: "plot" });
+  const fallback = make("details", { class: "fallback" }, make("summary", {}, "As a table"),
+    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, make("table", { class: "list" },
+      make("thead", {}, make("tr", {}, head.map((name) => make("th", { scope: "col" }, name)))),
+      make("tbody", {}, rows().map((row) => make("tr", {}, row.map((text) => make("td", {}, text))))))));
+  let drawn = 0;
+  const redraw = () => {
+    const width = Math.round(box.clientWidth);
+    if (!width || width === drawn) return;
+    drawn = width;
+    box.replaceChildren(draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${title}. ${desc}` },
+      draw("title", {}, title), draw("desc", {}, desc), paint(width, height)));
+  };
+  new ResizeObserver(redraw).observe(box);
+  return make("figure", { class: "chart" }, make("figcaption", {}, make("b", {}, title), make("span", { class: "quiet" }, ` ${desc}`)), box, key, fallback);
+}
+
+function scale(low, high, width, height, format) {
+  const left = 62;
+  const top = 12;
+  const bottom = height - 22;
+  const y = (value) => bottom - ((value - low) / (high - low || 1)) * (bottom - top);
+  const lines = ticks(low, high).flatMap((value) => [
+    draw("line", { class: "rule", x1: left, x2: width - 4, y1: y(value), y2: y(value) }),
+    draw("text", { class: "tick", x: left - 8, y: y(value) + 4, "text-anchor": "end" }, format(value)),
+  ]);
+  return { left, right: width - 14, top, bottom, y, lines };
+}
+
+function ends(labels, x, height) {
+  const last = labels.length - 1;
+  const made = [draw("text", { class: "tick", x: x(0), y: height - 4, "text-anchor": last ? "start" : "middle" }, labels[0])];
+  if (last) made.push(draw("text", { class: "tick", x: x(last), y: height - 4, "text-anchor": "end" }, labels[last]));
+  return made;
+}
+
+// Points in the order of time, joined where they follow each other. What is not finite stands at
+// the edge, as a ring; what is not there leaves a gap.
+function lineChart({ title, desc, labels, axis, values, format, tick = format, zero = false, limit = null, top = null }) {
+  const finite = values.filter((value) => value !== null && Number.isFinite(value));
+  if (limit !== null) finite.push(limit);
+  if (top !== null) finite.push(top);
+  let low = zero ? 0 : Math.min(...finite);
+  let high = Math.max(...finite, zero ? 0 : -Infinity);
+  if (!finite.length) [low, high] = [0, 1];
+  if (!zero) { const room = (high - low) * 0.12 || Math.abs(high) * 0.05 || 1; low -= room; high += room; }
+  if (high === low) high = low + 1;
+  // Infinite values stand at the edge, apart from the largest finite one.
+  if (finite.length && values.some((value) => value === Infinity)) high += (high - low) * 0.2;
+  const paint = (width, height) => {
+    const { left, right, top: upper, bottom, y, lines } = scale(low, high, width, height, tick);
+    const x = (at) => (values.length === 1 ? (left + right) / 2 : left + 6 + (at / (values.length - 1)) * (right - left - 6));
+    const place = (value) => (Number.isFinite(value) ? y(value) : value > 0 ? upper : bottom);
+    const made = finite.length ? [...lines] : [];
+    for (const [edge, value] of [[upper, Infinity], [bottom, -Infinity], [bottom, NaN]]) {
+      if (values.some((item) => Object.is(item, value))) made.push(draw("text", { class: "tick", x: left - 8, y: edge + 4, "text-anchor": "end" }, format(value)));
+    }
+    if (limit !== null) made.push(draw("line", { class: "limit", x1: left, x2: right, y1: y(limit), y2: y(limit) }));
+    let path = "";
+    let open = false;
+    values.forEach((value, at) => {
+      if (value === null) { open = false; return; }
+      path += `${open ? "L" : "M"}${x(at).toFixed(1)} ${place(value).toFixed(1)}`;
+      open = true;
+    });
+    if (path) made.push(draw("path", { class: "line", d: path }));
+    values.forEach((value, at) => {
+      if (value === null) return;
+      const dot = { class: Number.isFinite(value) ? "dot" : `ring${Number.isNaN(value) ? " lost" : ""}`, cx: x(at), cy: place(value), r: values.length > 40 ? 2 : 3 };
+      made.push(draw("circle", dot, draw("title", {}, `${labels[at]}: ${format(value)}`)));
+    });
+    return [...made, ...ends(axis, x, height)];
+  };
+  const rows = () => values.map((value, at) => [labels[at], value === null ? DASH : format(value)]).reverse();
+  return chart({ title, desc, head: ["Run", title], rows, paint });
+}
+
+// A column a run, stacked by outcome from the bottom; its height is the number of cells.
+function columnChart({ title, desc, labels, axis, stacks, parts, height = 220 }) {
+  const totals = stacks.map((stack) => stack.reduce((sum, number) => sum + number, 0));
+  const paint = (width, tall) => {
+    const { left, right, bottom, y, lines } = scale(0, Math.max(...totals, 1) * 1.06, width, tall, (value) => value.toLocaleString(LOCALE));
+    const pitch = Math.min((right - left) / stacks.length, 56);
+    const wide = Math.max(pitch * 0.72, 1.5);
+    const x = (at) => left + 8 + at * pitch;
+    const made = [...lines];
+    stacks.forEach((stack, at) => {
+      const column = draw("g", {}, draw("title", {}, `${labels[at]}: ${parts.filter((_, part) => stack[part]).map((part) => `${stack[parts.indexOf(part)].toLocaleString(LOCALE)} ${part.label}`).join(", ")}`));
+      let from = bottom;
+      let red = 0;
+      parts.forEach((part, index) => {
+        if (!stack[index]) return;
+        if (part.red) red += stack[index];
+        const tallness = Math.max(bottom - y(stack[index]), part.red ? 3 : 0.75);
+        column.append(draw("rect", { class: `f-${part.value}`, x: x(at), width: wide, y: from - tallness, height: tallness }));
+        from -= tallness;
+      });
+      if (red && pitch > 22) column.append(draw("text", { class: "hot", x: x(at) + wide / 2, y: Math.max(from - 4, 10), "text-anchor": "middle" }, `✕${red.toLocaleString(LOCALE)}`));
+      made.push(column);
+    });
+    const middle = (at) => (at ? x(at) + wide : x(at));
+    return [...made, ...(stacks.length > 3 || pitch > 50 ? ends(axis, middle, tall) : [])];
+  };
+  const used = parts.filter((_, at) => stacks.some((stack) => stack[at]));
+  const key = make("ul", { class: "legend key" }, used.map((part) => make("li", { title: part.meaning }, swatch(part), part.label)));
+  const rows = () => stacks.map((stack, at) => [labels[at], ...used.map((part) => stack[parts.indexOf(part)].toLocaleString(LOCALE))]).reverse();
+  return chart({ title, desc, head: ["Run", ...used.map((part) => part.label)], rows, paint, height, key });
+}

@@ -1,0 +1,42 @@
+// Data comes as scripts that call conform.put: a page from disk may run those and fetch nothing.
+const conform = (() => {
+  const { folder } = document.documentElement.dataset;
+  const values = new Map();
+  const waiting = new Map();
+
+  function put(name, text) {
+    values.set(name, JSON.parse(text));
+  }
+
+  // The value of a data file; asks for it once.
+  function load(name) {
+    if (values.has(name)) return Promise.resolve(values.get(name));
+    if (!waiting.has(name)) {
+      waiting.set(name, new Promise((resolve, reject) => {
+        const node = make("script", { src: `${folder}/${name}.js` });
+        const fail = () => {
+          waiting.delete(name);
+          reject(new Error(`The data file ${name} is not there. The site was written again or is incomplete: reload the page.`));
+        };
+        node.addEventListener("load", () => {
+          if (!values.has(name)) return fail();
+          waiting.delete(name);
+          resolve(values.get(name));
+        });
+        node.addEventListener("error", fail);
+        document.head.append(node);
+        node.remove();
+      }));
+    }
+    return waiting.get(name);
+  }
+
+  return { put, load };
+})();
+
+const FLOATS = { inf: Infinity, "-inf": -Infinity, nan: NaN };
+
+// A number as the data files spell it; null stays null.
+function float(value) {
+  return typeof value === "string" ? FLOATS[value] : value;
+}

@@ -1,0 +1,132 @@
+// Cells by number, the same in every run; a run's columns spread over them.
+const ABSENT = 255;
+const models = new Map();
+
+function memo(name, build) {
+  if (!models.has(name)) models.set(name, conform.load(name).then(build));
+  models.get(name).catch(() => models.delete(name));
+  return models.get(name);
+}
+
+function mainData() {
+  return memo("main", (data) => {
+    const byLetter = new Uint8Array(128).fill(ABSENT);
+    data.outcomes.forEach((outcome, at) => { byLetter[outcome.letter.charCodeAt(0)] = at; });
+    return { ...data, byLetter };
+  });
+}
+
+function lookUp(names) {
+  return new Map(names.map((name, at) => [name, at]));
+}
+
+function twins(names, pairs) {
+  const shown = [...names];
+  for (const [at, safe] of pairs) shown[at] = safe;
+  return shown;
+}
+
+async function catalogue() {
+  const main = await mainData();
+  return memo("cells", (data) => {
+    const width = data.targets.length;
+    const at = new Int32Array(data.cases.length * width).fill(-1);
+    data.case.forEach((item, cell) => { at[item * width + data.target[cell]] = cell; });
+    const cases = lookUp(data.cases);
+    const targets = lookUp(data.targets);
+    const caseShown = twins(data.cases, data.shown.cases);
+    const targetShown = twins(data.targets, data.shown.targets);
+    const name = (names, target, cell) => (data.targets[target] === main.no_target
+      ? names[data.case[cell]] : `${names[data.case[cell]]}@${data.targets === names ? "" : targetShown[target]}`);
+    return {
+      ...data, at, width, caseShown, targetShown, size: data.case.length,
+      hay: data.cases.map((item, number) =>
+        `${caseShown[number]} ${data.ops[data.op[number]]} ${data.suites[data.suite[number]]}`.toLowerCase()),
+      hayTarget: targetShown.map((item) => item.toLowerCase()),
+      // What links carry is the name as recorded; what is read is safe to show.
+      id: (cell) => (data.targets[data.target[cell]] === main.no_target
+        ? data.cases[data.case[cell]] : `${data.cases[data.case[cell]]}@${data.targets[data.target[cell]]}`),
+      shownId: (cell) => name(caseShown, data.target[cell], cell),
+      find(id) {
+        const split = id.lastIndexOf("@");
+        const target = targets.get(split < 0 ? main.no_target : id.slice(split + 1));
+        const item = cases.get(split < 0 ? id : id.slice(0, split));
+        return item === undefined || target === undefined ? -1 : at[item * width + target];
+      },
+    };
+  });
+}
+
+async function runData(run) {
+  const main = await mainData();
+  return memo(run.file, (data) => {
+    const outcome = new Uint8Array(data.outcomes.length);
+    const slot = new Int32Array(data.outcomes.length).fill(-1);
+    let next = 0;
+    for (let cell = 0; cell < outcome.length; cell += 1) {
+      outcome[cell] = main.byLetter[data.outcomes.charCodeAt(cell)];
+      if (outcome[cell] !== ABSENT) slot[cell] = next++;
+    }
+    return {
+      ...data, outcome, slot,
+      detailed: data.detailed && new Set(data.detailed),
+      of: (cell) => (cell < outcome.length ? outcome[cell] : ABSENT),
+    };
+  });
+}
+
+// Which cells have every word in their case, op, suite, target, error or limitation.
+function search(text, cells, run) {
+  const found = new Uint8Array(run.outcome.length);
+  const wanted = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const hit = (hay, word) => Uint8Array.from(hay, (item) => (item.includes(word) ? 1 : 0));
+  run.hayError ||= run.errors.map((item) => item.toLowerCase());
+  run.hayGap ||= run.gaps.map((item) => (item ? `${item[0]} ${item[1]}`.toLowerCase() : ""));
+  const hits = wanted.map((word) => [hit(cells.hay, word), hit(cells.hayTarget, word), hit(run.hayError, word), hit(run.hayGap, word)]);
+  for (let cell = 0; cell < found.length; cell += 1) {
+    const slot = run.slot[cell];
+    if (slot < 0) continue;
+    found[cell] = 1;
+    for (const [byCase, byTarget, byError, byGap] of hits) {
+      if (byCase[cells.case[cell]] || byTarget[cells.target[cell]] || byError[run.error[slot]] || byGap[run.gap[slot]]) continue;
+      found[cell] = 0;
+      break;
+    }
+  }
+  return found;
+}
+
+// The day of a run on an axis; its name where it does not say when it started.
+function dayOf(run) {
+  return run.day.slice(0, 10) || run.key;
+}
+
+function swatch(outcome) {
+  return make("span", { class: `swatch o-${outcome.value}`, "aria-hidden": "true" }, outcome.symbol);
+}
+
+function pill(outcome, number) {
+  return make("span", { class: "pill", title: outcome.meaning }, swatch(outcome), `${number.toLocaleString(LOCALE)} ${outcome.label}`);
+}
+
+function segments(outcomes, counts) {
+  return outcomes.map((outcome, at) => {
+    if (!counts[at]) return null;
+    const node = make("s", { class: `o-${outcome.value}` });
+    node.style.flexGrow = counts[at];
+    return node;
+  });
+}
+
+function cellLink(cells, cell, run, ...children) {
+  return make("a", { href: address("cell", { id: cells.id(cell), run: run && run.key }), class: "mono" },
+    ...(children.length ? children : [cells.shownId(cell)]));
+}
+
+function picker(label, main, chosen, onchange) {
+  const options = main.runs.map((run) =>
+    make("option", { value: run.key, selected: run === chosen ? "" : null }, `${run.mark} ${run.key}`));
+  const select = make("select", {}, options);
+  select.addEventListener("change", () => onchange(select.value));
+  return make("label", { class: "picker" }, make("span", { class: "quiet" }, label), select);
+}

@@ -1,0 +1,33 @@
+// The overview's text is in the page; this draws its charts.
+let overviewDrawn = false;
+
+views[""] = async () => {
+  const main = await mainData();
+  if (!overviewDrawn && main.runs.length > 1) {
+    overviewDrawn = true;
+    const runs = [...main.runs].reverse();
+    const labels = runs.map((run) => run.key);
+    const axis = runs.map(dayOf);
+    document.getElementById("trend").append(
+      columnChart({ title: "Cells by outcome", desc: "one column a run, oldest first; a red count stands above", labels, axis,
+        stacks: runs.map((run) => run.counts), parts: main.outcomes }),
+      make("div", { class: "pair-of-charts" },
+        lineChart({ title: "Red cells", desc: "cells that make the run fail", labels, axis, values: runs.map((run) => run.red),
+          format: (value) => value.toLocaleString(LOCALE), zero: true, top: 1 }),
+        lineChart({ title: "Pass rate", desc: "% passed of rated; what did not run stays in", labels, axis,
+          values: runs.map((run) => (run.rate === null ? null : 100 * run.rate)), format: (value) => `${general(value, 4)} %` })));
+  }
+  return { title: main.runs[0].headline, nodes: [] };
+};
+
+// The list of runs is long; without scripts it is there in full.
+const older = document.getElementById("older");
+if (older) {
+  const rows = all("#runs .older");
+  for (const row of rows) row.hidden = true;
+  older.hidden = false;
+  older.addEventListener("click", () => {
+    for (const row of rows) row.hidden = false;
+    older.hidden = true;
+  });
+}

@@ -1,0 +1,93 @@
+"""Policies are read strictly: nothing that is misspelt loosens a gate."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.errors import UsageError
+from reports.diff import Kind
+from reports.gate import policy
+from reports.gate.policy import GateThresholds, Policy, TargetPolicy, Waiver
+
+WAIVER = '[[waiver]]\ncell = "a"\nkind = "fixed"\nreason = "r"\nowner = "o"\nexpires = 2030-01-01\n'
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "gate.md"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("rde = []", "line 1: .*`rde`.*did you mean red"),
+        ("min_cells = 3\n\n[thresholds]\nsqnr_drp_db = 3", "line 4: .*`sqnr_drp_db`.*sqnr_drop_db"),
+        ('[[target]]\nmatch = "a"\n[target.thresholds]\nbytes = 3', r"line 4: .*target\[0\]"),
+        ('[[target]]\nmtch = "a"', "line 2: .*match"),
+        ("[[target]]\nmin_cells = 3", "match"),
+        ('red = ["newly-failng"]', "line 1: .*did you mean newly-failing"),
+        ('[[waivers]]\ncell = "a"', "line 1: .*did you mean waiver"),
+        (WAIVER.replace("owner", "ownr"), "line 5: .*did you mean owner"),
+        (WAIVER.replace("expires = 2030-01-01\n", ""), "expires"),
+        (WAIVER.replace("2030-01-01", '"soon"'), "expires"),
+        (WAIVER.replace('"r"', '" "'), "empty reason"),
+        (WAIVER.replace('"fixed"', '"*"'), "kind"),
+        ("red = []", "nothing could make the gate fail"),
+        ("min_cells = -1", "negative"),
+        ('min_cells = "3"', "min_cells"),
+        ("subset_min_cells = 0", "judges nothing"),
+        ("thresholds.sqnr_drop_db = nan", "sqnr_drop_db is nan"),
+        ("thresholds.time_factor = inf", "time_factor is inf"),
+        ("thresholds.bound_used_limit = -1", "bound_used_limit is -1"),
+        ("red = [", "not TOML"),
+        ("red = []\nred = []", "not TOML"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(content: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        policy.parse(content)
+    assert re.search(says, str(caught.value)), caught.value
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for name in ("none.toml", "binary", "."):
+        with pytest.raises(UsageError, match="cannot read the policy"):
+            policy.load(tmp_path / name)
+
+
+def test_a_target_inherits_what_it_does_not_say() -> None:
+    read = policy.parse(
+        "red = ['bytes-up']\n[thresholds]\nsqnr_drop_db = 1\nbytes_up = 7\n"
+        "[[target]]\nmatch = 'tosa:*'\n[target.thresholds]\nsqnr_drop_db = 9\n"
+        "[[target]]\nmatch = '*:fp32'\nred = ['fixed']"
+    )
+    assert read.limits("tosa:fp").sqnr_drop_db == 9
+    assert read.limits("tosa:fp").bytes_up == 7
+    assert read.limits("mlx:bf16").sqnr_drop_db == 1
+    assert read.red_kinds("tosa:fp") == {Kind.BYTES_UP}
+    assert read.red_kinds("mlx:fp32") == {Kind.FIXED}
+    assert read.red_kinds("mlx:bf16") == {Kind.BYTES_UP}
+
+
+def test_the_usual_policy_is_red_on_every_loss_of_an_outcome() -> None:
+    usual = set(policy.parse("").red)
+    measured = {Kind.BOUND_UP, Kind.DELEGATES_UP, Kind.BYTES_UP, Kind.TIME_UP}
+    # What is not in it keeps a run from being green in another way.
+    lost = {Kind.DISAPPEARED, Kind.NOT_RUN, Kind.NEWLY_UNAVAILABLE, Kind.NEWLY_LOWERED}
+    assert usual == {kind for kind in Kind if kind.is_worse} - measured - lost
+
+
+def test_the_document_has_every_key_and_kind_and_its_example_is_valid() -> None:
+    shown = DOCUMENT.read_text(encoding="utf-8")
+    for struct in (Policy, TargetPolicy, Waiver, GateThresholds):
+        for field in msgspec.structs.fields(struct):
+            assert f"`{field.name}`" in shown or f"\n{field.name} = " in shown, field.name
+    for kind in Kind:
+        assert f"`{kind.value}`" in shown, kind
+    examples = re.findall(r"```toml\n(.*?)```", shown, re.DOTALL)
+    assert examples
+    for example in examples:
+        policy.parse(example)

@@ -1,0 +1,167 @@
+"""Merge: runs of several hosts become one, and nothing about them is lost or smoothed over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cell import Delegation, Status
+from harness.cli import main
+from harness.errors import RunUnwritable, UsageError
+from harness.run import BackendState, Environment, Run, load
+from reports import summary
+from reports.diff import diff
+from reports.merge import merge
+from reports.outcome import Outcome
+from reports.snapshot import take
+from reports.tests.runs import cell, write
+
+LINUX = Environment(host="linux", machine="x86_64", git_commit="a" * 40, packages={"torch": "2"})
+MAC = Environment(host="mac", machine="arm64", git_commit="a" * 40, packages={"torch": "2"})
+NOTHING: dict[str, Any] = {"runtime": "none", "numerics": [], "delegation": Delegation()}
+
+
+def away(case: str, target: str = "mlx:fp32") -> Any:
+    return cell(case, target, status=Status.UNAVAILABLE, error="not a Mac", **NOTHING)
+
+
+def two(tmp_path: Path, linux: list[Any], mac: list[Any], **other: Any) -> list[Run]:
+    return [
+        write(tmp_path / "linux", linux, environment=LINUX),
+        write(tmp_path / "mac", mac, environment=MAC, **other),
+    ]
+
+
+def test_shards_become_one_run(tmp_path: Path) -> None:
+    runs = two(tmp_path, [cell("a"), cell("b")], [cell("c", "mlx:fp32")])
+    made = merge(tmp_path / "out", runs)
+    assert made.run.is_complete
+    assert [item.id for item in made.run.cells] == [i.id for run in runs for i in run.cells]
+    assert made.run.info.expected == [item.id for item in made.run.cells]
+    assert made.run.info.targets == ["xnnpack:fp32", "mlx:fp32"]
+    assert made.run.info.problems == []
+    assert made.run.info.exit_status == 0
+    assert (made.overlaps, made.conflicts, made.superseded) == (0, [], 0)
+    assert load(tmp_path / "out").info.records == 3
+
+
+def test_each_cell_keeps_the_environment_of_its_part(tmp_path: Path) -> None:
+    made = merge(tmp_path / "out", two(tmp_path, [cell("a")], [cell("b", "mlx:fp32")]))
+    assert [part.environment for part in made.run.info.merged_from] == [LINUX, MAC]
+    taken = take(made.run)
+    hosts = {item.case: taken.environment(item).host for item in taken.cells.values()}
+    assert hosts == {"a": "linux", "b": "mac"}
+    # Of the whole only what all have in common is said.
+    common = made.run.info.environment
+    assert (common.host, common.machine, common.packages) == ("", "", {"torch": "2"})
+
+
+def test_who_executed_a_cell_counts_and_it_is_said(tmp_path: Path) -> None:
+    lowered = cell("b", "mlx:fp32", status=Status.LOWERED, runtime="none", numerics=[])
+    linux = [away("a"), lowered, away("c"), away("d")]
+    mac = [cell("a", "mlx:fp32"), cell("b", "mlx:fp32", status=Status.MISMATCH), away("c")]
+    declared = cell("d", "mlx:fp32", status=Status.UNSUPPORTED, error="no", **NOTHING)
+    made = merge(tmp_path / "out", two(tmp_path, linux, [*mac, declared], exit_status=1))
+    outcomes = {row.case: row.outcome for row in summary.rows(made.run)}
+    assert outcomes == {"a": Outcome.PASSED, "b": Outcome.MISMATCH, "c": Outcome.UNAVAILABLE,
+                        "d": Outcome.UNSUPPORTED}  # fmt: skip
+    assert made.superseded == 3
+    assert len(made.run.info.merged_from[0].superseded) == 3
+    assert made.conflicts == []
+    assert any("linux: 3 records left out" in line for line in made.remarks)
+
+
+def test_conflicts_are_problems_and_the_worst_counts(tmp_path: Path) -> None:
+    failed = cell("a", status=Status.FAILED, stage="lower", error="E", **NOTHING)
+    made = merge(tmp_path / "out", two(tmp_path, [failed, cell("b")], [cell("a"), cell("b")]))
+    assert made.overlaps == 2
+    assert made.conflicts == ["a@xnnpack:fp32: failed in linux, passed, delegated in mac"]
+    assert made.run.info.problems == [f"conflict: {made.conflicts[0]}"]
+    assert summary.overall(made.run).counts[Outcome.FAILED] == 1
+    assert len(made.run.cells) == 4
+    assert made.run.info.exit_status == 1
+
+
+def test_other_seeds_and_commits_are_problems_other_packages_are_said(tmp_path: Path) -> None:
+    other = Environment(host="mac", git_commit="b" * 40, packages={"torch": "3"})
+    runs = [
+        write(tmp_path / "l", [cell("a", seed=7)], environment=LINUX),
+        write(tmp_path / "m", [cell("b", seed=8)], environment=other, seed=8),
+    ]
+    made = merge(tmp_path / "out", runs)
+    assert made.run.info.problems == [
+        "the parts have different seeds: 7, 8",
+        f"the parts are of different commits: {'a' * 12}, {'b' * 12}",
+    ]
+    assert "torch is not the same in all parts: 2, 3" in made.remarks
+    assert {item.seed for item in made.run.cells} == {7, 8}
+
+
+def test_one_incomplete_part_makes_it_incomplete(tmp_path: Path) -> None:
+    whole = write(tmp_path / "a", [cell("a")])
+    for name, options in (("killed", {"end": False}), ("short", {"expected": ["b", "c"]})):
+        part = write(tmp_path / name, [cell("b")], **options)  # type: ignore[arg-type]
+        made = merge(tmp_path / f"out-{name}", [whole, part])
+        assert not made.run.is_complete
+        assert any(line.startswith(f"{name}: ") for line in made.run.info.problems)
+    assert load(tmp_path / "out-killed").info.exit_status is None
+
+
+def test_a_backend_that_one_part_has_is_not_missing(tmp_path: Path) -> None:
+    problem = "backend mlx was expected and is not available: not a Mac"
+    runs = [
+        write(tmp_path / "l", [cell("a"), away("b")], problems=[problem, "the disk was slow"],
+              exit_status=1, backends={"mlx": BackendState(available=False, reason="no Mac")}),
+        write(tmp_path / "m", [cell("b", "mlx:fp32")],
+              backends={"mlx": BackendState(available=True, runtime="native")}),
+    ]  # fmt: skip
+    info = merge(tmp_path / "out", runs).run.info
+    assert info.backends["mlx"] == BackendState(available=True, runtime="native")
+    assert info.problems == ["l: the disk was slow"]
+    assert info.merged_from[0].problems == [problem, "the disk was slow"]
+
+
+def test_an_exit_status_that_no_record_explains_is_kept(tmp_path: Path) -> None:
+    runs = two(tmp_path, [cell("a")], [cell("b")], exit_status=3)
+    assert merge(tmp_path / "out", runs).run.info.exit_status == 3
+
+
+def test_merged_runs_merge(tmp_path: Path) -> None:
+    first = merge(tmp_path / "x" / "m", two(tmp_path / "x", [cell("a")], [cell("b")])).run
+    second = merge(tmp_path / "y" / "m", two(tmp_path / "y", [cell("c")], [cell("d")])).run
+    made = merge(tmp_path / "out", [first, second]).run
+    assert [part.name for part in made.info.merged_from] == ["linux", "mac", "linux-2", "mac-2"]
+    assert [item.part for item in made.cells] == ["linux", "mac", "linux-2", "mac-2"]
+    assert diff(made, made).changes == []
+
+
+def test_what_cannot_be_merged_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    runs = two(tmp_path, [cell("a")], [cell("b")])
+    with pytest.raises(UsageError, match="at least two"):
+        merge(tmp_path / "out", runs[:1])
+    with pytest.raises(UsageError, match="given twice"):
+        merge(tmp_path / "out", [runs[0], runs[0]])
+    with pytest.raises(RunUnwritable, match="already holds a run"):
+        merge(tmp_path / "linux", runs)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(RunUnwritable, match="not empty"):
+        merge(tmp_path / "full", runs)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "linux", "mac"]
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["file"]
+
+
+def test_the_command_says_what_it_did(tmp_path: Path) -> None:
+    failed = cell("a", status=Status.FAILED, error="E", **NOTHING)
+    two(tmp_path, [failed], [cell("a")])
+    sides = [str(tmp_path / name) for name in ("out", "linux", "mac")]
+    done = CliRunner().invoke(main, ["merge", *sides])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("1 cell of 2 parts, complete; 1 in several parts, 1 conflict\n")
+    assert "problem: conflict: a@xnnpack:fp32" in done.output
+    done = CliRunner().invoke(main, ["merge", *sides])
+    assert done.exit_code == 2
+    assert "already holds a run" in done.output
