@@ -264,6 +264,7 @@ def test_limitations_and_changes_name_causes_cells_and_runs(
     assert page.text_content("#matching") == f"{len(gaps)} of {text.count(len(gaps), 'cause')}"
     assert page.locator(".gap .reason").first.text_content() == gaps[0].reason
     page.click(".gap summary >> nth=0")
+    page.wait_for_selector(".gap >> nth=0 >> li a")  # the list is made when it opens
     assert page.locator(".gap >> nth=0").locator("li a").count() == min(len(gaps[0].rows), 30)
     page.fill("#search", "no such cause")
     page.wait_for_selector("text=No cause matches.")
