@@ -13,7 +13,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from harness.run import Run
-from reports import facts, summary, text, views
+from reports import facts, pairs, summary, text, views
 from reports.outcome import Outcome
 from reports.verdict import Verdict
 
@@ -60,6 +60,8 @@ def render(run: Run) -> str:
             firsts=_firsts(targets),
             matrix=views.matrix(rows, targets),
             gaps=summary.gaps(run)[:_GAPS_SHOWN],
+            pairs_header=pairs.HEADER,
+            pairs=list(pairs.rows(run)),
             partitions=summary.partitions(run),
             left_over_shown=_LEFT_OVER_SHOWN,
             slowest=[

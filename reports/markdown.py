@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from harness.run import Run
-from reports import facts, summary, text
+from reports import facts, pairs, summary, text
 from reports.outcome import Outcome
 from reports.summary import Row, Totals
 from reports.verdict import Kind, Verdict
@@ -18,6 +18,7 @@ LENGTH = 60_000
 
 FAILURES_SHOWN = 20
 _GAPS_SHOWN = 20
+_PAIRS_SHOWN = 40
 _MISSING_SHOWN = 10
 _SLOWEST_SHOWN = 10
 _OPS_SHOWN = 120
@@ -29,6 +30,7 @@ def render(run: Run) -> str:
     head = [_header(run), _totals(run), _failures(run), _missing(run)]
     rest = {
         "Limitations by reason": _gaps(run),
+        "The same weights on two backends": _pairs(run),
         "Operators by target": _matrix(run),
         "Left over by the partitioners": _delegation(run),
         "Slowest cells": _slowest(run),
@@ -182,6 +184,15 @@ def _gaps(run: Run) -> str:
     ]
     table = _table(["Cells", "Outcome", "Reason", "Targets"], body, ["Cells"])
     return "\n\n".join([table, *_more(len(gaps) - _GAPS_SHOWN)])
+
+
+def _pairs(run: Run) -> str:
+    found = list(pairs.rows(run))
+    body = [[code(case, 200), *map(prose, rest)] for case, *rest in found[:_PAIRS_SHOWN]]
+    if not body:
+        return ""
+    table = _table(pairs.HEADER, body, pairs.HEADER[3:6])
+    return "\n\n".join([table, *_more(len(found) - _PAIRS_SHOWN)])
 
 
 def _matrix(run: Run) -> str:
