@@ -1,4 +1,4 @@
-"""The OCP Microscaling (MX) formats, written from their specification.
+"""The OCP Microscaling (MX) formats, as their specification defines them.
 
 *OCP Microscaling Formats (MX) Specification*, version 1.0, September 2023; sections are named
 where they are used. A block of 32 neighbours shares one scale ``X``, a power of two (E8M0); each

@@ -23,6 +23,7 @@ convolution's kernel (OCP Microscaling Formats (MX) Specification 1.0, section 5
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -97,7 +98,9 @@ class BlockFormat:
         from executorch.backends.arm.ao_ext import MXFPOpConfig, to_mxfp
 
         holder = torch.nn.Sequential(layer)
-        to_mxfp(holder, MXFPOpConfig(weight_dtype=self.element()))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "This API is experimental")
+            to_mxfp(holder, MXFPOpConfig(weight_dtype=self.element()))
         converted: torch.nn.Module = holder[0]
         if converted is layer:
             raise CaseError(f"to_mxfp left {type(layer).__name__} as it is")

@@ -41,7 +41,7 @@ def bits(text: str) -> int:
     return int(text.replace(".", "").replace(" ", ""), 2)
 
 
-# Tables 2 to 5 of the specification (sections 5.3.1 to 5.3.3): largest and smallest of each kind.
+# Sections 5.3.1 to 5.3.3 of the specification: largest and smallest of each kind.
 @pytest.mark.parametrize(
     ("element", "code", "value"),
     [

@@ -49,6 +49,26 @@ def test_steps_are_those_of_the_outputs_last_encoding() -> None:
     assert output_steps(graph) == [0.25, None, None]
 
 
+class Chain(torch.nn.Module):
+    """Two requantizations with the same step, so that their errors cancel or add up."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            codes = _Q.quantize_per_tensor.default(x * 1.0, 0.25, 0, *_INT8)
+            x = _Q.dequantize_per_tensor.default(codes, 0.25, 0, *_INT8)
+        return x
+
+
+def test_the_last_requantization_may_always_err() -> None:
+    """Over 2000 elements some errors of the two cancel in every run."""
+    graph = torch.fx.symbolic_trace(Chain())
+    x = torch.arange(-1000, 1000) % 100 * 0.25
+    reference = refer(graph, [(x,)], Precision(safety=2.0), seed=0)
+    assert float(reference.bound[0][0].min()) >= 2 * 0.25
+    alone = refer(Chain(), [(x,)], Precision(safety=2.0), seed=0)
+    assert float(alone.bound[0][0].min()) < 1e-3, "what the runs alone would say"
+
+
 def test_the_record_counts_the_largest_error_in_steps() -> None:
     graph = torch.fx.symbolic_trace(Static())
     x = torch.tensor([0.0, 1.0, -2.0])

@@ -12,7 +12,7 @@ from torch.nn import LayerNorm
 
 from harness.case import Case
 from suites.build import nn_case, op, randn, uniform
-from suites.quant.only import STATIC, TOSA, on, outlier, spread
+from suites.quant.only import TOSA, WEIGHTLESS, on, outlier, spread
 
 
 def _add_relu(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -25,7 +25,7 @@ def _mul_relu(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 CASES: list[Case] = [
     *on(
-        STATIC,
+        WEIGHTLESS,
         op("int_add/same_shape", torch.add, randn(3, 8), randn(3, 8)),
         op("int_add/broadcast", torch.add, randn(2, 3, 8), randn(8)),
         op("int_add/one_element", torch.add, randn(3, 8), randn(1)),
@@ -45,7 +45,7 @@ CASES: list[Case] = [
         op("int_mul/relu", _mul_relu, randn(3, 8), randn(3, 8)),
     ),
     *on(
-        "xnnpack:int8|xnnpack:int8_per_tensor",  # TOSA has no tensors without dimensions
+        "xnnpack:int8",  # TOSA has no tensors without dimensions
         op("int_add/number_that_is_a_sum", lambda a, b: (a + b) + a.sum(), randn(2, 6),
            randn(2, 6)),
     ),

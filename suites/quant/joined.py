@@ -33,7 +33,7 @@ from torch.nn import (
 
 from harness.case import Case
 from suites.build import ints, nn_case, op, randn, uniform
-from suites.quant.only import ALL, STATIC, on
+from suites.quant.only import ALL, WEIGHTLESS, on
 
 
 def _island(name: str, between: Callable[[], Module]) -> Case:
@@ -155,7 +155,7 @@ def _classifier() -> Sequential:
 CASES: list[Case] = [
     # Shared scales.
     *on(
-        STATIC,
+        WEIGHTLESS,
         op("int_cat/two", lambda a, b: torch.cat([a, b], 1), randn(2, 3), uniform(-9, 9, 2, 4)),
         op("int_cat/first_dim", lambda a, b, c: torch.cat([a, b, c]), randn(2, 5), randn(1, 5),
            uniform(4, 5, 3, 5)),

@@ -7,11 +7,10 @@ from harness.limitation import Limitation
 
 _XNNPACK = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/"
 _ARM = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/"
-_STATIC = "xnnpack:int8|xnnpack:int8_per_tensor"
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
-        target=_STATIC,
+        target="xnnpack:int8|xnnpack:int8_per_tensor",
         case="int_linear/one_layer_twice",
         reason="NodeVisitor.define_tensor returns the value that it made of a node before, "
         "whatever quantization is asked for. A bias is quantized in units of input scale times "
@@ -23,7 +22,7 @@ LIMITATIONS: list[Limitation] = [
         outcome=Status.MISMATCH,
     ),
     Limitation(
-        target=_STATIC,
+        target="xnnpack:int8",
         case="int_add/channels_last",
         reason="ChannelsLastTaggedReshapePass.is_nhwc_node looks at meta['val'][0] of the input "
         "behind a dequantize, which is the first image and not the tensor, and takes a "
@@ -33,7 +32,7 @@ LIMITATIONS: list[Limitation] = [
         error="method->execute() failed with error 0x10",
     ),
     Limitation(
-        target=_STATIC,
+        target="xnnpack:int8",
         case="int_add/number_that_is_a_sum",
         reason="The same meta['val'][0] in is_nhwc_node: an input without dimensions, here a sum "
         "that runs outside the delegate, has no first element.",

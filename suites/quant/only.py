@@ -11,6 +11,8 @@ from harness.case import Case
 from suites.build import Input, Shape
 
 TOSA = "tosa:int"
+# Without weights int8 and int8_per_tensor are the same program.
+WEIGHTLESS = f"xnnpack:int8|{TOSA}"
 STATIC = f"xnnpack:int8|xnnpack:int8_per_tensor|{TOSA}"
 ALL = f"xnnpack:int8*|{TOSA}"
 
