@@ -56,7 +56,6 @@ CASES: list[Case] = [
         op("int_sub/scales_far_apart", torch.sub, uniform(-100, 100, 3, 8), uniform(-1, 1, 3, 8)),
         op("int_relu/randn", torch.relu, randn(3, 8)),
         op("int_relu/negative_values", torch.relu, uniform(-2, -1, 3, 8)),
-        op("int_relu6/spread", F.relu6, spread(3, 8)),
         op("int_hardtanh/inside", F.hardtanh, randn(3, 8), min_val=-0.5, max_val=0.25),
         op("int_sigmoid/randn", torch.sigmoid, randn(3, 8)),
         op("int_sigmoid/saturates", torch.sigmoid, uniform(-30, 30, 3, 8)),

@@ -33,7 +33,7 @@ from torch.nn import (
 
 from harness.case import Case
 from suites.build import ints, nn_case, op, randn, uniform
-from suites.quant.only import ALL, WEIGHTLESS, on
+from suites.quant.only import ALL, TOSA, WEIGHTLESS, WEIGHTS_ASIDE, on
 
 
 def _island(name: str, between: Callable[[], Module]) -> Case:
@@ -181,6 +181,9 @@ CASES: list[Case] = [
         nn_case("int_shared/residual_linear", _ResidualLinear, randn(3, 12)),
         nn_case("int_shared/residual_conv", _Residual, randn(1, 4, 5, 5)),
         nn_case("int_shared/one_input_of_two_layers", _Two, randn(3, 12)),
+    ),
+    *on(
+        WEIGHTS_ASIDE,
         _island("sigmoid", Sigmoid),
         _island("tanh", Tanh),
         _island("gelu", GELU),
@@ -191,14 +194,24 @@ CASES: list[Case] = [
         _island("layer_norm", lambda: LayerNorm(8)),
         nn_case("int_island/embedding", lambda: Sequential(Embedding(9, 12), Linear(12, 6)),
                 ints(0, 9, 2, 5)),
-        # Small models.
+    ),
+    # Small models.
+    *on(
+        ALL,
         nn_case("int_model/mlp", lambda: Sequential(Linear(12, 16), ReLU(), Linear(16, 16), ReLU(),
                                                     Linear(16, 4)), randn(4, 12)),
         nn_case("int_model/gated_mlp", _Gated, randn(3, 12)),
         nn_case("int_model/classifier", _classifier, randn(1, 2, 6, 6)),
         nn_case("int_model/attention", _Attention, randn(1, 4, 12)),
-        nn_case("int_model/lstm", _Recurrent, randn(1, 3, 6)),
+        nn_case("int_model/lstm", _Recurrent, randn(1, 2, 6)),
+    ),
+    # Lowering what is unrolled takes seconds: each on two targets.
+    *on(
+        "xnnpack:int8|xnnpack:int8_dynamic",
         nn_case("int_model/lstm_two_layers", lambda: _Recurrent(2), randn(2, 2, 6)),
-        nn_case("int_model/lstm_both_ways", lambda: _Recurrent(both=True), randn(1, 3, 6)),
+    ),
+    *on(
+        f"xnnpack:int8_dynamic|{TOSA}",
+        nn_case("int_model/lstm_both_ways", lambda: _Recurrent(both=True), randn(1, 2, 6)),
     ),
 ]  # fmt: skip

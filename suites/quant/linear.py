@@ -9,7 +9,7 @@ from torch.nn import Hardtanh, Linear, ReLU, ReLU6, Sequential
 
 from harness.case import Case
 from suites.build import Input, full, nn_case, op, randn, uniform, zeros
-from suites.quant.only import ALL, TOSA, on, outlier, spread
+from suites.quant.only import ALL, TOSA, WEIGHTS_ASIDE, on, outlier, spread
 
 _BATCH = torch.export.Dim("batch", min=1, max=16)
 
@@ -90,7 +90,7 @@ CASES: list[Case] = [
                 randn(3, 12)),
     ),
     *on(
-        f"xnnpack:int8|xnnpack:int8_dynamic|{TOSA}",
+        WEIGHTS_ASIDE,
         # Zero points: in the middle, at either end, and of a range that does not reach zero.
         _layer("symmetric_values", uniform(-1, 1, 4, 16)),
         _layer("positive_values", uniform(0, 1, 4, 16)),

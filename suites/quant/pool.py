@@ -16,7 +16,7 @@ from torch.nn import (
 
 from harness.case import Case
 from suites.build import nn_case, op, randn, uniform
-from suites.quant.only import STATIC, TOSA, on
+from suites.quant.only import TOSA, WEIGHTLESS, on
 
 
 class _Mean(torch.nn.Module):
@@ -37,7 +37,7 @@ def _behind_conv(name: str, pool: Callable[[], Module]) -> Case:
 
 CASES: list[Case] = [
     *on(
-        STATIC,
+        WEIGHTLESS,
         _behind_conv("max", lambda: MaxPool2d(2)),
         _behind_conv("max_overlapping", lambda: MaxPool2d(3, 1, padding=1)),
         _behind_conv("avg", lambda: AvgPool2d(2)),
