@@ -18,6 +18,7 @@ from torch._library.custom_ops import _maybe_get_opdef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from harness.block_scaled import BlockProduct, block_product
 from harness.dequantize import Blocks, decode, dequantize, product
 from harness.precision import Precision
 from harness.rounding import ACTIVATIONS, COMPOUND, Kind, base_name, kind_of, reduction
@@ -36,6 +37,7 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
 
     Attributes:
         inputs: the program's inputs, widened; they stay alive while the mode is in use.
+        encoded: every activation that was encoded to blocks, before it was, in order.
         running_means: whether the deviations of a variance err one by one.
     """
 
@@ -44,6 +46,7 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.inputs: list[torch.Tensor] = []
+        self.encoded: list[torch.Tensor] = []
 
     def see(self, dtype: torch.dtype) -> None:
         """A value of this dtype occurs in the program."""
@@ -58,6 +61,8 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         name = base_name(func)
         if name.startswith("quantize_per"):
             return self.quantize(func, args, kwargs or {})
+        if name.startswith("choose_qparams"):
+            return func(args[0].float(), *args[1:], **(kwargs or {}))
         blocks = decode(func, args, kwargs or {})
         if blocks is not None:
             self.see(blocks.dtype)
@@ -67,6 +72,11 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
             weight = self.dequantize(fused.weight)
             with self:
                 return torch.mm(fused.activation.double(), weight.mT)
+        blocked = block_product(func, args, kwargs or {})
+        if blocked is not None:
+            activation = self.encode(blocked)
+            with self, self.in_float32(blocked.exact_terms):
+                return blocked.multiply(activation)
         for leaf in tree_leaves(kwargs):
             if isinstance(leaf, torch.dtype):
                 self.see(leaf)
@@ -108,6 +118,11 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         """While a compound operation runs as its parts."""
         return nullcontext()
 
+    def in_float32(self, exact_terms: int) -> AbstractContextManager[None]:
+        """While an operation runs in float32, whatever the program's dtype, and rounds its sums
+        once in so many terms."""
+        return nullcontext()
+
     def blur(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a function as its implementation may see them."""
         return args
@@ -124,16 +139,35 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         """Decode a block-quantized weight."""
         return blocks.values()
 
+    def encode(self, product: BlockProduct) -> torch.Tensor:
+        """The activation of a product in an MX format, encoded to blocks and decoded again."""
+        self.encoded.append(product.activation)
+        return product.encode(product.activation).values()
+
 
 class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     """Float64 with every result perturbed by the amplitude of the target's rounding there.
 
     Requantization errors come in antithetic pairs: samples 2k and 2k+1 err in opposite
     directions, so that a value at the end of its range still moves in one of them.
+
+    Args:
+        precision: the rounding model of the target.
+        seed: seeds the noise.
+        sample: number of this run.
+        exact: ``encoded`` of the run without noise; without it, every element that is encoded to
+            blocks may be a step off.
     """
 
-    def __init__(self, precision: Precision, seed: int, sample: int) -> None:
+    def __init__(
+        self,
+        precision: Precision,
+        seed: int,
+        sample: int,
+        exact: Sequence[torch.Tensor] = (),
+    ) -> None:
         super().__init__()
+        self._exact = exact
         self.precision = precision
         self.running_means = precision.running_means
         self.generator = torch.Generator().manual_seed(seed + sample)
@@ -141,6 +175,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self.direction = 1.0 if sample % 2 == 0 else -1.0
         self.unit = 0.0
         self._wide = False
+        self._exact_terms = 1
 
     def see(self, dtype: torch.dtype) -> None:
         """Results may be rounded to this dtype; the coarsest counts. One byte is a code: what
@@ -166,13 +201,10 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     def quantize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         """Quantize, and err by a step as a requantization may."""
         out = super().quantize(func, args, kwargs)
-        if any(args[0] is given for given in self.inputs):
-            return out  # the program quantizes its input with the same operator
+        if not isinstance(args[1], torch.Tensor) and any(args[0] is x for x in self.inputs):
+            return out  # the program quantizes its input with the same operator and scale
         low, high = _limits(base_name(func), args)
-        signs = torch.empty(out.shape, dtype=torch.float64)
-        signs.bernoulli_(0.5, generator=self.pair_generator).mul_(2).sub_(1)
-        steps = signs.mul_(self.direction * self.precision.step)
-        return (out.double() + steps).clamp_(low, high).round_().to(out.dtype)
+        return (out.double() + self._steps(out.shape)).clamp_(low, high).round_().to(out.dtype)
 
     def dequantize(self, blocks: Blocks) -> torch.Tensor:
         """Decode, and err in each block's scale and offset and in each result."""
@@ -185,6 +217,27 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             blocks = replace(blocks, scale=scale, offset=offset)
         values = blocks.values()
         return values.add_(self._noise(values.abs().mul_(self.unit)))
+
+    def encode(self, product: BlockProduct) -> torch.Tensor:
+        """Encode, and err by a step where the activation may be encoded otherwise."""
+        number, given = len(self.encoded), product.activation
+        self.encoded.append(given)
+        encoded = product.encode(given)
+        known = number < len(self._exact)
+        off = (given - self._exact[number]).abs() if known else torch.full_like(given, math.inf)
+        values = encoded.values()
+        if not (off > 0).any():
+            return values  # an input, or what moves, selects and compares made of it
+        # An error as large as the bound itself would allow, twice.
+        unsettled = product.unsettled(off.mul_(2 * self.precision.safety))
+        steps = self._steps(values.shape).mul_(encoded.steps())
+        return torch.where(unsettled, values + steps, values)
+
+    def _steps(self, shape: torch.Size) -> torch.Tensor:
+        """Errors of a requantization, in its steps; the samples of a pair differ in their sign."""
+        signs = torch.empty(shape, dtype=torch.float64)
+        signs.bernoulli_(0.5, generator=self.pair_generator).mul_(2).sub_(1)
+        return signs.mul_(self.direction * self.precision.step)
 
     def _amplitude(
         self,
@@ -203,6 +256,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             return size.mul_(self.unit * self.precision.division_roundings)
         if kind is Kind.REDUCTION:
             length, magnitude = reduction(func, name, args, kwargs, out, index)
+            length = -(-length // self._exact_terms)
             factor = min(float(length), LAMBDA * math.sqrt(length)) + 1
             if self._wide or name in self.precision.float32_sums:
                 sum_unit = min(self.unit, _FLOAT32_UNIT)
@@ -222,6 +276,17 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             yield
         finally:
             self._wide = outer
+
+    @contextmanager
+    def in_float32(self, exact_terms: int) -> Iterator[None]:
+        """While an operation runs in float32, whatever the program's dtype, and rounds its sums
+        once in so many terms."""
+        outer = self.unit
+        self.unit, self._exact_terms = min(self.unit, _FLOAT32_UNIT), exact_terms
+        try:
+            yield
+        finally:
+            self.unit, self._exact_terms = outer, 1
 
     def blur(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """A backward error of each argument: what range reduction and composition cost."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
     from harness.case import Case, Inputs
+    from harness.cell import Encoding
     from harness.tester import Tester
 
 
@@ -80,6 +81,9 @@ class Recipe:
         edge_config: makes the edge compile configuration.
         unsupported: why a case is outside what the recipe claims to do, or None.
         require_delegation: whether a cell fails when nothing was delegated.
+        verify: what is wrong with the lowered program of a tester that came as far as
+            serializing, or None; a reason fails the cell at stage ``lower``.
+        encodings: the quantized weights that its program carries, for the record.
     """
 
     name: str
@@ -92,6 +96,8 @@ class Recipe:
     edge_config: Callable[[], EdgeCompileConfig] = _default_edge_config
     unsupported: Callable[[Case], str | None] = _supports_all
     require_delegation: bool = False
+    verify: Callable[[Tester], str | None] | None = None
+    encodings: Callable[[Tester], list[Encoding]] | None = None
 
 
 @runtime_checkable

@@ -7,7 +7,9 @@ JSON has no infinities or NaN, so non-finite floats are written as ``"inf"``, ``
 
 from __future__ import annotations
 
+import base64
 import enum
+import hashlib
 import math
 import shlex
 from typing import Any
@@ -15,6 +17,9 @@ from typing import Any
 import msgspec
 
 from harness.target import cell_id
+
+CROSS_BACKEND = "cross_backend"
+"""Tag of a case whose records keep weights and outputs, so that reports compare its targets."""
 
 
 class Status(enum.Enum):
@@ -65,7 +70,8 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
 
     ``bound`` is the bound at the worst element, ``bound_used`` the largest error / bound
     (at most 1 when the output conforms). ``eager_*`` compare with eager in the recipe's
-    dtype, ``model_sqnr_db`` with the float model before quantization.
+    dtype, ``model_sqnr_db`` with the float model before quantization. ``max_steps`` is the
+    largest error in steps of the output's quantization, where the quantized graph ends in one.
     """
 
     call: int
@@ -88,7 +94,63 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     eager_max_abs: float | None = None
     eager_sqnr_db: float | None = None
     model_sqnr_db: float | None = None
+    max_steps: float | None = None
     problem: str | None = None
+
+
+class Encoding(msgspec.Struct, frozen=True, kw_only=True):
+    """A weight as the program carries it, in a layout that backends share.
+
+    Codes are one byte each, row after row of ``columns``; scales are one byte a block. The
+    ``*_sha256`` are of these bytes; ``codes`` and ``scales`` are the bytes themselves in base64,
+    kept for cases whose backends are compared.
+    """
+
+    parameter: str
+    element: str
+    block: int
+    columns: int
+    codes_sha256: str
+    scales_sha256: str
+    codes: str | None = None
+    scales: str | None = None
+
+    @classmethod
+    def of(
+        cls, parameter: str, element: str, block: int, columns: int, codes: bytes, scales: bytes
+    ) -> Encoding:
+        """The record of a weight, bytes included.
+
+        Args:
+            parameter: name of the weight in the module.
+            element: format of the codes, such as ``e4m3``.
+            block: codes that share a scale.
+            columns: codes of a row.
+            codes: one byte each.
+            scales: one byte a block.
+        """
+        return cls(
+            parameter=parameter,
+            element=element,
+            block=block,
+            columns=columns,
+            codes_sha256=hashlib.sha256(codes).hexdigest(),
+            scales_sha256=hashlib.sha256(scales).hexdigest(),
+            codes=base64.b64encode(codes).decode(),
+            scales=base64.b64encode(scales).decode(),
+        )
+
+    def brief(self) -> Encoding:
+        """The same without the bytes."""
+        return msgspec.structs.replace(self, codes=None, scales=None)
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of one floating output of one call, row-major."""
+
+    call: int
+    output: int
+    values: list[float]
 
 
 class LimitationRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +165,9 @@ class Cell(msgspec.Struct, kw_only=True):
 
     ``stages`` and ``seconds`` are wall-clock seconds; ``overhead`` is the part of
     ``seconds`` that no stage, reference or vendor call accounts for; ``program_bytes`` is
-    the size of the serialized program; ``part`` names the part of a merged run it is from.
+    the size of the serialized program. ``encodings`` are its quantized weights, where the recipe
+    says how to find them; ``outputs`` the values, of cases tagged :data:`CROSS_BACKEND` only.
+    ``part`` names the part of a merged run it is from.
     """
 
     case: str
@@ -124,6 +188,8 @@ class Cell(msgspec.Struct, kw_only=True):
     overhead: float = 0.0
     program_bytes: int = 0
     limitation: LimitationRef | None = None
+    encodings: list[Encoding] = []
+    outputs: list[Output] = []
     worker: str | None = None
     part: str | None = None
 
@@ -158,6 +224,12 @@ class Cell(msgspec.Struct, kw_only=True):
             # Only where numbers stand: elsewhere "inf" is a word.
             for part in (record, record.get("stages"), *(record.get("numerics") or ())):
                 _read_spelled(part)
+            for output in record.get("outputs") or ():
+                if isinstance(output, dict) and isinstance(output.get("values"), list):
+                    output["values"] = [
+                        _SPELLED.get(value, value) if isinstance(value, str) else value
+                        for value in output["values"]
+                    ]
         return msgspec.convert(record, type=cls)
 
 

@@ -32,6 +32,7 @@ def compare(
     *,
     declared: Sequence[TensorSpec | None] | None = None,
     model: Sequence[Sequence[torch.Tensor]] | None = None,
+    steps: Sequence[float | None] = (),
 ) -> Verdict:
     """Judge the outputs of a sequence of calls.
 
@@ -40,6 +41,7 @@ def compare(
         reference: what they should be, and the bound.
         declared: what the program declares about its outputs; its dim order is checked.
         model: outputs of the float model, when the reference is a quantized graph.
+        steps: per output, the step that it was quantized with, if any.
     """
     numerics: list[Numerics] = []
     problems: list[str] = []
@@ -56,6 +58,7 @@ def compare(
                 reference.eager[call][index],
                 spec=spec,
                 model=model[call][index] if model else None,
+                step=steps[index] if index < len(steps) else None,
                 where=(call, index),
             )
             numerics.append(row)
@@ -72,6 +75,7 @@ def compare_output(
     *,
     spec: TensorSpec | None = None,
     model: torch.Tensor | None = None,
+    step: float | None = None,
     where: tuple[int, int] = (0, 0),
 ) -> Numerics:
     """Judge one output.
@@ -83,6 +87,7 @@ def compare_output(
         eager: eager output in the recipe's dtype; gives the expected dtype.
         spec: what the program declares about this output.
         model: the float model's output, for quantized recipes.
+        step: quantization step of the output, in its unit.
         where: (call, output), for the record.
     """
     problem = _structure(actual, eager, spec)
@@ -114,6 +119,7 @@ def compare_output(
         eager_max_abs=_max(errors(actual, eager.double(), bound, eager)[0]),
         eager_sqnr_db=sqnr_db(actual, eager),
         model_sqnr_db=None if model is None else sqnr_db(actual, model),
+        max_steps=None if step is None else _max(error) / step,
         problem=None
         if exceeding == 0
         else f"{exceeding} of {actual.numel()} elements exceed the bound "

@@ -6,7 +6,6 @@ are taken as the numbers they stand for; :mod:`harness.oracle` puts them togethe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +13,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-# E2M1 of the OCP Microscaling Formats Specification 1.0, section 5.3.3; then the negative ones.
-_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+from harness.microscaling import E2M1, unpack_nibbles
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def _int4(
     dtype: torch.dtype = torch.bfloat16,
 ) -> Blocks:
     scale, zero = scale.double().mT, zero.double().mT
-    return Blocks(_nibbles(codes).double(), scale, -scale * zero, dtype)
+    return Blocks(unpack_nibbles(codes).double(), scale, -scale * zero, dtype)
 
 
 def _mx(
@@ -81,7 +79,9 @@ def _mx(
     block: int,
     dtype: torch.dtype = torch.float32,
 ) -> Blocks:
-    return Blocks(codes.double(), scale.double(), None, dtype)
+    packed = element is torch.float4_e2m1fn_x2
+    values = E2M1.table[unpack_nibbles(codes).long()] if packed else codes.double()
+    return Blocks(values, scale.double(), None, dtype)
 
 
 def _nvfp4(
@@ -91,15 +91,9 @@ def _nvfp4(
     block: int,
     dtype: torch.dtype = torch.float32,
 ) -> Blocks:
-    table = torch.tensor([math.copysign(v, s) for s in (1, -1) for v in _E2M1]).double()
+    values = E2M1.table[unpack_nibbles(codes).long()]
     block_scale = scale.view(torch.float8_e4m3fn).double()
-    return Blocks(table[_nibbles(codes).long()], block_scale * whole.double(), None, dtype)
-
-
-def _nibbles(packed: torch.Tensor) -> torch.Tensor:
-    """Codes of four bits, the lower half of a byte first."""
-    data = packed.contiguous().view(torch.uint8)
-    return torch.stack([data & 15, data >> 4], -1).flatten(-2)
+    return Blocks(values, block_scale * whole.double(), None, dtype)
 
 
 @dataclass(frozen=True)
@@ -122,7 +116,7 @@ def _linear_uint4(
     scale: torch.Tensor,
     offset: torch.Tensor,
 ) -> Product:
-    codes = _nibbles(packed).double()
+    codes = unpack_nibbles(packed).double()
     return Product(activation, Blocks(codes, scale.double(), offset.double(), activation.dtype))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from harness import registry
 from harness.backend import Backend, Emulating, Recipe
 from harness.case import Case
-from harness.cell import Cell, Status
+from harness.cell import CROSS_BACKEND, Cell, Output, Status
 from harness.errors import StageFailure, UnsupportedProgram, describe
 from harness.limitation import Limitation, find, judge
 from harness.target import Target
@@ -128,14 +128,38 @@ def _drive(tester: Tester, cell: Cell, must_delegate: bool, save: Path | None) -
         cell.stage = "lower"
         cell.error = "nothing was delegated, and the target requires delegation"
         return
+    if not _verified(tester, cell):
+        return
     tester.run()
     cell.runtime = tester.execution.runtime
     verdict = tester.compare().verdict
     cell.numerics = verdict.numerics
+    if CROSS_BACKEND in cell.tags:
+        cell.outputs = [
+            Output(call=call, output=index, values=tensor.double().flatten().tolist())
+            for call, outputs in enumerate(tester.execution.outputs)
+            for index, tensor in enumerate(outputs)
+            if tensor.is_floating_point()
+        ]
     cell.status = Status.PASSED if verdict.passed else Status.MISMATCH
     if not verdict.passed:
         cell.stage = "compare"
         cell.error = verdict.problem
+
+
+def _verified(tester: Tester, cell: Cell) -> bool:
+    """Whether the lowered program is what its recipe stands for; its weights go on record."""
+    recipe = tester.recipe
+    with tester.attributed("lower"):
+        problem = recipe.verify(tester) if recipe.verify is not None else None
+        found = recipe.encodings(tester) if recipe.encodings is not None else []
+    keep = CROSS_BACKEND in cell.tags
+    cell.encodings = [one if keep else one.brief() for one in found]
+    if problem is None:
+        return True
+    cell.stage = "lower"
+    cell.error = problem
+    return False
 
 
 def _compare_runtimes(tester: Tester, cell: Cell) -> None:

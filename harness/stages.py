@@ -21,6 +21,7 @@ from executorch.exir import (
 from executorch.exir import to_edge as exir_to_edge
 from executorch.exir.backend.partitioner import Partitioner
 from torch.export import ExportedProgram
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from harness.case import Inputs
 from harness.errors import ConflictingOptions
@@ -109,7 +110,10 @@ def flatten(exported: ExportedProgram) -> torch.fx.GraphModule:
     Args:
         exported: a program whose weights were quantized before export; left as it is.
     """
-    flat: torch.fx.GraphModule = exported.run_decompositions({}).module(check_guards=False)
+    # Decomposing costs as much as lowering, and a program of plain tensors is flat as it is.
+    if any(map(is_traceable_wrapper_subclass, exported.state_dict.values())):
+        exported = exported.run_decompositions({})
+    flat: torch.fx.GraphModule = exported.module(check_guards=False)
     return flat
 
 

@@ -37,6 +37,7 @@ from harness.errors import (
 from harness.oracle import Reference, refer, run_calls
 from harness.program import Program
 from harness.stages import LowerOptions, Pass
+from harness.steps import output_steps
 from harness.target import Target
 
 # Stages that are the vendors' work; everything else a cell spends is ours.
@@ -220,7 +221,7 @@ class Tester(GraphChecks):
     def to_executorch(self, config: Any = None) -> Self:
         """Plan memory and emit; ``config`` is an ``ExecutorchBackendConfig``."""
         lowered: EdgeProgramManager = self._need("lower", "to_executorch")
-        with self._attributed("lower"):
+        with self.attributed("lower"):
             # Counted first: emitting rewrites the lowered graph into out-variants.
             self._artifacts["delegation"] = delegation.count(lowered.exported_program())
         with self._stage("to_executorch"):
@@ -238,7 +239,7 @@ class Tester(GraphChecks):
         """Execute the serialized bytes for each call; calls default to the case's."""
         program: bytes = self._need("serialize", "run")
         chosen = self.built.calls if calls is None else tuple(calls)
-        with self._attributed("run"):
+        with self.attributed("run"):
             self._artifacts["parsed"] = Program(program)
             flat = self._flat(chosen)
         with self._stage("run"):
@@ -270,14 +271,15 @@ class Tester(GraphChecks):
             if "refer" not in self._artifacts:
                 self.refer()
             reference = self.reference
-        quantized = "quantize" in self._artifacts
+        graph = self._artifacts.get("quantize")
         with self._stage("compare"):
             calls = self._artifacts["calls"]
             self._artifacts["compare"] = compare(
                 execution.outputs,
                 reference,
                 declared=self._artifacts["parsed"].outputs,
-                model=run_calls(self.built.module, calls) if quantized else None,
+                model=None if graph is None else run_calls(self.built.module, calls),
+                steps=() if graph is None else output_steps(graph),
             )
         return self
 
@@ -366,7 +368,7 @@ class Tester(GraphChecks):
         return self._artifacts[stage]
 
     @contextmanager
-    def _attributed(self, stage: str) -> Iterator[None]:
+    def attributed(self, stage: str) -> Iterator[None]:
         """Whatever fails in here failed in that stage."""
         try:
             yield
@@ -380,7 +382,7 @@ class Tester(GraphChecks):
     def _stage(self, name: str) -> Iterator[None]:
         start = time.perf_counter()
         try:
-            with self._attributed(name):
+            with self.attributed(name):
                 yield
         finally:
             spent = time.perf_counter() - start

@@ -12,7 +12,7 @@ import hashlib
 from typing import Any
 
 from harness.run import Run
-from reports import facts, jinja, summary, text, views
+from reports import facts, jinja, pairs, summary, text, views
 from reports.outcome import Outcome
 from reports.verdict import Verdict
 
@@ -56,6 +56,8 @@ def render(run: Run) -> str:
             firsts=_firsts(targets),
             matrix=views.matrix(rows, targets),
             gaps=summary.gaps(run)[:_GAPS_SHOWN],
+            pairs_header=pairs.HEADER,
+            pairs=list(pairs.rows(run)),
             partitions=summary.partitions(run),
             left_over_shown=_LEFT_OVER_SHOWN,
             slowest=[

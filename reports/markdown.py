@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from harness.run import Run
-from reports import facts, summary, text
+from reports import facts, pairs, summary, text
 from reports.outcome import Outcome
 from reports.summary import Row, Totals
 from reports.verdict import Kind, Verdict
@@ -19,6 +19,7 @@ PARAGRAPH = "\n\n"
 
 FAILURES_SHOWN = 20
 _GAPS_SHOWN = 20
+_PAIRS_SHOWN = 40
 _MISSING_SHOWN = 10
 _SLOWEST_SHOWN = 10
 _OPS_SHOWN = 120
@@ -62,6 +63,7 @@ def render(run: Run) -> str:
         page.add(part)
     rest = {
         "Limitations by reason": _gaps(run),
+        "The same weights on two backends": _pairs(run),
         "Operators by target": _matrix(run),
         "Left over by the partitioners": _delegation(run),
         "Slowest cells": _slowest(run),
@@ -200,6 +202,15 @@ def _gaps(run: Run) -> str:
     ]
     shown = table(["Cells", "Outcome", "Reason", "Targets"], body, ["Cells"])
     return "\n\n".join([shown, *more(len(gaps) - _GAPS_SHOWN)])
+
+
+def _pairs(run: Run) -> str:
+    found = list(pairs.rows(run))
+    body = [[code(case, 200), *map(prose, rest)] for case, *rest in found[:_PAIRS_SHOWN]]
+    if not body:
+        return ""
+    shown = table(pairs.HEADER, body, pairs.HEADER[3:6])
+    return "\n\n".join([shown, *more(len(found) - _PAIRS_SHOWN)])
 
 
 def _matrix(run: Run) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.cell import Cell, Numerics
 from harness.run import Run
-from reports import facts, summary, text
+from reports import facts, pairs, summary, text
 from reports.console import and_more, new_grid, new_table, section, style_of, styled
 from reports.outcome import Outcome
 from reports.verdict import Kind, Verdict
@@ -40,6 +40,7 @@ def render(run: Run, console: Console | None = None) -> None:
     _missing(run, out)
     _failures(run, out)
     _gaps(run, out)
+    _pairs(run, out)
     _slowest(run, out)
     _verdict(judged, out)
 
@@ -219,6 +220,17 @@ def _gaps(run: Run, out: Console) -> None:
         )
     out.print(table)
     and_more(out, len(gaps) - _GAPS_SHOWN)
+
+
+def _pairs(run: Run, out: Console) -> None:
+    found = list(pairs.rows(run))
+    if not found:
+        return
+    section(out, "The same weights on two backends")
+    for case, targets, weights, _, relative, cosine, _ in found:
+        out.print(styled(case, "bold"), styled(f"on {targets}"))
+        out.print(styled(f"    weights {weights}"))
+        out.print(styled(f"    outputs {relative} apart (rel. Frobenius), cosine {cosine}"))
 
 
 def _slowest(run: Run, out: Console) -> None:

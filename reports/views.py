@@ -152,6 +152,8 @@ def _notes(item: Numerics) -> list[str]:
             f"{where}: against the float model before quantization, "
             f"SQNR {text.decibels(item.model_sqnr_db)}"
         )
+    if item.max_steps is not None:
+        notes.append(f"{where}: max error {text.measure(item.max_steps)} quantization steps")
     return notes
 
 

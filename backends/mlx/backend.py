@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
     from harness.case import Case
+    from harness.cell import Encoding
     from harness.program import Program
     from harness.tester import Tester
 
@@ -120,12 +121,25 @@ def _quantized(name: str, weights: Format, precision: Precision = FLOAT32) -> Re
     def unsupported(case: Case) -> str | None:
         return _row_major_only("float32", case) or weights.unsupported(case)
 
+    def verify(tester: Tester) -> str | None:
+        from backends.mlx import weights as carried
+
+        return carried.verify(weights, tester)
+
+    def encodings(tester: Tester) -> list[Encoding]:
+        from backends.mlx import weights as carried
+
+        return carried.encodings(weights, tester)
+
     return _recipe(
         name,
         precision,
         quantize_weights=weights,
         unsupported=unsupported,
         require_delegation=True,
+        # Affine weights are decoded by operators of the exported graph, not by a tensor's class.
+        verify=None if weights.mode == "affine" else verify,
+        encodings=None if weights.mode == "affine" else encodings,
     )
 
 

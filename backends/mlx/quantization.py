@@ -44,6 +44,9 @@ class Format:
         rows: what the number of rows has to be a multiple of.
         dtypes: names of what torchao converts from.
         config: makes torchao's configuration.
+        bits: of one code.
+        mode: the delegate's word for how codes are decoded.
+        element: format of one code.
         experts: whether the delegate multiplies by gathered experts in this format.
     """
 
@@ -52,6 +55,9 @@ class Format:
     rows: int
     dtypes: tuple[str, ...]
     config: Callable[[], Any]
+    bits: int
+    mode: str
+    element: str
     experts: bool = False
 
     def __call__(self, module: torch.nn.Module) -> torch.nn.Module:
@@ -183,6 +189,20 @@ def _nvfp4_config() -> Any:
 _FLOAT = ("float32", "bfloat16")
 _HALF = (*_FLOAT, "float16")
 
-int4 = Format("int4", 32, rows=1, dtypes=_HALF, config=_int4_config, experts=True)
-mxfp8 = Format("mxfp8", 32, rows=1, dtypes=_HALF, config=_mxfp8_config)
-nvfp4 = Format("nvfp4", 16, rows=16, dtypes=_FLOAT, config=_nvfp4_config)
+int4 = Format(
+    "int4",
+    32,
+    rows=1,
+    dtypes=_HALF,
+    config=_int4_config,
+    bits=4,
+    mode="affine",
+    element="int4",
+    experts=True,
+)
+mxfp8 = Format(
+    "mxfp8", 32, rows=1, dtypes=_HALF, config=_mxfp8_config, bits=8, mode="mxfp8", element="e4m3"
+)
+nvfp4 = Format(
+    "nvfp4", 16, rows=16, dtypes=_FLOAT, config=_nvfp4_config, bits=4, mode="nvfp4", element="e2m1"
+)

@@ -6,18 +6,23 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from backends.tosa.mxfp import FORMATS, BlockFormat
 from harness.backend import Availability, Execution, Recipe
 from harness.case import Inputs
 from harness.precision import Precision
 
 if TYPE_CHECKING:
+    from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
 
     from harness.case import Case
+    from harness.cell import Encoding
+    from harness.tester import Tester
 
 DELEGATE = "TOSABackend"
 FP = "TOSA-1.0+FP"
 INT = "TOSA-1.0+INT"
+MXFP = "TOSA-1.1+FP+bf16+mxfp"
 
 # What the TOSA 1.0 specification allows (chapters 2.4 and 2.6, "Precision Requirements"), where
 # it is wider than our default. Its allowance for SIN and COS, 2^-11.5, is not used: the model
@@ -67,6 +72,42 @@ def _static_and_finite_only(case: Case) -> str | None:
     return _static_only(case)
 
 
+def unverified_edge() -> EdgeCompileConfig:
+    """The operators of MX layers take codes, scales and floats, which edge programs may not."""
+    from executorch.exir import EdgeCompileConfig
+
+    return EdgeCompileConfig(_check_ir_validity=False)
+
+
+def mxfp(made: BlockFormat) -> Recipe:
+    """The recipe that converts layers to an MX format, weights and activations alike."""
+
+    def unsupported(case: Case) -> str | None:
+        return _static_only(case) or made.unsupported(case)
+
+    def verify(tester: Tester) -> str | None:
+        from backends.tosa import mxfp_graph
+
+        return mxfp_graph.verify(made, tester)
+
+    def encodings(tester: Tester) -> list[Encoding]:
+        from backends.tosa import mxfp_graph
+
+        return mxfp_graph.encodings(made, tester)
+
+    return Recipe(
+        made.name,
+        FP_PRECISION,
+        quantize_weights=made,
+        partitioners=functools.partial(partitioners, MXFP),
+        edge_config=unverified_edge,
+        unsupported=unsupported,
+        require_delegation=True,
+        verify=verify,
+        encodings=encodings,
+    )
+
+
 class Tosa:
     """Runs the delegate payloads on the reference model, what is left over around them."""
 
@@ -85,6 +126,7 @@ class Tosa:
             partitioners=functools.partial(partitioners, INT),
             unsupported=_static_and_finite_only,
         ),
+        **{made.name: mxfp(made) for made in FORMATS.values()},
     }
 
     @functools.cache  # noqa: B019  (one instance per process)

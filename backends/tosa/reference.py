@@ -7,8 +7,8 @@ from typing import Any
 import numpy
 import torch
 import tosa_reference_model
-from tosa.TosaGraph import TosaGraph
 
+from backends.tosa.graph import root
 from harness.errors import ProgramError
 from harness.execute import DelegateHandle
 from harness.program import DelegatePayload
@@ -20,9 +20,7 @@ def load(payload: DelegatePayload) -> DelegateHandle:
     Raises:
         ProgramError: the payload is not a TOSA graph.
     """
-    if len(payload.data) < 8 or not TosaGraph.TosaGraphBufferHasIdentifier(payload.data, 0):
-        raise ProgramError("the payload of TOSABackend is not a TOSA flatbuffer")
-    block = TosaGraph.GetRootAs(payload.data, 0).Regions(0).Blocks(0)
+    block = root(payload.data).Regions(0).Blocks(0)
     inputs, outputs = block.InputsLength(), block.OutputsLength()
 
     def call(arguments: list[Any]) -> None:

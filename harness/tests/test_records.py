@@ -8,11 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cell import Cell, Delegation, LimitationRef, Numerics, Status
+from harness.cell import Cell, Delegation, Encoding, LimitationRef, Numerics, Output, Status
 from harness.errors import RunUnreadable, RunUnwritable, UnknownCell, UnknownTarget
 from harness.run import CELLS_FILE, RUN_FILE, RunInfo, RunWriter, latest, load
 from harness.target import Target, cell_id, split_cell_id
@@ -49,6 +50,8 @@ _cells = st.builds(
     ),
     numerics=st.lists(_numerics, max_size=2),
     limitation=st.none() | st.builds(LimitationRef, reason=_texts),
+    encodings=st.lists(st.builds(Encoding, parameter=_texts, codes=st.none() | _texts), max_size=2),
+    outputs=st.lists(st.builds(Output, values=st.lists(_floats, max_size=3)), max_size=2),
 )
 
 
@@ -84,6 +87,19 @@ def test_cell_json_is_strict_and_keeps_non_finite_numbers() -> None:
     record = json.loads(cell.to_json(), parse_constant=lambda name: pytest.fail(name))
     assert record["numerics"][0]["max_abs"] == "inf"
     assert Cell.from_json(cell.to_json()).numerics[0].sqnr_db == -math.inf
+
+
+def test_a_record_without_the_newer_fields_loads() -> None:
+    line = '{"case": "a/b", "target": "x:y", "status": "passed"}'
+    cell = Cell.from_json(line)
+    assert (cell.encodings, cell.outputs) == ([], [])
+
+
+@pytest.mark.parametrize("outputs", ["[1]", '[{"call": 0}]', '[{"values": "inf"}]'])
+def test_broken_outputs_are_no_record(outputs: str) -> None:
+    line = f'{{"case": "a/b", "target": "x:y", "status": "passed", "outputs": {outputs}}}'
+    with pytest.raises(msgspec.MsgspecError):
+        Cell.from_json(line)
 
 
 def test_every_status_has_its_contract_spelling() -> None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
-import pickle
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
 
-import pytest
 import torch
 from torch._export import utils as export_utils
 
 from harness import speed
+from harness.speed import kept
 
 CODE = """
 import hashlib, sys, torch
@@ -53,81 +48,19 @@ def programs(mode: str) -> list[str]:
 
 
 def test_programs_are_the_same_byte_for_byte() -> None:
-    kept = programs("with")
-    assert len(kept) == 10
-    assert kept[:5] == kept[5:], "the second lowering uses what the first one kept"
-    assert kept[:5] == programs("without")
-
-
-class Doubled(torch.nn.Module):
-    def forward(self, x):  # torch cannot pickle annotations that are text
-        return x + x
-
-
-def traced() -> torch.fx.GraphModule:
-    speed.install()
-    return torch.fx.symbolic_trace(Doubled())
-
-
-def is_put_off(module: torch.fx.GraphModule) -> bool:
-    return isinstance(vars(type(module))["forward"], speed._DeferredCode)
-
-
-def use_forward(module: torch.fx.GraphModule) -> Any:
-    return module(torch.ones(2)).tolist() == [2.0, 2.0]
-
-
-USES: dict[str, Callable[[torch.fx.GraphModule], Any]] = {
-    "call": use_forward,
-    "code": lambda module: "x + x" in module.code,
-    "signature": lambda module: list(inspect.signature(module.forward).parameters) == ["x"],
-    "recompile": lambda module: "x + x" in module.recompile().src,
-    "print": lambda module: "x + x" in str(module),
-    "pickle": lambda module: use_forward(pickle.loads(pickle.dumps(module))),
-    "line numbers": lambda module: bool(module._lineno_map),
-    "class": lambda module: type(module).forward(module, torch.ones(1)).item() == 2.0,
-}
-
-
-@pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_code_is_there_for_whoever_wants_it(use: Callable[[torch.fx.GraphModule], Any]) -> None:
-    module = traced()
-    assert is_put_off(module)
-    assert use(module)
-    assert not is_put_off(module) or use is USES["recompile"]
-
-
-def test_copies_put_it_off_each_for_itself() -> None:
-    module = traced()
-    copied = copy.deepcopy(module)
-    assert use_forward(copied)
-    assert is_put_off(module)
-    assert not is_put_off(copied)
-
-
-def test_an_edited_graph_runs_as_edited() -> None:
-    module = traced()
-    assert use_forward(module)
-    node = next(node for node in module.graph.nodes if node.op == "call_function")
-    node.target = torch.mul
-    module.recompile()
-    assert is_put_off(module)
-    assert module(torch.full((1,), 3.0)).item() == 9.0
-
-
-def test_an_attribute_that_is_not_of_the_code_is_still_missing() -> None:
-    with pytest.raises(AttributeError):
-        _ = traced().not_there
-    assert not hasattr(torch.fx.GraphModule.__new__(torch.fx.GraphModule), "_code")
+    made = programs("with")
+    assert len(made) == 10
+    assert made[:5] == made[5:], "the second lowering uses what the first one kept"
+    assert made[:5] == programs("without")
 
 
 def test_decompositions_are_looked_up_once_and_handed_out_as_copies() -> None:
     speed.install()
     wanted = [torch.ops.aten.gelu, torch.ops.aten.silu.default, torch.ops.aten.add.Tensor]
     first = torch._decomp.get_decompositions(wanted)
-    assert first == speed._get_decompositions(wanted)
+    assert first == kept._get_decompositions(wanted)
     first.clear()
-    assert torch._decomp.get_decompositions(wanted) == speed._get_decompositions(wanted)
+    assert torch._decomp.get_decompositions(wanted) == kept._get_decompositions(wanted)
 
 
 def test_composite_operators_are_collected_again_when_one_is_registered() -> None:

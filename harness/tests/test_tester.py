@@ -13,7 +13,7 @@ from executorch.exir.pass_base import ExportPass
 from torch.fx.passes.infra.pass_base import PassResult
 
 from backends.null import Null
-from backends.xnnpack import partitioners
+from backends.xnnpack.backend import partitioners
 from harness import Case, Recipe, Tester, run_cell, stages
 from harness.cell import Status
 from harness.errors import (

@@ -1,16 +1,20 @@
-"""XNNPACK: optimised CPU kernels, executed by the runtime's own delegate."""
+"""The XNNPACK recipes and how their programs are executed."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from backends.xnnpack.quantization import DYNAMIC, STATIC, quantizer
 from harness.backend import Availability, Execution, Recipe
 from harness.case import Inputs
 from harness.precision import Precision
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
+
+    from harness.case import Case
 
 DELEGATE = "XnnpackBackend"
 
@@ -22,11 +26,48 @@ def partitioners() -> list[Partitioner]:
     return [XnnpackPartitioner()]
 
 
+def dynamic_partitioners() -> list[Partitioner]:
+    """One delegate for each dynamically quantized operator, then the rest in float."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import (
+        XnnpackDynamicallyQuantizedPartitioner,
+    )
+
+    return [XnnpackDynamicallyQuantizedPartitioner(per_op_mode=True), *partitioners()]
+
+
+def _finite_only(case: Case) -> str | None:
+    if "nonfinite" in case.tags:
+        return "a quantizer cannot be calibrated with infinities or NaN"
+    return None
+
+
 class Xnnpack:
     """Runs whole programs natively; operators that XNNPACK leaves run on portable kernels."""
 
     name = "xnnpack"
-    recipes = {"fp32": Recipe("fp32", Precision(), partitioners=partitioners)}
+    recipes = {
+        "fp32": Recipe("fp32", Precision(), partitioners=partitioners),
+        "int8": Recipe(
+            "int8",
+            STATIC,
+            quantizer=functools.partial(quantizer, per_channel=True, dynamic=False),
+            partitioners=partitioners,
+            unsupported=_finite_only,
+        ),
+        "int8_per_tensor": Recipe(
+            "int8_per_tensor",
+            STATIC,
+            quantizer=functools.partial(quantizer, per_channel=False, dynamic=False),
+            partitioners=partitioners,
+            unsupported=_finite_only,
+        ),
+        "int8_dynamic": Recipe(
+            "int8_dynamic",
+            DYNAMIC,
+            quantizer=functools.partial(quantizer, per_channel=True, dynamic=True),
+            partitioners=dynamic_partitioners,
+        ),
+    }
 
     def availability(self) -> Availability:
         """Ask the runtime's registry for the delegate."""

@@ -1,0 +1,107 @@
+"""The lowered program of mxfp8 and nvfp4: what it must contain can be missing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+import torch
+
+from backends.mlx import payload
+from backends.mlx.graph import Graph, Node
+from backends.mlx.quantization import Format, mxfp8, nvfp4
+from backends.mlx.weights import encodings, expected, problems, verify
+from harness import Case, Tester
+from harness.program import Program
+from harness.runner import lower
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
+
+FORMATS = {"mxfp8": mxfp8, "nvfp4": nvfp4}
+
+
+@cache
+def lowered(name: str) -> Tester:
+    def build() -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
+        layers = torch.nn.Embedding(48, 64), torch.nn.Linear(64, 32), torch.nn.Linear(32, 16)
+        return torch.nn.Sequential(*layers), (torch.randint(0, 48, (3,)),)
+
+    tester = Tester(Case("layers", build), f"mlx:{name}")
+    lower(tester)
+    return tester
+
+
+def graph(name: str) -> Graph:
+    (delegate,) = Program(lowered(name).program).delegates
+    return payload.load(delegate.data)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_lowered_is_expected(name: str) -> None:
+    tester = lowered(name)
+    assert expected(tester.exported) == {"QuantizedMatmulNode": 2, "DequantizeNode": 1}
+    assert verify(FORMATS[name], tester) is None
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_record_holds_what_the_exported_program_does(name: str) -> None:
+    tester, made = lowered(name), FORMATS[name]
+    found = {one.parameter: one for one in encodings(made, tester)}
+    assert sorted(found) == ["1.weight", "2.weight"]
+    state = dict(tester.quantized.named_buffers()) | dict(tester.quantized.named_parameters())
+    for parameter, one in found.items():
+        path = parameter.replace("weight", "parametrizations.weight.original")
+        codes, scales = (state[f"{path}{place}"].contiguous() for place in (0, 1))
+        data = codes.view(torch.uint8)
+        if name == "nvfp4":  # two codes a byte, the lower one first
+            data = torch.stack([data & 15, data >> 4], -1)
+        again = type(one).of(
+            parameter, made.element, made.block, 64 if parameter[0] == "1" else 32,
+            data.numpy().tobytes(), scales.view(torch.uint8).numpy().tobytes(),
+        )  # fmt: skip
+        assert one == again
+
+
+def _edited(whole: Graph, kind: str, edit: Callable[[Node], list[Node]]) -> Graph:
+    """The graph with the first instruction of a kind replaced."""
+    chain = [*whole.chains[whole.main]]
+    at = next(i for i, node in enumerate(chain) if node.kind == kind)
+    chain[at : at + 1] = edit(chain[at])
+    chains = [*whole.chains]
+    chains[whole.main] = tuple(chain)
+    return dataclasses.replace(whole, chains=tuple(chains))
+
+
+def _with(**fields: object) -> Callable[[Node], list[Node]]:
+    return lambda node: [Node(**{**vars(node), **fields})]
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit", "problem"),
+    [
+        ("QuantizedMatmulNode", _with(mode="nvfp4"), "QuantizedMatmulNode has mode nvfp4"),
+        ("QuantizedMatmulNode", _with(group_size=16), "8 bits in groups of 16; expected mxfp8"),
+        ("DequantizeNode", _with(bits=4), "DequantizeNode has mode mxfp8, 4 bits"),
+        ("QuantizedMatmulNode", lambda node: [], "1 QuantizedMatmulNode, expected 2"),
+        ("DequantizeNode", lambda node: [node, node], "2 DequantizeNode, expected 1"),
+    ],
+)
+def test_each_requirement_can_fail(
+    kind: str, edit: Callable[[Node], list[Node]], problem: str
+) -> None:
+    whole, wanted = graph("mxfp8"), expected(lowered("mxfp8").exported)
+    assert list(problems([whole], mxfp8, wanted)) == []
+    found = list(problems([_edited(whole, kind, edit)], mxfp8, wanted))
+    assert any(problem in one for one in found), found
+
+
+def test_a_module_that_was_not_quantized_is_found_out() -> None:
+    made: Format = mxfp8
+    wanted: Counter[str] = Counter()
+    assert list(problems([graph("mxfp8")], made, wanted)) == [
+        "2 QuantizedMatmulNode, expected 0",
+        "1 DequantizeNode, expected 0",
+    ]

@@ -1,0 +1,255 @@
+"""The integer recipes: what they quantize, what they refuse, and that a wrong program is caught."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils
+
+from backends.xnnpack.quantization import quantizer
+from harness import Case, Tester, run_cell, stages
+from harness.cell import Status
+from harness.compare import Verdict, compare
+from harness.stages import LowerOptions
+from harness.steps import output_steps
+from suites.build import nn_case, op, randn, values
+
+STATIC = ("xnnpack:int8", "xnnpack:int8_per_tensor", "tosa:int")
+PER_CHANNEL = ("xnnpack:int8", "tosa:int")
+TARGETS = (*STATIC, "xnnpack:int8_dynamic")
+SEEDS = (1, 2)
+
+
+def names(tester: Tester) -> set[str]:
+    graph = tester.export().quantize().quantized.graph
+    return {str(node.target) for node in graph.nodes if node.op == "call_function"}
+
+
+def linear() -> Case:
+    return nn_case("linear/quantized", lambda: torch.nn.Linear(16, 8), randn(3, 16))
+
+
+def test_weights_have_a_scale_each_channel_or_one() -> None:
+    def decoded_per_channel(target: str) -> bool:
+        return any("dequantize_per_channel" in name for name in names(Tester(linear(), target)))
+
+    assert decoded_per_channel("xnnpack:int8")
+    assert decoded_per_channel("xnnpack:int8_dynamic")
+    assert not decoded_per_channel("xnnpack:int8_per_tensor")
+
+
+def test_only_the_dynamic_recipe_chooses_scales_when_it_runs() -> None:
+    for target in TARGETS:
+        chosen = any("choose_qparams" in name for name in names(Tester(linear(), target)))
+        assert chosen == (target == "xnnpack:int8_dynamic")
+
+
+@pytest.mark.parametrize("target", ["xnnpack:int8", "xnnpack:int8_per_tensor"])
+def test_a_static_chain_is_one_delegate_from_float_to_float(target: str) -> None:
+    case = nn_case(
+        "chain",
+        lambda: torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU(), torch.nn.Linear(6, 4)),
+        randn(2, 8),
+    )
+    cell = run_cell(case, target)
+    assert cell.status is Status.PASSED
+    assert (cell.delegation.delegates, cell.delegation.undelegated_nodes) == (1, 0)
+
+
+def test_each_dynamically_quantized_layer_is_a_delegate() -> None:
+    case = nn_case(
+        "chain",
+        lambda: torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.Linear(6, 4)),
+        randn(2, 8),
+    )
+    cell = run_cell(case, "xnnpack:int8_dynamic")
+    assert cell.status is Status.PASSED
+    assert (cell.delegation.delegates, cell.delegation.undelegated_nodes) == (2, 0)
+
+
+@pytest.mark.parametrize("target", [name for name in TARGETS if "xnnpack" in name])
+def test_nothing_to_quantize_is_unsupported_with_the_reason(target: str) -> None:
+    cell = run_cell(op("sigmoid/alone", torch.sigmoid, randn(3)), target)
+    assert cell.status is Status.UNSUPPORTED
+    assert cell.stage == "quantize"
+    assert "nothing that XNNPACK's quantizer quantizes" in (cell.error or "")
+
+
+@pytest.mark.parametrize("target", STATIC)
+def test_infinities_cannot_be_calibrated_with(target: str) -> None:
+    case = op("add/infinite", lambda x: x + x, values([1.0, float("inf")], 4))
+    cell = run_cell(case, target)
+    assert cell.status is Status.UNSUPPORTED
+    assert "calibrated" in (cell.error or "")
+
+
+def test_kept_patterns_are_those_that_upstream_traces() -> None:
+    quantizer(per_channel=True, dynamic=False)
+    kept: Any = xnnpack_quantizer_utils._get_aten_graph_module_for_pattern
+    inputs = (torch.randn(1, 1, 3), torch.randn(1, 1, 1), torch.randn(1))
+
+    def pattern(function: Callable[..., torch.Tensor], relu: bool) -> Any:
+        def run(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Any:
+            out = function(x, weight, bias)
+            return (torch.relu(out) if relu else out), {"input": x}
+
+        return xnnpack_quantizer_utils.WrapperModule(run)
+
+    convolutions = (torch.nn.functional.conv1d, torch.nn.functional.conv_transpose1d)
+    code = set()
+    for function in convolutions:
+        for relu in (False, True):
+            upstream = kept.__wrapped__(pattern(function, relu), inputs)
+            for _ in range(2):
+                found = kept(pattern(function, relu), inputs)
+                assert found.code == upstream.code
+                found.graph.erase_node(found.graph.output_node())  # as matching edits it
+            code.add(upstream.code)
+    assert len(code) == 4, "what a pattern closes over tells it from the others"
+
+
+class Layer(torch.nn.Module):
+    """A layer whose bias takes the mean out of a sum of positive products, so that an error that
+    is common to the products is many steps of the result; its relu shares a scale with its
+    argument, so that it does not clamp by way of its range."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 8)
+        with torch.no_grad():
+            self.layer.weight.uniform_(0.5, 1.5).mul_(torch.linspace(1, 2, 8).unsqueeze(1))
+            self.layer.bias.copy_(-0.75 * self.layer.weight.sum(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.layer(x)
+        return torch.relu(hidden) + hidden
+
+
+CASE = Case("planted", lambda: (Layer(), (torch.rand(6, 64) / 2 + 0.5,)))
+
+
+def nodes(graph: torch.fx.GraphModule, name: str) -> list[torch.fx.Node]:
+    return [node for node in graph.graph.nodes if name in str(node.target)]
+
+
+def weight_scale(graph: torch.fx.GraphModule, edit: Callable[[Any], Any]) -> None:
+    """Edit the scale of the only weight: a tensor per channel, a number per tensor."""
+    for node in nodes(graph, "dequantize_per_channel"):
+        tensor: torch.Tensor = getattr(graph, str(node.args[1].target))
+        tensor.copy_(edit(tensor))
+        return
+    weight = next(
+        node for node in nodes(graph, "dequantize_per_tensor") if node.args[0].op == "get_attr"
+    )
+    weight.update_arg(1, edit(weight.args[1]))
+
+
+def off_by_a_128th(graph: torch.fx.GraphModule) -> None:
+    weight_scale(graph, lambda scale: scale * (1 + 1 / 128))
+    # Arm's bias is in the accumulator's unit: in its own it stays what it was.
+    for bias in nodes(graph, "dequantize_per_channel")[1:]:
+        codes: torch.Tensor = getattr(graph, str(bias.args[0].target))
+        codes.copy_(codes / (1 + 1 / 128))
+
+
+def permuted_scales(graph: torch.fx.GraphModule) -> None:
+    weight_scale(graph, lambda scale: scale.roll(1))
+
+
+def no_bias(graph: torch.fx.GraphModule) -> None:
+    (layer,) = nodes(graph, "aten.linear")
+    layer.args = layer.args[:2]
+
+
+def no_relu(graph: torch.fx.GraphModule) -> None:
+    (relu,) = nodes(graph, "aten.relu")
+    relu.replace_all_uses_with(relu.args[0])
+    graph.graph.erase_node(relu)
+
+
+def input_step(graph: torch.fx.GraphModule) -> float:
+    step = nodes(graph, ".quantize_per_tensor")[0].args[1]
+    assert isinstance(step, float)
+    return step
+
+
+@functools.cache
+def honest(target: str) -> Tester:
+    return Tester(CASE, target).export().quantize().refer()
+
+
+def run(
+    target: str,
+    edit: Callable[[torch.fx.GraphModule], None] = lambda graph: None,
+    given: Callable[[torch.Tensor, float], torch.Tensor] | None = None,
+) -> Verdict:
+    """Execute an edited program, or on edited inputs; judge by the graph as it was."""
+    tester = honest(target)
+    graph = copy.deepcopy(tester.quantized)
+    edit(graph)
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+    recipe = tester.recipe
+    options = LowerOptions(recipe.partitioners(), (), recipe.edge_config())
+    lowered = stages.lower(stages.export(graph, tester.built.inputs), options)
+    program = stages.serialize(stages.to_executorch(lowered))
+    (x,) = tester.built.inputs
+    shown = x if given is None else given(x, input_step(tester.quantized))
+    outputs: Sequence[Sequence[torch.Tensor]] = tester.backend.execute(program, [(shown,)]).outputs
+    return compare(outputs, tester.reference, steps=output_steps(tester.quantized))
+
+
+FAULTS = {
+    "scale off by 1/128": off_by_a_128th,
+    "missing bias": no_bias,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_wrong_constant_is_caught(target: str, fault: str) -> None:
+    verdict = run(target, FAULTS[fault])
+    assert not verdict.passed, verdict.numerics
+    steps = verdict.numerics[0].max_steps
+    assert (steps is None) == (target == "xnnpack:int8_dynamic")
+    assert steps is None or steps > 2
+
+
+@pytest.mark.parametrize("target", [*PER_CHANNEL, "xnnpack:int8_dynamic"])
+def test_permuted_scales_are_caught(target: str) -> None:
+    assert not run(target, permuted_scales).passed
+
+
+@pytest.mark.parametrize("target", PER_CHANNEL)
+def test_a_missing_relu_is_caught(target: str) -> None:
+    assert not run(target, no_relu).passed
+
+
+# What the program is given is decoded by it with a zero point that is off, or was rounded so.
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(lambda x, step: x - step, id="zero_point_off_by_one"),
+        pytest.param(lambda x, step: (x / step).trunc() * step, id="rounded_toward_zero"),
+    ],
+)
+@pytest.mark.parametrize("target", PER_CHANNEL)
+def test_a_wrong_encoding_of_the_input_is_caught(
+    target: str, given: Callable[[torch.Tensor, float], torch.Tensor]
+) -> None:
+    verdict = run(target, given=given)
+    assert not verdict.passed, verdict.numerics
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_honest_twin_stays_green(target: str) -> None:
+    verdict = run(target)
+    assert verdict.passed, verdict.numerics
+    for seed in SEEDS:
+        cell = run_cell(CASE, target, seed=seed)
+        assert cell.status is Status.PASSED, cell.error

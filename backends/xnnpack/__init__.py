@@ -1,0 +1,5 @@
+"""XNNPACK: optimised CPU kernels, executed by the runtime's own delegate."""
+
+from backends.xnnpack.backend import BACKEND
+
+__all__ = ["BACKEND"]

@@ -1,0 +1,41 @@
+"""Make repeated lowering cheap: keep what torch computes again for every program.
+
+Lowering one operator takes 0.5 s upstream, most of it for things that do not depend on the
+program: the dispatcher is walked for composite operators, three times, and 36,000 kernels are
+registered and removed again, six times. Such results are kept, keyed by everything they depend on
+(``kept``). Each pass makes Python code of its graph, which hardly any graph ever runs; that waits
+until somebody wants it (``code``). Calibrating an integer recipe looks for the range of each tensor
+in up to 100,000 steps of two tensor operations; those that change nothing are skipped
+(``calibration``). Lowering a model spends a fifth of its time on deep-copying the provenance of
+nodes, which nobody writes to; it is shared instead. What is lowered is unchanged (docs/adr/0004 has
+the measurements).
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+
+from torch.fx.traceback import NodeSource
+from torchao.quantization.pt2e.observer import HistogramObserver
+
+from harness.speed import calibration, code, kept
+
+
+@functools.cache
+def install() -> None:
+    """Install all of it in this process; further calls do nothing."""
+    NodeSource.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
+    HistogramObserver._non_linear_param_search = calibration.search_range
+    code.install()
+    kept.install()
+
+
+def settle() -> None:
+    """Tell the garbage collector that what is loaded now stays.
+
+    Millions of objects of the imported libraries are otherwise walked by every full
+    collection, and tracing allocates enough to trigger several per program.
+    """
+    gc.collect()
+    gc.freeze()

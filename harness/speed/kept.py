@@ -1,0 +1,139 @@
+"""What torch computes again for every program though it depends on none, kept."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.export.decomp_utils
+import torch.export.exported_program
+from torch import _decomp
+from torch._export import utils as export_utils
+from torch._subclasses import fake_impls
+
+Overrides = dict[Any, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """The Python kernels of an operator before and inside an override, and its fake rule."""
+
+    before: dict[Any, Any]
+    inside: dict[Any, Any]
+    fake: Any
+
+
+class _KeptOverrides:
+    """Stands for torch.export's override of composite operators.
+
+    The first time a set of overrides is entered, upstream's own code registers it and the
+    outcome is kept; the next time the operators' kernel tables are exchanged for the kept ones.
+    """
+
+    def __init__(self, original: Callable[[Overrides], AbstractContextManager[None]]) -> None:
+        self._original = original
+        self._kept: dict[Any, dict[Any, _Kernels]] = {}
+
+    @contextmanager
+    def __call__(self, overrides: Overrides) -> Iterator[None]:
+        key = frozenset((op, _identity(function)) for op, function in overrides.items())
+        kept = self._kept.get(key)
+        if kept is None or any(op.py_kernels != kernels.before for op, kernels in kept.items()):
+            before = {op: op.py_kernels.copy() for op in overrides}
+            with self._original(overrides):
+                self._kept[key] = {
+                    op: _Kernels(
+                        before[op],
+                        op.py_kernels.copy(),
+                        fake_impls.op_implementations_dict.get(op),
+                    )
+                    for op in overrides
+                }
+                yield
+            return
+        for op, kernels in kept.items():
+            _exchange(op, kernels.inside)
+            if kernels.fake is not None and op not in fake_impls.op_implementations_dict:
+                fake_impls.op_implementations_dict[op] = kernels.fake
+        try:
+            yield
+        finally:
+            for op, kernels in kept.items():
+                _exchange(op, kernels.before)
+                fake_impls._deregister_op_impl(op)
+
+
+def _exchange(op: Any, kernels: dict[Any, Any]) -> None:
+    op.py_kernels.clear()
+    op.py_kernels.update(kernels)
+    op._dispatch_cache.clear()
+
+
+def _identity(function: Callable[..., Any]) -> Any:
+    """Upstream makes a new function for "decompose this" each time; they are all the same."""
+    inner = getattr(function, "func", None)
+    if inner is not None and inner.__name__ == "_special_op_to_decompose_cia":
+        return inner.__name__
+    return function
+
+
+class _CollectedOnce:
+    """The composite operators, as long as nothing is registered."""
+
+    def __init__(self, collect: Callable[[], Any]) -> None:
+        self._collect = collect
+        self._found: Any = None
+        self._registered: tuple[int, int] | None = None
+        self._loaded: tuple[int, ...] | None = None
+
+    def __call__(self) -> Any:
+        # Listing all operators takes 6 ms; nothing is registered without one of these growing.
+        loaded = len(sys.modules), len(torch.ops.loaded_libraries), len(torch.library._defs)
+        if loaded != self._loaded and self._registered != _registrations():
+            self._found = self._collect()
+            self._registered = _registrations()  # collecting itself materialises operators
+        self._loaded = loaded
+        return self._found
+
+
+def _registrations() -> tuple[int, int]:
+    """Changes whenever an operator or a namespace is registered."""
+    return len(torch._C._dispatch_get_all_op_names()), len(torch.ops._dir)
+
+
+_get_decompositions = _decomp.get_decompositions
+_decompositions: dict[Any, dict[Any, Any]] = {}
+
+
+def _get_decompositions_once(
+    aten_ops: Sequence[Any], type: str = "post_autograd"
+) -> dict[Any, Callable[..., Any]]:
+    """Stands for ``get_decompositions``, which sorts all 1,500 known ones at each call."""
+    known = _decomp.global_decomposition_table.get(type, {})
+    key = (tuple(aten_ops), type, len(known), hash(tuple(map(id, known.values()))))
+    if key not in _decompositions:
+        _decompositions[key] = _get_decompositions(aten_ops, type)
+    return dict(_decompositions[key])
+
+
+def _replace_everywhere(original: Any, replacement: Any) -> None:
+    """In every module that has imported a function by its name."""
+    name: str = original.__name__
+    for module in list(sys.modules.values()):
+        names: dict[str, Any] = getattr(module, "__dict__", {})
+        if names.get(name) is original:
+            names[name] = replacement
+
+
+def install() -> None:
+    """Keep overrides, composite operators and decompositions from now on."""
+    override = torch.export.exported_program._override_composite_implicit_decomp
+    vars(torch.export.exported_program)[override.__name__] = _KeptOverrides(override)
+    collect_once = _CollectedOnce(export_utils._collect_all_valid_cia_ops)
+    for module in (export_utils, torch.export.exported_program, torch.export.decomp_utils):
+        module._collect_all_valid_cia_ops = collect_once  # type: ignore[attr-defined]
+    _replace_everywhere(_get_decompositions, _get_decompositions_once)

@@ -1,0 +1,109 @@
+"""Errors in quantization steps: the figure of a record, and scales that are chosen at run time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.ao.quantization.fx._decomposed  # registers the operators
+
+from harness.compare import compare
+from harness.oracle import refer
+from harness.precision import Precision
+from harness.steps import output_steps
+
+_Q = torch.ops.quantized_decomposed
+_INT8 = (-128, 127, torch.int8)
+
+
+class Static(torch.nn.Module):
+    """An output in codes of one scale, one that is not, and one that is no tensor of floats."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        codes = _Q.quantize_per_tensor.default(x, 0.25, 3, *_INT8)
+        return _Q.dequantize_per_tensor.default(codes, 0.25, 3, *_INT8), x * 2, codes
+
+
+class Dynamic(torch.nn.Module):
+    """A product of an activation whose scale is chosen when it comes."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale, zero = _Q.choose_qparams.tensor(x, -128, 127, 2**-12, torch.int8)
+        codes = _Q.quantize_per_tensor.tensor(x, scale, zero, *_INT8)
+        return _Q.dequantize_per_tensor.tensor(codes, scale, zero, *_INT8) @ self.weight  # type: ignore[no-any-return]
+
+
+def rowwise(x: torch.Tensor) -> torch.Tensor:
+    """Each row encoded with its own scale and decoded again."""
+    low, high = x.amin(1, keepdim=True).clamp_max(0), x.amax(1, keepdim=True).clamp_min(0)
+    scale = (high - low) / 255
+    zero = (-128 - low / scale).round()
+    return ((x / scale + zero).round().clamp(-128, 127) - zero) * scale
+
+
+def test_steps_are_those_of_the_outputs_last_encoding() -> None:
+    graph = torch.fx.symbolic_trace(Static())
+    assert output_steps(graph) == [0.25, None, None]
+
+
+class Chain(torch.nn.Module):
+    """Two requantizations with the same step, so that their errors cancel or add up."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            codes = _Q.quantize_per_tensor.default(x * 1.0, 0.25, 0, *_INT8)
+            x = _Q.dequantize_per_tensor.default(codes, 0.25, 0, *_INT8)
+        return x
+
+
+def test_the_last_requantization_may_always_err() -> None:
+    """Over 2000 elements some errors of the two cancel in every run."""
+    graph = torch.fx.symbolic_trace(Chain())
+    x = torch.arange(-1000, 1000) % 100 * 0.25
+    reference = refer(graph, [(x,)], Precision(safety=2.0), seed=0)
+    assert float(reference.bound[0][0].min()) >= 2 * 0.25
+    alone = refer(Chain(), [(x,)], Precision(safety=2.0), seed=0)
+    assert float(alone.bound[0][0].min()) < 1e-3, "what the runs alone would say"
+
+
+def test_the_record_counts_the_largest_error_in_steps() -> None:
+    graph = torch.fx.symbolic_trace(Static())
+    x = torch.tensor([0.0, 1.0, -2.0])
+    reference = refer(graph, [(x,)], Precision(), seed=0)
+    outputs = [output.clone() for output in reference.eager[0]]
+    outputs[0][1] -= 0.75
+    verdict = compare([outputs], reference, steps=output_steps(graph))
+    assert [item.max_steps for item in verdict.numerics] == [3.0, None, None]
+    assert not verdict.passed
+    unknown = compare([outputs], reference)
+    assert [item.max_steps for item in unknown.numerics] == [None] * 3
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+@pytest.mark.parametrize("columns", [1, 3, 64])
+def test_a_scale_for_each_row_conforms_to_one_for_the_tensor(rows: int, columns: int) -> None:
+    """Over rows whose ranges differ by a factor of 100."""
+    for seed in range(6):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(rows, columns, generator=generator)
+        x *= torch.logspace(-2, 0, rows).unsqueeze(1)
+        weight = torch.randn(columns, 5, generator=generator)
+        reference = refer(Dynamic(weight), [(x,)], Precision(samples=16), seed)
+        verdict = compare([[rowwise(x) @ weight]], reference)
+        assert verdict.passed, (seed, verdict.problem)
+
+
+def test_a_dynamic_bound_is_a_few_steps_of_the_activation() -> None:
+    x, weight = torch.rand(4, 64), torch.ones(64, 3)
+    reference = refer(Dynamic(weight), [(x,)], Precision(samples=16), seed=0)
+    step = float(x.max()) / 255
+    # A step of either sign for each of 64 products, times the safety of 4.
+    expected = 4 * step * 64**0.5
+    bound = reference.bound[0][0]
+    assert expected / 3 < float(bound.min())
+    assert float(bound.max()) < 3 * expected
+    wrong = reference.eager[0][0] * 1.05
+    assert not compare([[wrong]], reference).passed

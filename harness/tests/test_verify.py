@@ -1,0 +1,70 @@
+"""What a recipe asks of its lowered program, and what it tells about its weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from harness import Case, Recipe, Tester, registry, run_cell
+from harness.cell import CROSS_BACKEND, Cell, Encoding
+from harness.target import Target
+
+NULL = Target.parse("null:eager")
+WEIGHT = Encoding.of("weight", "e4m3", 32, 32, bytes(32), bytes(1))
+
+
+def run(*tags: str, **hooks: Any) -> Cell:
+    recipe: Recipe = dataclasses.replace(registry.recipe(NULL), **hooks)
+    case = Case(
+        "linear/x",
+        lambda: (torch.nn.Linear(4, 2), (torch.tensor([[1.0, 2.0, torch.inf, 0.0]]),)),
+        tags=frozenset(tags),
+    )
+    return run_cell(case, NULL, recipe=recipe)
+
+
+def test_a_reason_fails_the_cell_at_lower_before_it_runs() -> None:
+    cell = run(verify=lambda tester: f"{len(tester.program) > 0}: the program is another one")
+    assert (cell.status.value, cell.stage, cell.runtime) == ("failed", "lower", "none")
+    assert cell.error == "True: the program is another one"
+
+
+def test_no_reason_lets_it_run() -> None:
+    assert run(verify=lambda tester: None).status.value == "passed"
+
+
+@pytest.mark.parametrize("hook", ["verify", "encodings"])
+def test_a_hook_that_raises_is_a_failure_of_the_stage(hook: str) -> None:
+    def broken(tester: Tester) -> None:
+        raise KeyError("weight")
+
+    cell = run(**{hook: broken})
+    assert (cell.status.value, cell.stage) == ("failed", "lower")
+    assert cell.error == "KeyError: 'weight'"
+
+
+@pytest.mark.parametrize(
+    ("tags", "kept", "outputs"), [((), WEIGHT.brief(), 0), ((CROSS_BACKEND,), WEIGHT, 1)]
+)
+def test_bytes_and_values_are_kept_for_cases_that_are_compared(
+    tags: tuple[str, ...], kept: Encoding, outputs: int
+) -> None:
+    found: Callable[[Tester], list[Encoding]] = lambda tester: [WEIGHT]  # noqa: E731
+    cell = run(*tags, encodings=found)
+    assert cell.encodings == [kept]
+    assert len(cell.outputs) == outputs
+    for output in cell.outputs:
+        assert len(output.values) == 2
+        assert not all(map(torch.isfinite, map(torch.tensor, output.values)))
+    assert repr(Cell.from_json(cell.to_json())) == repr(cell)
+
+
+def test_a_program_of_plain_tensors_is_its_own_reference() -> None:
+    tester = Tester(Case("linear/x", lambda: (torch.nn.Linear(4, 2), (torch.ones(1, 4),))), NULL)
+    tester.quantize_weights(lambda module: module).export()
+    (call,) = [node for node in tester.quantized.graph.nodes if node.op == "call_function"]
+    assert call.target == torch.ops.aten.linear.default

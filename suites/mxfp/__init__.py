@@ -1,0 +1,1 @@
+"""Layers in the block-scaled formats, on every backend that has them."""
