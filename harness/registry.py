@@ -81,8 +81,12 @@ def targets_of(case: Case, selected: Sequence[Target]) -> list[Target]:
 
 
 def is_nightly(case: Case, target: Target, selected: Sequence[Target]) -> bool:
-    """Whether a plain run leaves a cell to the night: no one asked for its target."""
-    return not selected and not case.targets and target in nightly_targets()
+    """Whether a plain run leaves a cell to the night: no one asked for its target, and the case
+    runs on another recipe of the backend."""
+    if selected or target not in nightly_targets():
+        return False
+    plain = [str(one) for one in default_targets() if one.backend == target.backend]
+    return not case.targets or any(any_glob(case.targets, one) for one in plain)
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -71,6 +72,24 @@ def test_the_registry_lists_the_default_targets() -> None:
         "mlx:fp32",
         "metal:fp32",
     ]
+
+
+@pytest.mark.parametrize(
+    ("targets", "target", "selected", "nightly"),
+    [
+        ("", "mlx:bf16", "", True),
+        ("", "mlx:fp32", "", False),
+        ("mlx:*", "mlx:bf16", "", True),
+        ("mlx:bf16", "mlx:bf16", "", False),
+        ("metal:fp32|mlx:bf16", "mlx:bf16", "", False),
+        ("", "mlx:bf16", "mlx:bf16", False),
+        ("mlx:*", "mlx:int4", "", False),
+    ],
+)
+def test_what_is_left_to_the_night(targets: str, target: str, selected: str, nightly: bool) -> None:
+    case = replace(SMALL, targets=targets)
+    chosen = registry.parse_targets(selected.split())
+    assert registry.is_nightly(case, Target.parse(target), chosen) is nightly
 
 
 def test_a_backend_alone_means_its_defaults() -> None:
