@@ -62,6 +62,13 @@ def _default_edge_config() -> EdgeCompileConfig:
     return EdgeCompileConfig()
 
 
+def uncalibratable(case: Case) -> str | None:
+    """Why a quantizer that observes a case's inputs cannot take it, or None."""
+    if "nonfinite" in case.tags:
+        return "a quantizer cannot be calibrated with infinities or NaN"
+    return None
+
+
 def _supports_all(case: Case) -> str | None:
     return None
 

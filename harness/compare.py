@@ -32,17 +32,16 @@ def compare(
     *,
     declared: Sequence[TensorSpec | None] | None = None,
     model: Sequence[Sequence[torch.Tensor]] | None = None,
-    steps: Sequence[float | None] = (),
 ) -> Verdict:
     """Judge the outputs of a sequence of calls.
 
     Args:
         actual: per call the flat output tensors.
-        reference: what they should be, and the bound.
+        reference: what they should be, the bound, and the steps of quantized outputs.
         declared: what the program declares about its outputs; its dim order is checked.
         model: outputs of the float model, when the reference is a quantized graph.
-        steps: per output, the step that it was quantized with, if any.
     """
+    steps = reference.steps
     numerics: list[Numerics] = []
     problems: list[str] = []
     for call, (outputs, oracle) in enumerate(zip(actual, reference.oracle, strict=True)):

@@ -33,11 +33,14 @@ class Reference:
         bound: same shapes, float64: largest error that the target's arithmetic explains;
             zero for integer and bool outputs.
         eager: per call, per output: eager in the recipe's own dtype.
+        steps: per output of a quantized graph, the step that it was quantized with; None for one
+            without.
     """
 
     oracle: list[list[torch.Tensor]]
     bound: list[list[torch.Tensor]]
     eager: list[list[torch.Tensor]]
+    steps: Sequence[float | None] = ()
 
 
 def refer(
@@ -86,7 +89,7 @@ def refer(
             oracle[-1].append(truth)
             # A non-finite oracle is compared by kind; a spread that is NaN explains nothing.
             bound[-1].append(torch.where(truth.isfinite() & ~limit.isnan(), limit, 0.0))
-    return Reference(oracle, bound, eager)
+    return Reference(oracle, bound, eager, steps)
 
 
 def run_calls(module: torch.nn.Module, calls: Sequence[Inputs]) -> list[list[torch.Tensor]]:

@@ -37,7 +37,6 @@ from harness.errors import (
 from harness.oracle import Reference, refer, run_calls
 from harness.program import Program
 from harness.stages import LowerOptions, Pass
-from harness.steps import output_steps
 from harness.target import Target
 
 # Stages that are the vendors' work; everything else a cell spends is ours.
@@ -279,7 +278,6 @@ class Tester(GraphChecks):
                 reference,
                 declared=self._artifacts["parsed"].outputs,
                 model=None if graph is None else run_calls(self.built.module, calls),
-                steps=() if graph is None else output_steps(graph),
             )
         return self
 

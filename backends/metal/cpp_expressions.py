@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from backends.metal.cpp_syntax import (
@@ -47,7 +48,7 @@ _PRECEDENCE = {
 }
 
 
-class ExpressionParser:
+class ExpressionParser(ABC):
     """Reads expressions from the tokens of a source; statements are for who derives from it."""
 
     def __init__(self, source: Source, tokens: list[Token]) -> None:
@@ -101,9 +102,9 @@ class ExpressionParser:
                 break
         return tuple(items)
 
+    @abstractmethod
     def body(self) -> tuple[Statement, ...]:
         """A block, or one statement."""
-        raise NotImplementedError
 
     def parameters(self) -> tuple[str, ...]:
         """Read a parameter list; the names."""

@@ -16,7 +16,6 @@ from harness import Case, Tester, run_cell, stages
 from harness.cell import Status
 from harness.compare import Verdict, compare
 from harness.stages import LowerOptions
-from harness.steps import output_steps
 from suites.build import nn_case, op, randn, values
 
 STATIC = ("xnnpack:int8", "xnnpack:int8_per_tensor", "tosa:int")
@@ -201,7 +200,7 @@ def run(
     (x,) = tester.built.inputs
     shown = x if given is None else given(x, input_step(tester.quantized))
     outputs: Sequence[Sequence[torch.Tensor]] = tester.backend.execute(program, [(shown,)]).outputs
-    return compare(outputs, tester.reference, steps=output_steps(tester.quantized))
+    return compare(outputs, tester.reference)
 
 
 FAULTS = {

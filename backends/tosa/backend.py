@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backends.tosa.mxfp import FORMATS, BlockFormat
-from harness.backend import Availability, Execution, Recipe
+from harness.backend import Availability, Execution, Recipe, uncalibratable
 from harness.case import Inputs
 from harness.precision import Precision
 
@@ -67,9 +67,7 @@ def _static_only(case: Case) -> str | None:
 
 
 def _static_and_finite_only(case: Case) -> str | None:
-    if "nonfinite" in case.tags:
-        return "a quantizer cannot be calibrated with infinities or NaN"
-    return _static_only(case)
+    return uncalibratable(case) or _static_only(case)
 
 
 def unverified_edge() -> EdgeCompileConfig:

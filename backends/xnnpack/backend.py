@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from backends.xnnpack.quantization import DYNAMIC, STATIC, quantizer
-from harness.backend import Availability, Execution, Recipe
+from harness.backend import Availability, Execution, Recipe, uncalibratable
 from harness.case import Inputs
 from harness.precision import Precision
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness.case import Case
 
 DELEGATE = "XnnpackBackend"
 
@@ -35,10 +34,14 @@ def dynamic_partitioners() -> list[Partitioner]:
     return [XnnpackDynamicallyQuantizedPartitioner(per_op_mode=True), *partitioners()]
 
 
-def _finite_only(case: Case) -> str | None:
-    if "nonfinite" in case.tags:
-        return "a quantizer cannot be calibrated with infinities or NaN"
-    return None
+def _static(name: str, *, per_channel: bool) -> Recipe:
+    return Recipe(
+        name,
+        STATIC,
+        quantizer=functools.partial(quantizer, per_channel=per_channel, dynamic=False),
+        partitioners=partitioners,
+        unsupported=uncalibratable,
+    )
 
 
 class Xnnpack:
@@ -47,20 +50,8 @@ class Xnnpack:
     name = "xnnpack"
     recipes = {
         "fp32": Recipe("fp32", Precision(), partitioners=partitioners),
-        "int8": Recipe(
-            "int8",
-            STATIC,
-            quantizer=functools.partial(quantizer, per_channel=True, dynamic=False),
-            partitioners=partitioners,
-            unsupported=_finite_only,
-        ),
-        "int8_per_tensor": Recipe(
-            "int8_per_tensor",
-            STATIC,
-            quantizer=functools.partial(quantizer, per_channel=False, dynamic=False),
-            partitioners=partitioners,
-            unsupported=_finite_only,
-        ),
+        "int8": _static("int8", per_channel=True),
+        "int8_per_tensor": _static("int8_per_tensor", per_channel=False),
         "int8_dynamic": Recipe(
             "int8_dynamic",
             DYNAMIC,

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from harness.errors import RunUnreadable, RunUnwritable
 
 if TYPE_CHECKING:
     from harness.run import Run
     from reports.snapshot import Snapshot
+
+
+def style_option(part: str) -> Callable[[Any], Any]:
+    """``--format`` of a command that prints; its json has every ``part`` in full."""
+    return click.option(
+        "--format",
+        "style",
+        type=click.Choice(["terminal", "markdown", "json"]),
+        default="terminal",
+        show_default=True,
+        help=f"How to print it; json has every {part} in full.",
+    )
 
 
 def read_run(folder: Path) -> Run:

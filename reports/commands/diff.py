@@ -6,20 +6,13 @@ from pathlib import Path
 
 import click
 
-from reports.commands.common import read_side
+from reports.commands.common import read_side, style_option
 
 
 @click.command("diff")
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
-@click.option(
-    "--format",
-    "style",
-    type=click.Choice(["terminal", "markdown", "json"]),
-    default="terminal",
-    show_default=True,
-    help="How to print it; json has every change in full.",
-)
+@style_option("change")
 @click.option(
     "--only",
     "kinds",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from reports.commands.common import style_option
+
 
 @click.command("history")
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
@@ -23,14 +25,7 @@ import click
     show_default=True,
     help="Steps of single cells, or of the middle of all cells of an op or a target.",
 )
-@click.option(
-    "--format",
-    "style",
-    type=click.Choice(["terminal", "markdown", "json"]),
-    default="terminal",
-    show_default=True,
-    help="How to print it; json has every row in full.",
-)
+@style_option("row")
 @click.option(
     "--limit", type=click.IntRange(1), default=12, show_default=True, help="Rows a table."
 )

@@ -10,20 +10,17 @@ is not good although no cell says why.
 from __future__ import annotations
 
 import math
-import re
 from datetime import UTC, datetime
 from xml.etree import ElementTree
 
 from harness.cell import Cell, Status
 from harness.run import Run
-from reports import facts, summary, text
+from reports import facts, junit, summary, text
 from reports.outcome import Outcome
 from reports.verdict import Verdict
 
 _SKIPPED = {Outcome.XFAILED, Outcome.UNSUPPORTED, Outcome.LOWERED}
 _ERROR = {Outcome.CRASHED, Outcome.TIMEOUT, Outcome.UNAVAILABLE, Outcome.NOT_RUN}
-# What XML 1.0 does not allow, beyond what text.clean replaces already.
-_ILLEGAL = re.compile("[\ufffe\uffff\ud800-\udfff]")
 _MESSAGE = 1_000
 _BODY = 20_000
 
@@ -102,18 +99,16 @@ def _outcome(
 
 
 def _count(suite: ElementTree.Element, cells: list[Cell]) -> None:
-    suite.set("tests", str(len(suite)))
-    for attribute, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(attribute, str(len(suite.findall(f"testcase/{kind}"))))
+    junit.count(suite)
     suite.set("time", _seconds(sum(cell.seconds for cell in cells if math.isfinite(cell.seconds))))
 
 
 def _body(element: ElementTree.Element, value: str) -> None:
-    element.text = _ILLEGAL.sub("\ufffd", text.clean(value, 2 * _BODY))
+    element.text = junit.body(value, 2 * _BODY)
 
 
 def _attribute(value: str) -> str:
-    return _ILLEGAL.sub("\ufffd", text.line(value, _MESSAGE))
+    return junit.attribute(value, _MESSAGE)
 
 
 def _seconds(value: float) -> str:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from xml.etree import ElementTree as xml
 
-from reports import text
+from reports import junit
 from reports.diff import Change
 from reports.gate.judge import Judgement
 from reports.snapshot import CellFacts
-
-# What XML 1.0 has no way to write; the rest is gone already.
-_FORBIDDEN = re.compile("[\ufffe\uffff]")
 
 
 def render(judged: Judgement) -> str:
@@ -35,7 +31,7 @@ def render(judged: Judgement) -> str:
             _test(suite, name, cell, red.get(name, []), excused.get(name, ""))
     _gate(root, judged)
     for suite in root:
-        _count(suite)
+        junit.count(suite)
     xml.indent(root)
     return xml.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -66,13 +62,5 @@ def _gate(root: xml.Element, judged: Judgement) -> None:
         xml.SubElement(test, "failure", type="waiver", message=_safe(line))
 
 
-def _count(suite: xml.Element) -> None:
-    tests = list(suite)
-    suite.set("tests", str(len(tests)))
-    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(name, str(sum(test.find(tag) is not None for test in tests)))
-
-
 def _safe(value: str, *, lines: bool = False) -> str:
-    shown = text.clean(value, 4_000) if lines else text.line(value, 600)
-    return _FORBIDDEN.sub("\ufffd", shown)
+    return junit.body(value, 4_000) if lines else junit.attribute(value, 600)
