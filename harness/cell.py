@@ -72,6 +72,11 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     (at most 1 when the output conforms). ``eager_*`` compare with eager in the recipe's
     dtype, ``model_sqnr_db`` with the float model before quantization. ``max_steps`` is the
     largest error in steps of the output's quantization, where the quantized graph ends in one.
+
+    ``role`` says what was compared: an ``output``, or an ``input`` that the program changed, whose
+    position ``output`` then is. ``dtype`` names a Python type where a program returns a number.
+    ``telling`` is the share of the elements that the best constant gets wrong: with 0 the values
+    carry no signal beyond their bound. None in records of schema 2 and before.
     """
 
     call: int
@@ -95,6 +100,8 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     eager_sqnr_db: float | None = None
     model_sqnr_db: float | None = None
     max_steps: float | None = None
+    telling: float | None = None
+    role: str = "output"
     problem: str | None = None
 
 
@@ -167,7 +174,8 @@ class Cell(msgspec.Struct, kw_only=True):
     ``seconds`` that no stage, reference or vendor call accounts for; ``program_bytes`` is
     the size of the serialized program. ``encodings`` are its quantized weights, where the recipe
     says how to find them; ``outputs`` the values, of cases tagged :data:`CROSS_BACKEND` only.
-    ``part`` names the part of a merged run it is from.
+    ``part`` names the part of a merged run it is from. ``untelling`` is the case's own reason why
+    its outputs carry no signal.
     """
 
     case: str
@@ -192,6 +200,7 @@ class Cell(msgspec.Struct, kw_only=True):
     outputs: list[Output] = []
     worker: str | None = None
     part: str | None = None
+    untelling: str = ""
 
     @property
     def id(self) -> str:
@@ -207,6 +216,17 @@ class Cell(msgspec.Struct, kw_only=True):
     def nothing_delegated(self) -> bool:
         """Whether the cell executed without the backend having taken a single node."""
         return self.runtime != "none" and self.delegation.delegates == 0
+
+    @property
+    def telling(self) -> float | None:
+        """How telling the outputs are, the most telling of all; None where it was not measured."""
+        return max((row.telling for row in self.numerics if row.telling is not None), default=None)
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether a pass is evidence: no constant would pass in place of the outputs. Records from
+        before this was measured count as telling."""
+        return self.telling is None or self.telling > 0
 
     def to_json(self) -> str:
         """One line of strict JSON, without a newline."""

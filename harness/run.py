@@ -23,8 +23,9 @@ from harness.host import Environment as Environment
 from harness.host import available_cores as available_cores
 from harness.host import environment as environment
 
-#: 2 adds, all optional: ``records`` and ``merged_from`` of a run, ``part`` of a cell.
-SCHEMA_VERSION = 2
+#: 2 adds, all optional: ``records`` and ``merged_from`` of a run, ``part`` of a cell. 3 adds, all
+#: optional: ``telling`` and ``role`` of numerics, ``untelling`` of a cell.
+SCHEMA_VERSION = 3
 RUN_FILE = "run.json"
 CELLS_FILE = "cells.jsonl"
 
