@@ -31,6 +31,16 @@ is replaced in the list."""
 DelegateLoader = Callable[[DelegatePayload], DelegateHandle]
 """Loads a delegate once; state that persists between calls lives in the handle."""
 
+OutputValue = Any
+"""A value of a program's outputs: ``Tensor | int | float | bool | str | None``, as the plan has it.
+
+The plan's outputs are the graph's without what it only stores: a mutated buffer
+(``BUFFER_MUTATION``) is none, its new state stays in planned memory until the next call. A
+mutated input (``USER_INPUT_MUTATION``) is one, before the user's outputs: the input's own value,
+read after the last instruction. The caller's tensor is left alone, natively where the program
+plans memory for its inputs (the default) and in the interpreter always. Constants that the user
+returns come as they are, and a value that is returned twice comes twice."""
+
 # An instruction count that no honest program of the suites comes near: stops a corrupt jump.
 _MAX_STEPS = 10_000_000
 
@@ -51,8 +61,12 @@ def native_kernels() -> frozenset[str]:
     return frozenset(Runtime.get().operator_registry.operator_names)
 
 
-def run_native(program: bytes, calls: Sequence[Inputs]) -> list[list[torch.Tensor]]:
+def run_native(program: bytes, calls: Sequence[Inputs]) -> list[list[OutputValue]]:
     """Load a program once in the ExecuTorch runtime and execute it for each call.
+
+    Returns:
+        For each call every value of the plan's outputs, in the plan's order; see
+        :data:`OutputValue` for which those are.
 
     Raises:
         RuntimeError: whatever the runtime refuses, with its error code.
@@ -66,9 +80,17 @@ def run_native(program: bytes, calls: Sequence[Inputs]) -> list[list[torch.Tenso
     results = []
     for inputs in calls:
         values = method.execute(list(inputs))
-        # Cloned: the next call may reuse the memory that the runtime returned.
-        results.append([v.clone() for v in values if isinstance(v, torch.Tensor)])
+        results.append([_kept(number, value) for number, value in enumerate(values)])
     return results
+
+
+def _kept(number: int, value: Any) -> OutputValue:
+    """An output that outlives its program: the next call writes over the memory of this one."""
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ProgramError(f"output {number} is {type(value).__name__}, which no program returns")
 
 
 class Interpreter:
@@ -111,14 +133,14 @@ class Interpreter:
                 raise ProgramError(f"nothing here can execute delegate {payload.id!r}")
             self._delegates.append(loaders[payload.id](payload))
 
-    def __call__(self, inputs: Inputs) -> list[torch.Tensor]:
+    def __call__(self, inputs: Inputs) -> list[OutputValue]:
         """Execute once.
 
         Args:
             inputs: flat inputs; tensors or Python scalars.
 
         Returns:
-            The tensor outputs, copied.
+            Every value of the plan's outputs in the plan's order; tensors are copied.
 
         Raises:
             ProgramError: the inputs do not fit the program, or an instruction is malformed.
@@ -126,7 +148,7 @@ class Interpreter:
         with self._turn:
             return self._execute(inputs)
 
-    def _execute(self, inputs: Inputs) -> list[torch.Tensor]:
+    def _execute(self, inputs: Inputs) -> list[OutputValue]:
         self._bind(inputs)
         instructions = self.plan.chains[0].instructions
         at = steps = 0
@@ -150,8 +172,7 @@ class Interpreter:
                 case other:
                     raise ProgramError(f"instruction {at} is unknown: {other}")
             at += 1
-        outputs = [self._read(index) for index in self.plan.outputs]
-        return [value.clone() for value in outputs if isinstance(value, torch.Tensor)]
+        return [_kept(number, self._read(index)) for number, index in enumerate(self.plan.outputs)]
 
     def _refuse_missing(self, kernels: frozenset[str] | None) -> None:
         for op in self.plan.operators if kernels is not None else ():
