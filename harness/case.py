@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import CaseError
+from harness.errors import CaseError, describe, printable
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +34,27 @@ class Built:
     def inputs(self) -> Inputs:
         """The inputs of the first call."""
         return self.calls[0]
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors among the inputs of all calls."""
+        import torch
+        from torch.utils._pytree import tree_leaves
+
+        return [leaf for leaf in tree_leaves(self.calls) if isinstance(leaf, torch.Tensor)]
+
+    def is_row_major(self, *, dense_only: bool = False) -> bool:
+        """Whether all input tensors lie row by row.
+
+        Args:
+            dense_only: leave out those with gaps, which a caller packs before it passes them.
+        """
+        import torch
+
+        is_dense = torch.ops.aten.is_non_overlapping_and_dense
+        return all(
+            tensor.is_contiguous() for tensor in self.tensors if not dense_only or is_dense(tensor)
+        )
 
     def cast(self, dtype: str) -> Built:
         """The same with float32 weights and inputs in another floating dtype, by its name."""
@@ -69,6 +90,10 @@ class Case:
         tags: words for ``-m`` and for grouping, such as ``dynamic`` or ``model``.
         targets: globs over targets, separated by ``|``, of a case that is meant for some only;
             a plain run takes it to all that match. Empty: every target that a run selects.
+        untelling: why its outputs carry no signal (zeros, a constant), so that passing is no
+            evidence; a case without a reason is expected to be telling (:mod:`harness.telling`).
+        draws: the module draws random numbers, and targets make draws of their own: outputs are
+            compared by their distribution alone. Without it such a module is refused.
     """
 
     name: str
@@ -78,10 +103,15 @@ class Case:
     calls: Calls | None = None
     tags: frozenset[str] = field(default_factory=frozenset)
     targets: str = ""
+    untelling: str = ""
+    draws: bool = False
 
     def __post_init__(self) -> None:
         if not self.name or any(c in "@[]" or c.isspace() for c in self.name):
             raise CaseError(f"case name {self.name!r} must be non-empty, without @, [, ] or spaces")
+        if printable(self.name) != self.name:
+            raise CaseError(f"case name {self.name!r} cannot be written as UTF-8")
+        object.__setattr__(self, "tags", frozenset(map(str, self.tags)))
         if not self.op:
             object.__setattr__(self, "op", self.name.partition("/")[0])
 
@@ -106,7 +136,7 @@ class Case:
         """
         return cls(
             name,
-            lambda: copy.deepcopy((module, inputs)),
+            lambda: (copy.deepcopy(module), copy.deepcopy(_settled(inputs))),
             dynamic_shapes=dynamic_shapes,
             tags=frozenset(tags),
         )
@@ -124,9 +154,7 @@ class Case:
                 made = self.build()
                 further = tuple(self.calls()) if self.calls else ()
             except Exception as error:
-                raise CaseError(
-                    f"case {self.name!r} cannot be built: {type(error).__name__}: {error}"
-                ) from error
+                raise CaseError(f"case {self.name!r} cannot be built: {describe(error)}") from error
         if (
             not isinstance(made, tuple)
             or len(made) != 2
@@ -138,7 +166,23 @@ class Case:
                 f"calls a sequence of tuples"
             )
         module, inputs = made
-        return Built(module.eval().requires_grad_(False), (inputs, *further))
+        return Built(module.eval().requires_grad_(False), _settled((inputs, *further)))
+
+
+def _settled(inputs: Any) -> Any:
+    """Inputs as an application passes them: no gradients, and each element in a place of its own,
+    because a program knows an order of dimensions and no strides."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def settle(item: Any) -> Any:
+        if not isinstance(item, torch.Tensor):
+            return item
+        item = item.detach()
+        overlapping = torch._debug_has_internal_overlap(item) == 1
+        return item.contiguous() if overlapping else item
+
+    return tree_map(settle, inputs)
 
 
 def case_seed(seed: int, name: str) -> int:

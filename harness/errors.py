@@ -8,6 +8,7 @@
     │   ├── UnknownCell               no such case, or no such cell in a run
     │   └── ConflictingOptions        one thing was given in two ways that disagree
     ├── CaseError                     a case cannot be built, or its inputs do not fit
+    │   └── NotDeterministic          two runs of its module differ, so there is nothing to expect
     ├── StageOrderError               a stage was called before the one it needs
     ├── StageFailure                  a stage ran and failed; carries stage and cause
     ├── CheckFailure                  a graph check (check, check_count, ...) does not hold
@@ -47,6 +48,11 @@ class ConflictingOptions(UsageError):
 
 class CaseError(ConformError):
     """A case cannot be built, or its inputs do not fit its module."""
+
+
+class NotDeterministic(CaseError):
+    """Two runs of a case's module on the same inputs differ: it draws numbers or keeps state that
+    is not a buffer."""
 
 
 class StageOrderError(ConformError):
@@ -95,18 +101,28 @@ class RunUnwritable(RunError):
     """The folder or the disk refuses a write."""
 
 
+def printable(text: str) -> str:
+    """The text with whatever UTF-8 cannot carry (lone surrogates) escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def describe(error: BaseException, limit: int = 600) -> str:
     """One line for a record: the class and the first meaningful line of the message, with
     what that announces.
 
     Pass managers wrap an error in "An error occurred when running ..."; the innermost cause
     is what a reader needs, so the chain is followed to its end, or to an error of our own,
-    which is written to be read.
+    which is written to be read. A chain that is a circle ends where it would begin again.
     """
     root = error
-    while root.__cause__ is not None and not isinstance(root, ConformError):
-        root = root.__cause__
-    lines = [line.strip() for line in str(root).splitlines() if line.strip()]
+    seen = {id(root)}
+    while not isinstance(root, ConformError):
+        cause = root.__cause__
+        if cause is None or id(cause) in seen:
+            break
+        seen.add(id(cause))
+        root = cause
+    lines = [line.strip() for line in _text(root).splitlines() if line.strip()]
     text = lines[0] if lines else ""
     for line in lines[1:]:
         if not text.endswith(":"):
@@ -115,3 +131,10 @@ def describe(error: BaseException, limit: int = 600) -> str:
     name = type(root).__name__
     line = f"{name}: {text}" if text else name
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return printable(str(error))
+    except Exception as failure:
+        return f"(its message cannot be read: {type(failure).__name__})"

@@ -5,143 +5,107 @@ tensor in float64. The oracle is the plain run. For the bound the run is repeate
 operation's result perturbed by as much as the target's arithmetic may be wrong there (Monte
 Carlo arithmetic: Parker 1997); how far the outputs spread is how far a correct backend may be
 off, conditioning and cancellation included. docs/numerics.md derives the amplitudes.
+
+Eager and the plain run are made twice, with other random numbers: a module whose runs differ has
+no outputs that one could expect, and is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map
 
 from harness.arithmetic import Float64Mode, PerturbedMode
-from harness.case import Inputs
+from harness.bounds import limits
+from harness.case import Inputs, seeded_with
 from harness.dequantize import Whole
+from harness.determinism import Draws, refuse_difference
+from harness.interface import Place, output_paths
 from harness.precision import Precision
 from harness.steps import output_steps
 
 
 @dataclass(frozen=True)
-class Reference:
-    """What a program should return.
+class Returned:
+    """What one call of a module returned.
 
     Attributes:
-        oracle: per call, per output: float64 for floating outputs, else the eager result.
-        bound: same shapes, float64: largest error that the target's arithmetic explains;
-            zero for integer and bool outputs.
-        eager: per call, per output: eager in the recipe's own dtype.
-        steps: per output of a quantized graph, the step that it was quantized with; None for one
-            without.
+        spec: the tree of its outputs.
+        outputs: its leaves, tensors copied; numbers, None and the like as they are.
+        inputs: the flat inputs after the call, by position, of those that were watched.
     """
 
-    oracle: list[list[torch.Tensor]]
-    bound: list[list[torch.Tensor]]
-    eager: list[list[torch.Tensor]]
+    spec: TreeSpec
+    outputs: list[Any]
+    inputs: dict[int, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a program should return: the leaves of its outputs, then the inputs that it changes.
+
+    Attributes:
+        oracle: per call, per value: float64 for floating tensors, complex128 for complex ones, else
+            what eager returned.
+        bound: per call, per value: float64, same shapes; largest error that the target's arithmetic
+            explains. None for what is neither a tensor nor a number.
+        eager: per call, per value: eager in the recipe's own dtype.
+        steps: per output of a quantized graph, the step that it was quantized with; None for one
+            without.
+        places: per call, what each value is; empty for outputs in their order.
+        specs: per call, the tree of the outputs; empty where nobody compares it.
+        model: per call, the outputs of the float model, where the reference is a quantized graph.
+    """
+
+    oracle: list[list[Any]]
+    bound: list[list[torch.Tensor | None]]
+    eager: list[list[Any]]
     steps: Sequence[float | None] = ()
+    places: Sequence[Sequence[Place]] = ()
+    specs: Sequence[TreeSpec] = ()
+    model: Sequence[Sequence[Any]] | None = None
 
 
 def refer(
-    module: torch.nn.Module, calls: Sequence[Inputs], precision: Precision, seed: int
+    module: torch.nn.Module,
+    calls: Sequence[Inputs],
+    precision: Precision,
+    seed: int,
+    *,
+    changed: Collection[int] = (),
+    model: torch.nn.Module | None = None,
 ) -> Reference:
     """Compute oracle, bound and eager outputs of a module for a sequence of calls.
 
-    The module is left as it was: mutable buffers are cloned, and persist over the calls.
+    The module is left as it was: mutable buffers are cloned, and persist over the calls. So are the
+    global generators of random numbers.
 
     Args:
         module: the float module, or the quantized graph for quantized recipes.
         calls: inputs of each call, in the recipe's dtype.
         precision: rounding model of the target.
         seed: seeds the perturbations, so that a bound is the same on every run.
+        changed: positions of flat inputs that the program says it changes; those that eager changes
+            are found.
+        model: the float module, where ``module`` is a graph that was made of it: what the outputs
+            are besides tensors, and their tree, is the model's.
+
+    Raises:
+        NotDeterministic: two runs differ.
     """
-    eager = run_calls(module, calls)
-    without_noise = Float64Mode()
-    exact = _run64(module, calls, without_noise)
+    with seeded_with(seed):
+        eager = run_calls(module, calls, watched=None)
+    watched = [sorted({*changed, *call.inputs}) for call in eager]
+    exact, again = (_run64(module, calls, Float64Mode(), seed + n, watched) for n in (0, 1))
+    refuse_difference(_leaves(exact), _leaves(again), [], "in float64")
     runs = [
-        _run64(module, calls, PerturbedMode(precision, seed, sample, without_noise.encoded))
+        _run64(module, calls, PerturbedMode(precision, seed, sample, encoded), seed, watched)
+        for encoded in [exact.encoded]
         for sample in range(precision.samples)
     ]
-    steps = output_steps(module) if isinstance(module, torch.fx.GraphModule) else []
-    oracle: list[list[torch.Tensor]] = []
-    bound: list[list[torch.Tensor]] = []
-    for call, outputs in enumerate(eager):
-        oracle.append([])
-        bound.append([])
-        for index, native in enumerate(outputs):
-            if not native.is_floating_point():
-                oracle[-1].append(native)
-                bound[-1].append(torch.zeros(native.shape, dtype=torch.float64))
-                continue
-            truth = exact[call][index].double()
-            spread = torch.stack([run[call][index].double() for run in runs]) - truth
-            finfo = torch.finfo(native.dtype)
-            limit = (
-                precision.safety * spread.square().mean(0).sqrt()
-                + finfo.eps / 2 * truth.abs()
-                + finfo.tiny  # results below the normal range may be flushed to zero
-            )
-            step = steps[index] if index < len(steps) else None
-            if step is not None and bool(spread.any()):
-                # Steps of several requantizations may cancel in every run; the last one is there.
-                limit = limit.clamp_min(precision.safety * precision.step * step)
-            oracle[-1].append(truth)
-            # A non-finite oracle is compared by kind; a spread that is NaN explains nothing.
-            bound[-1].append(torch.where(truth.isfinite() & ~limit.isnan(), limit, 0.0))
-    return Reference(oracle, bound, eager, steps)
-
-
-def run_calls(module: torch.nn.Module, calls: Sequence[Inputs]) -> list[list[torch.Tensor]]:
-    """Run a module eagerly for each call; its buffers persist over the calls and are restored
-    after."""
-    state, fresh = tree_map(
-        lambda item: item.clone() if isinstance(item, torch.Tensor) else item,
-        (_state(module), list(calls)),
-    )
-    return _run(module, state, fresh)
-
-
-def _run64(
-    module: torch.nn.Module, calls: Sequence[Inputs], mode: Float64Mode
-) -> list[list[torch.Tensor]]:
-    state = _state(module)
-    for tensor in _tensors((calls, state)):
-        mode.see(tensor.dtype)
-    wide_state, wide_calls = tree_map(_widen_copy, (state, list(calls)))
-    mode.inputs = _tensors(wide_calls)
-    default = torch.get_default_dtype()
-    mode.see(default)
-    # Integers promote to the default dtype; that must not round the oracle.
-    torch.set_default_dtype(torch.float64)
-    try:
-        with Whole() if isinstance(module, torch.fx.GraphModule) else nullcontext(), mode:
-            return _run(module, wide_state, wide_calls)
-    finally:
-        torch.set_default_dtype(default)
-
-
-def _run(
-    module: torch.nn.Module, state: dict[str, torch.Tensor], calls: Sequence[Inputs]
-) -> list[list[torch.Tensor]]:
-    results = []
-    with torch.no_grad():
-        for inputs in calls:
-            out = torch.func.functional_call(module, state, inputs)
-            # Cloned: a module may return its input, or a buffer that the next call changes.
-            results.append([tensor.detach().clone() for tensor in _tensors(out)])
-    return results
-
-
-def _tensors(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
-
-
-def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
-def _widen_copy(item: Any) -> Any:
-    if isinstance(item, torch.Tensor):
-        return item.to(torch.float64 if item.is_floating_point() else item.dtype, copy=True)
-    return item
+    ...

@@ -1,0 +1,133 @@
+"""What goes into a program and what comes out: the export's trees, and where each value stands.
+
+A program returns a flat list: inputs that it changed and outputs, in the order of its graph
+signature. Buffers that it changed stay inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
+
+from harness.case import Inputs
+from harness.errors import CaseError
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value of a call stands.
+
+    Attributes:
+        role: ``output``, or ``input`` for an input that the call changed.
+        index: its position among the leaves of the outputs, or of the inputs.
+        path: its path in the tree of outputs, such as ``[0]['mask']``; empty for an input.
+    """
+
+    role: str
+    index: int
+    path: str = ""
+
+    @property
+    def key(self) -> tuple[str, str | int]:
+        """What identifies it however the keys of dicts are ordered."""
+        return (self.role, self.index if self.role == "input" else self.path)
+
+    def __str__(self) -> str:
+        if self.role == "input":
+            return f"changed input {self.index}"
+        return f"output {self.index}" + (f" ({self.path})" if "'" in self.path else "")
+
+
+@dataclass(frozen=True)
+class Interface:
+    """Inputs and outputs of one program.
+
+    Attributes:
+        in_spec: tree of (positional inputs, keyword inputs) that it was exported with.
+        out_spec: tree of its outputs.
+        places: what each value that it returns is, in the order in which it returns them.
+    """
+
+    in_spec: TreeSpec
+    out_spec: TreeSpec
+    places: tuple[Place, ...]
+
+    @classmethod
+    def of(cls, exported: ExportedProgram, lowered: ExportedProgram) -> Interface:
+        """Read the trees off the exported program, the values off the lowered one."""
+        paths = output_paths(exported.call_spec.out_spec)
+        signature = lowered.graph_signature
+        inputs = [spec.arg.name for spec in signature.input_specs if spec.kind is _USER_INPUT]
+        places = []
+        returned = 0
+        for spec in signature.output_specs:
+            if spec.kind is OutputKind.USER_OUTPUT:
+                places.append(Place("output", returned, paths[returned]))
+                returned += 1
+            elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+                places.append(Place("input", inputs.index(spec.target)))
+        return cls(exported.call_spec.in_spec, exported.call_spec.out_spec, tuple(places))
+
+    @property
+    def changed(self) -> frozenset[int]:
+        """Positions of the inputs that the program says it changes."""
+        return frozenset(place.index for place in self.places if place.role == "input")
+
+    def arrange(self, inputs: Inputs) -> Inputs:
+        """The inputs of a call with the keys of their dicts in the order of the export.
+
+        Raises:
+            CaseError: they do not fit the tree that the program was exported with.
+        """
+        try:
+            leaves = self.in_spec.flatten_up_to((tuple(inputs), {}))
+        except (ValueError, TypeError) as error:
+            raise CaseError(f"the inputs of a call do not fit the program: {error}") from error
+        arranged: Inputs = tree_unflatten(leaves, self.in_spec)[0]
+        return arranged
+
+    def difference(self, spec: TreeSpec) -> str | None:
+        """How the program's tree of outputs differs from another one, or None."""
+        return _difference(self.out_spec, spec, "")
+
+
+_USER_INPUT = InputKind.USER_INPUT
+
+
+def output_paths(spec: TreeSpec) -> list[str]:
+    """The path of each leaf of a tree, in order."""
+    tree = tree_unflatten(range(spec.num_leaves), spec)
+    return [keystr(path) for path, _ in tree_flatten_with_path(tree)[0]]
+
+
+def _difference(found: TreeSpec, expected: TreeSpec, path: str) -> str | None:
+    where = f"output{path}" if path else "the output"
+    if found.type is not expected.type:
+        return f"{where} is {_kind(found)}, expected {_kind(expected)}"
+    mine, theirs = _children(found), _children(expected)
+    if mine.keys() != theirs.keys():
+        return f"{where} has {_listing(mine)}, expected {_listing(theirs)}"
+    if found.type is not dict and found.context != expected.context:
+        return f"{where} is {_kind(found)} {found.context}, expected {expected.context}"
+    differences = (_difference(mine[key], theirs[key], f"{path}[{key!r}]") for key in theirs)
+    return next((difference for difference in differences if difference), None)
+
+
+def _children(spec: TreeSpec) -> dict[Any, TreeSpec]:
+    keys: Sequence[Any] = spec.context if spec.type is dict else range(spec.num_children)
+    return dict(zip(keys, spec.children(), strict=True))
+
+
+def _kind(spec: TreeSpec) -> str:
+    return "a value" if spec.is_leaf() else f"a {spec.type.__name__}"
+
+
+def _listing(children: dict[Any, TreeSpec]) -> str:
+    if all(isinstance(key, int) for key in children):
+        return f"{len(children)} items"
+    return f"keys {sorted(map(str, children))}"

@@ -1,0 +1,50 @@
+"""How telling an output is: could a backend that ignores its inputs have returned it?"""
+
+from __future__ import annotations
+
+import torch
+
+
+def telling(oracle: torch.Tensor, bound: torch.Tensor) -> float:
+    """The share of the elements that the best constant gets wrong, 0 to 1.
+
+    A constant conforms at an element when it lies within the bound of it; the best one lies within
+    the bounds of the most elements. Zeros, constants, values below the normal range, saturated ones
+    and bounds as wide as the values' spread all leave one constant that conforms everywhere: 0.
+    A single value is compared with the constant 0 instead, which is what memory holds that nobody
+    wrote to. Non-finite elements conform to a constant of their kind.
+
+    Args:
+        oracle: what the output should be; floating, integer or bool.
+        bound: float64, same shape; largest error that conforms.
+    """
+    values, reach = oracle.double().flatten(), bound.double().flatten()
+    if values.numel() == 0:
+        return 0.0
+    if values.numel() == 1:
+        return float(values.isfinite().all() and bool((values.abs() > reach).all()))
+    finite = values.isfinite()
+    alike = max(
+        int(values.isnan().sum()),
+        int((values == torch.inf).sum()),
+        int((values == -torch.inf).sum()),
+        _most_covered(values[finite], reach[finite]),
+    )
+    return 1 - alike / values.numel()
+
+
+def _most_covered(values: torch.Tensor, reach: torch.Tensor) -> int:
+    """The largest number of the intervals ``values ± reach`` that share a point.
+
+    Intervals are closed, so an end counts after a beginning at the same place: ends are searched
+    among the sorted beginnings, O(n log n).
+    """
+    if values.numel() == 0:
+        return 0
+    begins = (values - reach).sort().values
+    ends = (values + reach).sort().values
+    # At the k-th beginning, k + 1 have begun; those that ended strictly before it are gone.
+    ended = torch.searchsorted(ends, begins, side="left")
+    # Equal beginnings count together, at the last of them.
+    begun = torch.searchsorted(begins, begins, side="right")
+    return int((begun - ended).max())
