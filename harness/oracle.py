@@ -18,6 +18,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from harness.arithmetic import Float64Mode, PerturbedMode
+from harness.bounds import limits
 from harness.case import Inputs
 from harness.dequantize import Whole
 from harness.precision import Precision
@@ -70,25 +71,11 @@ def refer(
         oracle.append([])
         bound.append([])
         for index, native in enumerate(outputs):
-            if not native.is_floating_point():
-                oracle[-1].append(native)
-                bound[-1].append(torch.zeros(native.shape, dtype=torch.float64))
-                continue
-            truth = exact[call][index].double()
-            spread = torch.stack([run[call][index].double() for run in runs]) - truth
-            finfo = torch.finfo(native.dtype)
-            limit = (
-                precision.safety * spread.square().mean(0).sqrt()
-                + finfo.eps / 2 * truth.abs()
-                + finfo.tiny  # results below the normal range may be flushed to zero
-            )
+            truth = exact[call][index].double() if native.is_floating_point() else native
+            perturbed = [run[call][index] for run in runs]
             step = steps[index] if index < len(steps) else None
-            if step is not None and bool(spread.any()):
-                # Steps of several requantizations may cancel in every run; the last one is there.
-                limit = limit.clamp_min(precision.safety * precision.step * step)
             oracle[-1].append(truth)
-            # A non-finite oracle is compared by kind; a spread that is NaN explains nothing.
-            bound[-1].append(torch.where(truth.isfinite() & ~limit.isnan(), limit, 0.0))
+            bound[-1].append(limits(truth, perturbed, native.dtype, precision, step))
     return Reference(oracle, bound, eager, steps)
 
 
