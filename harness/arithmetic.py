@@ -15,10 +15,12 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 from torch._library.custom_ops import _maybe_get_opdef
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from harness.block_scaled import BlockProduct, block_product
+from harness.control_flow import run_dense
 from harness.dequantize import Blocks, decode, dequantize, product
 from harness.precision import Precision
 from harness.rounding import ACTIVATIONS, COMPOUND, Kind, base_name, kind_of, reduction
@@ -42,6 +44,7 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
     """
 
     running_means = False
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -58,6 +61,9 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        if isinstance(func, HigherOrderOperator):
+            with self:
+                return run_dense(func, args, kwargs or {})
         name = base_name(func)
         if name.startswith("quantize_per"):
             return self.quantize(func, args, kwargs or {})

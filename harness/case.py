@@ -6,7 +6,7 @@ import copy
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -191,13 +191,17 @@ def case_seed(seed: int, name: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-@contextmanager
-def seeded(seed: int, name: str) -> Iterator[None]:
+def seeded(seed: int, name: str) -> AbstractContextManager[None]:
     """Seed torch, NumPy and ``random`` from (run seed, name); restore their states after."""
+    return seeded_with(case_seed(seed, name))
+
+
+@contextmanager
+def seeded_with(value: int) -> Iterator[None]:
+    """Seed torch, NumPy and ``random`` with a number of up to 63 bits; restore them after."""
     import numpy
     import torch
 
-    value = case_seed(seed, name)
     python_state, numpy_state = random.getstate(), numpy.random.get_state()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(value)

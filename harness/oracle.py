@@ -12,54 +12,38 @@ no outputs that one could expect, and is refused.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map
+from torch.utils._pytree import TreeSpec
 
 from harness.arithmetic import Float64Mode, PerturbedMode
 from harness.bounds import limits
-from harness.case import Inputs, seeded_with
-from harness.dequantize import Whole
+from harness.case import Inputs
 from harness.determinism import Draws, refuse_difference
+from harness.eager import Returned, coarsest_dtype, run_calls, run_calls_in_float64
 from harness.interface import Place, output_paths
 from harness.precision import Precision
 from harness.steps import output_steps
 
 
 @dataclass(frozen=True)
-class Returned:
-    """What one call of a module returned.
-
-    Attributes:
-        spec: the tree of its outputs.
-        outputs: its leaves, tensors copied; numbers, None and the like as they are.
-        inputs: the flat inputs after the call, by position, of those that were watched.
-    """
-
-    spec: TreeSpec
-    outputs: list[Any]
-    inputs: dict[int, torch.Tensor]
-
-
-@dataclass(frozen=True)
 class Reference:
-    """What a program should return: the leaves of its outputs, then the inputs that it changes.
+    """What a program should return: per call, the leaves of the outputs, then changed inputs.
 
     Attributes:
-        oracle: per call, per value: float64 for floating tensors, complex128 for complex ones, else
-            what eager returned.
-        bound: per call, per value: float64, same shapes; largest error that the target's arithmetic
-            explains. None for what is neither a tensor nor a number.
-        eager: per call, per value: eager in the recipe's own dtype.
+        oracle: float64 for floating tensors, complex128 for complex ones; integer tensors, numbers
+            and other values as eager returned them.
+        bound: float64, the shape of :func:`numbers` of the value; largest error that the target's
+            arithmetic explains. None for what has no numbers.
+        eager: eager in the recipe's own dtype.
         steps: per output of a quantized graph, the step that it was quantized with; None for one
             without.
-        places: per call, what each value is; empty for outputs in their order.
-        specs: per call, the tree of the outputs; empty where nobody compares it.
-        model: per call, the outputs of the float model, where the reference is a quantized graph.
+        places: what each value is; empty for outputs in their order.
+        specs: the tree of the outputs of each call; empty where nobody compares it.
+        model: the outputs of the float model, where the reference is a quantized graph.
     """
 
     oracle: list[list[Any]]
@@ -91,21 +75,130 @@ def refer(
         precision: rounding model of the target.
         seed: seeds the perturbations, so that a bound is the same on every run.
         changed: positions of flat inputs that the program says it changes; those that eager changes
-            are found.
-        model: the float module, where ``module`` is a graph that was made of it: what the outputs
-            are besides tensors, and their tree, is the model's.
+            are found here.
+        model: the float module, where ``module`` is a graph that was made of it. Its tree of
+            outputs, and what is no tensor in it, is what the program should return.
 
     Raises:
         NotDeterministic: two runs differ.
     """
-    with seeded_with(seed):
-        eager = run_calls(module, calls, watched=None)
-    watched = [sorted({*changed, *call.inputs}) for call in eager]
-    exact, again = (_run64(module, calls, Float64Mode(), seed + n, watched) for n in (0, 1))
-    refuse_difference(_leaves(exact), _leaves(again), [], "in float64")
-    runs = [
-        _run64(module, calls, PerturbedMode(precision, seed, sample, encoded), seed, watched)
-        for encoded in [exact.encoded]
+    first = run_calls(module, calls, seed)
+    changed = sorted({*changed, *(position for call in first for position in call.inputs)})
+    eager = run_calls(module, calls, seed, changed) if changed else first
+    mode = Float64Mode()
+    exact = run_calls_in_float64(module, calls, mode, seed, changed)
+    _refuse_draws(module, calls, seed, changed, eager, exact)
+    noisy = [
+        run_calls_in_float64(
+            module, calls, PerturbedMode(precision, seed, sample, mode.encoded), seed, changed
+        )
         for sample in range(precision.samples)
     ]
-    ...
+    steps = output_steps(module) if isinstance(module, torch.fx.GraphModule) else []
+    models = None if model is None else run_calls(model, calls, seed)
+    number_dtype = coarsest_dtype(module, calls)
+    reference = Reference([], [], [], steps, [], [], models and [call.outputs for call in models])
+    for index, call in enumerate(eager):
+        native, truth = _values(call), _values(exact[index])
+        if models is not None and models[index].spec == call.spec:
+            native, truth = (_beside_tensors(values, models[index]) for values in (native, truth))
+        runs = [_values(run[index]) for run in noisy]
+        reference.oracle.append([_exact(*pair) for pair in zip(native, truth, strict=True)])
+        reference.eager.append(native)
+        reference.bound.append(
+            [
+                _limit(
+                    value,
+                    truth[place],
+                    [run[place] for run in runs],
+                    number_dtype,
+                    precision,
+                    steps[place] if place < min(len(steps), len(call.outputs)) else None,
+                )
+                for place, value in enumerate(native)
+            ]
+        )
+        reference.specs.append(call.spec if models is None else models[index].spec)
+        reference.places.append(_places(call, changed))
+    return reference
+
+
+def numbers(value: Any) -> torch.Tensor | None:
+    """The numbers of a value as a real tensor: complex ones as pairs along a last dimension of 2, a
+    Python number without dimensions. None for what has none."""
+    if isinstance(value, torch.Tensor):
+        return torch.view_as_real(value) if value.is_complex() else value
+    if isinstance(value, (bool, int, float)):
+        dtype = torch.float64 if isinstance(value, float) else None
+        return torch.tensor(value, dtype=dtype)
+    return None
+
+
+def _values(call: Returned) -> list[Any]:
+    return [*call.outputs, *call.inputs.values()]
+
+
+def _beside_tensors(values: list[Any], model: Returned) -> list[Any]:
+    """The values, with the model's own where it returns no tensor."""
+    given = [*model.outputs, *values[len(model.outputs) :]]
+    return [
+        value if isinstance(other, torch.Tensor) else other
+        for value, other in zip(values, given, strict=True)
+    ]
+
+
+def _exact(native: Any, truth: Any) -> Any:
+    """Integers and bools are eager's; what counts in float64 may turn out otherwise there."""
+    is_wide = isinstance(native, float) or (
+        isinstance(native, torch.Tensor) and (native.is_floating_point() or native.is_complex())
+    )
+    if not is_wide or not isinstance(truth, torch.Tensor):
+        return truth if is_wide else native
+    return truth.to(torch.complex128 if native.is_complex() else torch.float64)
+
+
+def _limit(
+    native: Any,
+    truth: Any,
+    runs: Sequence[Any],
+    number_dtype: torch.dtype,
+    precision: Precision,
+    step: float | None,
+) -> torch.Tensor | None:
+    value, exact = numbers(native), numbers(truth)
+    if value is None or exact is None:
+        return None
+    samples = [sample for sample in map(numbers, runs) if sample is not None]
+    if isinstance(native, torch.Tensor):
+        return limits(exact, samples, value.dtype, precision, step)
+    if all(torch.equal(sample, exact) for sample in samples):
+        return torch.zeros((), dtype=torch.float64)  # a constant
+    return limits(exact, samples, number_dtype if value.is_floating_point() else value.dtype, precision)
+
+
+def _places(call: Returned, changed: Sequence[int]) -> list[Place]:
+    outputs = [Place("output", index, path) for index, path in enumerate(output_paths(call.spec))]
+    return outputs + [Place("input", position) for position in call.inputs]
+
+
+def _refuse_draws(
+    module: torch.nn.Module,
+    calls: Sequence[Inputs],
+    seed: int,
+    changed: Collection[int],
+    eager: Sequence[Returned],
+    exact: Sequence[Returned],
+) -> None:
+    """Run eager and the oracle again, with other random numbers.
+
+    Raises:
+        NotDeterministic: the outputs differ.
+    """
+    draws = Draws()
+    with draws:
+        again = run_calls(module, calls, seed + 1, changed)
+    pairs = [(eager, again)]
+    pairs.append((exact, run_calls_in_float64(module, calls, Float64Mode(), seed + 1, changed)))
+    for first, second in pairs:
+        for index, (one, other) in enumerate(zip(first, second, strict=True)):
+            refuse_difference(_values(one), _values(other), list(draws.names), f"in call {index}")

@@ -1,0 +1,164 @@
+"""Run a module for a sequence of calls: as it is, or under a dispatch mode in float64.
+
+The module is left as it was: state and inputs are copies. State persists over the calls of one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map
+
+from harness.arithmetic import Float64Mode
+from harness.case import Inputs, seeded_with
+from harness.control_flow import uncompiled
+from harness.dequantize import Whole
+
+State = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What one call of a module returned.
+
+    Attributes:
+        spec: the tree of its outputs.
+        outputs: the leaves; tensors are copies, numbers, None and the like as they are.
+        inputs: inputs as the call left them, by their position among the flat inputs.
+        state_changed: whether the call changed a buffer.
+    """
+
+    spec: TreeSpec
+    outputs: list[Any]
+    inputs: dict[int, torch.Tensor]
+    state_changed: bool = False
+
+
+def run_calls(
+    module: torch.nn.Module,
+    calls: Sequence[Inputs],
+    seed: int = 0,
+    inputs: Collection[int] | None = None,
+) -> list[Returned]:
+    """Run a module eagerly for each call.
+
+    Args:
+        module: what is run.
+        calls: inputs of each call.
+        seed: seeds the generators that the module may draw from; they are restored after.
+        inputs: positions of flat inputs to report as the call left them; None for those that it
+            changed.
+    """
+    state, fresh = tree_map(_copy, (_state(module), list(calls)))
+    return _run(module, state, fresh, calls, seed, inputs)
+
+
+def run_calls_in_float64(
+    module: torch.nn.Module,
+    calls: Sequence[Inputs],
+    mode: Float64Mode,
+    seed: int = 0,
+    inputs: Collection[int] = (),
+) -> list[Returned]:
+    """Run a module for each call under a mode that holds floating tensors in float64.
+
+    Args:
+        module: what is run.
+        calls: inputs of each call, in their own dtypes.
+        mode: exact or perturbed; used for this run alone.
+        seed: as for :func:`run_calls`.
+        inputs: positions of flat inputs to report as the call left them.
+    """
+    state = _state(module)
+    for tensor in _tensors((calls, state)):
+        mode.see(tensor.dtype)
+    wide_state, wide_calls = tree_map(_widen_copy, (state, list(calls)))
+    mode.inputs = _tensors(wide_calls)
+    default = torch.get_default_dtype()
+    mode.see(default)
+    # Integers promote to the default dtype; that must not round the oracle.
+    torch.set_default_dtype(torch.float64)
+    try:
+        with Whole() if isinstance(module, torch.fx.GraphModule) else nullcontext(), mode:
+            return _run(module, wide_state, wide_calls, calls, seed, inputs)
+    finally:
+        torch.set_default_dtype(default)
+
+
+def coarsest_dtype(module: torch.nn.Module, calls: Sequence[Inputs]) -> torch.dtype:
+    """The floating dtype with the largest unit among state and inputs, one byte types aside."""
+    floating = [
+        tensor.dtype
+        for tensor in _tensors((calls, _state(module)))
+        if tensor.is_floating_point() and tensor.dtype.itemsize > 1
+    ]
+    return max(floating, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
+
+
+def _run(
+    module: torch.nn.Module,
+    state: State,
+    calls: Sequence[Inputs],
+    given: Sequence[Inputs],
+    seed: int,
+    inputs: Collection[int] | None,
+) -> list[Returned]:
+    results = []
+    buffers = {name: state[name] for name, _ in module.named_buffers()}
+    with torch.no_grad(), seeded_with(seed), uncompiled():
+        for call, original in zip(calls, given, strict=True):
+            before = {name: buffer.clone() for name, buffer in buffers.items()}
+            outputs, spec = tree_flatten(torch.func.functional_call(module, state, call))
+            after = enumerate(zip(tree_leaves(call), tree_leaves(original), strict=True))
+            results.append(
+                Returned(
+                    spec,
+                    # A module may return its input, or a buffer that the next call changes.
+                    [_copy(leaf) for leaf in outputs],
+                    {
+                        position: leaf
+                        for position, (leaf, old) in after
+                        if isinstance(leaf, torch.Tensor)
+                        and (not _same(leaf, old) if inputs is None else position in inputs)
+                    },
+                    any(not _same(state[name], old) for name, old in before.items()),
+                )
+            )
+    return results
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if torch.equal(one, other):
+        return True
+    return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def _state(module: torch.nn.Module) -> State:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _copy(item: Any) -> Any:
+    return item.detach().clone() if isinstance(item, torch.Tensor) else item
+
+
+_WIDE: dict[Callable[[torch.Tensor], bool], torch.dtype] = {
+    torch.Tensor.is_floating_point: torch.float64,
+    torch.Tensor.is_complex: torch.complex128,
+}
+
+
+def _widen_copy(item: Any) -> Any:
+    if not isinstance(item, torch.Tensor):
+        return item
+    wide = next((dtype for applies, dtype in _WIDE.items() if applies(item)), item.dtype)
+    return item.to(wide, copy=True)
