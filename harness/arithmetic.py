@@ -62,8 +62,7 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if isinstance(func, HigherOrderOperator):
-            with self:
-                return run_dense(func, args, kwargs or {})
+            return run_dense(func, args, kwargs or {}, self)
         name = base_name(func)
         if name.startswith("quantize_per"):
             return self.quantize(func, args, kwargs or {})

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     import torch
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
+    from torch.export import ExportedProgram
 
-    from harness.case import Case, Inputs
-    from harness.cell import Encoding
-    from harness.tester import Tester
+    from harness.case import Built, Case, Inputs
+    from harness.cell import Delegation, Encoding
+    from harness.compare import Verdict
+    from harness.program import Program
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,15 @@ class Availability:
         reason: why not, and what to install; empty when available.
         runtime: what will produce the numbers: ``native``, ``reference`` or ``emulated``.
         packages: distributions the backend is made of, for the version table.
+        can_lower: programs can be lowered here even if nothing can execute them; cells then end
+            as ``lowered`` instead of ``unavailable``, with the reason.
     """
 
     available: bool
     reason: str = ""
     runtime: str = "none"
     packages: tuple[str, ...] = ()
+    can_lower: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,51 @@ class Execution:
     """What a program returned.
 
     Attributes:
-        outputs: for each call the flat list of output tensors.
+        outputs: for each call every value that the program returns, in its order: tensors, numbers
+            and None, inputs that it changed among them.
         runtime: who produced them: ``native``, ``reference`` or ``emulated``.
     """
 
-    outputs: list[list[torch.Tensor]]
+    outputs: list[list[Any]]
     runtime: str
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A case as it was lowered, for what judges or explains its program.
+
+    Attributes:
+        exported: the ATen program that was lowered, quantized where the recipe quantizes.
+        edge: the edge program with its delegates. Emitting has rewritten what is left over.
+        data: the bytes that ship.
+        program: the same, parsed.
+        delegation: who took which node.
+    """
+
+    exported: ExportedProgram
+    edge: ExportedProgram
+    data: bytes
+    program: Program
+    delegation: Delegation
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A cell as far as it came, for ``conform show``.
+
+    Attributes:
+        lowered: its program.
+        calls: the flat inputs of each call, laid out as the program declares them.
+        precision: how the target rounds.
+        seed: of the case, from which noise is drawn.
+        verdict: what the comparison found; None for a cell that did not come that far.
+    """
+
+    lowered: Lowered
+    calls: Sequence[Inputs]
+    precision: Precision
+    seed: int
+    verdict: Verdict | None
 
 
 def _nothing() -> list[Any]:
@@ -62,14 +106,15 @@ def _default_edge_config() -> EdgeCompileConfig:
     return EdgeCompileConfig()
 
 
-def uncalibratable(case: Case) -> str | None:
+def uncalibratable(case: Case, built: Built) -> str | None:
     """Why a quantizer that observes a case's inputs cannot take it, or None."""
-    if "nonfinite" in case.tags:
-        return "a quantizer cannot be calibrated with infinities or NaN"
-    return None
+    floating = (tensor for tensor in built.tensors if tensor.is_floating_point())
+    if all(bool(tensor.isfinite().all()) for tensor in floating):
+        return None
+    return "a quantizer cannot be calibrated with infinities or NaN"
 
 
-def _supports_all(case: Case) -> str | None:
+def _supports_all(case: Case, built: Built) -> str | None:
     return None
 
 
@@ -86,10 +131,11 @@ class Recipe:
         partitioners: makes the partitioners, in order.
         transform_passes: makes the passes that run before partitioning.
         edge_config: makes the edge compile configuration.
-        unsupported: why a case is outside what the recipe claims to do, or None.
+        unsupported: why a case, built and cast to the dtype, is outside what the recipe claims to
+            do, or None.
         require_delegation: whether a cell fails when nothing was delegated.
-        verify: what is wrong with the lowered program of a tester that came as far as
-            serializing, or None; a reason fails the cell at stage ``lower``.
+        verify: what is wrong with the lowered program, or None; a reason fails the cell at stage
+            ``lower``.
         encodings: the quantized weights that its program carries, for the record.
     """
 
@@ -101,10 +147,10 @@ class Recipe:
     partitioners: Callable[[], list[Partitioner]] = _nothing
     transform_passes: Callable[[], list[Any]] = _nothing
     edge_config: Callable[[], EdgeCompileConfig] = _default_edge_config
-    unsupported: Callable[[Case], str | None] = _supports_all
+    unsupported: Callable[[Case, Built], str | None] = _supports_all
     require_delegation: bool = False
-    verify: Callable[[Tester], str | None] | None = None
-    encodings: Callable[[Tester], list[Encoding]] | None = None
+    verify: Callable[[Lowered], str | None] | None = None
+    encodings: Callable[[Lowered], list[Encoding]] | None = None
 
 
 @runtime_checkable
@@ -151,8 +197,8 @@ class Emulating(Protocol):
 class Inspectable(Protocol):
     """A backend that can show what it made of a program; ``conform show`` prints it."""
 
-    def inspect(self, tester: Tester) -> Iterable[str]:
-        """Lines about the program of a tester that has come as far as it could."""
+    def inspect(self, attempt: Attempt) -> Iterable[str]:
+        """Lines about the program of a cell that has come as far as it could."""
         ...
 
 

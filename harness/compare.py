@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from harness.cell import Numerics
-from harness.oracle import Reference
+from harness.interface import Interface, Place
+from harness.oracle import Reference, numbers
 from harness.program import TensorSpec
+from harness.telling import telling
 
 
 @dataclass(frozen=True)
@@ -27,81 +30,123 @@ class Verdict:
 
 
 def compare(
-    actual: Sequence[Sequence[torch.Tensor]],
+    actual: Sequence[Sequence[Any]],
     reference: Reference,
     *,
+    interface: Interface | None = None,
     declared: Sequence[TensorSpec | None] | None = None,
-    model: Sequence[Sequence[torch.Tensor]] | None = None,
 ) -> Verdict:
-    """Judge the outputs of a sequence of calls.
+    """Judge what a program returned for a sequence of calls.
 
     Args:
-        actual: per call the flat output tensors.
+        actual: per call the flat values: tensors, numbers, None.
         reference: what they should be, the bound, and the steps of quantized outputs.
-        declared: what the program declares about its outputs; its dim order is checked.
-        model: outputs of the float model, when the reference is a quantized graph.
+        interface: what each value is, and the program's tree of outputs; by default they are all
+            outputs, in the reference's order.
+        declared: what the program declares about the values; its dim order is checked.
     """
-    steps = reference.steps
     numerics: list[Numerics] = []
     problems: list[str] = []
-    for call, (outputs, oracle) in enumerate(zip(actual, reference.oracle, strict=True)):
-        if len(outputs) != len(oracle):
-            problems.append(f"call {call}: {len(outputs)} outputs, expected {len(oracle)}")
+    for call, values in enumerate(actual):
+        expected = reference.places[call] if reference.places else _outputs(reference.oracle[call])
+        returned = interface.places if interface is not None else expected
+        if interface is not None and (problem := interface.difference(reference.specs[call])):
+            problems.append(f"call {call}: {problem}")
             continue
-        for index, output in enumerate(outputs):
-            spec = declared[index] if declared and index < len(declared) else None
-            row = compare_output(
-                output,
-                oracle[index],
-                reference.bound[call][index],
-                reference.eager[call][index],
-                spec=spec,
-                model=model[call][index] if model else None,
-                step=steps[index] if index < len(steps) else None,
-                where=(call, index),
+        if len(values) != len(returned):
+            problems.append(f"call {call}: {len(values)} outputs, expected {len(returned)}")
+            continue
+        at = {place.key: index for index, place in enumerate(returned)}
+        for index, place in enumerate(expected):
+            if place.key not in at:
+                problems.append(f"call {call}: eager changes input {place.index}, the program not")
+                continue
+            found = at[place.key]
+            row = _compare_value(
+                values[found], reference, call, index, place, declared[found] if declared else None
             )
-            numerics.append(row)
-            if row.problem:
-                problems.append(f"call {call} output {index}: {row.problem}")
+            numerics += [row] if row is not None else []
+            if row is not None and row.problem:
+                problems.append(f"call {call} {place}: {row.problem}")
     return Verdict(not problems, "; ".join(problems) or None, numerics)
 
 
+def _outputs(values: Sequence[Any]) -> list[Place]:
+    return [Place("output", index, f"[{index}]") for index in range(len(values))]
+
+
+def _compare_value(
+    actual: Any,
+    reference: Reference,
+    call: int,
+    index: int,
+    place: Place,
+    spec: TensorSpec | None,
+) -> Numerics | None:
+    """The record of one value; None for one without numbers that is as expected."""
+    eager, bound = reference.eager[call][index], reference.bound[call][index]
+    if bound is None:
+        is_same = type(actual) is type(eager) and actual == eager
+        return None if is_same else unlike(actual, call, place, f"{actual!r}, expected {eager!r}")
+    is_output = place.role == "output"
+    models = reference.model[call] if reference.model is not None and is_output else ()
+    steps = reference.steps if is_output else ()
+    return compare_output(
+        actual,
+        reference.oracle[call][index],
+        bound,
+        eager,
+        spec=spec,
+        model=models[place.index] if place.index < len(models) else None,
+        step=steps[place.index] if place.index < len(steps) else None,
+        call=call,
+        place=place,
+    )
+
+
 def compare_output(
-    actual: torch.Tensor,
-    oracle: torch.Tensor,
+    actual: Any,
+    oracle: Any,
     bound: torch.Tensor,
-    eager: torch.Tensor,
+    eager: Any,
     *,
     spec: TensorSpec | None = None,
-    model: torch.Tensor | None = None,
+    model: Any = None,
     step: float | None = None,
-    where: tuple[int, int] = (0, 0),
+    call: int = 0,
+    place: Place = Place("output", 0),  # noqa: B008  (frozen)
 ) -> Numerics:
-    """Judge one output.
+    """Judge one tensor or number.
 
     Args:
         actual: what the target returned.
         oracle: float64 (or exact integer) reference, same shape.
-        bound: float64, same shape; largest error that conforms, per element.
+        bound: float64, the shape of the oracle's numbers; largest error that conforms, per element.
         eager: eager output in the recipe's dtype; gives the expected dtype.
         spec: what the program declares about this output.
         model: the float model's output, for quantized recipes.
         step: quantization step of the output, in its unit.
-        where: (call, output), for the record.
+        call: number of the call, for the record.
+        place: what the value is, for the record.
     """
-    problem = _structure(actual, eager, spec)
-    if problem is not None:
-        return _unlike(actual, where, problem)
+    if problem := structure_problem(actual, eager, spec):
+        return unlike(actual, call, place, problem)
+    dtype, shape = _kind(actual), list(getattr(actual, "shape", ()))
+    actual, oracle, eager, model = (numbers(item) for item in (actual, oracle, eager, model))
+    assert actual is not None
+    assert oracle is not None
+    assert eager is not None
     error, within = errors(actual, oracle, bound, eager)
     used = _used(error, bound, within)
     worst = int(used.argmax()) if used.numel() else None
     exceeding = int((~within).sum())
     flat_bound = bound.flatten()
     return Numerics(
-        call=where[0],
-        output=where[1],
-        dtype=_name(actual.dtype),
-        shape=list(actual.shape),
+        call=call,
+        output=place.index,
+        role=place.role,
+        dtype=dtype,
+        shape=shape,
         max_abs=_max(error),
         mean_abs=float(error.mean()) if error.numel() else 0.0,
         max_ulp=max_ulp(actual, oracle, error),
@@ -119,6 +164,7 @@ def compare_output(
         eager_sqnr_db=sqnr_db(actual, eager),
         model_sqnr_db=None if model is None else sqnr_db(actual, model),
         max_steps=None if step is None else _max(error) / step,
+        telling=telling(oracle, bound),
         problem=None
         if exceeding == 0
         else f"{exceeding} of {actual.numel()} elements exceed the bound "
@@ -138,7 +184,8 @@ def errors(
     """
     if not actual.is_floating_point():
         error = (actual.double() - oracle.double()).abs()
-        return error, actual == oracle
+        # Beyond 2^53 two integers may be one float64: without a bound they are compared as such.
+        return error, (actual == oracle) | ((bound > 0) & (error <= bound))
     value = actual.double()
     truth = oracle.double()
     rounded = truth.to(actual.dtype).double()
@@ -207,7 +254,17 @@ def max_ulp(actual: torch.Tensor, oracle: torch.Tensor, error: torch.Tensor) -> 
     return float((error / unit).max())
 
 
-def _structure(actual: torch.Tensor, eager: torch.Tensor, spec: TensorSpec | None) -> str | None:
+def structure_problem(actual: Any, eager: Any, spec: TensorSpec | None = None) -> str | None:
+    """How type, shape, dtype or dim order of a value are wrong, or None.
+
+    Args:
+        actual: what the target returned.
+        eager: what eager returned.
+        spec: what the program declares about it.
+    """
+    if not (isinstance(actual, torch.Tensor) and isinstance(eager, torch.Tensor)):
+        same = type(actual) is type(eager)
+        return None if same else f"{_kind(actual)}, expected {_kind(eager)}"
     if actual.shape != eager.shape:
         return f"shape {tuple(actual.shape)}, expected {tuple(eager.shape)}"
     if actual.dtype != eager.dtype:
@@ -225,12 +282,15 @@ def _effective(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
     return [stride for size, stride in zip(shape, strides, strict=True) if size != 1]
 
 
-def _unlike(actual: torch.Tensor, where: tuple[int, int], problem: str) -> Numerics:
+def unlike(actual: Any, call: int, place: Place, problem: str) -> Numerics:
+    """The record of a value that is not even of the kind that was expected."""
+    elements = actual.numel() if isinstance(actual, torch.Tensor) else 1
     return Numerics(
-        call=where[0],
-        output=where[1],
-        dtype=_name(actual.dtype),
-        shape=list(actual.shape),
+        call=call,
+        output=place.index,
+        role=place.role,
+        dtype=_kind(actual),
+        shape=list(getattr(actual, "shape", ())),
         max_abs=math.inf,
         mean_abs=math.inf,
         max_ulp=None,
@@ -239,8 +299,8 @@ def _unlike(actual: torch.Tensor, where: tuple[int, int], problem: str) -> Numer
         cosine=0.0,
         bound=0.0,
         bound_used=math.inf,
-        exceeding=actual.numel(),
-        elements=actual.numel(),
+        exceeding=elements,
+        elements=elements,
         problem=problem,
     )
 
@@ -273,6 +333,13 @@ def _comparable(
 
 def _max(values: torch.Tensor) -> float:
     return float(values.max()) if values.numel() else 0.0
+
+
+def _kind(value: Any) -> str:
+    """The name of a tensor's dtype, or of a value's type."""
+    if isinstance(value, torch.Tensor):
+        return _name(value.dtype)
+    return "None" if value is None else type(value).__name__
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -6,7 +6,8 @@ forgets a failure.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,21 +16,44 @@ from torch._ops import HigherOrderOperator
 _DENSE = torch._C.DispatchKey.CompositeExplicitAutograd
 
 
-def uncompiled() -> AbstractContextManager[None]:
+@contextmanager
+def uncompiled() -> Iterator[None]:
     """While modules run eagerly: nothing is compiled, whoever asks for it."""
     import torch._dynamo
 
-    context: AbstractContextManager[None] = torch._dynamo.config.patch(disable=True)
-    return context
+    try:
+        with torch._dynamo.config.patch(disable=True):
+            yield
+    finally:
+        torch.compiler.reset()  # or the next export finds the branches marked as not to be traced
 
 
-def run_dense(operator: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def run_dense(
+    operator: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Any
+) -> Any:
     """Run a control flow operator by its own plain kernel, which calls the branches that it takes.
+
+    Args:
+        operator: what a dispatch mode was handed.
+        args: its arguments; those that can be called run under the mode.
+        kwargs: the same by name.
+        mode: the dispatch mode, which is not active here.
 
     Raises:
         NotImplementedError: it has none.
     """
     kernel = operator.py_kernels.get(_DENSE)
     if kernel is None:
-        raise NotImplementedError(f"operator {operator.name()} has no kernel to run eagerly")
-    return kernel(*args, **kwargs)
+        raise NotImplementedError(f"operator {operator} has no kernel to run eagerly")
+
+    def under_mode(function: Any) -> Any:
+        if not callable(function):
+            return function
+
+        def called(*inner: Any, **named: Any) -> Any:
+            with mode:
+                return function(*inner, **named)
+
+        return called
+
+    return kernel(*map(under_mode, args), **{name: under_mode(v) for name, v in kwargs.items()})

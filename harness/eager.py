@@ -29,13 +29,13 @@ class Returned:
         spec: the tree of its outputs.
         outputs: the leaves; tensors are copies, numbers, None and the like as they are.
         inputs: inputs as the call left them, by their position among the flat inputs.
-        state_changed: whether the call changed a buffer.
+        wrote_state: whether the call wrote to a parameter or buffer, be it the same value.
     """
 
     spec: TreeSpec
     outputs: list[Any]
     inputs: dict[int, torch.Tensor]
-    state_changed: bool = False
+    wrote_state: bool = False
 
 
 def run_calls(
@@ -108,10 +108,9 @@ def _run(
     inputs: Collection[int] | None,
 ) -> list[Returned]:
     results = []
-    buffers = {name: state[name] for name, _ in module.named_buffers()}
     with torch.no_grad(), seeded_with(seed), uncompiled():
         for call, original in zip(calls, given, strict=True):
-            before = {name: buffer.clone() for name, buffer in buffers.items()}
+            before = {name: (tensor, tensor._version) for name, tensor in state.items()}
             outputs, spec = tree_flatten(torch.func.functional_call(module, state, call))
             after = enumerate(zip(tree_leaves(call), tree_leaves(original), strict=True))
             results.append(
@@ -125,7 +124,10 @@ def _run(
                         if isinstance(leaf, torch.Tensor)
                         and (not _same(leaf, old) if inputs is None else position in inputs)
                     },
-                    any(not _same(state[name], old) for name, old in before.items()),
+                    any(
+                        state[name] is not tensor or state[name]._version != version
+                        for name, (tensor, version) in before.items()
+                    ),
                 )
             )
     return results

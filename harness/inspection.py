@@ -34,4 +34,4 @@ def inspect(case: Case, target: Target, *, seed: int = 0) -> Iterator[str]:
         tester.run().compare()
     except StageFailure as failure:
         yield f"the program does not run: {failure}"
-    yield from backend.inspect(tester)
+    yield from backend.inspect(tester.attempt)

@@ -86,8 +86,11 @@ class Interface:
         """
         try:
             leaves = self.in_spec.flatten_up_to((tuple(inputs), {}))
-        except (ValueError, TypeError) as error:
-            raise CaseError(f"the inputs of a call do not fit the program: {error}") from error
+        except (ValueError, TypeError, KeyError) as error:
+            reason = f"no key {error}" if isinstance(error, KeyError) else error
+            raise CaseError(
+                f"the inputs of a call do not fit the inputs that were exported: {reason}"
+            ) from error
         arranged: Inputs = tree_unflatten(leaves, self.in_spec)[0]
         return arranged
 

@@ -22,8 +22,9 @@ from torch.utils._pytree import TreeSpec
 from harness.arithmetic import Float64Mode, PerturbedMode
 from harness.bounds import limits
 from harness.case import Inputs
-from harness.determinism import Draws, refuse_difference
+from harness.determinism import Draws, agree
 from harness.eager import Returned, coarsest_dtype, run_calls, run_calls_in_float64
+from harness.errors import NotDeterministic
 from harness.interface import Place, output_paths
 from harness.precision import Precision
 from harness.steps import output_steps
@@ -97,15 +98,17 @@ def refer(
     steps = output_steps(module) if isinstance(module, torch.fx.GraphModule) else []
     models = None if model is None else run_calls(model, calls, seed)
     number_dtype = coarsest_dtype(module, calls)
-    reference = Reference([], [], [], steps, [], [], models and [call.outputs for call in models])
+    oracle: list[list[Any]] = []
+    bound: list[list[torch.Tensor | None]] = []
+    natives: list[list[Any]] = []
     for index, call in enumerate(eager):
         native, truth = _values(call), _values(exact[index])
         if models is not None and models[index].spec == call.spec:
             native, truth = (_beside_tensors(values, models[index]) for values in (native, truth))
         runs = [_values(run[index]) for run in noisy]
-        reference.oracle.append([_exact(*pair) for pair in zip(native, truth, strict=True)])
-        reference.eager.append(native)
-        reference.bound.append(
+        natives.append(native)
+        oracle.append([_exact(*pair) for pair in zip(native, truth, strict=True)])
+        bound.append(
             [
                 _limit(
                     value,
@@ -118,9 +121,15 @@ def refer(
                 for place, value in enumerate(native)
             ]
         )
-        reference.specs.append(call.spec if models is None else models[index].spec)
-        reference.places.append(_places(call, changed))
-    return reference
+    return Reference(
+        oracle,
+        bound,
+        natives,
+        steps,
+        places=[_places(call) for call in eager],
+        specs=[call.spec for call in models or eager],
+        model=None if models is None else [call.outputs for call in models],
+    )
 
 
 def numbers(value: Any) -> torch.Tensor | None:
@@ -173,10 +182,12 @@ def _limit(
         return limits(exact, samples, value.dtype, precision, step)
     if all(torch.equal(sample, exact) for sample in samples):
         return torch.zeros((), dtype=torch.float64)  # a constant
-    return limits(exact, samples, number_dtype if value.is_floating_point() else value.dtype, precision)
+    return limits(
+        exact, samples, number_dtype if value.is_floating_point() else value.dtype, precision
+    )
 
 
-def _places(call: Returned, changed: Sequence[int]) -> list[Place]:
+def _places(call: Returned) -> list[Place]:
     outputs = [Place("output", index, path) for index, path in enumerate(output_paths(call.spec))]
     return outputs + [Place("input", position) for position in call.inputs]
 
@@ -194,11 +205,14 @@ def _refuse_draws(
     Raises:
         NotDeterministic: the outputs differ.
     """
-    draws = Draws()
-    with draws:
-        again = run_calls(module, calls, seed + 1, changed)
-    pairs = [(eager, again)]
-    pairs.append((exact, run_calls_in_float64(module, calls, Float64Mode(), seed + 1, changed)))
-    for first, second in pairs:
+    again = run_calls(module, calls, seed + 1, changed)
+    exact_again = run_calls_in_float64(module, calls, Float64Mode(), seed + 1, changed)
+    for first, second in ((eager, again), (exact, exact_again)):
         for index, (one, other) in enumerate(zip(first, second, strict=True)):
-            refuse_difference(_values(one), _values(other), list(draws.names), f"in call {index}")
+            if not agree(_values(one), _values(other)):
+                with Draws() as draws:
+                    run_calls(module, calls, seed)
+                raise NotDeterministic(
+                    f"the module is not deterministic: two runs of call {index} on the same "
+                    f"inputs differ; {draws.cause}"
+                )

@@ -5,16 +5,21 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from harness import registry
-from harness.backend import Backend, Emulating, Recipe
+from harness.backend import Availability, Backend, Emulating, Recipe
 from harness.case import Case
-from harness.cell import CROSS_BACKEND, Cell, Output, Status
-from harness.errors import StageFailure, UnsupportedProgram, describe
+from harness.cell import CROSS_BACKEND, Cell, Delegation, Encoding, Output, Status
+from harness.compare import Verdict
+from harness.errors import StageFailure, UnsupportedProgram, UsageError, describe, printable
 from harness.limitation import Limitation, find, judge
+from harness.locking import exclusive
 from harness.target import Target
-from harness.tester import VENDOR_STAGES, Tester
+from harness.tester import Tester
 
 _TRACEBACK_LINES = 60
 
@@ -29,12 +34,16 @@ def run_cell(
     backend: Backend | None = None,
     require_delegation: bool = False,
     compare_runtimes: bool = False,
+    lower_only: bool = False,
     save: Path | None = None,
+    suite: str = "",
+    worker: str | None = None,
 ) -> Cell:
     """Run one case on one target.
 
-    Never raises for what the case or the backend does: that becomes the cell's status, stage
-    and error.
+    Never raises for what the case or the backend does, exits and skips included: that becomes the
+    cell's status, stage and error. Threads may call it; all but execution takes turns
+    (:mod:`harness.locking`).
 
     Args:
         case: what is tested.
@@ -46,47 +55,58 @@ def run_cell(
         require_delegation: fail when nothing was delegated, whatever the recipe says.
         compare_runtimes: where the cell runs natively and the backend has an emulation too, run
             both; they must come to the same verdict.
+        lower_only: stop at the serialized program; what comes so far ends as ``lowered``.
         save: file that gets the serialized program, when it comes that far.
+        suite: where the case is from, for the record.
+        worker: who ran it, for the record.
 
     Raises:
         UnknownTarget: no such backend or recipe.
+        UsageError: the program cannot be saved there.
     """
     start = time.perf_counter()
     target = Target.parse(target) if isinstance(target, str) else target
+    backend = backend or registry.backend(target.backend)
+    limitation = find(limitations, case, target)
+    trial = _Trial(require_delegation, compare_runtimes, save)
+    state = _availability(backend)
+    is_excused = False
+    if not (state.available or state.can_lower):
+        ending = Ending(Status.UNAVAILABLE, error=state.reason)
+    elif limitation is not None and not limitation.run:
+        is_excused = True
+        reason = "not run: the limitation says that running it would hurt other cells"
+        ending = Ending(limitation.shown_as, error=reason)
+    else:
+        recipe = recipe or registry.recipe(target, backend)
+        only = "lowered only, as asked" if lower_only else state.reason
+        ending = trial.end(case, target, seed, backend, recipe, only)
+    seconds = time.perf_counter() - start
     cell = Cell(
         case=case.name,
         target=str(target),
-        status=Status.FAILED,
+        status=ending.status,
+        suite=suite,
         op=case.op,
         tags=sorted(case.tags),
         seed=seed,
+        stage=ending.stage,
+        error=ending.error,
+        traceback=ending.traceback,
+        runtime=trial.runtime,
+        delegation=trial.delegation,
+        numerics=trial.verdict.numerics if trial.verdict is not None else [],
+        stages=trial.stages,
+        seconds=seconds,
+        overhead=seconds - sum(trial.stages.values()),
+        program_bytes=trial.program_bytes,
+        limitation=limitation.ref if limitation is not None and is_excused else None,
+        encodings=trial.encodings,
+        outputs=trial.outputs,
+        worker=worker,
+        untelling=case.untelling,
     )
-    backend = backend or registry.backend(target.backend)
-    if not _admit(cell, case, target, backend, recipe):
-        return cell
-    limitation = find(limitations, case, target)
-    if limitation is not None and not limitation.run:
-        cell.status = limitation.shown_as
-        cell.limitation = limitation.ref
-        cell.error = "not run: the limitation says that running it would hurt other cells"
-        return cell
-    tester: Tester | None = None
-    try:
-        tester = Tester(case, target, seed=seed, recipe=recipe, backend=backend)
-        _drive(tester, cell, require_delegation or tester.recipe.require_delegation, save)
-        if compare_runtimes and cell.runtime == "native" and cell.delegation.delegates:
-            _compare_runtimes(tester, cell)
-    except StageFailure as failure:
-        is_gap = isinstance(failure.cause, UnsupportedProgram)
-        cell.status = Status.UNSUPPORTED if is_gap else Status.FAILED
-        cell.stage = failure.stage
-        cell.error = describe(failure.cause)
-        cell.traceback = _traceback(failure.cause)
-    cell.seconds = time.perf_counter() - start
-    if tester is not None:
-        cell.stages = dict(tester.seconds)
-    cell.overhead = cell.seconds - sum(cell.stages.get(name, 0.0) for name in VENDOR_STAGES)
-    return judge(cell, limitation)
+    return cell if is_excused else judge(cell, limitation)
 
 
 def lower(tester: Tester) -> None:
@@ -103,80 +123,130 @@ def lower(tester: Tester) -> None:
     tester.lower().to_executorch().serialize()
 
 
-def _admit(cell: Cell, case: Case, target: Target, backend: Backend, recipe: Recipe | None) -> bool:
-    """Whether the cell can run at all; otherwise its status says why not."""
-    availability = backend.availability()
-    if not availability.available:
-        cell.status = Status.UNAVAILABLE
-        cell.error = availability.reason
-        return False
-    reason = (recipe or registry.recipe(target, backend)).unsupported(case)
-    if reason is not None:
-        cell.status = Status.UNSUPPORTED
-        cell.error = reason
-        return False
-    return True
+@dataclass(frozen=True)
+class Ending:
+    """How a cell ended, and where and why if it did not pass."""
+
+    status: Status
+    stage: str | None = None
+    error: str | None = None
+    traceback: str | None = None
 
 
-def _drive(tester: Tester, cell: Cell, must_delegate: bool, save: Path | None) -> None:
-    lower(tester)
-    cell.delegation = tester.delegation
-    cell.program_bytes = len(tester.program)
-    if save is not None:
-        save.write_bytes(tester.program)
-    if must_delegate and not cell.delegation.delegates:
-        cell.stage = "lower"
-        cell.error = "nothing was delegated, and the target requires delegation"
-        return
-    if not _verified(tester, cell):
-        return
-    tester.run()
-    cell.runtime = tester.execution.runtime
-    verdict = tester.compare().verdict
-    cell.numerics = verdict.numerics
-    if CROSS_BACKEND in cell.tags:
-        cell.outputs = [
-            Output(call=call, output=index, values=tensor.double().flatten().tolist())
-            for call, outputs in enumerate(tester.execution.outputs)
-            for index, tensor in enumerate(outputs)
-            if tensor.is_floating_point()
-        ]
-    cell.status = Status.PASSED if verdict.passed else Status.MISMATCH
-    if not verdict.passed:
-        cell.stage = "compare"
-        cell.error = verdict.problem
+class _Trial:
+    """One cell on its way: what is known when it ends, however far it came."""
+
+    def __init__(self, require_delegation: bool, compare_runtimes: bool, save: Path | None) -> None:
+        self.require_delegation = require_delegation
+        self.compare_runtimes = compare_runtimes
+        self.save = save
+        self.stages: dict[str, float] = {}
+        self.delegation = Delegation()
+        self.program_bytes = 0
+        self.encodings: list[Encoding] = []
+        self.runtime = "none"
+        self.outputs: list[Output] = []
+        self.verdict: Verdict | None = None
+
+    def end(
+        self, case: Case, target: Target, seed: int, backend: Backend, recipe: Recipe, only: str
+    ) -> Ending:
+        """Take the cell as far as it goes.
+
+        Args:
+            case: what is tested.
+            target: where and how.
+            seed: run seed.
+            backend: of the target.
+            recipe: of the target.
+            only: why it is lowered and not executed; empty to execute it.
+        """
+        try:
+            tester = Tester(case, target, seed=seed, recipe=recipe, backend=backend)
+            self.stages = tester.seconds
+            with exclusive(), tester.attributed("build"):
+                reason = recipe.unsupported(case, tester.built)
+            if reason is not None:
+                return Ending(Status.UNSUPPORTED, error=reason)
+            return self._lower(tester) or self._execute(tester, only)
+        except StageFailure as failure:
+            is_gap = isinstance(failure.cause, UnsupportedProgram)
+            return Ending(
+                Status.UNSUPPORTED if is_gap else Status.FAILED,
+                failure.stage,
+                describe(failure.cause),
+                _traceback(failure.cause),
+            )
+
+    def _lower(self, tester: Tester) -> Ending | None:
+        """How a cell ends whose program is not what its recipe stands for; None for others."""
+        lower(tester)
+        recipe, lowered = tester.recipe, tester.shipped
+        self.delegation = lowered.delegation
+        self.program_bytes = len(lowered.data)
+        if self.save is not None:
+            _save(lowered.data, self.save)
+        must_delegate = self.require_delegation or recipe.require_delegation
+        if must_delegate and not self.delegation.delegates:
+            problem = "nothing was delegated, and the target requires delegation"
+            return Ending(Status.FAILED, "lower", problem)
+        with tester.attributed("lower"):
+            found = recipe.verify(lowered) if recipe.verify is not None else None
+            encodings = recipe.encodings(lowered) if recipe.encodings is not None else []
+        keep = CROSS_BACKEND in tester.case.tags
+        self.encodings = [item if keep else item.brief() for item in encodings]
+        return None if found is None else Ending(Status.FAILED, "lower", found)
+
+    def _execute(self, tester: Tester, only: str) -> Ending:
+        if only:
+            return Ending(Status.LOWERED, error=only)
+        execution = tester.run().execution
+        self.runtime = execution.runtime
+        self.verdict = verdict = tester.compare().verdict
+        if CROSS_BACKEND in tester.case.tags:
+            self.outputs = [
+                Output(call=call, output=index, values=tensor.double().flatten().tolist())
+                for call, outputs in enumerate(execution.outputs)
+                for index, tensor in enumerate(outputs)
+                if isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
+            ]
+        problem = verdict.problem
+        if self.compare_runtimes and self.runtime == "native" and self.delegation.delegates:
+            problem = _disagreement(tester) or problem
+        if problem is None:
+            return Ending(Status.PASSED)
+        return Ending(Status.MISMATCH, "compare", problem)
 
 
-def _verified(tester: Tester, cell: Cell) -> bool:
-    """Whether the lowered program is what its recipe stands for; its weights go on record."""
-    recipe = tester.recipe
-    with tester.attributed("lower"):
-        problem = recipe.verify(tester) if recipe.verify is not None else None
-        found = recipe.encodings(tester) if recipe.encodings is not None else []
-    keep = CROSS_BACKEND in cell.tags
-    cell.encodings = [one if keep else one.brief() for one in found]
-    if problem is None:
-        return True
-    cell.stage = "lower"
-    cell.error = problem
-    return False
+def _availability(backend: Backend) -> Availability:
+    try:
+        return backend.availability()
+    except Exception as error:
+        return Availability(False, f"availability() of {backend.name} raised {describe(error)}")
 
 
-def _compare_runtimes(tester: Tester, cell: Cell) -> None:
+def _disagreement(tester: Tester) -> str | None:
+    """How the verdicts on a native and an emulated execution differ, or None."""
     if not isinstance(tester.backend, Emulating):
-        return
-    emulated = tester.emulate()
-    if emulated.passed != tester.verdict.passed:
-        cell.status = Status.MISMATCH
-        cell.stage = "compare"
-        cell.error = (
-            f"the runtimes disagree: native {tester.verdict.problem or 'conforms'}, "
-            f"emulated {emulated.problem or 'conforms'}"
-        )
+        return None
+    native, emulated = tester.verdict, tester.emulate()
+    if emulated.passed == native.passed:
+        return None
+    return (
+        f"the runtimes disagree: native {native.problem or 'conforms'}, "
+        f"emulated {emulated.problem or 'conforms'}"
+    )
+
+
+def _save(program: bytes, path: Path) -> None:
+    try:
+        path.write_bytes(program)
+    except OSError as error:
+        raise UsageError(f"cannot save the program to {path}: {error.strerror}") from error
 
 
 def _traceback(error: BaseException) -> str:
-    lines = "".join(traceback.format_exception(error)).splitlines()
+    lines = printable("".join(traceback.format_exception(error))).splitlines()
     if len(lines) > _TRACEBACK_LINES:
         lines = [f"... {len(lines) - _TRACEBACK_LINES} lines above", *lines[-_TRACEBACK_LINES:]]
     return "\n".join(lines)

@@ -118,10 +118,16 @@ def flatten(exported: ExportedProgram) -> torch.fx.GraphModule:
 
 
 def to_edge(
-    exported: ExportedProgram, edge_config: EdgeCompileConfig | None = None
+    exported: ExportedProgram,
+    edge_config: EdgeCompileConfig | None = None,
+    constant_methods: Mapping[str, Any] | None = None,
 ) -> EdgeProgramManager:
     """ATen to edge dialect, decomposed to core ATen, nothing partitioned."""
-    return exir_to_edge(exported, compile_config=edge_config or EdgeCompileConfig())
+    return exir_to_edge(
+        exported,
+        constant_methods=dict(constant_methods) if constant_methods else None,
+        compile_config=edge_config or EdgeCompileConfig(),
+    )
 
 
 def transform(edge: EdgeProgramManager, passes: Sequence[Pass]) -> EdgeProgramManager:
@@ -141,7 +147,18 @@ def lower(exported: ExportedProgram, options: LowerOptions) -> EdgeProgramManage
 
 
 def lower_edge(edge: EdgeProgramManager, options: LowerOptions) -> EdgeProgramManager:
-    """Partition an edge program made by :func:`to_edge`; runs the options' passes first."""
+    """Partition an edge program made by :func:`to_edge`; runs the options' passes first.
+
+    Raises:
+        ConflictingOptions: the options name an edge configuration or constant methods, which
+            :func:`to_edge` has settled.
+    """
+    for name in ("edge_config", "constant_methods"):
+        if getattr(options, name) is not None:
+            raise ConflictingOptions(
+                f"{name} cannot be given to lower() after to_edge(), which has settled it; give it "
+                "to to_edge()"
+            )
     if options.transform_passes:
         edge = transform(edge, options.transform_passes)
     for partitioner in options.partitioners:
@@ -159,6 +176,20 @@ def to_executorch(
 def serialize(program: ExecutorchProgramManager) -> bytes:
     """The bytes of the ``.pte``: what ships, and what is executed."""
     return bytes(program.buffer)
+
+
+def agreed_passes(
+    options: LowerOptions | None, *given: Sequence[Pass] | None
+) -> Sequence[Pass] | None:
+    """The passes that were stated in one or several places; None where they were in none.
+
+    Raises:
+        ConflictingOptions: two places state different ones.
+    """
+    agreed = options or LowerOptions()
+    for passes in given:
+        agreed = agreed.with_passes(passes)
+    return agreed.transform_passes or next((passes for passes in given if passes is not None), None)
 
 
 def _names(passes: Sequence[Pass]) -> str:

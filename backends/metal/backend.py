@@ -10,20 +10,16 @@ from typing import TYPE_CHECKING
 
 from backends.metal.contract.layout import SUPPORTED
 from backends.metal.quantization import int4
-from harness.backend import Availability, Execution, Recipe
+from harness.backend import Attempt, Availability, Execution, Recipe
 from harness.case import Inputs
-from harness.errors import CaseError
 from harness.precision import Precision
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness.case import Case
-    from harness.tester import Tester
+    from harness.case import Built, Case
 
 DELEGATE = "MetalBackend"
-
-_SUSPECT = frozenset("channels_last noncontiguous fp16 int8 int16".split())
 
 # Bounds of Metal's precise functions (Metal Shading Language Specification, "Numerical
 # Compliance", single precision); division, sqrt and rsqrt round correctly. erf is c10's, within an
@@ -70,29 +66,13 @@ def partitioners() -> list[Partitioner]:
     return upstream.partitioners()
 
 
-def _unsupported(dtype: str, case: Case) -> str | None:
-    """Whether the runtime has no tensor for an input or a weight, cast to the recipe's dtype.
-
-    Tags say which cases to look at. They are built, because the cast may lay an input out anew.
-    """
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    if case.tags.isdisjoint(_SUSPECT):
-        return None
-    try:
-        built = case.make().cast(dtype)
-    except CaseError:
-        return None  # the cell's own build says it with its stage
-    inputs = [leaf for leaf in tree_leaves(built.calls) if isinstance(leaf, torch.Tensor)]
-    weights = built.module.state_dict().values()
-    for tensor in (*inputs, *weights):
+def _unsupported(case: Case, built: Built) -> str | None:
+    """Whether the runtime has no tensor for an input or a weight."""
+    for tensor in (*built.tensors, *built.module.state_dict().values()):
         name = str(tensor.dtype).removeprefix("torch.")
         if name not in SUPPORTED:
             return f"the runtime has no tensors of {name} (validate_dtype in utils.cpp)"
-    # What is not dense, a caller makes row-major.
-    dense = filter(torch.ops.aten.is_non_overlapping_and_dense, inputs)
-    if all(tensor.is_contiguous() for tensor in dense):
+    if built.is_row_major(dense_only=True):
         return None
     return (
         "the delegate takes row-major inputs only: it copies them to row-major tensors, and "
@@ -106,7 +86,7 @@ def _recipe(name: str, precision: Precision, dtype: str = "float32") -> Recipe:
         precision,
         dtype=dtype,
         partitioners=partitioners,
-        unsupported=functools.partial(_unsupported, dtype),
+        unsupported=_unsupported,
     )
 
 
@@ -163,11 +143,11 @@ class Metal:
         interpreter = Interpreter(program, {DELEGATE: load})
         return Execution([interpreter(inputs) for inputs in calls], "emulated")
 
-    def inspect(self, tester: Tester) -> Iterable[str]:
+    def inspect(self, attempt: Attempt) -> Iterable[str]:
         """Wrapper calls, kernels, and what the contract says of them."""
         from backends.metal.inspection import inspect
 
-        return inspect(tester)
+        return inspect(attempt)
 
 
 BACKEND = Metal()

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from backends.metal import contract
 from backends.metal.backend import DELEGATE
@@ -20,10 +19,10 @@ from backends.metal.host.kernel_source import parse
 from backends.metal.machine import Machine
 from backends.metal.metadata import bound
 from backends.metal.wrapper import Program as Wrapper
+from harness.backend import Attempt
 from harness.errors import describe
 from harness.execute import DelegateHandle, Interpreter
-from harness.program import DelegatePayload, Program
-from harness.tester import Tester
+from harness.program import DelegatePayload
 
 _WIDTH = 120
 
@@ -69,13 +68,13 @@ class Inspected:
         row.violations += [text for text in found if text not in row.violations]
 
 
-def inspect(tester: Tester) -> Iterator[str]:
+def inspect(attempt: Attempt) -> Iterator[str]:
     """Lines about a serialized program; each delegate is executed and its calls are checked.
 
     Args:
-        tester: has come as far as ``serialize``.
+        attempt: the cell, as far as it came.
     """
-    delegates, failure = trace(tester)
+    delegates, failure = trace(attempt)
     if not delegates and not failure:
         yield f"nothing was delegated to {DELEGATE}"
     for number, inspected in enumerate(delegates):
@@ -84,20 +83,20 @@ def inspect(tester: Tester) -> Iterator[str]:
         yield f"the program cannot be executed: {failure}"
 
 
-def trace(tester: Tester) -> tuple[list[Inspected], str]:
+def trace(attempt: Attempt) -> tuple[list[Inspected], str]:
     """Run all calls of a case with a contract that notes instead of refusing.
 
     Returns:
         The delegates, and why execution ended early; empty if it did not.
     """
     delegates: list[Inspected] = []
-    program = Program(tester.program)
+    program = attempt.lowered.program
     if not program.plan.delegates:
         return [], ""
     try:
         interpreter = Interpreter(program, {DELEGATE: lambda payload: _load(payload, delegates)})
-        for inputs in tester.built.calls:
-            interpreter(program.arrange(tree_leaves(inputs)))
+        for inputs in attempt.calls:
+            interpreter(inputs)
     except Exception as error:  # shown in place of what does not come
         return delegates, describe(error)
     return delegates, ""

@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import CaseError
-
 if TYPE_CHECKING:
     import torch
 
@@ -69,12 +67,8 @@ class Format:
         dtype = str(weight.dtype).removeprefix("torch.")
         return weight.shape[1] % self.group == 0 and dtype in self.dtypes
 
-    def unsupported(self, case: Case) -> str | None:
+    def unsupported(self, case: Case, built: Built) -> str | None:
         """Why a recipe of this format has nothing to say about a case, or None."""
-        try:
-            built = case.make()
-        except CaseError:
-            return None  # the cell's own build says it with its stage
         found: list[Any] = [part for part in built.module.modules() if _is_linear(part)]
         layers = {layer for layer in found if self.fits(layer.weight)}
         odd = {layer for layer in layers if layer.weight.shape[0] % self.rows}

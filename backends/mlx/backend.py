@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from backends.mlx import generated
 from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
-from harness.backend import Availability, Execution, Recipe
+from harness.backend import Attempt, Availability, Execution, Lowered, Recipe
 from harness.case import Inputs
-from harness.errors import CaseError
 from harness.precision import Precision
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness.case import Case
+    from harness.case import Built, Case
     from harness.cell import Encoding
     from harness.program import Program
-    from harness.tester import Tester
 
 DELEGATE = "MLXBackend"
 
@@ -84,22 +82,8 @@ def edge_config() -> EdgeCompileConfig:
     return EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True)
 
 
-def _row_major_only(dtype: str, case: Case) -> str | None:
-    """Whether an input lies other than row by row when the case is cast to the recipe's dtype.
-
-    Tags say which cases to look at. They are built, because the cast may lay an input out anew.
-    """
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    if case.tags.isdisjoint(("channels_last", "noncontiguous")):
-        return None
-    try:
-        calls = case.make().cast(dtype).calls
-    except CaseError:
-        return None  # the cell's own build says it with its stage
-    tensors = (leaf for leaf in tree_leaves(calls) if isinstance(leaf, torch.Tensor))
-    if all(tensor.is_contiguous() for tensor in tensors):
+def _row_major_only(case: Case, built: Built) -> str | None:
+    if built.is_row_major():
         return None
     return "the delegate takes row-major inputs only: its lowering refuses other strides"
 
@@ -110,7 +94,7 @@ def _recipe(name: str, precision: Precision, dtype: str = "float32", **options: 
         "partitioners": partitioners,
         "transform_passes": passes,
         "edge_config": edge_config,
-        "unsupported": functools.partial(_row_major_only, dtype),
+        "unsupported": _row_major_only,
     }
     return Recipe(name, precision, **{**defaults, **options})
 
@@ -118,18 +102,18 @@ def _recipe(name: str, precision: Precision, dtype: str = "float32", **options: 
 def _quantized(name: str, weights: Format, precision: Precision = FLOAT32) -> Recipe:
     """Float32 with quantized weights; a case without any that fit is not the recipe's."""
 
-    def unsupported(case: Case) -> str | None:
-        return _row_major_only("float32", case) or weights.unsupported(case)
+    def unsupported(case: Case, built: Built) -> str | None:
+        return _row_major_only(case, built) or weights.unsupported(case, built)
 
-    def verify(tester: Tester) -> str | None:
+    def verify(lowered: Lowered) -> str | None:
         from backends.mlx import weights as carried
 
-        return carried.verify(weights, tester)
+        return carried.verify(weights, lowered)
 
-    def encodings(tester: Tester) -> list[Encoding]:
+    def encodings(lowered: Lowered) -> list[Encoding]:
         from backends.mlx import weights as carried
 
-        return carried.encodings(weights, tester)
+        return carried.encodings(weights, lowered)
 
     return _recipe(
         name,
@@ -188,11 +172,11 @@ class Mlx:
 
         return _interpret(Program(program), calls)
 
-    def inspect(self, tester: Tester) -> Iterable[str]:
+    def inspect(self, attempt: Attempt) -> Iterable[str]:
         """The instruction listing of the cell's program and where it leaves its reference."""
         from backends.mlx.listing import inspect
 
-        return inspect(tester)
+        return inspect(attempt)
 
 
 def _interpret(program: Program, calls: Sequence[Inputs]) -> Execution:

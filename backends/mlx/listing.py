@@ -8,17 +8,16 @@ from typing import Any
 
 import mlx.core as mx
 import torch
-from torch.utils._pytree import tree_leaves
+from torch.export import ExportedProgram
 
 from backends.mlx.backend import DELEGATE
 from backends.mlx.delegate import cache_of, executor, handle, to_torch
 from backends.mlx.executor import Executor
 from backends.mlx.graph import Graph, Node, TensorMeta
-from harness.case import case_seed
+from harness.backend import Attempt
 from harness.execute import DelegateHandle, Interpreter
 from harness.oracle import Reference, refer
-from harness.program import DelegatePayload, Program, torch_dtype
-from harness.tester import Tester
+from harness.program import DelegatePayload, torch_dtype
 
 _SHORT = {
     "float32": "f32",
@@ -59,26 +58,27 @@ class Trace:
         self.results[chain, at] = written or [values[slot] for slot in node.values[-1:]]
 
 
-def inspect(tester: Tester) -> Iterator[str]:
+def inspect(attempt: Attempt) -> Iterator[str]:
     """Lines about the MLX programs of a cell that was lowered: listing, then divergence.
 
     Args:
-        tester: serialized at least; when it was compared and failed, the first instruction
-            that leaves the reference is named.
+        attempt: when it was compared and failed, the first instruction that leaves the reference
+            is named.
     """
-    failed = "compare" in tester.seconds and not tester.verdict.passed
-    call = next((n.call for n in tester.verdict.numerics if n.problem), 0) if failed else 0
-    traces = trace(tester, call)
+    verdict = attempt.verdict
+    failed = verdict is not None and not verdict.passed
+    rows = verdict.numerics if verdict is not None else []
+    traces = trace(attempt, next((row.call for row in rows if row.problem), 0))
     if not traces:
         yield "nothing was delegated to MLX"
     for number, traced in enumerate(traces):
         yield from listing(traced.program.graph, number, traced.results)
     if failed:
         for number, traced in enumerate(traces):
-            yield divergence(tester, number, traced)
+            yield divergence(attempt, number, traced)
 
 
-def trace(tester: Tester, call: int = 0) -> list[Trace]:
+def trace(attempt: Attempt, call: int = 0) -> list[Trace]:
     """Run the calls up to ``call`` and record what the delegates do in that one."""
     traces: list[Trace] = []
 
@@ -96,13 +96,13 @@ def trace(tester: Tester, call: int = 0) -> list[Trace]:
 
         return called
 
-    program = Program(tester.program)
+    program = attempt.lowered.program
     if not program.plan.delegates:
         return []
     cache = cache_of(program)
     interpreter = Interpreter(program, {DELEGATE: load})
-    for inputs in tester.built.calls[: call + 1]:
-        interpreter(program.arrange(tree_leaves(inputs)))
+    for inputs in attempt.calls[: call + 1]:
+        interpreter(inputs)
     return traces
 
 
@@ -161,18 +161,17 @@ def _declared(meta: TensorMeta) -> str:
     return f"{_SHORT.get(name, name)}[{', '.join(map(str, meta.shape))}]"
 
 
-def divergence(tester: Tester, number: int, traced: Trace) -> str:
+def divergence(attempt: Attempt, number: int, traced: Trace) -> str:
     """A sentence that names the first instruction whose result leaves the reference.
 
     The reference is the graph that was lowered to this delegate, run in float64 on the
     delegate's own inputs, with a bound for every intermediate value.
     """
     # An executor starts from zeros: what a buffer held before the traced call is not known here.
-    if traced.program.graph.buffer_map and len(tester.built.calls) > 1:
+    if traced.program.graph.buffer_map and len(attempt.calls) > 1:
         return f"delegate {number}: no first divergence is searched in a stateful sequence"
-    seed = case_seed(tester.seed, tester.case.name)
-    ends, module = _graph_nodes(tester, number)
-    reference = refer(module, [tuple(traced.arguments)], tester.recipe.precision, seed)
+    ends, module = _graph_nodes(attempt.lowered.edge, number)
+    reference = refer(module, [tuple(traced.arguments)], attempt.precision, attempt.seed)
     for place, (name, at) in enumerate(ends):
         found = traced.results.get((traced.program.graph.main, at))
         if not found or not isinstance(found[-1], mx.array):
@@ -208,7 +207,9 @@ def _error(array: mx.array, reference: Reference, place: int) -> str:
     )
 
 
-def _graph_nodes(tester: Tester, number: int) -> tuple[list[tuple[str, int]], torch.nn.Module]:
+def _graph_nodes(
+    edge: ExportedProgram, number: int
+) -> tuple[list[tuple[str, int]], torch.nn.Module]:
     """The delegate's graph as a module that returns every intermediate value, and for each its
     name and the position of the instruction that completes it."""
     from executorch.backends.mlx.builder.program_builder import MLXProgramBuilder
@@ -216,7 +217,7 @@ def _graph_nodes(tester: Tester, number: int) -> tuple[list[tuple[str, int]], to
 
     lowered = [
         module
-        for _, module, _ in get_lowered_submodules(tester.lowered.exported_program().graph_module)
+        for _, module, _ in get_lowered_submodules(edge.graph_module)
         if module.backend_id == DELEGATE
     ]
     program = lowered[number].original_module

@@ -26,12 +26,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import CaseError
-
 if TYPE_CHECKING:
     import torch
 
-    from harness.case import Case
+    from harness.case import Built, Case
 
 
 @dataclass(frozen=True)
@@ -91,15 +89,11 @@ class Format:
             and _name(weight.dtype) in self.dtypes
         )
 
-    def unsupported(self, case: Case) -> str | None:
+    def unsupported(self, case: Case, built: Built) -> str | None:
         """Why a recipe of this format has nothing to say about a case, or None."""
-        try:
-            module = case.make().module
-        except CaseError:
-            return None  # the cell's own build says it with its stage
-        weights = [layer.weight for layer in _layers(module)]
+        weights = [layer.weight for layer in _layers(built.module)]
         if self.experts:
-            weights += [experts.weight.mT for experts in _packed_experts(module)]
+            weights += [experts.weight.mT for experts in _packed_experts(built.module)]
         if any(self.fits(weight) for weight in weights):
             return None
         return (

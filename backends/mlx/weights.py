@@ -19,7 +19,7 @@ from harness.program import DelegatePayload, Program
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from harness.tester import Tester
+    from harness.backend import Lowered
 
 # The operator of a layer with a quantized weight, and what it has to become. Experts are
 # gathered by an operator of the delegate's own, which has no other lowering.
@@ -29,15 +29,15 @@ PRODUCTS = {
 }
 
 
-def verify(made: Format, tester: Tester) -> str | None:
+def verify(made: Format, lowered: Lowered) -> str | None:
     """Why the lowered program is not what the recipe stands for, or None.
 
     Args:
         made: the format of the recipe.
-        tester: has come as far as the serialized program.
+        lowered: the program.
     """
-    graphs = [graph for graph, _ in _graphs(tester)]
-    return next(problems(graphs, made, expected(tester.exported)), None)
+    graphs = [graph for graph, _ in _graphs(lowered.program)]
+    return next(problems(graphs, made, expected(lowered.exported)), None)
 
 
 def problems(graphs: Sequence[Graph], made: Format, wanted: Counter[str]) -> Iterator[str]:
@@ -75,10 +75,10 @@ def expected(exported: ExportedProgram) -> Counter[str]:
     return counts
 
 
-def encodings(made: Format, tester: Tester) -> list[Encoding]:
+def encodings(made: Format, lowered: Lowered) -> list[Encoding]:
     """The weights of linear layers as the program carries them, each once."""
     found: dict[str, Encoding] = {}
-    for graph, delegate in _graphs(tester):
+    for graph, delegate in _graphs(lowered.program):
         data = {one.slot: one for one in payload.constants(graph, delegate.named_data)}
         for node in _quantized([graph]):
             if node.w not in data:
@@ -98,8 +98,8 @@ def encodings(made: Format, tester: Tester) -> list[Encoding]:
     return list(found.values())
 
 
-def _graphs(tester: Tester) -> Iterator[tuple[Graph, DelegatePayload]]:
-    for delegate in Program(tester.program).delegates:
+def _graphs(program: Program) -> Iterator[tuple[Graph, DelegatePayload]]:
+    for delegate in program.delegates:
         yield payload.load(delegate.data), delegate
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backends.tosa.mxfp import FORMATS, BlockFormat
-from harness.backend import Availability, Execution, Recipe, uncalibratable
+from harness.backend import Availability, Execution, Lowered, Recipe, uncalibratable
 from harness.case import Inputs
 from harness.precision import Precision
 
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness.case import Case
+    from harness.case import Built, Case
     from harness.cell import Encoding
-    from harness.tester import Tester
 
 DELEGATE = "TOSABackend"
 FP = "TOSA-1.0+FP"
@@ -58,16 +57,16 @@ def quantizer() -> Any:
     return made
 
 
-def _static_only(case: Case) -> str | None:
+def _static_only(case: Case, built: Built) -> str | None:
     if case.dynamic_shapes is not None:
         return "TOSA 1.0 without the shape extension has static shapes only"
-    if "empty" in case.tags:
+    if any(tensor.numel() == 0 for tensor in built.tensors):
         return "TOSA has no tensors of size 0: every dimension is at least 1"
     return None
 
 
-def _static_and_finite_only(case: Case) -> str | None:
-    return uncalibratable(case) or _static_only(case)
+def _static_and_finite_only(case: Case, built: Built) -> str | None:
+    return uncalibratable(case, built) or _static_only(case, built)
 
 
 def unverified_edge() -> EdgeCompileConfig:
@@ -80,18 +79,18 @@ def unverified_edge() -> EdgeCompileConfig:
 def mxfp(made: BlockFormat) -> Recipe:
     """The recipe that converts layers to an MX format, weights and activations alike."""
 
-    def unsupported(case: Case) -> str | None:
-        return _static_only(case) or made.unsupported(case)
+    def unsupported(case: Case, built: Built) -> str | None:
+        return _static_only(case, built) or made.unsupported(case, built)
 
-    def verify(tester: Tester) -> str | None:
+    def verify(lowered: Lowered) -> str | None:
         from backends.tosa import mxfp_graph
 
-        return mxfp_graph.verify(made, tester)
+        return mxfp_graph.verify(made, lowered)
 
-    def encodings(tester: Tester) -> list[Encoding]:
+    def encodings(lowered: Lowered) -> list[Encoding]:
         from backends.tosa import mxfp_graph
 
-        return mxfp_graph.encodings(made, tester)
+        return mxfp_graph.encodings(made, lowered)
 
     return Recipe(
         made.name,

@@ -33,7 +33,7 @@ from harness.errors import CaseError
 if TYPE_CHECKING:
     import torch
 
-    from harness.case import Case
+    from harness.case import Built, Case
 
 BLOCK = 32
 _DTYPES = ("float32", "bfloat16")
@@ -81,13 +81,9 @@ class BlockFormat:
                     placed.add(child)
         return made.get(module, module)
 
-    def unsupported(self, case: Case) -> str | None:
+    def unsupported(self, case: Case, built: Built) -> str | None:
         """Why a recipe of this format has nothing to say about a case, or None."""
-        try:
-            module = case.make().module
-        except CaseError:
-            return None  # the cell's own build says it with its stage
-        reasons = [misfit(layer) for layer in layers(module)]
+        reasons = [misfit(layer) for layer in layers(built.module)]
         if None in reasons:
             return None
         found = "; ".join(dict.fromkeys(filter(None, reasons))) or "no linear layer or 2-d conv"

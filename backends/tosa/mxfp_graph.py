@@ -23,7 +23,7 @@ from harness.program import Program
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from harness.tester import Tester
+    from harness.backend import Lowered
 
 CAST = "CAST_TO_BLOCK_SCALED"
 SCALE = "FP8UE8M0"
@@ -53,31 +53,32 @@ class Layer:
     columns: int
 
 
-def verify(made: BlockFormat, tester: Tester) -> str | None:
+def verify(made: BlockFormat, lowered: Lowered) -> str | None:
     """Why the lowered program is not what the recipe stands for, or None.
 
     Args:
         made: the format of the recipe.
-        tester: has come as far as the serialized program.
+        lowered: the program.
     """
-    left = [name for name in tester.delegation.undelegated_ops if name in PRODUCTS]
+    left = [name for name in lowered.delegation.undelegated_ops if name in PRODUCTS]
     if left:
         return f"left in the edge program: {', '.join(left)}"
-    return next(problems(graphs(tester.program), made, converted(tester.exported, made)), None)
+    wanted = converted(lowered.exported, made)
+    return next(problems(graphs(lowered.program), made, wanted), None)
 
 
-def encodings(made: BlockFormat, tester: Tester) -> list[Encoding]:
+def encodings(made: BlockFormat, lowered: Lowered) -> list[Encoding]:
     """The weights as the delegates' flatbuffers carry them, a record for each layer's.
 
     Names come from the exported program; :func:`verify` holds that the bytes are the same.
     """
     carried = {
         (codes, scales)
-        for graph in graphs(tester.program)
+        for graph in graphs(lowered.program)
         for _, codes, scales in _weights(graph, made)
     }
     found: dict[str, Encoding] = {}
-    for layer in converted(tester.exported, made):
+    for layer in converted(lowered.exported, made):
         if (layer.codes, layer.scales) in carried:
             found[layer.weight] = Encoding.of(
                 layer.weight, _element(made), BLOCK, layer.columns, layer.codes, layer.scales
@@ -85,9 +86,9 @@ def encodings(made: BlockFormat, tester: Tester) -> list[Encoding]:
     return list(found.values())
 
 
-def graphs(program: bytes) -> list[Graph]:
-    """The TOSA graphs of a serialized program, in the order of its delegates."""
-    return [read(payload.data) for payload in Program(program).delegates]
+def graphs(program: Program) -> list[Graph]:
+    """The TOSA graphs of a program, in the order of its delegates."""
+    return [read(payload.data) for payload in program.delegates]
 
 
 def converted(exported: ExportedProgram, made: BlockFormat) -> list[Layer]:

@@ -1,0 +1,102 @@
+"""Random outputs, compared by their distribution: for cases that ask for it (``Case.draws``)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from harness.case import Inputs
+from harness.cell import Numerics
+from harness.compare import Verdict, structure_problem, unlike
+from harness.eager import run_calls
+from harness.interface import Interface
+
+#: Chance that a correct output is called wrong.
+_CHANCE = 1e-6
+_SAMPLES = 8
+
+
+def compare_draws(
+    module: torch.nn.Module,
+    calls: Sequence[Inputs],
+    actual: Sequence[Sequence[Any]],
+    interface: Interface,
+    seed: int,
+) -> Verdict:
+    """Judge outputs that a target drew for itself against draws of eager.
+
+    Two-sample Kolmogorov-Smirnov test of the elements of each output against those of 8 runs of
+    eager. Its critical value is ``sqrt(-ln(p / 2) / 2 · (n + m) / (n m))`` (N. Smirnov, *Table for
+    Estimating the Goodness of Fit of Empirical Distributions*, Ann. Math. Statist. 19(2), 1948).
+    In the record ``max_abs`` is the statistic and ``bound`` the critical value; no element has an
+    error of its own.
+
+    Args:
+        module: the module, in the recipe's dtype.
+        calls: inputs of each call.
+        actual: per call the flat values that the program returned.
+        interface: what each value is.
+        seed: of the first run of eager.
+    """
+    runs = [run_calls(module, calls, seed + sample) for sample in range(_SAMPLES)]
+    numerics: list[Numerics] = []
+    problems: list[str] = []
+    for call, values in enumerate(actual):
+        if problem := interface.difference(runs[0][call].spec):
+            problems.append(f"call {call}: {problem}")
+            continue
+        for value, place in zip(values, interface.places, strict=True):
+            if place.role != "output":
+                continue
+            drawn = [run[call].outputs[place.index] for run in runs]
+            row = _row(value, drawn, call, place)
+            numerics.append(row)
+            if row.problem:
+                problems.append(f"call {call} {place}: {row.problem}")
+    return Verdict(not problems, "; ".join(problems) or None, numerics)
+
+
+def _row(value: Any, drawn: Sequence[Any], call: int, place: Any) -> Numerics:
+    problem = structure_problem(value, drawn[0])
+    if problem is not None:
+        return unlike(value, call, place, problem)
+    sample, expected = value.double().flatten(), torch.stack(list(drawn)).double().flatten()
+    statistic = kolmogorov_smirnov(sample, expected)
+    n, m = max(1, sample.numel()), max(1, expected.numel())
+    critical = math.sqrt(-math.log(_CHANCE / 2) / 2 * (n + m) / (n * m))
+    wrong = statistic > critical
+    return Numerics(
+        call=call,
+        output=place.index,
+        dtype=str(value.dtype).removeprefix("torch."),
+        shape=list(value.shape),
+        max_abs=statistic,
+        mean_abs=statistic,
+        max_ulp=None,
+        sqnr_db=0.0,
+        rel_fro=0.0,
+        cosine=0.0,
+        bound=critical,
+        bound_used=statistic / critical,
+        exceeding=sample.numel() if wrong else 0,
+        elements=sample.numel(),
+        telling=max(0.0, 1 - critical),
+        problem=f"the distributions differ: statistic {statistic:.3g}, critical {critical:.3g}"
+        if wrong
+        else None,
+    )
+
+
+def kolmogorov_smirnov(first: torch.Tensor, second: torch.Tensor) -> float:
+    """The largest distance between the empirical distribution functions of two samples, 0 to 1."""
+    if first.numel() == 0 or second.numel() == 0:
+        return 0.0
+    points = torch.cat([first, second])
+    below = [
+        torch.searchsorted(sample.sort().values, points, side="right") / sample.numel()
+        for sample in (first, second)
+    ]
+    return float((below[0] - below[1]).abs().max())

@@ -1,0 +1,43 @@
+"""One lock for what is not thread-safe in a process, and its state kept from leaking.
+
+torch's export, passes, modes and generators of random numbers use state of the process. A stage
+holds the lock while it runs, execution aside, and leaves that state as it found it: nothing that a
+cell does may change the next one.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode
+
+_LOCK = threading.RLock()
+
+
+@contextmanager
+def exclusive() -> Iterator[None]:
+    """Hold the lock; restore the default dtype, gradients, threads and modes after.
+
+    A thread that holds it already may take it again.
+    """
+    with _LOCK:
+        dtype, gradients = torch.get_default_dtype(), torch.is_grad_enabled()
+        threads, modes = torch.get_num_threads(), len(_get_current_dispatch_mode_stack())
+        try:
+            yield
+        except BaseException:
+            if "torch._dynamo" in sys.modules:
+                # It marks the code in which it failed, and refuses it from then on.
+                torch.compiler.reset()
+            raise
+        finally:
+            while len(_get_current_dispatch_mode_stack()) > modes:
+                _pop_mode()
+            torch.set_default_dtype(dtype)
+            torch.set_grad_enabled(gradients)
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)

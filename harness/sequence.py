@@ -1,0 +1,48 @@
+"""The calls that show what a program does, state included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch.export import ExportedProgram
+
+from harness.case import Inputs
+from harness.eager import run_calls
+
+
+def observing_state(
+    module: torch.nn.Module, exported: ExportedProgram, calls: Sequence[Inputs]
+) -> Sequence[Inputs]:
+    """The calls, and the last one again where state is written: no runtime hands buffers out, so
+    what the last call left behind is seen in what another one returns.
+
+    Args:
+        module: what is the reference.
+        exported: its program; either of them may be the one that writes.
+        calls: inputs of each call.
+
+    Returns:
+        The calls as they are where nothing is written, and where the module itself takes no further
+        call: a full cache refuses one.
+    """
+    if not _writes(exported) and not any(call.wrote_state for call in run_calls(module, calls)):
+        return calls
+    further = [*calls, calls[-1]]
+    try:
+        run_calls(module, further)
+    except Exception:  # whatever a module raises when it has no room left
+        return calls
+    return further
+
+
+def _writes(exported: ExportedProgram) -> bool:
+    """Whether a program with state has an operator that writes to an argument."""
+    if not exported.graph_signature.buffers and not exported.graph_signature.parameters:
+        return False
+    return any(
+        isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        for part in exported.graph_module.modules()
+        if isinstance(part, torch.fx.GraphModule)
+        for node in part.graph.nodes
+    )
