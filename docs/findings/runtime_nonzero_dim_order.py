@@ -1,7 +1,7 @@
 """Native aten::nonzero writes row by row into a result that is declared column by column."""
 
 import torch
-from common import Observation, lower, execute, main
+from common import Observation, execute, lower, main
 from executorch.exir._serialize._program import deserialize_pte_binary
 
 

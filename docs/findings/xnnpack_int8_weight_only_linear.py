@@ -15,7 +15,7 @@ def observe() -> Observation:
     eager, portable = layer(*inputs), run(layer, inputs)[0]
     delegated = run(layer, inputs, XnnpackPartitioner())[0]
     torch.testing.assert_close(portable, eager)  # the quantized layer itself is fine
-    # How far two sums of 32 float32 products, scaled, may lie apart (Higham, Accuracy and Stability, 3.5).
+    # How far two scaled sums of 32 float32 products may lie apart (Higham, section 3.1).
     unit = torch.finfo(torch.float32).eps / 2
     bound = 2 * 34 * unit * (inputs[0].abs() @ layer.weight.dequantize().abs().T)
     print("delegated / eager:", (delegated / eager)[0, :4].tolist())
