@@ -46,7 +46,8 @@ class Input:
         dtype: the values are converted to it.
         view: lays the values out in memory; None for contiguous.
         layout: tag that the layout gives to the case; empty for none.
-        finite: whether all values are; a quantizer cannot be calibrated with others.
+        extremes: what the values reach, as far as it may be infinite or NaN, or become so in the
+            dtype.
     """
 
     shape: Shape
@@ -54,7 +55,13 @@ class Input:
     dtype: torch.dtype = torch.float32
     view: View | None = None
     layout: str = ""
-    finite: bool = True
+    extremes: Sequence[float] = ()
+
+    @property
+    def finite(self) -> bool:
+        """Whether all values are; a quantizer cannot be calibrated with others."""
+        drawn = torch.tensor(self.extremes, dtype=torch.float32)  # and only then in the dtype
+        return bool(drawn.to(self.dtype).isfinite().all())
 
     def make(self) -> torch.Tensor:
         """Draw the tensor."""
@@ -107,7 +114,9 @@ def randn(*shape: int, dtype: torch.dtype = torch.float32) -> Input:
 
 def uniform(low: float, high: float, *shape: int, dtype: torch.dtype = torch.float32) -> Input:
     """Values in [low, high)."""
-    return Input(shape, lambda size: torch.rand(size) * (high - low) + low, dtype)
+    return Input(
+        shape, lambda size: torch.rand(size) * (high - low) + low, dtype, extremes=(low, high)
+    )
 
 
 def positive(*shape: int, dtype: torch.dtype = torch.float32) -> Input:
@@ -127,7 +136,9 @@ def nonzero(*shape: int, dtype: torch.dtype = torch.float32) -> Input:
 
 def ints(low: int, high: int, *shape: int, dtype: torch.dtype = torch.int64) -> Input:
     """Whole numbers in [low, high); a floating dtype gives exact whole floats."""
-    return Input(shape, lambda size: torch.randint(low, high, size), dtype)
+    return Input(
+        shape, lambda size: torch.randint(low, high, size), dtype, extremes=(low, high - 1)
+    )
 
 
 def bools(*shape: int) -> Input:
@@ -158,12 +169,12 @@ def values(items: Sequence[float], *shape: int, dtype: torch.dtype = torch.float
         repeated = torch.tensor(items).repeat(-(-count // len(items)))[:count]
         return repeated[torch.randperm(count)].reshape(size)
 
-    return Input(shape, draw, dtype, finite=all(map(math.isfinite, items)))
+    return Input(shape, draw, dtype, extremes=items)
 
 
 def full(value: float, *shape: int, dtype: torch.dtype = torch.float32) -> Input:
     """One value everywhere."""
-    return Input(shape, lambda size: torch.full(size, value), dtype)
+    return Input(shape, lambda size: torch.full(size, value), dtype, extremes=(value,))
 
 
 def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Input:
@@ -278,7 +289,7 @@ def _case(
         lambda: (module(), _make(inputs)),
         dynamic_shapes=dynamic_shapes,
         calls=(lambda: [_make(call) for call in calls]) if calls else None,
-        tags=_tags(inputs, weights, dynamic_shapes is not None, tags),
+        tags=_tags([inputs, *calls], weights, dynamic_shapes is not None, tags),
     )
 
 
@@ -287,11 +298,15 @@ def _make(inputs: Sequence[Input]) -> tuple[torch.Tensor, ...]:
 
 
 def _tags(
-    inputs: Sequence[Input], weights: torch.dtype | None, dynamic: bool, given: Iterable[str]
+    calls: Sequence[Sequence[Input]],
+    weights: torch.dtype | None,
+    dynamic: bool,
+    given: Iterable[str],
 ) -> frozenset[str]:
     tags = {"ops", *given}
     if not tags & set(DTYPE_TAGS.values()):
-        tags.add(DTYPE_TAGS[_main_dtype(inputs, weights)])
+        tags.add(DTYPE_TAGS[_main_dtype(calls[0], weights)])
+    inputs = [spec for call in calls for spec in call]
     tags.update(spec.layout for spec in inputs if spec.layout)
     if not all(spec.finite for spec in inputs):
         tags.add("nonfinite")

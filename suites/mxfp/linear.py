@@ -80,7 +80,7 @@ def _with(item: float) -> Input:
         drawn[0, 3] = item
         return drawn
 
-    return Input((3, 64), draw, finite=False)
+    return Input((3, 64), draw, extremes=(item,))
 
 
 CASES: list[Case] = [

@@ -1,0 +1,82 @@
+"""What a case's tags say of its inputs is what its inputs are."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+from backends.mlx import generated
+from harness.case import Case
+from harness.discovery import all_suites
+from suites.build import Input, bools, full, ints, op, randn, uniform, values, zeros
+
+F16, BF16, I32 = torch.float16, torch.bfloat16, torch.int32
+
+
+@pytest.mark.parametrize(
+    ("spec", "finite"),
+    [
+        (full(-math.inf, 2, 3), False),
+        (full(math.nan, 2, 3), False),
+        (full(1.5, 2, 3), True),
+        (full(65504.0, 3, dtype=F16), True),
+        (full(65536.0, 3, dtype=F16), False),
+        (full(65536.0, 3, dtype=BF16), True),
+        (full(7, 3, dtype=I32), True),
+        (full(True, 3, dtype=torch.bool), True),
+        (zeros(3), True),
+        (values((1.0, math.nan), 4), False),
+        (values((1.0, 70000.0), 4, dtype=F16), False),
+        (values((1.0, 70000.0), 4, dtype=BF16), True),
+        (values((1.0, 1e39), 4), False),
+        (values((1, -5), 4, dtype=I32), True),
+        (uniform(-1e5, 1e5, 64, dtype=F16), False),
+        (uniform(-1e5, 1e5, 64), True),
+        (ints(60000, 80000, 64, dtype=F16), False),
+        (ints(0, 9, 64, dtype=F16), True),
+        (randn(3), True),
+        (bools(3), True),
+    ],
+    ids=lambda item: "" if isinstance(item, Input) else str(item),
+)
+def test_inputs_that_are_not_finite_are_tagged(spec: Input, finite: bool) -> None:
+    torch.manual_seed(0)
+    assert bool(spec.make().isfinite().all()) is finite
+    assert ("nonfinite" not in op("abs/some", torch.abs, spec).tags) is finite
+
+
+def test_later_calls_count() -> None:
+    def case(later: Input) -> Case:
+        return op("abs/some", torch.abs, randn(2, 4), calls=[[later]])
+
+    assert "nonfinite" in case(full(math.inf, 2, 4)).tags
+    assert "noncontiguous" in case(randn(2, 4).transposed()).tags
+    assert "empty" in case(randn(0, 4)).tags
+    assert case(randn(2, 4)).tags == {"ops", "fp32"}
+
+
+def test_what_is_drawn_by_hand_says_so() -> None:
+    spec = Input((2,), lambda size: torch.full(size, math.inf), extremes=(math.inf,))
+    assert "nonfinite" in op("abs/some", torch.abs, spec).tags
+
+
+@pytest.mark.nightly
+def test_the_tags_of_all_cases_are_true() -> None:
+    generated.install()  # some modules of suites/mlx are upstream's
+    folder = Path(__file__).resolve().parents[2] / "suites"
+    untrue = []
+    for case in (case for suite in all_suites(folder) for case in suite.cases):
+        if "ops" not in case.tags:
+            continue
+        leaves = tree_leaves(case.make().calls)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        facts = {
+            "nonfinite": any(not tensor.isfinite().all() for tensor in tensors),
+            "empty": any(tensor.numel() == 0 for tensor in tensors),
+        }
+        untrue += [(case.name, tag) for tag, fact in facts.items() if fact != (tag in case.tags)]
+    assert not untrue
