@@ -26,7 +26,7 @@ def observing_state(
         The calls as they are where nothing is written, and where the module itself takes no further
         call: a full cache refuses one.
     """
-    if not _writes(exported) and not any(call.wrote_state for call in run_calls(module, calls)):
+    if not _writes(exported) and not _eager_writes(module, calls):
         return calls
     further = [*calls, calls[-1]]
     try:
@@ -34,6 +34,12 @@ def observing_state(
     except Exception:  # whatever a module raises when it has no room left
         return calls
     return further
+
+
+def _eager_writes(module: torch.nn.Module, calls: Sequence[Inputs]) -> bool:
+    if next(module.buffers(), None) is None:
+        return False
+    return any(call.wrote_state for call in run_calls(module, calls))
 
 
 def _writes(exported: ExportedProgram) -> bool:

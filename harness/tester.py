@@ -267,12 +267,13 @@ class Tester(ArtifactReader, GraphChecks):
                 the last call left behind is seen.
         """
         lowered: Lowered = self._artifacts.need("serialize", "run")
-        with exclusive(), self.attributed("run"):
-            chosen = calls
-            if chosen is None:
-                graph = self._need_exported("run").graph
-                module = self.built.module if graph is None else graph
+        chosen = calls
+        if chosen is None:
+            graph = self._need_exported("run").graph
+            module = self.built.module if graph is None else graph
+            with exclusive(), self.attributed("reference"):
                 chosen = observing_state(module, self.exported, self.built.calls)
+        with self.attributed("run"):
             chosen = [self.interface.arrange(inputs) for inputs in chosen]
             flat = self._flat(chosen)
         with self._stage("run"):

@@ -1,0 +1,16 @@
+"""What a backend's author runs: programs that harnesses judge wrongly, on a backend of one's own.
+
+::
+
+    from harness.testing import check_backend
+
+    def test_contract() -> None:
+        check_backend(MyBackend())
+"""
+
+from __future__ import annotations
+
+from harness.testing.contract import check_backend as check_backend
+from harness.testing.specimens import SPECIMENS as SPECIMENS
+from harness.testing.specimens import Expected as Expected
+from harness.testing.specimens import Specimen as Specimen

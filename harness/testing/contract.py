@@ -1,0 +1,82 @@
+"""The contract of a backend: right is not called wrong, and wrong is not called right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.backend import Backend
+from harness.cell import Cell, Status
+from harness.runner import run_cell
+from harness.target import Target
+from harness.testing.specimens import SPECIMENS, Expected, Specimen
+
+# Where a legal program may end early: its backend cannot take it that far, and says so.
+_CANNOT = frozenset({"quantize", "lower", "to_executorch", "serialize", "run"})
+
+
+def check_backend(
+    backend: Backend,
+    *,
+    recipes: Sequence[str] | None = None,
+    specimens: Sequence[Specimen] = SPECIMENS,
+    seed: int = 0,
+) -> list[Cell]:
+    """Run programs that harnesses judge wrongly on a backend and hold the verdicts.
+
+    A program that conforms may be unsupported, or fail while it is lowered or run, because a
+    backend need not execute everything; it is never a mismatch. One that differs from eager never
+    passes. Recipes that quantize are left out by default: their reference is what was exported.
+
+    Args:
+        backend: an object with the protocol of :class:`harness.Backend`; it need not be registered.
+        recipes: names of its recipes; default: all that do not quantize.
+        specimens: the programs.
+        seed: run seed.
+
+    Returns:
+        The records, in the order of recipes and programs.
+
+    Raises:
+        AssertionError: a verdict is wrong; one line each.
+    """
+    state = backend.availability()
+    if not state.available:
+        raise AssertionError(f"backend {backend.name} cannot execute here: {state.reason}")
+    chosen = recipes or [
+        name
+        for name, recipe in backend.recipes.items()
+        if recipe.quantizer is None and recipe.quantize_weights is None
+    ]
+    cells: list[Cell] = []
+    wrong: list[str] = []
+    for name in chosen:
+        for specimen in specimens:
+            target = Target(backend.name, name)
+            cell = run_cell(specimen.case, target, seed=seed, backend=backend)
+            cells.append(cell)
+            problem = misjudged(specimen, cell)
+            if problem is not None:
+                where = f" at {cell.stage}" if cell.stage else ""
+                wrong.append(f"{cell.id}: {cell.status.value}{where}, {problem}: {cell.error}")
+    if wrong:
+        raise AssertionError("\n".join([f"{len(wrong)} verdicts are wrong:", *wrong]))
+    return cells
+
+
+def misjudged(specimen: Specimen, cell: Cell) -> str | None:
+    """Why the verdict on a specimen is wrong, or None."""
+    if cell.status in (Status.UNSUPPORTED, Status.UNAVAILABLE, Status.LOWERED):
+        return None
+    failed_early = cell.status is Status.FAILED and cell.stage in _CANNOT
+    match specimen.expected:
+        case Expected.REFUSED:
+            refused = cell.status is Status.FAILED and cell.stage == "reference"
+            return None if refused or failed_early else "it has no outputs to expect"
+        case Expected.DIFFERS:
+            return "it differs from eager" if cell.status is Status.PASSED else None
+        case Expected.CONFORMS | Expected.UNTELLING:
+            if cell.status is not Status.PASSED:
+                return None if failed_early else "it is right"
+            if specimen.expected is Expected.UNTELLING and cell.is_telling:
+                return "it counts as telling, and a constant passes in its place"
+    return None
