@@ -159,8 +159,9 @@ class Metal:
         """Interpret the program, each delegate call on the host."""
         from backends.metal.delegate import load
         from harness.execute import Interpreter
+        from harness.kernels import RuntimeKernels
 
-        interpreter = Interpreter(program, {DELEGATE: load})
+        interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
         return Execution([interpreter(inputs) for inputs in calls], "emulated")
 
     def inspect(self, tester: Tester) -> Iterable[str]:

@@ -22,6 +22,7 @@ from backends.metal.metadata import bound
 from backends.metal.wrapper import Program as Wrapper
 from harness.errors import describe
 from harness.execute import DelegateHandle, Interpreter
+from harness.kernels import RuntimeKernels
 from harness.program import DelegatePayload, Program
 from harness.tester import Tester
 
@@ -95,7 +96,8 @@ def trace(tester: Tester) -> tuple[list[Inspected], str]:
     if not program.plan.delegates:
         return [], ""
     try:
-        interpreter = Interpreter(program, {DELEGATE: lambda payload: _load(payload, delegates)})
+        loaders = {DELEGATE: lambda payload: _load(payload, delegates)}
+        interpreter = Interpreter(program, loaders, RuntimeKernels())
         for inputs in tester.built.calls:
             interpreter(program.arrange(tree_leaves(inputs)))
     except Exception as error:  # shown in place of what does not come

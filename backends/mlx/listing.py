@@ -16,6 +16,7 @@ from backends.mlx.executor import Executor
 from backends.mlx.graph import Graph, Node, TensorMeta
 from harness.case import case_seed
 from harness.execute import DelegateHandle, Interpreter
+from harness.kernels import RuntimeKernels
 from harness.oracle import Reference, refer
 from harness.program import DelegatePayload, Program, torch_dtype
 from harness.tester import Tester
@@ -100,7 +101,7 @@ def trace(tester: Tester, call: int = 0) -> list[Trace]:
     if not program.plan.delegates:
         return []
     cache = cache_of(program)
-    interpreter = Interpreter(program, {DELEGATE: load})
+    interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
     for inputs in tester.built.calls[: call + 1]:
         interpreter(program.arrange(tree_leaves(inputs)))
     return traces
