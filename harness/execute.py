@@ -21,6 +21,7 @@ from harness.case import Inputs
 from harness.errors import ProgramError
 from harness.kernels import KernelHandle, Kernels, register_operators
 from harness.program import DelegatePayload, Program, TensorSpec
+from harness.validation import offset, planned_bytes
 
 DelegateHandle = Callable[[list[Any]], None]
 """Executes one delegate call: gets all its arguments, inputs first, writes into its outputs.
@@ -113,7 +114,7 @@ class Interpreter:
         self.program = program if isinstance(program, Program) else Program(program)
         self.plan = self.program.plan
         self._instructions = self.plan.chains[0].instructions
-        self._arenas = [bytearray(size) for size in self.plan.non_const_buffer_sizes]
+        self._arenas = [bytearray(size) for size in planned_bytes(self.plan)]
         self._values: list[Any] = [
             self._place(index, value.val) for index, value in enumerate(self.plan.values)
         ]
@@ -159,13 +160,11 @@ class Interpreter:
                 case schema.MoveCall(move_from=source, move_to=to):
                     self._values[to] = self._values[source]
                 case schema.JumpFalseCall(cond_value_index=index, destination_instruction=to):
-                    if not bool(self._read(index)):
+                    if not _is_true(self._read(index)):
                         at = to
                         continue
                 case schema.FreeCall():
                     pass
-                case other:
-                    raise ProgramError(f"instruction {at} is unknown: {other}")
             at += 1
         return [_kept(number, self._read(index)) for number, index in enumerate(self.plan.outputs)]
 
@@ -196,28 +195,19 @@ class Interpreter:
             if data is None:
                 return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype)
             return _constant(data, spec)
-        where = value.allocation_info
-        tensor = self._view(
-            where.memory_id,
-            where.memory_offset_low + (where.memory_offset_high << 32),
-            spec,
-        )
+        tensor = self._view(value.allocation_info, spec)
         if data is not None:
             tensor.copy_(_constant(data, spec))
         return tensor
 
-    def _view(self, memory: int, offset: int, spec: TensorSpec) -> torch.Tensor:
+    def _view(self, where: schema.AllocationDetails, spec: TensorSpec) -> torch.Tensor:
         """A tensor over planned memory, with a storage of its own that begins at the tensor: to
         kernels such as ``as_strided_copy`` an offset counts from there."""
-        arena = self._arenas[memory]
         count = math.prod(spec.sizes)
-        if offset % spec.dtype.itemsize:
-            raise ProgramError(f"tensor of {spec.dtype} is planned at unaligned offset {offset}")
-        if (end := offset + count * spec.dtype.itemsize) > len(arena):
-            raise ProgramError(f"tensor is planned beyond memory {memory} ({end} bytes)")
         if count == 0:
             return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype)
-        flat = torch.frombuffer(arena, dtype=spec.dtype, count=count, offset=offset)
+        arena = self._arenas[where.memory_id]
+        flat = torch.frombuffer(arena, dtype=spec.dtype, count=count, offset=offset(where))
         return flat.as_strided(spec.sizes, spec.strides)
 
     def _bind(self, inputs: Inputs) -> None:
@@ -272,6 +262,19 @@ class Interpreter:
                     f"a call returned shape {tuple(value.shape)} for a tensor that the "
                     f"program fixes to {spec.sizes}"
                 )
+
+
+def _is_true(condition: Any) -> bool:
+    """As the runtime has it (``parse_cond_value``): a flag, or a tensor of flags, all of them.
+
+    Raises:
+        ProgramError: the value is neither.
+    """
+    if isinstance(condition, torch.Tensor) and condition.dtype == torch.bool:
+        return bool(condition.all())
+    if isinstance(condition, bool):
+        return condition
+    raise ProgramError(f"a jump goes by a {type(condition).__name__} that is no flag")
 
 
 def _constant(data: bytes, spec: TensorSpec) -> torch.Tensor:

@@ -24,7 +24,8 @@ from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
 from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
-from harness.program import Program, torch_dtype
+from harness.program import Program
+from harness.validation import INDEX_LISTS, torch_dtype
 
 KernelHandle = Callable[[list[Any]], None]
 """Executes one kernel call: gets its arguments as the plan lists them, lists resolved, and writes
@@ -108,6 +109,7 @@ class _RuntimeCall:
         if kernel is None:
             raise ProgramError(f"{self._operator.name} only aliases")
         parameters = kernel._schema.arguments
+        _check_arguments(kernel, [self._declared[index] for index in call.args])
         self._operands = call.args[: len(parameters)]
         writes = [
             number
@@ -130,13 +132,7 @@ class _RuntimeCall:
         self._loaded: dict[str, tuple[_LoadedPlan, list[int]]] = {}
 
     def __call__(self, arguments: list[Any]) -> None:
-        current: dict[int, Any] = {}
-        for index, value in zip(self._operands, arguments, strict=False):
-            if isinstance(self._declared[index], _INDEX_LISTS):
-                items = [item for item in value if item is not None]
-                current.update(zip(self._leaves(index), items, strict=True))
-            else:
-                current[index] = value
+        current = self._current(arguments)
         numbers = {
             index: value for index, value in current.items() if not isinstance(value, torch.Tensor)
         }
@@ -158,10 +154,32 @@ class _RuntimeCall:
         if self._in_place is not None:
             arguments[-1] = arguments[self._in_place]
 
+    def _current(self, arguments: list[Any]) -> dict[int, Any]:
+        """What the values that the call reads or writes hold now, list items one by one.
+
+        Raises:
+            ProgramError: a number is where a tensor was declared, or the reverse.
+        """
+        current: dict[int, Any] = {}
+        for index, value in zip(self._operands, arguments, strict=False):
+            if isinstance(self._declared[index], INDEX_LISTS):
+                items = [item for item in value if item is not None]
+                current.update(zip(self._leaves(index), items, strict=True))
+            else:
+                current[index] = value
+        for index, value in current.items():
+            # The runtime ends the process when a kernel asks for what is not there.
+            if isinstance(value, torch.Tensor) != isinstance(self._declared[index], schema.Tensor):
+                raise ProgramError(
+                    f"value {index}, declared {type(self._declared[index]).__name__}, holds a "
+                    f"{type(value).__name__} when kernel {kernel_name(self._operator)} is called"
+                )
+        return current
+
     def _leaves(self, index: int) -> list[int]:
         """The value itself, or the items of a list of values."""
         value = self._declared[index]
-        if isinstance(value, _INDEX_LISTS):
+        if isinstance(value, INDEX_LISTS):
             return [item for item in value.items if item >= 0]
         return [index]
 
@@ -173,7 +191,7 @@ class _RuntimeCall:
         def place(index: int) -> int:
             if index not in own:
                 value = _unplanned(self._declared[index])
-                if isinstance(value, _INDEX_LISTS):
+                if isinstance(value, INDEX_LISTS):
                     value = type(value)(
                         [place(item) if item >= 0 else item for item in value.items]
                     )
@@ -205,7 +223,53 @@ class _RuntimeCall:
         return _LoadedPlan(plan), inputs
 
 
-_INDEX_LISTS = (schema.IntList, schema.TensorList, schema.OptionalTensorList)
+# What a kernel may be handed for a parameter, by the schema's name of its type.
+_ACCEPTED: dict[str, tuple[type, ...]] = {
+    "Tensor": (schema.Tensor,),
+    "List[Tensor]": (schema.TensorList,),
+    "List[Optional[Tensor]]": (schema.OptionalTensorList,),
+    "int": (schema.Int,),
+    "ScalarType": (schema.Int,),
+    "MemoryFormat": (schema.Int,),
+    "number": (schema.Int, schema.Double, schema.Bool),
+    "float": (schema.Double, schema.Int),
+    "bool": (schema.Bool,),
+    "str": (schema.String,),
+    "List[int]": (schema.IntList,),
+    "List[float]": (schema.DoubleList,),
+    "List[bool]": (schema.BoolList,),
+}
+
+
+def _check_arguments(kernel: torch._ops.OpOverload, declared: Sequence[Any]) -> None:
+    """Refuse arguments that do not fit the parameters: the runtime unpacks them unchecked.
+
+    Raises:
+        ProgramError: too few or too many, or of another type.
+    """
+    name = kernel._schema.name
+    parameters = kernel._schema.arguments
+    # The result has a place of its own after the parameters, also where it is one of them.
+    if len(declared) - len(parameters) not in ((1,) if kernel._schema.returns else (0, 1)):
+        raise ProgramError(
+            f"kernel {name} takes {len(parameters)} arguments and a place for its result, the "
+            f"program passes {len(declared)}"
+        )
+    for parameter, value in zip(parameters, declared, strict=False):
+        spelled = str(parameter.real_type)
+        plain = (
+            spelled.removeprefix("Optional[").removesuffix("]")
+            if (optional := spelled.startswith("Optional["))
+            else spelled
+        )
+        accepted = _ACCEPTED.get(plain, (object,))
+        if not isinstance(value, accepted) and not (optional and isinstance(value, schema.Null)):
+            raise ProgramError(
+                f"kernel {name} takes {spelled} for {parameter.name!r}, the program passes "
+                f"{type(value).__name__}"
+            )
+
+
 _VALUE_LISTS = (schema.BoolList, schema.DoubleList)
 
 
@@ -287,8 +351,11 @@ def _is_dynamic(value: Any) -> bool:
 
 
 def _view(arguments: list[Any]) -> None:
-    source, size, _ = arguments
-    arguments[-1] = source.view(size)
+    try:
+        source, size, _ = arguments
+        arguments[-1] = source.view(size)
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        raise ProgramError(f"kernel executorch_prim::et_view: {error}") from error
 
 
 def _call_aten(
@@ -311,7 +378,10 @@ def _call_aten(
             named[parameter.name] = value
         else:
             positional.append(value)
-    result = kernel(*positional, **named)
+    try:
+        result = kernel(*positional, **named)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise ProgramError(f"kernel {kernel._schema.name}: {error}") from error
     if len(arguments) > len(parameters) and not any(p.is_out for p in parameters):
         arguments[-1] = result
 
@@ -340,6 +410,8 @@ def _as_declared(declared: str, value: Any) -> Any:
     if "ScalarType" in declared:
         return torch_dtype(value)
     if "MemoryFormat" in declared:
+        if value not in _MEMORY_FORMATS:
+            raise ProgramError(f"unknown memory format {value}")
         return _MEMORY_FORMATS[value]
     if "Layout" in declared:
         return torch.strided

@@ -18,8 +18,9 @@ from harness.case import case_seed
 from harness.execute import DelegateHandle, Interpreter
 from harness.kernels import RuntimeKernels
 from harness.oracle import Reference, refer
-from harness.program import DelegatePayload, Program, torch_dtype
+from harness.program import DelegatePayload, Program
 from harness.tester import Tester
+from harness.validation import torch_dtype
 
 _SHORT = {
     "float32": "f32",

@@ -50,6 +50,8 @@ def load(payload: DelegatePayload) -> DelegateHandle:
                 f"TOSA graph has {inputs} inputs and {outputs} outputs, "
                 f"the program passes {len(arguments)} arguments"
             )
+        if not all(isinstance(value, torch.Tensor) for value in arguments):
+            raise ProgramError("the TOSA delegate takes and returns tensors only")
         request = Request(name, [Array.of(to_array(tensor)) for tensor in arguments[:inputs]])
         result = ask(request) if holder is not None and holder == CHILD.pid else Result()
         if not result.status:
