@@ -7,8 +7,8 @@ no delegate took has the vendor's numerics, and the vendor's errors; where the r
 such kernel, the program is refused, as the runtime refuses it (error 0x14).
 :class:`AtenKernels` takes ATen's out-variants, whatever the runtime has.
 
-``executorch_prim`` operators compute sizes and alias memory; both leave them to torch's
-registered Python functions, as they have no numerics.
+Operators that compute sizes or alias memory have no numerics: both sets take what torch has
+registered for them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ KernelHandle = Callable[[list[Any]], None]
 """Executes one kernel call: gets its arguments as the plan lists them, lists resolved, and writes
 into its outputs. A tensor that is to have another shape is restrided in place; a result that is
 no tensor, or that aliases another value, is replaced in the list."""
+
+# These compute sizes, and et_view aliases memory.
+_SIZES = ("executorch_prim::", "aten::sym_size")
 
 # Programs kept of a call whose numbers change, such as a position; the oldest is dropped.
 _KEPT_PROGRAMS = 64
@@ -73,7 +76,7 @@ class RuntimeKernels:
         name = kernel_name(operator)
         if name not in self._names:
             raise ProgramError(f"the runtime has no kernel {name}, which the program calls")
-        if operator.name.startswith("executorch_prim::"):
+        if operator.name.startswith(_SIZES):
             return AtenKernels().load(program, call)
         return _RuntimeCall(program, call)
 
@@ -380,7 +383,8 @@ def _call_aten(
             positional.append(value)
     try:
         result = kernel(*positional, **named)
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+    except Exception as error:
+        # Some are Python functions, which raise whatever.
         raise ProgramError(f"kernel {kernel._schema.name}: {error}") from error
     if len(arguments) > len(parameters) and not any(p.is_out for p in parameters):
         arguments[-1] = result

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import typing
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -62,6 +63,13 @@ def validate(plan: schema.ExecutionPlan) -> None:
         ProgramError: naming the value, instruction or delegate that is wrong.
         UnsupportedProgram: its tensors would take more than half of the memory of this host.
     """
+    _check_complete("the plan", plan)
+    for number, delegate in enumerate(plan.delegates):
+        _check_complete(f"delegate {number}", delegate)
+    for number, operator in enumerate(plan.operators):
+        _check_complete(f"operator {number}", operator)
+    for number, value in enumerate(plan.values):
+        _check_complete(f"value {number}", value.val)
     if len(plan.chains) != 1:
         raise ProgramError(f"the plan has {len(plan.chains)} chains, expected one")
     if any(size < 0 for size in plan.non_const_buffer_sizes):
@@ -80,7 +88,9 @@ def validate(plan: schema.ExecutionPlan) -> None:
             _check_index(f"an {what}", index, len(plan.values))
             if isinstance(plan.values[index].val, INDEX_LISTS):
                 raise ProgramError(f"value {index}, an {what} of the program, is a list")
+    _check_complete("the chain", plan.chains[0])
     for at, instruction in enumerate(plan.chains[0].instructions):
+        _check_complete(f"instruction {at}", instruction.instr_args)
         for what, index, count in _references(instruction.instr_args, plan):
             _check_index(f"instruction {at}: {what}", index, count)
 
@@ -117,6 +127,32 @@ def offset(where: schema.AllocationDetails) -> int:
 def nbytes(tensor: schema.Tensor) -> int:
     """Bytes of a tensor of the declared sizes."""
     return int(math.prod(tensor.sizes) * torch_dtype(tensor.scalar_type).itemsize)
+
+
+_REQUIRED: dict[type, tuple[str, ...]] = {}
+
+
+def _required(kind: type) -> tuple[str, ...]:
+    """Names of the fields of a table of the schema that may not be None."""
+    if kind not in _REQUIRED:
+        hints = typing.get_type_hints(kind).items()
+        _REQUIRED[kind] = tuple(
+            name for name, hint in hints if type(None) not in typing.get_args(hint)
+        )
+    return _REQUIRED[kind]
+
+
+def _check_complete(what: str, table: Any) -> None:
+    """The reader has None for a table or a vector that the file leaves out.
+
+    Raises:
+        ProgramError: one is missing that the schema requires.
+    """
+    if table is None:
+        raise ProgramError(f"{what} is missing")
+    for name in _required(type(table)):
+        if getattr(table, name) is None:
+            raise ProgramError(f"{what}, {type(table).__name__}, lacks its {name}")
 
 
 def _check_tensor(number: int, tensor: schema.Tensor, memories: Sequence[int]) -> int:
