@@ -41,8 +41,9 @@ class Null:
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program with ATen's kernels."""
         from harness.execute import Interpreter
+        from harness.kernels import AtenKernels
 
-        interpreter = Interpreter(program, {})
+        interpreter = Interpreter(program, {}, AtenKernels())
         outputs = [interpreter(inputs) for inputs in calls]
         if self._spoil:
             outputs = [[spoil(tensor) for tensor in call] for call in outputs]

@@ -2,14 +2,13 @@
 
 :func:`run_native` hands the bytes to the ExecuTorch runtime. :class:`Interpreter` executes the
 program's own instruction list where the runtime of this host lacks the delegate: the memory
-plan, the constants and the kernel calls are those of the ``.pte``, kernels are ATen's
-out-variants, and each delegate call goes to the backend's loader. The exported graph is never
-consulted.
+plan, the constants and the kernel calls are those of the ``.pte``, each delegate call goes to the
+backend's loader, and kernels are those of the set that the caller chose
+(:mod:`harness.kernels`). The exported graph is never consulted.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,9 @@ from executorch.exir import schema
 
 from harness.case import Inputs
 from harness.errors import ProgramError
-from harness.program import DelegatePayload, Program, TensorSpec, torch_dtype
+from harness.kernels import KernelHandle, Kernels, register_operators
+from harness.program import DelegatePayload, Program, TensorSpec
+from harness.validation import offset, planned_bytes
 
 DelegateHandle = Callable[[list[Any]], None]
 """Executes one delegate call: gets all its arguments, inputs first, writes into its outputs.
@@ -50,15 +51,6 @@ def native_backends() -> list[str]:
     from executorch.runtime import Runtime
 
     return list(Runtime.get().backend_registry.registered_backend_names)
-
-
-@functools.cache
-def native_kernels() -> frozenset[str]:
-    """Names of the kernels that the runtime of this host has, ``namespace::name.overload``."""
-    from executorch.runtime import Runtime
-
-    _register_operators()
-    return frozenset(Runtime.get().operator_registry.operator_names)
 
 
 def run_native(program: bytes, calls: Sequence[Inputs]) -> list[list[OutputValue]]:
@@ -103,30 +95,34 @@ class Interpreter:
         self,
         program: bytes | Program,
         loaders: Mapping[str, DelegateLoader],
-        kernels: frozenset[str] | None = None,
+        kernels: Kernels,
     ) -> None:
         """Parse the program, lay out its memory and load its delegates.
 
         Args:
             program: bytes of the ``.pte``, parsed or not.
             loaders: how to load each delegate, by its registered name.
-            kernels: refuse a program that calls any other, as the runtime does when it loads
-                one; by default whatever ATen has is run.
+            kernels: execute the operators that no delegate took. A vendor's program is one that
+                the vendor's runtime can load only with :class:`RuntimeKernels`.
 
         Raises:
             ProgramError: the bytes are no program, a delegate has no loader, or a kernel is
                 missing.
         """
-        _register_operators()
+        register_operators()
         self._turn = threading.Lock()
         self.program = program if isinstance(program, Program) else Program(program)
         self.plan = self.program.plan
-        self._arenas = [bytearray(size) for size in self.plan.non_const_buffer_sizes]
+        self._instructions = self.plan.chains[0].instructions
+        self._arenas = [bytearray(size) for size in planned_bytes(self.plan)]
         self._values: list[Any] = [
             self._place(index, value.val) for index, value in enumerate(self.plan.values)
         ]
-        self._refuse_missing(kernels)
-        self._kernels = [resolve(op.name, op.overload) for op in self.plan.operators]
+        self._kernels: dict[int, KernelHandle] = {
+            at: kernels.load(self.program, instruction.instr_args)
+            for at, instruction in enumerate(self._instructions)
+            if isinstance(instruction.instr_args, schema.KernelCall)
+        }
         self._delegates: list[DelegateHandle] = []
         for payload in self.program.delegates:
             if payload.id not in loaders:
@@ -150,35 +146,27 @@ class Interpreter:
 
     def _execute(self, inputs: Inputs) -> list[OutputValue]:
         self._bind(inputs)
-        instructions = self.plan.chains[0].instructions
+        instructions = self._instructions
         at = steps = 0
         while at < len(instructions):
             steps += 1
             if steps > _MAX_STEPS:
                 raise ProgramError("program does not end")
             match instructions[at].instr_args:
-                case schema.KernelCall(op_index=op, args=args):
-                    self._call_kernel(self._kernels[op], args)
+                case schema.KernelCall(args=args):
+                    self._call(self._kernels[at], args)
                 case schema.DelegateCall(delegate_index=delegate, args=args):
-                    self._call_delegate(self._delegates[delegate], args)
+                    self._call(self._delegates[delegate], args)
                 case schema.MoveCall(move_from=source, move_to=to):
                     self._values[to] = self._values[source]
                 case schema.JumpFalseCall(cond_value_index=index, destination_instruction=to):
-                    if not bool(self._read(index)):
+                    if not _is_true(self._read(index)):
                         at = to
                         continue
                 case schema.FreeCall():
                     pass
-                case other:
-                    raise ProgramError(f"instruction {at} is unknown: {other}")
             at += 1
         return [_kept(number, self._read(index)) for number, index in enumerate(self.plan.outputs)]
-
-    def _refuse_missing(self, kernels: frozenset[str] | None) -> None:
-        for op in self.plan.operators if kernels is not None else ():
-            name = f"{op.name}.{op.overload}" if op.overload else op.name
-            if kernels is not None and name not in kernels:
-                raise ProgramError(f"the runtime has no kernel {name}, which the program calls")
 
     def _place(self, index: int, value: Any) -> Any:
         """The runtime value of a declared value; lists stay declared and are read on use."""
@@ -207,28 +195,19 @@ class Interpreter:
             if data is None:
                 return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype)
             return _constant(data, spec)
-        where = value.allocation_info
-        tensor = self._view(
-            where.memory_id,
-            where.memory_offset_low + (where.memory_offset_high << 32),
-            spec,
-        )
+        tensor = self._view(value.allocation_info, spec)
         if data is not None:
             tensor.copy_(_constant(data, spec))
         return tensor
 
-    def _view(self, memory: int, offset: int, spec: TensorSpec) -> torch.Tensor:
+    def _view(self, where: schema.AllocationDetails, spec: TensorSpec) -> torch.Tensor:
         """A tensor over planned memory, with a storage of its own that begins at the tensor: to
         kernels such as ``as_strided_copy`` an offset counts from there."""
-        arena = self._arenas[memory]
         count = math.prod(spec.sizes)
-        if offset % spec.dtype.itemsize:
-            raise ProgramError(f"tensor of {spec.dtype} is planned at unaligned offset {offset}")
-        if (end := offset + count * spec.dtype.itemsize) > len(arena):
-            raise ProgramError(f"tensor is planned beyond memory {memory} ({end} bytes)")
         if count == 0:
             return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype)
-        flat = torch.frombuffer(arena, dtype=spec.dtype, count=count, offset=offset)
+        arena = self._arenas[where.memory_id]
+        flat = torch.frombuffer(arena, dtype=spec.dtype, count=count, offset=offset(where))
         return flat.as_strided(spec.sizes, spec.strides)
 
     def _bind(self, inputs: Inputs) -> None:
@@ -268,83 +247,34 @@ class Interpreter:
             case _:
                 return value
 
-    def _call_delegate(self, delegate: DelegateHandle, indices: list[int]) -> None:
+    def _call(self, handle: DelegateHandle | KernelHandle, indices: list[int]) -> None:
         values = [self._read(index) for index in indices]
-        delegate(values)
+        handle(values)
         for index, value in zip(indices, values, strict=True):
+            if isinstance(value, list):
+                continue
+            self._values[index] = value
             if not isinstance(value, torch.Tensor):
-                self._values[index] = value
                 continue
             spec = self.program.tensor(index)
             if not spec.dynamic and tuple(value.shape) != spec.sizes:
                 raise ProgramError(
-                    f"a delegate returned shape {tuple(value.shape)} for a tensor that the "
+                    f"a call returned shape {tuple(value.shape)} for a tensor that the "
                     f"program fixes to {spec.sizes}"
                 )
 
-    def _call_kernel(self, kernel: torch._ops.OpOverload | None, indices: list[int]) -> None:
-        if kernel is None:
-            source, size, out = indices
-            self._values[out] = self._read(source).view(self._read(size))
-            return
-        # The runtime's quantized kernels walk the memory, whatever the dim order.
-        by_memory = kernel._schema.name.startswith("quantized_decomposed::")
-        parameters = kernel._schema.arguments
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
-        for parameter, index in zip(parameters, indices, strict=False):
-            value = _as_declared(str(parameter.real_type), self._read(index))
-            if isinstance(value, torch.Tensor):
-                if parameter.is_out and self.program.tensor(index).dynamic:
-                    # Emptied first, so that the kernel resizes it to the actual shape in place.
-                    value.as_strided_([0], [1])
-                if by_memory:
-                    value = value.permute(value.dim_order())
-            if parameter.kwarg_only:
-                named[parameter.name] = value
-            else:
-                positional.append(value)
-        result = kernel(*positional, **named)
-        if len(indices) > len(parameters) and not any(p.is_out for p in parameters):
-            self._values[indices[-1]] = result
 
-
-def resolve(name: str, overload: str) -> torch._ops.OpOverload | None:
-    """The operator that a kernel call names; None for ``et_view``, which only aliases.
+def _is_true(condition: Any) -> bool:
+    """As the runtime has it (``parse_cond_value``): a flag, or a tensor of flags, all of them.
 
     Raises:
-        ProgramError: no such operator is registered in this process.
+        ProgramError: the value is neither.
     """
-    if name == "executorch_prim::et_view":
-        return None
-    namespace, _, base = name.partition("::")
-    try:
-        packet = getattr(getattr(torch.ops, namespace), base)
-        found: torch._ops.OpOverload = getattr(packet, overload or "default")
-    except (AttributeError, RuntimeError) as error:
-        raise ProgramError(f"kernel {name}.{overload} is not registered here") from error
-    return found
-
-
-def _as_declared(declared: str, value: Any) -> Any:
-    """Integers that stand for a dtype, layout or memory format become one."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return value
-    if "ScalarType" in declared:
-        return torch_dtype(value)
-    if "MemoryFormat" in declared:
-        return _MEMORY_FORMATS[value]
-    if "Layout" in declared:
-        return torch.strided
-    return value
-
-
-_MEMORY_FORMATS = {
-    0: torch.contiguous_format,
-    1: torch.preserve_format,
-    2: torch.channels_last,
-    3: torch.channels_last_3d,
-}
+    if isinstance(condition, torch.Tensor) and condition.dtype == torch.bool:
+        return bool(condition.all())
+    if isinstance(condition, bool):
+        return condition
+    raise ProgramError(f"a jump goes by a {type(condition).__name__} that is no flag")
 
 
 def _constant(data: bytes, spec: TensorSpec) -> torch.Tensor:
@@ -356,12 +286,3 @@ def _constant(data: bytes, spec: TensorSpec) -> torch.Tensor:
         return torch.empty(spec.sizes, dtype=spec.dtype)
     flat = torch.frombuffer(bytearray(data[:size]), dtype=spec.dtype)
     return flat.as_strided(spec.sizes, spec.strides)
-
-
-@functools.cache
-def _register_operators() -> None:
-    """Make the operators that a ``.pte`` may call known to torch: dim order, prims, quantized."""
-    import executorch.exir.passes.dim_order_ops_registry
-    import executorch.exir.passes.executorch_prim_ops_registry
-    import executorch.kernels.quantized  # noqa: F401
-    import torch.ao.quantization.fx._decomposed  # noqa: F401

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from executorch.exir import schema
 from executorch.exir._serialize._program import PTEFile, deserialize_pte_binary
-from executorch.exir.scalar_type import ScalarType
-from executorch.exir.tensor import get_scalar_type, stride_from_dim_order
+from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
+from harness.validation import torch_dtype, validate
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Program:
     """One method of a parsed ``.pte``."""
 
     def __init__(self, data: bytes, method: str = "forward") -> None:
-        """Parse the bytes.
+        """Parse the bytes and validate the method's plan.
 
         Raises:
-            ProgramError: not a program, or no such method.
+            ProgramError: not a program, no such method, or a plan that contradicts itself.
         """
         try:
             self.file: PTEFile = deserialize_pte_binary(data)
@@ -76,6 +76,8 @@ class Program:
         if method not in plans:
             raise ProgramError(f"program has no method {method!r}; it has {sorted(plans)}")
         self.plan: schema.ExecutionPlan = plans[method]
+        validate(self.plan)
+        self._specs: dict[int, TensorSpec] = {}
 
     def tensor(self, index: int) -> TensorSpec:
         """The declaration of a tensor value.
@@ -83,15 +85,18 @@ class Program:
         Raises:
             ProgramError: the value is not a tensor.
         """
+        if index in self._specs:
+            return self._specs[index]
         value = self.plan.values[index].val
         if not isinstance(value, schema.Tensor):
             raise ProgramError(f"value {index} is {type(value).__name__}, expected a tensor")
-        return TensorSpec(
+        self._specs[index] = TensorSpec(
             torch_dtype(value.scalar_type),
             tuple(value.sizes),
             tuple(value.dim_order),
             value.shape_dynamism != schema.TensorShapeDynamism.STATIC,
         )
+        return self._specs[index]
 
     @property
     def inputs(self) -> list[TensorSpec | None]:
@@ -138,6 +143,8 @@ class Program:
             where = delegate.processed
             if where.location != schema.DataLocation.INLINE:
                 raise ProgramError(f"payload of {delegate.id} was not restored from its segment")
+            if not 0 <= where.index < len(program.backend_delegate_data):
+                raise ProgramError(f"payload {where.index} of {delegate.id} is not in the program")
             payloads.append(
                 DelegatePayload(
                     delegate.id,
@@ -159,22 +166,9 @@ class Program:
             return data
         if value.data_buffer_idx == 0:
             return None
-        if value.allocation_info is not None:
-            segments = self.file.mutable_data
-            if segments is None or value.data_buffer_idx >= len(segments):
-                raise ProgramError("initial state of a mutable buffer is missing")
-            return bytes(segments[value.data_buffer_idx].storage)
-        return bytes(self.file.program.constant_buffer[value.data_buffer_idx].storage)
-
-
-def torch_dtype(scalar_type: Any) -> torch.dtype:
-    """The torch dtype of a schema scalar type.
-
-    Raises:
-        ProgramError: torch has no such dtype.
-    """
-    try:
-        dtype: torch.dtype = get_scalar_type(ScalarType(scalar_type))
-    except (KeyError, ValueError) as error:
-        raise ProgramError(f"unknown scalar type {scalar_type}") from error
-    return dtype
+        planned = value.allocation_info is not None
+        buffers = self.file.mutable_data if planned else self.file.program.constant_buffer
+        if buffers is None or not 0 <= value.data_buffer_idx < len(buffers):
+            what = "initial state of a mutable buffer" if planned else "a constant"
+            raise ProgramError(f"{what} is missing: buffer {value.data_buffer_idx}")
+        return bytes(buffers[value.data_buffer_idx].storage)

@@ -127,20 +127,29 @@ class Metal:
         return Availability(True, runtime="emulated", packages=packages)
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
-        """Run natively where possible; a program without a delegate always is."""
+        """Run natively where possible; a program without a delegate always is.
+
+        Emulated, shaders that were not generated in this process run in a child.
+        """
+        from backends.metal.own import is_own
+        from harness import foreign
         from harness.execute import native_backends, run_native
         from harness.program import Program
 
-        if not Program(program).plan.delegates or DELEGATE in native_backends():
+        delegates = Program(program).delegates
+        if not delegates or DELEGATE in native_backends():
             return Execution(run_native(program, calls), "native")
+        if not foreign.is_inside() and not all(map(is_own, delegates)):
+            return foreign.execute(self.name, program, calls)
         return self.emulate(program, calls)
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
-        """Interpret the program, each delegate call on the host."""
+        """Interpret the program, each delegate call on the host, in this process."""
         from backends.metal.delegate import load
         from harness.execute import Interpreter
+        from harness.kernels import RuntimeKernels
 
-        interpreter = Interpreter(program, {DELEGATE: load})
+        interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
         return Execution([interpreter(inputs) for inputs in calls], "emulated")
 
     def inspect(self, attempt: Attempt) -> Iterable[str]:

@@ -21,6 +21,7 @@ from torch.export.passes import move_to_device_pass
 from backends.metal import lowbit
 from backends.metal.generated import Generated, collect, encode
 from backends.metal.host_tensor import MPS, to_host
+from backends.metal.own import remember
 from backends.metal.pretend import pretending
 from backends.metal.upstream import METHOD, AotiBackend, MetalBackend, quiet
 from harness.errors import ConformError
@@ -83,7 +84,9 @@ def _run(
             generated = collect(graph, wrapper, tuple(asked.names))
             made.append(generated)
             library, weights = Path(folder, LIBRARY), Path(folder, WEIGHTS)
-            library.write_bytes(encode(generated))
+            code = encode(generated)
+            remember(code)
+            library.write_bytes(code)
             weights.write_bytes(generated.weights)
             return [str(library), str(weights)]
 

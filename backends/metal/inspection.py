@@ -22,6 +22,7 @@ from backends.metal.wrapper import Program as Wrapper
 from harness.backend import Attempt
 from harness.errors import describe
 from harness.execute import DelegateHandle, Interpreter
+from harness.kernels import RuntimeKernels
 from harness.program import DelegatePayload
 
 _WIDTH = 120
@@ -94,7 +95,8 @@ def trace(attempt: Attempt) -> tuple[list[Inspected], str]:
     if not program.plan.delegates:
         return [], ""
     try:
-        interpreter = Interpreter(program, {DELEGATE: lambda payload: _load(payload, delegates)})
+        loaders = {DELEGATE: lambda payload: _load(payload, delegates)}
+        interpreter = Interpreter(program, loaders, RuntimeKernels())
         for inputs in attempt.calls:
             interpreter(inputs)
     except Exception as error:  # shown in place of what does not come

@@ -181,9 +181,10 @@ class Mlx:
 
 def _interpret(program: Program, calls: Sequence[Inputs]) -> Execution:
     from backends.mlx.delegate import loader
-    from harness.execute import Interpreter, native_kernels
+    from harness.execute import Interpreter
+    from harness.kernels import RuntimeKernels
 
-    interpreter = Interpreter(program, {DELEGATE: loader(program)}, native_kernels())
+    interpreter = Interpreter(program, {DELEGATE: loader(program)}, RuntimeKernels())
     return Execution([interpreter(inputs) for inputs in calls], "emulated")
 
 

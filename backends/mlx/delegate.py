@@ -17,7 +17,8 @@ from backends.mlx.graph import Dim, Graph, Slot, SlotKind
 from backends.mlx.kernels.base import DTYPES, dtype_of
 from harness.errors import ProgramError
 from harness.execute import DelegateHandle, DelegateLoader
-from harness.program import DelegatePayload, Program, torch_dtype
+from harness.program import DelegatePayload, Program
+from harness.validation import torch_dtype
 
 _DTYPES = {torch_dtype(scalar_type): dtype for scalar_type, dtype in DTYPES.items()}
 

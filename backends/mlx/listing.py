@@ -16,8 +16,10 @@ from backends.mlx.executor import Executor
 from backends.mlx.graph import Graph, Node, TensorMeta
 from harness.backend import Attempt
 from harness.execute import DelegateHandle, Interpreter
+from harness.kernels import RuntimeKernels
 from harness.oracle import Reference, refer
-from harness.program import DelegatePayload, torch_dtype
+from harness.program import DelegatePayload
+from harness.validation import torch_dtype
 
 _SHORT = {
     "float32": "f32",
@@ -100,7 +102,7 @@ def trace(attempt: Attempt, call: int = 0) -> list[Trace]:
     if not program.plan.delegates:
         return []
     cache = cache_of(program)
-    interpreter = Interpreter(program, {DELEGATE: load})
+    interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
     for inputs in attempt.calls[: call + 1]:
         interpreter(inputs)
     return traces

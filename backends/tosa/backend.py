@@ -141,11 +141,12 @@ class Tosa:
         """Interpret the program; a program without a delegate runs natively."""
         from backends.tosa.reference import load
         from harness.execute import Interpreter, run_native
+        from harness.kernels import RuntimeKernels
         from harness.program import Program
 
         if not Program(program).plan.delegates:
             return Execution(run_native(program, calls), "native")
-        interpreter = Interpreter(program, {DELEGATE: load})
+        interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
         return Execution([interpreter(inputs) for inputs in calls], "reference")
 
 

@@ -9,6 +9,7 @@ import torch
 
 from harness import Case, Tester
 from harness.execute import Interpreter, run_native
+from harness.kernels import AtenKernels
 from harness.runner import lower
 
 ROWS = {0: torch.export.Dim("rows", max=8)}
@@ -47,7 +48,7 @@ def program_of(module: torch.nn.Module, *inputs: Any, dynamic_shapes: Any = None
 
 
 def run_interpreted(program: bytes, calls: list[tuple[Any, ...]]) -> list[list[Any]]:
-    interpreter = Interpreter(program, {})
+    interpreter = Interpreter(program, {}, AtenKernels())
     return [interpreter(inputs) for inputs in calls]
 
 

@@ -25,6 +25,7 @@ from harness.errors import (
     UnknownTarget,
 )
 from harness.execute import Interpreter
+from harness.kernels import AtenKernels
 from harness.precision import Precision
 from harness.stages import LowerOptions
 
@@ -174,7 +175,7 @@ def test_stages_work_alone() -> None:
     one_step = stages.lower(exported, LowerOptions(partitioners()))
     two_steps = stages.lower_edge(stages.to_edge(exported), LowerOptions())
     program = stages.serialize(stages.to_executorch(two_steps))
-    (output,) = Interpreter(program, {})(inputs)
+    (output,) = Interpreter(program, {}, AtenKernels())(inputs)
     assert torch.allclose(output, module(*inputs), atol=1e-6)
     assert stages.serialize(stages.to_executorch(one_step))[4:8] == b"ET12"
 
@@ -269,17 +270,17 @@ def test_inputs_that_do_not_fit_the_program_are_refused(
 ) -> None:
     tester = Tester(MLP, "null:eager").export().lower().to_executorch().serialize()
     with pytest.raises(ProgramError, match=problem):
-        Interpreter(tester.program, {})(inputs)
+        Interpreter(tester.program, {}, AtenKernels())(inputs)
 
 
 @pytest.mark.parametrize("size", [0, 3, 8, 40, 200])
 def test_a_truncated_program_is_refused(size: int) -> None:
     program = Tester(MLP, "null:eager").export().lower().to_executorch().serialize().program
     with pytest.raises(ProgramError):
-        Interpreter(program[:size], {})
+        Interpreter(program[:size], {}, AtenKernels())
 
 
 def test_a_delegate_nobody_can_execute_is_named() -> None:
     tester = Tester(MLP, "xnnpack:fp32").export().lower().to_executorch().serialize()
     with pytest.raises(ProgramError, match="XnnpackBackend"):
-        Interpreter(tester.program, {})
+        Interpreter(tester.program, {}, AtenKernels())

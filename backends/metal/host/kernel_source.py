@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from backends.metal.host.errors import SourceError
+from backends.metal.host.scattered import scattered
 
 #: Attributes of parameters that a kernel gets from the launch instead of the argument table.
 POSITIONS = frozenset(
@@ -23,6 +24,8 @@ POSITIONS = frozenset(
     simdgroups_per_threadgroup threads_per_simdgroup
     """.split()
 )
+
+_MEMORY = ("input", "output")
 
 _SIZES = {"bool": 1, "char": 1, "uchar": 1, "int8_t": 1, "uint8_t": 1} | dict.fromkeys(
     ["short", "ushort", "half", "bfloat", "int16_t", "uint16_t"], 2
@@ -61,6 +64,8 @@ class Parameter:
         element: bytes of one element, 4 where the type is none of Metal's scalars.
         attribute: name of the position, else empty.
         slot: in the argument table; -1 for a position.
+        scattered: the kernel only stores there, at indices that it loaded: which of several
+            values for one place stays is open.
     """
 
     name: str
@@ -69,6 +74,7 @@ class Parameter:
     element: int
     attribute: str = ""
     slot: int = -1
+    scattered: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,8 @@ def parse(source: str) -> KernelSource:
         body, shared = _share(source[opening:end], match["name"])
         attributes = source[_start(source, match) : match.start()] + match["attributes"]
         parameters = source[match.end() : closing]
-        kernels.append(_signature(match["name"], attributes, parameters, shared))
+        kernel = _signature(match["name"], attributes, parameters, shared)
+        kernels.append(_mark_scattered(kernel, source[opening:end]))
         pieces += [source[position:opening], body]
         position = end
     pieces.append(source[position:])
@@ -209,6 +216,16 @@ def _signature(name: str, attributes: str, parameters: str, shared: tuple[str, .
     if slot > MAX_ARGUMENTS:
         raise SourceError(f"kernel {name} takes {slot} arguments; Metal's table has 31 slots")
     return Signature(name, tuple(found), int(limit[1]) if limit else None, shared)
+
+
+def _mark_scattered(kernel: Signature, body: str) -> Signature:
+    memory = [parameter.name for parameter in kernel.parameters if parameter.kind in _MEMORY]
+    names = scattered(body, memory)
+    parameters = (
+        replace(parameter, scattered=parameter.kind == "output" and parameter.name in names)
+        for parameter in kernel.parameters
+    )
+    return replace(kernel, parameters=tuple(parameters))
 
 
 def _parameter(text: str, slot: int, kernel: str) -> Parameter:

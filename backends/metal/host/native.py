@@ -26,6 +26,7 @@ from backends.metal.host.kernel_source import Parameter, Signature
 from backends.metal.host.launch import Buffer, Grid
 
 _KINDS = {"input": 0, "output": 1, "scalar": 2}
+_SCATTERED = 3
 _UNKNOWN = 0xFFFFFFFF
 
 # One dispatch at a time: the runtime's state and threadgroup memory are of the process.
@@ -105,7 +106,10 @@ def run(
     table = (_Argument * max(count, 1))()
     for parameter, buffer in zip(parameters, memory, strict=True):
         table[parameter.slot] = _Argument(
-            buffer.address, buffer.nbytes, _KINDS[parameter.kind], parameter.element
+            buffer.address,
+            buffer.nbytes,
+            _SCATTERED if parameter.scattered else _KINDS[parameter.kind],
+            parameter.element,
         )
     request = _Request(
         entry, table, count, (ctypes.c_uint32 * 3)(*grid), (ctypes.c_uint32 * 3)(*group), checked

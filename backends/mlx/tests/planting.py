@@ -29,6 +29,7 @@ from harness.compare import compare
 from harness.discovery import all_suites
 from harness.errors import StageFailure
 from harness.execute import DelegateHandle, Interpreter
+from harness.kernels import RuntimeKernels
 from harness.program import DelegatePayload, Program
 from harness.runner import lower
 from harness.target import Target
@@ -123,7 +124,7 @@ class _Prepared:
     def passes_with(self, fault: Fault) -> bool:
         load = _loader(self.program, {fault.kind: fault.plant})
         try:
-            interpreter = Interpreter(self.program, {DELEGATE: load})
+            interpreter = Interpreter(self.program, {DELEGATE: load}, RuntimeKernels())
             outputs = [
                 interpreter(self.program.arrange(tree_leaves(inputs)))
                 for inputs in self.tester.built.calls

@@ -23,6 +23,7 @@ from backends.mlx.tests.test_metal_kernel import PROGRAMS as KERNELS
 from harness.case import Case
 from harness.discovery import all_suites
 from harness.execute import Interpreter
+from harness.kernels import RuntimeKernels
 from harness.limitation import Limitation, find
 from harness.program import Program
 from harness.runner import lower
@@ -107,9 +108,8 @@ def executed(case: Case, target: Target) -> set[str]:
     def see(chain: int, place: int, node: Node, tensors: list[Any], values: list[Any]) -> None:
         seen.add(node.kind)
 
-    interpreter = Interpreter(
-        program, {DELEGATE: lambda part: handle(executor(part, cache_of(program)), see)}
-    )
+    loaders = {DELEGATE: lambda part: handle(executor(part, cache_of(program)), see)}
+    interpreter = Interpreter(program, loaders, RuntimeKernels())
     for inputs in tester.built.calls:
         interpreter(program.arrange(tree_leaves(inputs)))
     return seen

@@ -17,6 +17,7 @@ from harness import Case, run_cell
 from harness.case import Inputs
 from harness.errors import ProgramError
 from harness.execute import Interpreter
+from harness.kernels import RuntimeKernels
 from harness.tester import Tester
 
 
@@ -89,7 +90,7 @@ def mlp() -> bytes:
 
 
 def test_one_program_serves_fifty_threads(mlp: bytes) -> None:
-    program = Interpreter(mlp, {DELEGATE: load})
+    program = Interpreter(mlp, {DELEGATE: load}, RuntimeKernels())
     expected = [program((inputs_of(number),))[0] for number in range(50)]
 
     def work(number: int) -> None:
@@ -101,11 +102,11 @@ def test_one_program_serves_fifty_threads(mlp: bytes) -> None:
 
 
 def test_one_program_a_thread(mlp: bytes) -> None:
-    reference = Interpreter(mlp, {DELEGATE: load})
+    reference = Interpreter(mlp, {DELEGATE: load}, RuntimeKernels())
     expected = [reference((inputs_of(number),))[0] for number in range(50)]
 
     def work(number: int) -> None:
-        program = Interpreter(mlp, {DELEGATE: load})
+        program = Interpreter(mlp, {DELEGATE: load}, RuntimeKernels())
         for _ in range(20):
             assert torch.equal(program((inputs_of(number),))[0], expected[number])
 
@@ -121,7 +122,7 @@ def test_buffers_persist_from_call_to_call_and_not_between_objects() -> None:
 
 
 def test_threads_take_turns_with_a_buffer() -> None:
-    program = Interpreter(lowered(Counter(), (torch.ones(4),)), {DELEGATE: load})
+    program = Interpreter(lowered(Counter(), (torch.ones(4),)), {DELEGATE: load}, RuntimeKernels())
     concurrently(20, lambda number: [program((torch.ones(4),)) for _ in range(10)] and None)
     assert program((torch.zeros(4),))[0].tolist() == [400.0] * 4
 

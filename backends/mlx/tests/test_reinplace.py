@@ -22,6 +22,7 @@ from harness.case import Case
 from harness.compare import compare
 from harness.errors import ProgramError
 from harness.execute import Interpreter
+from harness.kernels import RuntimeKernels
 from harness.program import Program
 from harness.tester import Tester
 from suites.mlx import reinplace
@@ -87,7 +88,7 @@ def passes(tester: Tester, monkeypatch: pytest.MonkeyPatch, graph: Graph) -> boo
     program = Program(tester.program)
     with monkeypatch.context() as patch:
         patch.setattr(payload, "load", lambda data: graph)
-        interpreter = Interpreter(program, {DELEGATE: load})
+        interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
     try:
         outputs = [interpreter(program.arrange(tree_leaves(call))) for call in tester.built.calls]
     except ProgramError:  # of another shape than what was overwritten

@@ -73,7 +73,9 @@ struct Watch {
 // False where the access collides; its trace is then left as it is.
 inline bool trace_write(const Watch& watch, Trace& trace, Rival& rival) {
   rival = {trace.write_stamp, trace.write_thread, true};
-  if (watch.unordered(rival.stamp, rival.thread)) return false;
+  const bool meant =
+      watch.region.scattered && rival.thread != kAtomic && watch.me != kAtomic;
+  if (!meant && watch.unordered(rival.stamp, rival.thread)) return false;
   if (watch.known(trace.read_stamp)) {
     const bool earlier = trace.read_thread & kEarlier;
     rival = {trace.read_stamp, earlier ? kMany : trace.read_thread, false};

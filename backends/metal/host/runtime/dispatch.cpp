@@ -17,7 +17,7 @@ struct Span {
   unsigned char* begin;
   unsigned char* end;
   uint32_t slot, element;
-  bool write;
+  bool write, scattered;
 };
 
 class Arguments {
@@ -64,7 +64,9 @@ class Arguments {
 
   void add(uint32_t i, const Argument& argument) {
     auto* begin = static_cast<unsigned char*>(argument.address);
-    Span span{begin, begin + argument.bytes, i, argument.element, argument.kind == kOutput};
+    const bool scattered = argument.kind == kScattered;
+    const bool write = scattered || argument.kind == kOutput;
+    Span span{begin, begin + argument.bytes, i, argument.element, write, scattered};
     for (uint32_t s = 0; s < count_;) {
       const Span& other = spans_[s];
       if (other.begin >= span.end || span.begin >= other.end) {
@@ -76,6 +78,7 @@ class Arguments {
       if (other.slot < span.slot) span.slot = other.slot;
       if (other.element < span.element) span.element = other.element;
       span.write |= other.write;
+      span.scattered &= other.scattered;
       spans_[s] = spans_[--count_];
       s = 0;
     }
@@ -90,6 +93,7 @@ class Arguments {
     region.size = size;
     region.index = span.slot;
     region.shift = log2_of(span.element);
+    region.scattered = span.scattered;
     if (span.write) {
       region.traces = state.arena.traces(span.slot, (size >> region.shift) + 1);
       if (!region.traces) return false;

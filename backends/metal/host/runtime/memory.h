@@ -27,6 +27,7 @@ struct Region {
   uint32_t index = 0;       // of the argument or threadgroup variable
   uint32_t element = 1;     // bytes
   bool shared = false;
+  bool scattered = false;   // plain writes of several threads to one place are meant
 };
 
 class Arena {

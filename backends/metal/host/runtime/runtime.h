@@ -34,7 +34,8 @@ struct Fault {
   uint32_t other[3];   // in the threadgroup, of the other thread; all ones: unknown
 };
 
-enum ArgumentKind : uint32_t { kInput = 0, kOutput = 1, kScalar = 2 };
+// kScattered: written only, at indices that are data: whose value stays is open.
+enum ArgumentKind : uint32_t { kInput = 0, kOutput = 1, kScalar = 2, kScattered = 3 };
 
 struct Argument {
   void* address;

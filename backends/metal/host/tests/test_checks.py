@@ -255,3 +255,70 @@ def test_a_fault_leaves_the_runtime_usable():
                 "if (r0_index == 9) return; tmp_acc_1[r0_index * 1] =",
             )
         reduction()
+
+
+SCATTER = """kernel void generated_kernel(device float* out_ptr0, constant long* in_ptr0,
+    constant float* in_ptr1, device float* out_ptr1, uint xindex [[thread_position_in_grid]]) {{
+  int x0 = xindex;
+  auto tmp0 = in_ptr0[x0];
+  auto tmp1 = in_ptr1[x0];
+  auto tmp2 = tmp0 < 0;
+  auto tmp3 = tmp2 ? tmp0 + 4 : tmp0;
+  if ((tmp3 < 0 || tmp3 >= 4)) return;
+  {body}
+}}"""
+
+
+def scatter(body, indices=(0, 1, 1, -4, 3)):
+    out, other = np.zeros(4, np.float32), np.zeros(8, np.float32)
+    values = np.arange(1, len(indices) + 1, dtype=np.float32)
+    Library(SCATTER.format(body=body)).kernel().dispatch(
+        [out, np.array(indices, np.int64), values, other], (len(indices), 1, 1), (2, 1, 1)
+    )
+    return out
+
+
+def test_a_store_at_loaded_indices_may_meet_another():
+    """PyTorch leaves open which of several values for one index stays: any of them."""
+    out = scatter("out_ptr0[tmp3] = static_cast<float>(tmp1);")
+    assert out[0] in (1, 4)
+    assert out[1] in (2, 3)
+    assert out[2:].tolist() == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("body", "buffer"),
+    [
+        ("out_ptr0[x0 / 2] = tmp1;", "out_ptr0"),
+        ("out_ptr0[0] = tmp1;", "out_ptr0"),
+        # The place is data, but what is there is read as well: an addition without an atomic.
+        ("out_ptr0[tmp3] = out_ptr0[tmp3] + tmp1;", "out_ptr0"),
+        ("out_ptr0[tmp3] += tmp1;", "out_ptr0"),
+        ("out_ptr0[tmp3] = tmp1; out_ptr1[x0] = out_ptr0[tmp3];", "out_ptr0"),
+        # Another buffer is scattered to, this one is not.
+        ("out_ptr0[tmp3] = tmp1; out_ptr1[x0 / 2] = tmp1;", "out_ptr1"),
+        # Some of the stores are at places that the code itself chose.
+        ("out_ptr0[tmp3] = tmp1; out_ptr0[1] = tmp1 + x0;", "out_ptr0"),
+        ("*(out_ptr0 + tmp3) = tmp1;", "out_ptr0"),
+    ],
+)
+def test_other_writes_of_several_threads_stay_races(body, buffer):
+    with pytest.raises(DataRace, match=buffer):
+        scatter(body)
+
+
+def test_a_scattered_buffer_that_is_also_given_as_another_argument_is_watched():
+    source = SCATTER.format(body="out_ptr0[tmp3] = tmp1; out_ptr1[x0] = tmp1;")
+    memory = np.zeros(8, np.float32)
+    with pytest.raises(DataRace):
+        Library(source).kernel().dispatch(
+            [memory, np.array([1, 1, 0, 3]), np.arange(4, dtype=np.float32), memory],
+            (4, 1, 1),
+            (2, 1, 1),
+        )
+
+
+def test_a_scattered_buffer_is_still_bounds_checked():
+    body = "out_ptr0[tmp3 * 4] = tmp1;"
+    with pytest.raises(OutOfBounds, match="out_ptr0"):
+        scatter(body)

@@ -1,0 +1,83 @@
+"""Which buffers a kernel only stores to, at indices that are data themselves.
+
+``index_put`` and ``scatter`` without accumulation become a store ``out_ptr0[tmp5] = ...`` whose
+index was loaded. Where two indices are equal, PyTorch leaves open whose value stays
+(``torch.Tensor.index_put_``: "the behavior is undefined if indices contain duplicate elements";
+``scatter_``: "picked arbitrarily"), so that several threads write there is no race.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+# A variable gets its value once, where it is declared, in what Inductor writes.
+_DECLARED = re.compile(r"\b(?:auto|bool|char|uchar|short|ushort|int|uint|long|ulong|u?int\d+_t)\s+")
+_ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*=(?!=)(?P<value>[^;]*);")
+_STORE = re.compile(r"\s*=(?!=)")
+
+
+def scattered(body: str, pointers: Iterable[str]) -> frozenset[str]:
+    """Names of the pointers that a kernel's body only stores to, at loaded indices.
+
+    Args:
+        body: of the kernel, in Metal.
+        pointers: names of the parameters that are memory.
+    """
+    text = _COMMENT.sub(" ", body)
+    names = frozenset(pointers)
+    loaded = _loaded(text, names)
+    return frozenset(name for name in names if _only_scatters(text, name, names, loaded))
+
+
+def _loaded(text: str, pointers: frozenset[str]) -> frozenset[str]:
+    """Variables whose value depends on what is in memory."""
+    values = [
+        (match["name"], match["value"])
+        for declared in _DECLARED.finditer(text)
+        if (match := _ASSIGNED.match(text, declared.end()))
+    ]
+    loaded: set[str] = set()
+    while True:
+        more = {
+            name
+            for name, value in values
+            if name not in loaded and _depends(value, pointers | loaded)
+        }
+        if not more:
+            return frozenset(loaded)
+        loaded |= more
+
+
+def _only_scatters(text: str, name: str, pointers: frozenset[str], loaded: frozenset[str]) -> bool:
+    stores = list(_uses(text, name))
+    return bool(stores) and all(
+        index is not None and _depends(index, pointers | loaded) for index in stores
+    )
+
+
+def _uses(text: str, name: str) -> Iterator[str | None]:
+    """For each use of a pointer the index it stores at, or None where it does anything else."""
+    for match in re.finditer(rf"\b{name}\b", text):
+        opening = re.compile(r"\s*\[").match(text, match.end())
+        end = None if opening is None else _closing(text, opening.end())
+        if opening is None or end is None or not _STORE.match(text, end + 1):
+            yield None
+        else:
+            yield text[opening.end() : end]
+
+
+def _closing(text: str, start: int) -> int | None:
+    """Where the bracket closes that was opened before ``start``."""
+    depth = 1
+    for match in re.finditer(r"[\[\]]", text[start:]):
+        depth += 1 if match[0] == "[" else -1
+        if not depth:
+            return start + match.start()
+    return None
+
+
+def _depends(expression: str, names: frozenset[str]) -> bool:
+    return any(match[0] in names for match in _NAME.finditer(expression))

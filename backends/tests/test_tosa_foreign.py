@@ -1,0 +1,73 @@
+"""TOSA payloads that our lowering did not write: the reference model may die of them, we not."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from backends.tosa.reference import CHILD, load
+from harness import Case, Tester
+from harness.errors import ProgramError
+from harness.program import DelegatePayload, Program
+from harness.runner import lower
+
+
+class Layer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.linear(x)) + 1
+
+
+@pytest.fixture(scope="module")
+def payload() -> bytes:
+    tester = Tester(Case("test/layer", lambda: (Layer(), (torch.randn(2, 4),))), "tosa:fp")
+    lower(tester)
+    (delegate,) = Program(tester.program).delegates
+    return delegate.data
+
+
+def changed(payload: bytes, count: int) -> Iterator[bytes]:
+    """Copies with one byte changed each, at places spread over the payload."""
+    draw = random.Random(0)
+    for _ in range(count):
+        data = bytearray(payload)
+        at = draw.randrange(8, len(data))
+        data[at] ^= draw.randrange(1, 256)
+        yield bytes(data)
+
+
+def run(data: bytes) -> str:
+    """What came of a call: empty when it returned."""
+    try:
+        load(DelegatePayload("TOSABackend", data, {}, {}))([torch.zeros(2, 4), torch.zeros(2, 3)])
+    except ProgramError as error:
+        return str(error)
+    return ""
+
+
+def test_changed_payloads_end_a_child_at_most(payload: bytes) -> None:
+    assert run(payload) == ""
+    ends = [run(data) for data in changed(payload, 40)]
+    signals = [end for end in ends if "was ended by SIG" in end]
+    assert signals, "none of them would have ended this process: the test shows nothing"
+    assert any(end and end not in signals for end in ends)
+    assert run(payload) == "", "the payload itself does not run any more"
+
+
+def test_a_rejected_graph_does_not_wait_for_a_debugger(payload: bytes) -> None:
+    assert run(payload) == ""
+    rejected = [data for data in changed(payload, 40) if "Invalid TOSA graph" in run(data)]
+    pid, start = CHILD.pid, time.monotonic()
+    for data in rejected[:5]:
+        run(data)
+    # With gdb asked for a backtrace each takes seconds.
+    assert time.monotonic() - start < 2
+    assert len(rejected) >= 5
+    assert CHILD.pid == pid

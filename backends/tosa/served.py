@@ -1,0 +1,95 @@
+"""The TOSA reference model in a child process, and the messages to and from it.
+
+The model ends the process it runs in when it fails an assertion or reads beyond its memory, which
+a graph that our own lowering did not write may well bring about. Imports no torch: a child is
+ready as soon as NumPy and the model are.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import msgspec
+import numpy
+
+
+class Array(msgspec.Struct, array_like=True):
+    """An array: NumPy's name of its type, its shape, its elements in C order."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: memoryview
+
+    @classmethod
+    def of(cls, array: numpy.ndarray[Any, Any]) -> Array:
+        """An array as it travels."""
+        return cls(array.dtype.name, array.shape, memoryview(array.tobytes()))
+
+    def array(self) -> numpy.ndarray[Any, Any]:
+        """What travelled; not writable.
+
+        Raises:
+            ValueError: the data does not fill the shape.
+        """
+        return numpy.frombuffer(self.data, numpy.dtype(self.dtype)).reshape(self.shape)
+
+
+class Request(msgspec.Struct, array_like=True):
+    """Run a graph.
+
+    Attributes:
+        graph: a name for it.
+        inputs: in the graph's order.
+        data: the flatbuffer; None where the child was sent it under that name before.
+    """
+
+    graph: str
+    inputs: list[Array]
+    data: memoryview | None = None
+
+
+class Result(msgspec.Struct, array_like=True):
+    """What came of a request.
+
+    Attributes:
+        status: the model's, such as ``GraphStatus.TOSA_VALID``; empty when the child does not
+            know the graph.
+        outputs: in the graph's order.
+    """
+
+    status: str = ""
+    outputs: list[Array] = []
+
+
+# Graphs that the child knows; the one that was sent first goes first.
+_KNOWN: dict[str, bytes] = {}
+_KEPT_GRAPHS = 32
+
+
+def answer(request: bytes) -> bytes:
+    """Run what a :class:`Request` asks for and answer with a :class:`Result`."""
+    asked = msgspec.msgpack.decode(request, type=Request)
+    if asked.data is not None:
+        if len(_KNOWN) >= _KEPT_GRAPHS:
+            del _KNOWN[next(iter(_KNOWN))]
+        _KNOWN[asked.graph] = bytes(asked.data)
+    if asked.graph not in _KNOWN:
+        return msgspec.msgpack.encode(Result())
+    outputs, status = _model()(
+        _KNOWN[asked.graph],
+        [sent.array() for sent in asked.inputs],
+        verbosity="NONE",
+        initialize_variable_tensor_from_numpy=1,
+    )
+    return msgspec.msgpack.encode(Result(str(status), [Array.of(array) for array in outputs]))
+
+
+@functools.cache
+def _model() -> Any:
+    import tosa_reference_model
+
+    from harness.child import limit_memory
+
+    limit_memory()
+    return tosa_reference_model.run

@@ -1,0 +1,39 @@
+"""In a child: runs a program that may be broken, and says what came of it."""
+
+from __future__ import annotations
+
+import msgspec
+import torch
+
+from harness.child import limit_memory
+from harness.errors import ProgramError
+from harness.execute import Interpreter, run_native
+from harness.kernels import AtenKernels, RuntimeKernels
+
+limit_memory()
+torch.set_num_threads(1)
+SETS = {"runtime": RuntimeKernels(), "aten": AtenKernels()}
+
+
+class Task(msgspec.Struct):
+    """A program, its one input as bytes of float32 with a shape, and who is to execute it."""
+
+    executor: str
+    program: bytes
+    shape: tuple[int, ...]
+    data: bytes
+
+
+def answer(request: bytes) -> bytes:
+    task = msgspec.msgpack.decode(request, type=Task)
+    inputs = (torch.frombuffer(bytearray(task.data), dtype=torch.float32).reshape(task.shape),)
+    try:
+        if task.executor == "native":
+            run_native(task.program, [inputs])
+        else:
+            Interpreter(task.program, {}, SETS[task.executor])(inputs)
+    except ProgramError as error:
+        return f"refused: {error}".encode()
+    except Exception as error:
+        return f"escaped: {error!r}".encode()
+    return b"ran"
