@@ -126,6 +126,6 @@ class CellItem(pytest.Item):
         return self.path, None, self.name
 
 
-# The targets asked for; empty for a plain run.
-SELECTED: pytest.StashKey[Sequence[Target]] = pytest.StashKey()
+# The targets asked for; None for a plain run.
+SELECTED: pytest.StashKey[Sequence[Target] | None] = pytest.StashKey()
 DEMANDING: pytest.StashKey[frozenset[Target]] = pytest.StashKey()

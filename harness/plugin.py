@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -27,7 +27,7 @@ from harness.collect import (
     vendor_warnings_ignored,
 )
 from harness.discovery import is_suite, load_suite
-from harness.errors import ConformError, RunUnwritable
+from harness.errors import ConformError, RunUnwritable, UnknownTarget
 from harness.limitation import find, judge
 from harness.recorder import LOGS, Recorder
 from harness.run import (
@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--targets",
         metavar="LIST",
-        default="",
+        default=None,
         help="comma-separated targets, such as xnnpack:fp32,tosa (default: those of a plain run)",
     )
     group.addoption(
@@ -68,8 +68,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--require-delegation",
         metavar="LIST",
-        default="",
-        help="comma-separated targets on which a cell fails when nothing was delegated",
+        default=None,
+        help="comma-separated targets, all of them selected, on which a cell fails when nothing "
+        "was delegated",
     )
     group.addoption(
         "--compare-runtimes",
@@ -92,11 +93,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Check the targets, and choose the run folder before workers copy the options."""
     config.addinivalue_line("markers", "nightly: too long for every change")
     try:
-        config.stash[SELECTED] = registry.parse_targets(_listed(config, "targets"))
-        demanding = registry.parse_targets(_listed(config, "require_delegation"))
-        config.stash[DEMANDING] = frozenset(demanding)
+        selected = config.stash[SELECTED] = _listed(config, "--targets")
+        config.stash[DEMANDING] = frozenset(_listed(config, "--require-delegation") or ())
+        if selected is not None:
+            _check_demanded(config, selected)
         if config.getoption("compare_runtimes"):
-            registry.check_two_runtimes(config.stash[SELECTED] or registry.default_targets())
+            plain = registry.default_targets() if selected is None else selected
+            registry.check_two_runtimes(plain)
         if not hasattr(config, "workerinput") and config.getoption("run_dir"):
             check_writable(Path(config.getoption("run_dir")))
     except ConformError as error:
@@ -230,8 +233,15 @@ class Controller:
             terminalreporter.write_line(f"RED: {problem}", red=True)
 
     def _start(self, cells: list[str]) -> None:
-        selected = self.config.stash[SELECTED] or registry.default_targets()
-        targets = dict.fromkeys([*selected, *(split_cell_id(cell)[1] for cell in cells)])
+        selected = self.config.stash[SELECTED]
+        there = [split_cell_id(cell)[1] for cell in cells]
+        try:
+            # A plain run takes cases to the targets they name: only the cells tell which.
+            _check_demanded(self.config, there if selected is None else selected)
+        except UnknownTarget as error:
+            pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+        plain = registry.default_targets() if selected is None else selected
+        targets = dict.fromkeys([*plain, *there])
         info = RunInfo(
             started=now(),
             seed=self.config.getoption("seed"),
@@ -298,8 +308,22 @@ def _ending_the_session() -> Iterator[None]:
         pytest.exit(str(error), returncode=pytest.ExitCode.INTERNAL_ERROR)
 
 
-def _listed(config: pytest.Config, option: str) -> list[str]:
-    return [text for text in config.getoption(option).split(",") if text]
+def _listed(config: pytest.Config, option: str) -> list[Target] | None:
+    """The targets that an option lists; None when it was not given, which is not the same as an
+    empty list."""
+    text = config.getoption(option)
+    return None if text is None else registry.parse_list(text, option)
+
+
+def _check_demanded(config: pytest.Config, selected: Iterable[Target]) -> None:
+    """Refuse to demand delegation of targets that no cell runs on.
+
+    Raises:
+        UnknownTarget: naming them.
+    """
+    if idle := config.stash[DEMANDING].difference(selected):
+        names = ", ".join(map(str, sorted(idle)))
+        raise UnknownTarget(f"--require-delegation: no cell is selected on {names}")
 
 
 def _load_and_settle(cells: list[CellItem]) -> None:
