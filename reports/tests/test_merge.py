@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 from harness.cell import Delegation, Status
 from harness.cli import main
 from harness.errors import RunUnwritable, UsageError
-from harness.run import BackendState, Environment, Run, load
+from harness.run import RUN_FILE, BackendState, Environment, Run, load
 from reports import summary
 from reports.diff import diff
 from reports.merge import merge
@@ -108,6 +109,24 @@ def test_one_incomplete_part_makes_it_incomplete(tmp_path: Path) -> None:
         assert not made.run.is_complete
         assert any(line.startswith(f"{name}: ") for line in made.run.info.problems)
     assert load(tmp_path / "out-killed").info.exit_status is None
+
+
+@pytest.mark.parametrize("gone", ["expected", "backends"])
+def test_what_a_part_does_not_say_is_not_merged_as_nothing(tmp_path: Path, gone: str) -> None:
+    runs = two(tmp_path, [cell("a")], [cell("b")])
+    file = tmp_path / "mac" / RUN_FILE
+    record = json.loads(file.read_text())
+    del record[gone]
+    file.write_text(json.dumps(record))
+    merged = merge(tmp_path / "out", [runs[0], load(tmp_path / "mac")]).run
+    assert not merged.is_complete
+    assert any(f"mac: run.json contradicts itself: it has no {gone}" in line
+               for line in merged.info.problems)  # fmt: skip
+    # What was merged from it says the same of its part, and a second merge loses none of it.
+    assert [part.complete for part in merged.info.merged_from] == [True, False]
+    again = merge(tmp_path / "again", [merged, write(tmp_path / "third", [cell("c")])]).run
+    assert not again.is_complete
+    assert any(f"it has no {gone}" in line for line in again.info.problems)
 
 
 def test_a_backend_that_one_part_has_is_not_missing(tmp_path: Path) -> None:
