@@ -31,12 +31,15 @@ class Availability:
         reason: why not, and what to install; empty when available.
         runtime: what will produce the numbers: ``native``, ``reference`` or ``emulated``.
         packages: distributions the backend is made of, for the version table.
+        can_lower: programs can be lowered here even if nothing can execute them; cells then end
+            as ``lowered`` instead of ``unavailable``, with the reason.
     """
 
     available: bool
     reason: str = ""
     runtime: str = "none"
     packages: tuple[str, ...] = ()
+    can_lower: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -30,6 +31,9 @@ SCHEMA_VERSION = 3
 RUN_FILE = "run.json"
 CELLS_FILE = "cells.jsonl"
 
+# Only lines with that many digits in a row can have an integer of more than 64 bits.
+_LONG = re.compile(rb"[0-9]{19}")
+
 #: What reading a damaged record raises: it is no JSON, of other types, or nested without end.
 NOT_A_RECORD = (
     msgspec.MsgspecError,
@@ -41,11 +45,12 @@ NOT_A_RECORD = (
 
 
 class BackendState(msgspec.Struct, kw_only=True):
-    """What a backend said of itself when the run started."""
+    """What a backend said of itself when the run started; ``available`` is that it can execute."""
 
     available: bool
     reason: str = ""
     runtime: str = "none"
+    can_lower: bool = False
 
 
 class Part(msgspec.Struct, kw_only=True):
@@ -74,8 +79,10 @@ class Part(msgspec.Struct, kw_only=True):
 
 class RunInfo(msgspec.Struct, kw_only=True):
     """``run.json``. ``expected`` lists the ids of all selected cells; ``exit_status`` is None
-    until the run has ended, and so is ``records``, the number of lines it wrote.
-    ``merged_from`` has the parts of a merged run."""
+    until the run has ended, and so is ``records``, the number of lines it wrote. ``complete`` says
+    that it ended by itself, with a record of every cell. ``merged_from`` has the parts of a merged
+    run. ``lower_only`` was asked for: nothing was executed. ``speed`` says whether what keeps torch
+    quick (:mod:`harness.speed`) was installed; None where that is not known."""
 
     schema: int = SCHEMA_VERSION
     started: str = ""
@@ -92,6 +99,8 @@ class RunInfo(msgspec.Struct, kw_only=True):
     environment: Environment = msgspec.field(default_factory=Environment)
     records: int | None = None
     merged_from: list[Part] = []
+    lower_only: bool = False
+    speed: bool | None = None
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -225,13 +234,19 @@ class RunWriter:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a kill in the middle, never sees half of it."""
-    if path.exists() and not path.is_file():
-        path.write_bytes(content)  # a pipe or a device, such as /dev/stdout
-        return
+    """Write a file so that a reader, or a kill in the middle, never sees half of it.
+
+    A symbolic link that stands there is replaced, never followed.
+
+    Raises:
+        OSError: the folder or the disk refuses; what was there is as it was.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_bytes(content)
+        # Of a process that was killed and had our number; exclusively, so that no link is followed.
+        draft.unlink(missing_ok=True)
+        with draft.open("xb") as file:
+            file.write(content)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
@@ -292,6 +307,8 @@ def load(path: Path | str) -> Run:
             damage.append(f"{CELLS_FILE} line {number} is not a cell record: {error}")
             continue
         contradiction = contradictions.of_cell(cell)
+        if _LONG.search(line) and contradictions.has_long_integer(msgspec.to_builtins(cell)):
+            contradiction = "has a number of more than 64 bits"
         if contradiction is None:
             cells.append(cell)
         else:

@@ -14,7 +14,7 @@ from harness.cell import CROSS_BACKEND, Cell, Output, Status
 from harness.errors import StageFailure, UnsupportedProgram, describe
 from harness.limitation import Limitation, find, judge
 from harness.target import Target
-from harness.tester import VENDOR_STAGES, Tester
+from harness.tester import Tester
 
 _TRACEBACK_LINES = 60
 
@@ -29,6 +29,7 @@ def run_cell(
     backend: Backend | None = None,
     require_delegation: bool = False,
     compare_runtimes: bool = False,
+    lower_only: bool = False,
     save: Path | None = None,
 ) -> Cell:
     """Run one case on one target.
@@ -46,6 +47,7 @@ def run_cell(
         require_delegation: fail when nothing was delegated, whatever the recipe says.
         compare_runtimes: where the cell runs natively and the backend has an emulation too, run
             both; they must come to the same verdict.
+        lower_only: stop at the serialized program; what comes so far ends as ``lowered``.
         save: file that gets the serialized program, when it comes that far.
 
     Raises:
@@ -62,8 +64,10 @@ def run_cell(
         seed=seed,
     )
     backend = backend or registry.backend(target.backend)
+    state = backend.availability()
     if not _admit(cell, case, target, backend, recipe):
         return cell
+    only = "lowered only, as asked" if lower_only else state.reason
     limitation = find(limitations, case, target)
     if limitation is not None and not limitation.run:
         cell.status = limitation.shown_as
@@ -73,7 +77,7 @@ def run_cell(
     tester: Tester | None = None
     try:
         tester = Tester(case, target, seed=seed, recipe=recipe, backend=backend)
-        _drive(tester, cell, require_delegation or tester.recipe.require_delegation, save)
+        _drive(tester, cell, require_delegation or tester.recipe.require_delegation, save, only)
         if compare_runtimes and cell.runtime == "native" and cell.delegation.delegates:
             _compare_runtimes(tester, cell)
     except StageFailure as failure:
@@ -85,7 +89,7 @@ def run_cell(
     cell.seconds = time.perf_counter() - start
     if tester is not None:
         cell.stages = dict(tester.seconds)
-    cell.overhead = cell.seconds - sum(cell.stages.get(name, 0.0) for name in VENDOR_STAGES)
+    cell.overhead = cell.seconds - sum(cell.stages.values())
     return judge(cell, limitation)
 
 
@@ -106,7 +110,7 @@ def lower(tester: Tester) -> None:
 def _admit(cell: Cell, case: Case, target: Target, backend: Backend, recipe: Recipe | None) -> bool:
     """Whether the cell can run at all; otherwise its status says why not."""
     availability = backend.availability()
-    if not availability.available:
+    if not (availability.available or availability.can_lower):
         cell.status = Status.UNAVAILABLE
         cell.error = availability.reason
         return False
@@ -118,7 +122,7 @@ def _admit(cell: Cell, case: Case, target: Target, backend: Backend, recipe: Rec
     return True
 
 
-def _drive(tester: Tester, cell: Cell, must_delegate: bool, save: Path | None) -> None:
+def _drive(tester: Tester, cell: Cell, must_delegate: bool, save: Path | None, only: str) -> None:
     lower(tester)
     cell.delegation = tester.delegation
     cell.program_bytes = len(tester.program)
@@ -129,6 +133,10 @@ def _drive(tester: Tester, cell: Cell, must_delegate: bool, save: Path | None) -
         cell.error = "nothing was delegated, and the target requires delegation"
         return
     if not _verified(tester, cell):
+        return
+    if only:
+        cell.status = Status.LOWERED
+        cell.error = only
         return
     tester.run()
     cell.runtime = tester.execution.runtime

@@ -23,7 +23,7 @@ from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchPro
 from torch.export import ExportedProgram
 from torch.utils._pytree import tree_leaves
 
-from harness import delegation, registry, speed, stages
+from harness import delegation, registry, stages
 from harness.backend import Backend, Emulating, Execution, Recipe
 from harness.case import Built, Case, Inputs, case_seed
 from harness.cell import Delegation
@@ -87,7 +87,6 @@ class Tester(GraphChecks):
             UnknownTarget: no such backend or recipe.
             StageFailure: stage ``build``: the case cannot be built.
         """
-        speed.install()
         self.case = case
         self.target = Target.parse(target) if isinstance(target, str) else target
         self.backend = backend or registry.backend(self.target.backend)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,12 @@ def write_suite(project: Path, death: str) -> None:
     (project / "suites" / "small.py").write_text(SUITE.format(death=death))
 
 
-def command(*arguments: str, targets: str | None = "null:eager") -> list[str]:
+def command(
+    *arguments: str, targets: str | None = "null:eager", paths: Sequence[str] = ("suites",)
+) -> list[str]:
     chosen = [] if targets is None else ["--targets", targets]
     return [
-        sys.executable, "-m", "pytest", "suites", "-p", "no:cacheprovider", "--run-dir", "run",
+        sys.executable, "-m", "pytest", *paths, "-p", "no:cacheprovider", "--run-dir", "run",
         *chosen, *arguments,
     ]  # fmt: skip
 
@@ -70,12 +73,14 @@ def run(
     project: Path,
     *arguments: str,
     targets: str | None = "null:eager",
+    paths: Sequence[str] = ("suites",),
     env: dict[str, str] | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments, targets=targets), cwd=project, env={**environment(), **(env or {})},
-        capture_output=True, text=True, timeout=280, check=False, **options,
+        command(*arguments, targets=targets, paths=paths), cwd=project,
+        env={**environment(), **(env or {})}, capture_output=True, text=True, timeout=280,
+        check=False, **options,
     )  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def test_workers_that_die_before_any_cell_end_the_session(project: Path) -> None
     )
     result = run(project, "-n", "1")
     assert result.returncode == 3, result.stdout
-    assert "workers died in a row" in result.stdout
+    assert "worker gw0 died while it collected" in result.stdout
 
 
 def test_a_predicted_crash_is_xfailed(project: Path) -> None:
