@@ -62,6 +62,11 @@ class Outcome(enum.Enum):
         return self in (Outcome.PASSED, Outcome.UNDELEGATED)
 
     @property
+    def is_conclusive(self) -> bool:
+        """Whether it says something of conformance: passed, red, or failed as predicted."""
+        return self.is_pass or self.is_red or self is Outcome.XFAILED
+
+    @property
     def badness(self) -> int:
         """Larger is worse; orders failures and picks the worst of several records."""
         return _BADNESS.index(self)

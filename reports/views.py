@@ -158,7 +158,8 @@ def _notes(item: Numerics) -> list[str]:
 
 
 def _times(cell: Cell) -> list[tuple[str, str, int]]:
-    parts = [*cell.stages.items(), *([("harness overhead", cell.overhead)] * (cell.overhead > 0))]
+    rest = facts.overhead(cell)
+    parts = [*cell.stages.items(), *([("harness overhead", rest)] * (rest > 0))]
     longest = max((value for _, value in parts if math.isfinite(value)), default=0.0)
     return [
         (text.line(name, 40), text.seconds(value), _share(value, longest)) for name, value in parts
@@ -168,7 +169,7 @@ def _times(cell: Cell) -> list[tuple[str, str, int]]:
 def _share(value: float, longest: float) -> int:
     if longest <= 0 or not math.isfinite(value):
         return 0
-    return max(1, round(100 * value / longest))
+    return max(1, round(100 * (value / longest)))
 
 
 def segments(total: Totals) -> list[dict[str, Any]]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import csv as csv_module
 import io
-import math
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.cell import spell_number
 from reports.tables import Frame
 from reports.text import clean
 
@@ -88,7 +88,7 @@ def json(table: pa.Table, name: str, runs: list[str]) -> bytes:
     JSON has no infinities or NaN, so they are written as ``"inf"``, ``"-inf"`` and ``"nan"``, as
     in ``cells.jsonl``.
     """
-    body = [[_plain(value) for value in table[place].to_pylist()]
+    body = [[spell_number(value) for value in table[place].to_pylist()]
             for place in range(table.num_columns)]  # fmt: skip
     record = {
         "table": name,
@@ -97,9 +97,3 @@ def json(table: pa.Table, name: str, runs: list[str]) -> bytes:
         "rows": [list(row) for row in zip(*body, strict=True)],
     }
     return msgspec.json.encode(record) + b"\n"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    return value

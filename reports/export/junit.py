@@ -10,14 +10,16 @@ is not good although no cell says why.
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import datetime
 from xml.etree import ElementTree
 
 from harness.cell import Cell, Status
 from harness.run import Run
-from reports import facts, junit, summary, text
+from reports import facts, junit, text
+from reports.moment import moment
 from reports.outcome import Outcome
-from reports.verdict import Verdict
+from reports.summary import Row, Summary
+from reports.verdict import RunVerdict
 
 _SKIPPED = {Outcome.XFAILED, Outcome.UNSUPPORTED, Outcome.LOWERED}
 _ERROR = {Outcome.CRASHED, Outcome.TIMEOUT, Outcome.UNAVAILABLE, Outcome.NOT_RUN}
@@ -27,10 +29,11 @@ _BODY = 20_000
 
 def render(run: Run) -> bytes:
     """The XML of a run, UTF-8."""
-    judged = Verdict.of(run)
+    found = Summary.of(run)
+    judged = RunVerdict.of(found)
     root = ElementTree.Element("testsuites", name=_attribute(facts.title(run)))
-    groups: dict[str, list[summary.Row]] = {name: [] for name in summary.targets(run)}
-    for row in summary.rows(run):
+    groups: dict[str, list[Row]] = {name: [] for name in found.targets}
+    for row in found.rows:
         groups[row.target].append(row)
     for target, rows in groups.items():
         suite = _suite(root, run, target)
@@ -40,7 +43,7 @@ def render(run: Run) -> bytes:
     suite = _suite(root, run, "run")
     case = ElementTree.SubElement(suite, "testcase", classname="run", name="verdict", time="0")
     # Red cells speak for themselves; everything else that is not good has no cell to say it.
-    if not judged.is_good and not (run.is_complete and summary.overall(run).red):
+    if not judged.is_good and not (run.is_complete and found.overall.red):
         _outcome(case, "error", judged.kind.value, judged.headline,
                  [judged.sentence, *judged.concerns])  # fmt: skip
     _count(suite, [])
@@ -60,7 +63,7 @@ def _suite(root: ElementTree.Element, run: Run, name: str) -> ElementTree.Elemen
     return made
 
 
-def _case(suite: ElementTree.Element, row: summary.Row, run: Run) -> None:
+def _case(suite: ElementTree.Element, row: Row, run: Run) -> None:
     seconds = _seconds(row.cell.seconds) if row.cell is not None else "0"
     case = ElementTree.SubElement(
         suite, "testcase", classname=_attribute(row.target), name=_attribute(row.case), time=seconds
@@ -117,9 +120,5 @@ def _seconds(value: float) -> str:
 
 def _timestamp(started: str) -> str:
     # The schema that CI systems check has no time zone in it.
-    try:
-        moment = datetime.fromisoformat(started)
-    except ValueError:
-        return "1970-01-01T00:00:00"
-    moment = moment.astimezone(UTC) if moment.tzinfo else moment
-    return moment.replace(tzinfo=None).isoformat(timespec="seconds")
+    when = moment(started) or datetime(1970, 1, 1)
+    return when.replace(tzinfo=None).isoformat(timespec="seconds")

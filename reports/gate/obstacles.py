@@ -9,8 +9,7 @@ from harness.target import any_glob
 from reports import text
 from reports.diff import Change, Diff, Kind
 from reports.gate.policy import Policy
-from reports.outcome import Outcome
-from reports.snapshot import CellFacts, Snapshot
+from reports.snapshot import Snapshot
 
 _LENGTH = 500
 
@@ -65,11 +64,6 @@ def warnings(found: Diff, subset: int | None) -> list[str]:
             f"{text.count(gone, 'cell')} of the baseline were not looked at"
         )
     return [text.line(item, _LENGTH) for item in lines]
-
-
-def conclusive(cell: CellFacts) -> bool:
-    """Whether a cell says something of conformance: passed, red, or failed as predicted."""
-    return cell.outcome.is_pass or cell.outcome.is_red or cell.outcome is Outcome.XFAILED
 
 
 def _incomparable(old: Snapshot, new: Snapshot) -> list[str]:
@@ -149,7 +143,7 @@ def _losses(rest: list[Change], subset: int | None) -> list[str]:
 
 
 def _numbers(new: Snapshot, policy: Policy, subset: int | None) -> list[str]:
-    counts = Counter(cell.target for cell in new.cells.values() if conclusive(cell))
+    counts = Counter(cell.target for cell in new.cells.values() if cell.outcome.is_conclusive)
     total = counts.total()
     lines = []
     if new.cells and not any(cell.outcome.is_pass for cell in new.cells.values()):

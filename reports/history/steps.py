@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from harness.errors import UsageError
-from reports.history.changes import Change, change_points
+from reports.history.changes import LevelChange, change_points
 from reports.history.store import OUTCOMES, History, rows_of
 from reports.outcome import Outcome
 
@@ -246,7 +246,7 @@ def _median(values: Floats) -> Floats:
 
 
 def _row(
-    metric: Metric, change: Change, series: _Series, where: NDArray[np.int64], runs: _Runs
+    metric: Metric, change: LevelChange, series: _Series, where: NDArray[np.int64], runs: _Runs
 ) -> dict[str, Any] | None:
     before, after = change.before, change.after
     if metric.ratio:

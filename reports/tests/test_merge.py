@@ -13,11 +13,11 @@ from harness.cell import Delegation, Status
 from harness.cli import main
 from harness.errors import RunUnwritable, UsageError
 from harness.run import RUN_FILE, BackendState, Environment, Run, load
-from reports import summary
 from reports.diff import diff
 from reports.merge import merge
 from reports.outcome import Outcome
 from reports.snapshot import take
+from reports.summary import Summary
 from reports.tests.runs import cell, write
 
 LINUX = Environment(host="linux", machine="x86_64", git_commit="a" * 40, packages={"torch": "2"})
@@ -66,7 +66,7 @@ def test_who_executed_a_cell_counts_and_it_is_said(tmp_path: Path) -> None:
     mac = [cell("a", "mlx:fp32"), cell("b", "mlx:fp32", status=Status.MISMATCH), away("c")]
     declared = cell("d", "mlx:fp32", status=Status.UNSUPPORTED, error="no", **NOTHING)
     made = merge(tmp_path / "out", two(tmp_path, linux, [*mac, declared], exit_status=1))
-    outcomes = {row.case: row.outcome for row in summary.rows(made.run)}
+    outcomes = {row.case: row.outcome for row in Summary.of(made.run).rows}
     assert outcomes == {"a": Outcome.PASSED, "b": Outcome.MISMATCH, "c": Outcome.UNAVAILABLE,
                         "d": Outcome.UNSUPPORTED}  # fmt: skip
     assert made.superseded == 3
@@ -81,7 +81,7 @@ def test_conflicts_are_problems_and_the_worst_counts(tmp_path: Path) -> None:
     assert made.overlaps == 2
     assert made.conflicts == ["a@xnnpack:fp32: failed in linux, passed, delegated in mac"]
     assert made.run.info.problems == [f"conflict: {made.conflicts[0]}"]
-    assert summary.overall(made.run).counts[Outcome.FAILED] == 1
+    assert Summary.of(made.run).overall.counts[Outcome.FAILED] == 1
     assert len(made.run.cells) == 4
     assert made.run.info.exit_status == 1
 
