@@ -86,6 +86,16 @@ def wrongness(cell: Cell) -> str:
     )
 
 
+def telling(cell: Cell) -> str:
+    """How telling the outputs are, and the case's reason when they are not; nothing where it was
+    not measured."""
+    if cell.telling is None:
+        return ""
+    if cell.telling > 0:
+        return f"{100 * cell.telling:.3g} % of the elements: the best constant gets them wrong"
+    return f"no: a constant would pass; {cell.untelling or 'the case gives no reason'}"
+
+
 def overhead(cell: Cell) -> float:
     """Seconds beyond all stages of a cell, so that these and the stages add up to the total.
 

@@ -49,7 +49,7 @@ class Totals:
 
     @property
     def passed(self) -> int:
-        """Executed and within bounds, delegated or not."""
+        """Executed and within bounds, delegated or not; those that tell nothing are not in it."""
         return sum(number for outcome, number in self.counts.items() if outcome.is_pass)
 
     @property
@@ -61,8 +61,8 @@ class Totals:
     def rated(self) -> int:
         """What the pass rate is out of: all cells but those declared unsupported.
 
-        Unavailable, lowered-only and not-run cells stay in, so that not running can never
-        raise the rate; reports show them beside it.
+        Unavailable, lowered-only, not-run and untelling cells stay in, so that not running, and
+        outputs without a signal, can never raise the rate; reports show them beside it.
         """
         return self.cells - self.counts[Outcome.UNSUPPORTED]
 

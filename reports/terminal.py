@@ -74,6 +74,7 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         ("Tags", ", ".join(cell.tags)),
         ("Ended in", where),
         ("Runtime", cell.runtime),
+        ("Telling", facts.telling(cell)),
         ("Program", text.size(cell.program_bytes) if cell.program_bytes else ""),
         ("Seed", str(cell.seed)),
         ("Worker", cell.worker or ""),
@@ -161,6 +162,8 @@ def _totals(found: Summary, out: Console) -> None:
     out.print(
         styled("rated: all cells but the unsupported; passed: executed and within bounds", "dim")
     )
+    if Outcome.UNTELLING in shown:
+        out.print(styled(f"{Outcome.UNTELLING.label}: {Outcome.UNTELLING.meaning}", "dim"))
 
 
 def _totals_table(totals: list[Totals], shown: list[Outcome]) -> Table:

@@ -84,6 +84,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "suite": text.line(cell.suite, 80),
         "tags": text.line(", ".join(cell.tags), 200),
         "worker": text.line(cell.worker or "", 40),
+        "telling": text.line(facts.telling(cell), 300),
     }
     if cell.limitation is not None:
         view["reason"] = text.line(cell.limitation.reason, 600)

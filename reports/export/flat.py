@@ -34,6 +34,8 @@ def columns(frame: Frame) -> pa.Table:
         absent = None
         if name.startswith("seconds_"):
             absent = frame[name].isna().to_numpy()  # a stage that the cell did not come to
+        elif name == "telling":
+            absent = frame[name].isna().to_numpy()  # not measured
         elif name in _OF_OUTPUTS and "outputs" in frame.columns:
             absent = (frame["outputs"] == 0).to_numpy()
         array = pa.array(values, pa.float64(), mask=absent, from_pandas=False)

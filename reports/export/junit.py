@@ -1,7 +1,8 @@
 """JUnit XML: a suite a target, a test case a cell.
 
 Only what executed within its bound has neither ``skipped`` nor ``failure`` nor ``error``. Skipped,
-with the reason, is what was predicted or declared: xfailed, unsupported, lowered only. An
+with the reason, is what was predicted or declared, or says nothing: xfailed, unsupported, lowered
+only, passed with outputs that any constant would pass for. An
 unavailable backend and a cell without a record are errors, since a skipped test does not turn a CI
 job red and these say nothing of conformance. A last suite, ``run``, fails when the run as a whole
 is not good although no cell says why.
@@ -21,7 +22,7 @@ from reports.outcome import Outcome
 from reports.summary import Row, Summary
 from reports.verdict import RunVerdict
 
-_SKIPPED = {Outcome.XFAILED, Outcome.UNSUPPORTED, Outcome.LOWERED}
+_SKIPPED = {Outcome.XFAILED, Outcome.UNSUPPORTED, Outcome.LOWERED, Outcome.UNTELLING}
 _ERROR = {Outcome.CRASHED, Outcome.TIMEOUT, Outcome.UNAVAILABLE, Outcome.NOT_RUN}
 _MESSAGE = 1_000
 _BODY = 20_000
@@ -79,7 +80,7 @@ def _case(suite: ElementTree.Element, row: Row, run: Run) -> None:
     cell = row.cell or Cell(
         case=row.case, target=row.target, status=Status.UNAVAILABLE, seed=run.info.seed
     )
-    reason = cell.error or ""
+    reason = cell.error or cell.untelling
     if outcome in _SKIPPED and cell.limitation is not None:
         reason = cell.limitation.reason
         lines.append(f"limitation: {reason}")

@@ -9,6 +9,7 @@ from harness.target import any_glob
 from reports import text
 from reports.diff import Change, Diff, Kind
 from reports.gate.policy import Policy
+from reports.outcome import Outcome
 from reports.snapshot import Snapshot
 
 _LENGTH = 500
@@ -148,6 +149,7 @@ def _numbers(new: Snapshot, policy: Policy, subset: int | None) -> list[str]:
     lines = []
     if new.cells and not any(cell.outcome.is_pass for cell in new.cells.values()):
         lines.append("no judged cell passed")
+    lines += _without_signal(new)
     for wanted, who in ((policy.min_cells, "the policy"), (subset or 0, "the declared subset")):
         if total < wanted:
             lines.append(
@@ -164,6 +166,17 @@ def _numbers(new: Snapshot, policy: Policy, subset: int | None) -> list[str]:
                 f"the policy asks for {entry.min_cells:,}"
             )
     return lines
+
+
+def _without_signal(new: Snapshot) -> list[str]:
+    """Targets that pass with nothing but outputs that any constant would pass for."""
+    telling = {cell.target for cell in new.cells.values() if cell.outcome.is_pass}
+    empty = Counter(cell.target for cell in new.cells.values() if cell.outcome is Outcome.UNTELLING)
+    return [
+        f"target {target}: none of its {text.count(number, 'pass', 'passes')} is telling"
+        for target, number in sorted(empty.items())
+        if target not in telling
+    ]
 
 
 def _untimed(found: Diff, policy: Policy) -> list[str]:

@@ -67,7 +67,8 @@ _COLUMNS = [
 ]  # fmt: skip
 
 # A cell that failed early took less time; only those that went all the way are compared.
-_EXECUTED = [Outcome.PASSED, Outcome.UNDELEGATED, Outcome.MISMATCH, Outcome.XPASSED]
+_EXECUTED = [Outcome.PASSED, Outcome.UNDELEGATED, Outcome.UNTELLING, Outcome.MISMATCH,
+             Outcome.XPASSED]  # fmt: skip
 
 
 def steps(past: History, *, by: str = "cell", metrics: Sequence[str] | None = None) -> pd.DataFrame:

@@ -15,8 +15,9 @@ from reports.tables.lazy import Frame, pandas
 _COLUMNS = [
     "case", "op", "suite", "target", "backend", "recipe", "status", "outcome", "red", "counted",
     "stage", "error", "runtime", "delegates", "delegated_nodes", "undelegated_nodes",
-    "nothing_delegated", "outputs", "max_abs", "sqnr_db", "bound_used", "problem", "seconds",
-    "overhead", "program_bytes", "limitation", "link", "tags", "seed", "worker", "part", "repro",
+    "nothing_delegated", "outputs", "telling", "untelling", "max_abs", "sqnr_db", "bound_used",
+    "problem", "seconds", "overhead", "program_bytes", "limitation", "link", "tags", "seed",
+    "worker", "part", "repro",
 ]  # fmt: skip
 
 
@@ -25,7 +26,9 @@ def frame(run: Run) -> Frame:
 
     ``outcome`` splits ``passed`` by whether anything was delegated. ``max_abs`` and
     ``bound_used`` are the largest over the outputs, ``sqnr_db`` the smallest, NaN if any output
-    has NaN or there is no output (``outputs`` tells the two apart). ``seconds_<stage>`` has the
+    has NaN or there is no output (``outputs`` tells the two apart). ``telling`` is the share of
+    elements that the best constant gets wrong, of the most telling output; missing in older
+    records. ``untelling`` is the case's reason for there being none. ``seconds_<stage>`` has the
     stages. ``counted`` is False for a record of a cell that has a worse one.
     """
     counted = {id(row.cell) for row in Summary.of(run).rows if row.cell is not None}
@@ -63,6 +66,8 @@ def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
         "undelegated_nodes": cell.delegation.undelegated_nodes,
         "nothing_delegated": cell.nothing_delegated,
         "outputs": len(cell.numerics),
+        "telling": math.nan if cell.telling is None else cell.telling,
+        "untelling": cell.untelling or None,
         "problem": worst.problem if worst else None,
         "seconds": cell.seconds,
         "overhead": facts.overhead(cell),
