@@ -53,6 +53,11 @@ class Totals:
         return sum(number for outcome, number in self.counts.items() if outcome.is_pass)
 
     @property
+    def untelling(self) -> int:
+        """Within bounds, where a constant would have been, too; evidence of nothing."""
+        return self.counts[Outcome.UNTELLING]
+
+    @property
     def red(self) -> int:
         """Cells that make the run fail."""
         return sum(number for outcome, number in self.counts.items() if outcome.is_red)
