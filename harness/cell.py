@@ -246,10 +246,7 @@ class Cell(msgspec.Struct, kw_only=True):
                 _read_spelled(part)
             for output in record.get("outputs") or ():
                 if isinstance(output, dict) and isinstance(output.get("values"), list):
-                    output["values"] = [
-                        _SPELLED.get(value, value) if isinstance(value, str) else value
-                        for value in output["values"]
-                    ]
+                    output["values"] = [read_number(value) for value in output["values"]]
         return msgspec.convert(record, type=cls)
 
 
@@ -262,17 +259,27 @@ _WORDS = {
 }
 
 
-def _spell(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _spell(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_spell(item) for item in value]
+def spell_number(value: Any) -> Any:
+    """A float that JSON cannot write as ``"inf"``, ``"-inf"`` or ``"nan"``; the rest as it is."""
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
 
 
+def read_number(value: Any) -> Any:
+    """Inverse of :func:`spell_number`, where numbers stand; elsewhere "inf" is a word."""
+    return _SPELLED.get(value, value) if isinstance(value, str) else value
+
+
+def _spell(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _spell(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_spell(item) for item in value]
+    return spell_number(value)
+
+
 def _read_spelled(part: Any) -> None:
     for key, value in part.items() if isinstance(part, dict) else ():
-        if isinstance(value, str) and key not in _WORDS:
-            part[key] = _SPELLED.get(value, value)
+        if key not in _WORDS:
+            part[key] = read_number(value)

@@ -20,6 +20,14 @@ RUNS = Path("runs")
 _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing pytest for --help
 
 
+_SPEED = click.option(
+    "--speed/--no-speed",
+    default=True,
+    show_default=True,
+    help="Keep what torch computes for every program again; programs are the same without.",
+)
+
+
 class _OneLineErrors(click.Group):
     """Turns every error raised on purpose into one line on stderr and exit code 2."""
 
@@ -94,6 +102,12 @@ def backends() -> None:
 @click.option(
     "--compare-runtimes", is_flag=True, help="Run natively and emulated where both are possible."
 )
+@click.option(
+    "--lower-only",
+    is_flag=True,
+    help="Stop at the serialized programs: nothing is executed, cells end as lowered.",
+)
+@_SPEED
 @click.argument("paths", nargs=-1, type=click.Path(exists=True))
 def run(
     targets: str | None,
@@ -104,6 +118,8 @@ def run(
     run_dir: Path | None,
     cell_timeout: float | None,
     compare_runtimes: bool,
+    lower_only: bool,
+    speed: bool,
     paths: Sequence[str],
 ) -> None:
     """Run cells of the suites and leave a run folder with a report.
@@ -114,6 +130,7 @@ def run(
     from harness.run import RUN_FILE, new_folder
 
     run_dir = run_dir or new_folder(RUNS)
+    is_new = not (run_dir / RUN_FILE).exists()
     chosen = {
         "--targets": targets,
         "-k": keyword,
@@ -124,8 +141,12 @@ def run(
         "--run-dir": str(run_dir),
     }
     options = [text for key, value in chosen.items() if value is not None for text in (key, value)]
-    if compare_runtimes:
-        options.append("--compare-runtimes")
+    flags = {
+        "--compare-runtimes": compare_runtimes,
+        "--lower-only": lower_only,
+        "--no-speed": not speed,
+    }
+    options += [name for name, is_set in flags.items() if is_set]
     command = [sys.executable, "-m", "pytest", "-q", *options, *(paths or [str(SUITES)])]
     status = subprocess.run(command, check=False).returncode
     if status == _NOTHING_SELECTED:
@@ -133,8 +154,10 @@ def run(
             "conform: no cell matches; see what there is with: pytest suites --collect-only -q",
             err=True,
         )
-    if (run_dir / RUN_FILE).exists():
-        click.echo((run_dir / "report.html").resolve())
+    page = run_dir / "report.html"
+    # An older run's page, or none on a full disk, is not this run's.
+    if is_new and page.exists():
+        click.echo(page.resolve())
     sys.exit(status)
 
 
@@ -149,10 +172,11 @@ def report(folder: Path | None) -> None:
 
     from reports import terminal
     from reports.folder import write
+    from reports.summary import Summary
 
-    loaded = _load(folder)
-    terminal.render(loaded, Console())
-    click.echo(write(loaded))
+    found = Summary.of(_load(folder))
+    terminal.render(found, Console())
+    click.echo(write(found))
 
 
 @main.command()
@@ -166,7 +190,8 @@ def report(folder: Path | None) -> None:
     help="Lower the cell again and print what its backend made of it (mlx: the instructions, "
     "and the first one that leaves the reference; metal: wrapper, kernels and contract).",
 )
-def show(cell: str, folder: Path | None, suites: Path, program: bool) -> None:
+@_SPEED
+def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: bool) -> None:
     """Print the record of one CELL: stages, delegation, numerics against bounds, error, program."""
     from rich.console import Console
 
@@ -182,7 +207,7 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool) -> None:
     # A record may name a backend, or a case, that is not here any more.
     known = target.backend in registry.names()
     if program and known and isinstance(registry.backend(target.backend), Inspectable):
-        _silence_vendors()
+        _prepare(speed=speed)
         from harness.discovery import find_case
         from harness.errors import UnknownCell
         from harness.inspection import inspect
@@ -204,12 +229,13 @@ def limitations(suites: Path, write: Path | None) -> None:
     """Print every known limitation of the suites as a Markdown table."""
     _silence_vendors()
     from harness.catalogue import limitation_table
+    from reports import output
 
     table = limitation_table(suites)
     if write is None:
         click.echo(table)
     else:
-        write.write_text(table, encoding="utf-8")
+        output.write(write, table.encode())
 
 
 @main.command()
@@ -217,12 +243,13 @@ def limitations(suites: Path, write: Path | None) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
 @click.option("--suites", type=click.Path(path_type=Path), default=SUITES, help="Suite folder.")
 @click.option("--save", type=click.Path(path_type=Path), help="Write the .pte program here.")
-def repro(cell: str, seed: int, suites: Path, save: Path | None) -> None:
+@_SPEED
+def repro(cell: str, seed: int, suites: Path, save: Path | None, speed: bool) -> None:
     """Run one CELL by name in this process and print its record.
 
     Exit code 0 when it passed, failed as a limitation predicts, or is unsupported; else 1.
     """
-    _silence_vendors()
+    _prepare(speed=speed)
     from rich.console import Console
 
     from harness import registry
@@ -240,6 +267,15 @@ def repro(cell: str, seed: int, suites: Path, save: Path | None) -> None:
     # Only what ran as expected, or is declared as out of scope, is green.
     fine = made.status.value in ("passed", "xfailed", "unsupported")
     sys.exit(0 if fine else 1)
+
+
+def _prepare(*, speed: bool) -> None:
+    """Before this process lowers: no noise of vendors, and torch kept quick if that is wanted."""
+    _silence_vendors()
+    if speed:
+        from harness import speed as keeping
+
+        keeping.install()
 
 
 def _silence_vendors() -> None:

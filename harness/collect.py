@@ -19,10 +19,13 @@ from harness.case import Case
 from harness.cell import Cell, Status
 from harness.discovery import Suite, load_suite
 from harness.errors import ConformError
+from harness.stale import claim_of
 from harness.target import Target, cell_id, is_cell_id
 
 CELL_PROPERTY = "conform_cell"
 """Key under which a report carries the cell's JSON from worker to controller."""
+LIMITATION_PROPERTY = "conform_limitation"
+"""Key under which it carries what the cell says of its limitation (:mod:`harness.stale`)."""
 
 
 class RedCell(Exception):
@@ -95,10 +98,14 @@ class CellItem(pytest.Item):
                 limitations=self.suite.limitations,
                 require_delegation=self.target in self.config.stash[DEMANDING],
                 compare_runtimes=self.config.getoption("compare_runtimes"),
+                lower_only=self.config.getoption("lower_only"),
             )
         cell.suite = self.suite.name
         cell.worker = os.environ.get("PYTEST_XDIST_WORKER")
         self.user_properties.append((CELL_PROPERTY, cell.to_json()))
+        claim = claim_of(cell, self.case, self.suite, self.config.stash[SELECTED])
+        if claim is not None:
+            self.user_properties.append((LIMITATION_PROPERTY, claim.to_json()))
         if cell.status.is_red:
             raise RedCell(cell)
         if cell.status is Status.XFAILED:
@@ -126,6 +133,6 @@ class CellItem(pytest.Item):
         return self.path, None, self.name
 
 
-# The targets asked for; empty for a plain run.
-SELECTED: pytest.StashKey[Sequence[Target]] = pytest.StashKey()
+# The targets asked for; None for a plain run.
+SELECTED: pytest.StashKey[Sequence[Target] | None] = pytest.StashKey()
 DEMANDING: pytest.StashKey[frozenset[Target]] = pytest.StashKey()

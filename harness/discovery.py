@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import functools
 import importlib
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,9 @@ from harness.errors import CaseError, LimitationError, UnknownCell
 from harness.limitation import Limitation, unmatched
 
 LIMITATIONS_MODULE = "limitations"
+
+# Cheap to look for; only files with such a line are parsed.
+_MAY_DECLARE = re.compile(rb"^CASES\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -36,10 +41,28 @@ class Suite:
 
 
 def is_suite(path: Path) -> bool:
-    """Whether a file declares cases; read as text, so that helpers are not imported."""
+    """Whether a module assigns ``CASES`` at its top level; parsed, so that helpers are not
+    imported. One that does not parse counts, so that loading it says what is wrong."""
     if path.suffix != ".py":
         return False
-    return any(line.startswith("CASES") for line in path.read_text(encoding="utf-8").splitlines())
+    content = path.read_bytes()
+    if not _MAY_DECLARE.search(content):
+        return False
+    try:
+        body = ast.parse(content).body
+    except (SyntaxError, ValueError):
+        return True
+    return any(_assigns_cases(statement) for statement in body)
+
+
+def _assigns_cases(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets = [statement.target]
+    else:
+        return False
+    return any(isinstance(target, ast.Name) and target.id == "CASES" for target in targets)
 
 
 def suite_files(folder: Path) -> list[Path]:
@@ -59,6 +82,16 @@ def load_suite(path: Path) -> Suite:
     package = name.rpartition(".")[0]
     _check_limitations(package, path.parent)
     return Suite(name, path, cases, _limitations(package))
+
+
+def package_cases(folder: Path) -> list[Case]:
+    """The cases of the modules directly in a folder, which share its limitations.
+
+    Raises:
+        CaseError: one of them does not import.
+    """
+    files = (path for path in suite_files(folder) if path.parent == folder)
+    return [case for path in files for case in _cases(_module_name(path))]
 
 
 def all_suites(folder: Path) -> Iterator[Suite]:
@@ -135,13 +168,7 @@ def _check_limitations(package: str, folder: Path) -> None:
     limitations = _limitations(package)
     if not limitations:
         return
-    cases = [
-        case
-        for path in suite_files(folder)
-        if path.parent == folder
-        for case in _cases(_module_name(path))
-    ]
-    stale = unmatched(limitations, cases, registry.known_targets())
+    stale = unmatched(limitations, package_cases(folder), registry.known_targets())
     if stale:
         listing = "; ".join(f"{entry.case} on {entry.target}" for entry in stale)
         raise LimitationError(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness import registry
 from harness.cell import Cell, Status
+from harness.errors import RunUnwritable
 from harness.run import BackendState, RunInfo, RunWriter
 from harness.target import split_cell_id
 
@@ -28,7 +29,10 @@ class Recorder:
             RunUnwritable: the folder cannot be written or already holds a run.
         """
         self.writer = RunWriter(folder, info)
-        (folder / LOGS).mkdir(exist_ok=True)
+        try:
+            (folder / LOGS).mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunUnwritable(f"cannot write {folder / LOGS}: {error.strerror}") from error
         self.folder = folder
         self._recorded: set[str] = set()
 
@@ -37,13 +41,21 @@ class Recorder:
         """How many cells have a record."""
         return len(self._recorded)
 
+    @property
+    def missing(self) -> list[str]:
+        """The selected cells that have no record yet."""
+        return [cell for cell in self.writer.info.expected if cell not in self._recorded]
+
     def expect(self, cells: list[str]) -> None:
         """Note the selected cells, and what their backends say of themselves."""
         self.writer.info.expected = cells
         for name in sorted({split_cell_id(cell)[1].backend for cell in cells}):
             state = registry.backend(name).availability()
             self.writer.info.backends[name] = BackendState(
-                available=state.available, reason=state.reason, runtime=state.runtime
+                available=state.available,
+                reason=state.reason,
+                runtime=state.runtime,
+                can_lower=state.available or state.can_lower,
             )
         self.writer.save()
 
@@ -59,7 +71,7 @@ class Recorder:
     def death(self, name: str, worker: str, seed: int) -> Cell:
         """What is known of a cell whose worker died: a crash or a timeout, and the stack."""
         case, target = split_cell_id(name)
-        stack = self.stack_file(worker).read_text(errors="replace").strip().splitlines()
+        stack = self._stack(worker).strip().splitlines()
         timed_out = any(line.startswith(_TIMEOUT_MARK) for line in stack)
         return Cell(
             case=case,
@@ -71,28 +83,31 @@ class Recorder:
             worker=worker,
         )
 
-    def stack_file(self, worker: str) -> Path:
-        """Where faulthandler of a worker writes."""
-        file = self.folder / LOGS / f"{worker}.stack"
-        file.touch()
-        return file
+    def _stack(self, worker: str) -> str:
+        try:
+            return (self.folder / LOGS / f"{worker}.stack").read_text(errors="replace")
+        except OSError:
+            return ""  # the worker died before it made the file, or could not make it
 
     def problems(self) -> list[str]:
         """Why the session cannot be green although no cell failed."""
         found = []
         info = self.writer.info
         for name, state in info.backends.items():
-            if not state.available:
+            if not (state.can_lower if info.lower_only else state.available):
                 found.append(
                     f"backend {name} was expected and is not available: {state.reason} "
                     f"(leave it out with --targets if that is meant)"
                 )
-        missing = [cell for cell in info.expected if cell not in self._recorded]
-        if missing:
+        if missing := self.missing:
             found.append(f"{len(missing)} selected cells have no record, first {missing[0]}")
         return found
 
-    def close(self, exit_status: int, problems: list[str]) -> None:
-        """End the run by itself."""
+    def close(self, exit_status: int, problems: list[str], *, complete: bool) -> None:
+        """End the run, by itself or because something stopped it.
+
+        Raises:
+            RunUnwritable: the disk refuses; the run stays as one that did not end.
+        """
         self.writer.info.problems = problems
-        self.writer.close(exit_status=exit_status)
+        self.writer.close(exit_status=exit_status, complete=complete)

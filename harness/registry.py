@@ -72,18 +72,19 @@ def known_targets() -> list[Target]:
     return list(targets)
 
 
-def targets_of(case: Case, selected: Sequence[Target]) -> list[Target]:
-    """The targets of a case in a run that selects these; none selected means a plain run, those
-    of the night included (:func:`is_nightly`)."""
+def targets_of(case: Case, selected: Sequence[Target] | None) -> list[Target]:
+    """The targets of a case in a run that selects these; None means a plain run, those of the
+    night included (:func:`is_nightly`)."""
     if not case.targets:
-        return list(selected or [*default_targets(), *nightly_targets()])
-    return [target for target in selected or known_targets() if any_glob(case.targets, str(target))]
+        return list([*default_targets(), *nightly_targets()] if selected is None else selected)
+    among = known_targets() if selected is None else selected
+    return [target for target in among if any_glob(case.targets, str(target))]
 
 
-def is_nightly(case: Case, target: Target, selected: Sequence[Target]) -> bool:
+def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) -> bool:
     """Whether a plain run leaves a cell to the night: no one asked for its target, and the case
     runs on another recipe of the backend."""
-    if selected or target not in nightly_targets():
+    if selected is not None or target not in nightly_targets():
         return False
     plain = [str(one) for one in default_targets() if one.backend == target.backend]
     return not case.targets or any(any_glob(case.targets, one) for one in plain)
@@ -127,14 +128,13 @@ def parse_targets(texts: Sequence[str]) -> list[Target]:
     """Read target spellings and check that each exists; ``backend`` alone means its defaults.
 
     Raises:
-        UnknownTarget: a spelling is wrong or names nothing.
+        UnknownTarget: a spelling is wrong or names nothing, or a backend alone has no recipe, as
+            when it does not import.
     """
     targets: dict[Target, None] = {}
     for text in texts:
         if ":" not in text and text in names():
-            built_in = BUILT_IN.get(text)
-            defaults = (built_in and built_in.recipes) or tuple(backend(text).recipes)
-            targets.update(dict.fromkeys(Target(text, name) for name in defaults))
+            targets.update(dict.fromkeys(Target(text, name) for name in _recipes_of(text)))
             continue
         target = Target.parse(text)
         found = backend(target.backend)
@@ -142,6 +142,34 @@ def parse_targets(texts: Sequence[str]) -> list[Target]:
             recipe(target)
         targets[target] = None
     return list(targets)
+
+
+def parse_list(text: str, option: str) -> list[Target]:
+    """Read what an option lists: target spellings between commas, spaces around them ignored.
+
+    Args:
+        text: the list.
+        option: what it was given to, for messages.
+
+    Raises:
+        UnknownTarget: as :func:`parse_targets`, or a name between the commas is empty.
+    """
+    names = [item.strip() for item in text.split(",")]
+    if not all(names):
+        raise UnknownTarget(
+            f"{option} has an empty name in {text!r}; name targets, or leave it out"
+        )
+    return parse_targets(names)
+
+
+def _recipes_of(name: str) -> tuple[str, ...]:
+    """What a backend's name alone stands for; a name that stands for nothing is an error."""
+    built_in = BUILT_IN.get(name)
+    recipes = (built_in and built_in.recipes) or tuple(backend(name).recipes)
+    if not recipes:
+        reason = backend(name).availability().reason or "it declares none"
+        raise UnknownTarget(f"backend {name!r} has no recipes: {reason}")
+    return recipes
 
 
 def check_two_runtimes(targets: Sequence[Target]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from typing import IO
 
 import msgspec
 
+from harness import contradictions
 from harness.cell import Cell, Status
 from harness.errors import RunUnreadable, RunUnwritable, UnknownCell
 from harness.host import Environment as Environment
@@ -29,13 +31,26 @@ SCHEMA_VERSION = 3
 RUN_FILE = "run.json"
 CELLS_FILE = "cells.jsonl"
 
+# Only lines with that many digits in a row can have an integer of more than 64 bits.
+_LONG = re.compile(rb"[0-9]{19}")
+
+#: What reading a damaged record raises: it is no JSON, of other types, or nested without end.
+NOT_A_RECORD = (
+    msgspec.MsgspecError,
+    UnicodeDecodeError,
+    AttributeError,
+    TypeError,
+    RecursionError,
+)
+
 
 class BackendState(msgspec.Struct, kw_only=True):
-    """What a backend said of itself when the run started."""
+    """What a backend said of itself when the run started; ``available`` is that it can execute."""
 
     available: bool
     reason: str = ""
     runtime: str = "none"
+    can_lower: bool = False
 
 
 class Part(msgspec.Struct, kw_only=True):
@@ -64,8 +79,10 @@ class Part(msgspec.Struct, kw_only=True):
 
 class RunInfo(msgspec.Struct, kw_only=True):
     """``run.json``. ``expected`` lists the ids of all selected cells; ``exit_status`` is None
-    until the run has ended, and so is ``records``, the number of lines it wrote.
-    ``merged_from`` has the parts of a merged run."""
+    until the run has ended, and so is ``records``, the number of lines it wrote. ``complete`` says
+    that it ended by itself, with a record of every cell. ``merged_from`` has the parts of a merged
+    run. ``lower_only`` was asked for: nothing was executed. ``speed`` says whether what keeps torch
+    quick (:mod:`harness.speed`) was installed; None where that is not known."""
 
     schema: int = SCHEMA_VERSION
     started: str = ""
@@ -82,12 +99,15 @@ class RunInfo(msgspec.Struct, kw_only=True):
     environment: Environment = msgspec.field(default_factory=Environment)
     records: int | None = None
     merged_from: list[Part] = []
+    lower_only: bool = False
+    speed: bool | None = None
 
 
 class Run(msgspec.Struct, kw_only=True):
     """A loaded run: its info, its cells in the order they ended, and what is wrong with it.
 
-    ``damage`` names lines of ``cells.jsonl`` that could not be read.
+    ``damage`` says what of its files cannot be read or contradicts itself, a line each; the cells
+    of such lines are not among ``cells``.
     """
 
     path: Path
@@ -116,7 +136,7 @@ class Run(msgspec.Struct, kw_only=True):
         """Why this run is incomplete, a line each; empty when it is complete."""
         lines = []
         if not self.info.complete:
-            lines.append("the run did not end by itself (killed, or still running)")
+            lines.append("the run did not end by itself (stopped, killed, or still running)")
         if missing := self.missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             lines.append(
@@ -214,13 +234,19 @@ class RunWriter:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a kill in the middle, never sees half of it."""
-    if path.exists() and not path.is_file():
-        path.write_bytes(content)  # a pipe or a device, such as /dev/stdout
-        return
+    """Write a file so that a reader, or a kill in the middle, never sees half of it.
+
+    A symbolic link that stands there is replaced, never followed.
+
+    Raises:
+        OSError: the folder or the disk refuses; what was there is as it was.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_bytes(content)
+        # Of a process that was killed and had our number; exclusively, so that no link is followed.
+        draft.unlink(missing_ok=True)
+        with draft.open("xb") as file:
+            file.write(content)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
@@ -251,11 +277,12 @@ def check_writable(folder: Path) -> None:
 def load(path: Path | str) -> Run:
     """Load a run folder.
 
-    A truncated or garbled line of ``cells.jsonl`` does not hide the others: it becomes an
-    entry of ``Run.damage`` and makes the run incomplete.
+    A line of ``cells.jsonl`` that is truncated, garbled or contradicts itself
+    (:mod:`harness.contradictions`) does not hide the others: it becomes an entry of ``Run.damage``
+    and makes the run incomplete. So does what ``run.json`` cannot say of itself.
 
     Raises:
-        RunUnreadable: no such folder, no ``run.json``, not valid, or a newer schema.
+        RunUnreadable: no such folder, no ``run.json``, not valid, or no schema of this version.
     """
     path = Path(path)
     file = path / RUN_FILE
@@ -266,20 +293,35 @@ def load(path: Path | str) -> Run:
             f"{path} is not a run folder: cannot read {RUN_FILE} ({error.strerror})"
         ) from error
     try:
-        info = msgspec.json.decode(raw, type=RunInfo)
-    except msgspec.MsgspecError as error:
+        record = msgspec.json.decode(raw)
+        info = msgspec.convert(record, type=RunInfo)
+    except NOT_A_RECORD as error:
         raise RunUnreadable(f"{file} is not a run record: {error}") from error
     check_schema(file, info.schema)
     cells: list[Cell] = []
     damage: list[str] = []
     for number, line in _lines(path / CELLS_FILE):
         try:
-            cells.append(Cell.from_json(line))
-        except (msgspec.MsgspecError, AttributeError, UnicodeDecodeError) as error:
+            cell = Cell.from_json(line)
+        except NOT_A_RECORD as error:
             damage.append(f"{CELLS_FILE} line {number} is not a cell record: {error}")
+            continue
+        contradiction = contradictions.of_cell(cell)
+        if _LONG.search(line) and contradictions.has_long_integer(msgspec.to_builtins(cell)):
+            contradiction = "has a number of more than 64 bits"
+        if contradiction is None:
+            cells.append(cell)
+        else:
+            damage.append(
+                f"{CELLS_FILE} line {number} contradicts itself: {cell.id} {contradiction}"
+            )
     if info.records is not None and len(cells) != info.records and not damage:
         # A line that is gone as a whole leaves no other trace where a cell has several records.
         damage.append(f"{CELLS_FILE} has {len(cells)} records, the run wrote {info.records}")
+    damage += [
+        f"{RUN_FILE} contradicts itself: {line}"
+        for line in contradictions.of_run(info, record, cells)
+    ]
     return Run(path=path, info=info, cells=cells, damage=damage)
 
 
@@ -287,8 +329,10 @@ def check_schema(file: Path, schema: int) -> None:
     """Refuse records of a version that this one does not know.
 
     Raises:
-        RunUnreadable: the schema is newer.
+        RunUnreadable: the schema is newer, or there never was one of that number.
     """
+    if schema < 1:
+        raise RunUnreadable(f"{file} has schema {schema}, and the first schema is 1")
     if schema > SCHEMA_VERSION:
         raise RunUnreadable(
             f"{file} has schema {schema}, this version reads up to {SCHEMA_VERSION}; "

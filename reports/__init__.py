@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from reports import html, markdown, tables, terminal
 from reports.outcome import Outcome
+from reports.summary import Summary
 from reports.tables import frame
-from reports.verdict import Verdict
+from reports.verdict import RunVerdict
 
-__all__ = ["Outcome", "Verdict", "frame", "html", "markdown", "tables", "terminal"]
+__all__ = ["Outcome", "RunVerdict", "Summary", "frame", "html", "markdown", "tables", "terminal"]

@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 
+from harness.cell import read_number, spell_number
 from harness.errors import RunUnreadable, RunUnwritable
 from harness.run import (
+    NOT_A_RECORD,
     SCHEMA_VERSION,
     BackendState,
     Environment,
@@ -109,7 +111,7 @@ def load(path: Path) -> Snapshot:
     for number, line in enumerate(lines[1:], start=2):
         try:
             cell = msgspec.convert(_spelled(msgspec.json.decode(line)), type=CellFacts)
-        except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError) as error:
+        except NOT_A_RECORD as error:
             raise RunUnreadable(
                 f"{path} line {number} is not a cell of a baseline: {error}; restore the file, or "
                 "make it again with: conform baseline update"
@@ -143,7 +145,7 @@ def load(path: Path) -> Snapshot:
 def _header(path: Path, line: bytes) -> _Header:
     try:
         head = msgspec.json.decode(line, type=_Header)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except NOT_A_RECORD as error:
         raise RunUnreadable(
             f"{path} is not a baseline: its first line is no header ({error}); make one with: "
             "conform baseline update"
@@ -175,16 +177,11 @@ def _line(cell: CellFacts, *, times: bool) -> dict[str, Any]:
 
 
 def _numbers(output: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in output.items()
-        if value is not None
-    }
+    return {name: spell_number(value) for name, value in output.items() if value is not None}
 
 
 def _spelled(record: Any) -> Any:
     for output in record.get("outputs", []):
         for name, value in output.items():
-            if value in ("inf", "-inf", "nan"):
-                output[name] = float(value)
+            output[name] = read_number(value)
     return record

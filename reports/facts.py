@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from datetime import datetime
 
 from harness.cell import Cell
 from harness.run import Run
 from reports import summary, text
+from reports.moment import moment
+from reports.numbers import was_lowered
 
 
 def title(run: Run) -> str:
@@ -50,12 +51,8 @@ def packages(run: Run) -> list[tuple[str, str]]:
 
 def duration(run: Run) -> str:
     """Wall-clock time of the whole run, when it ended and both times can be read."""
-    try:
-        started = datetime.fromisoformat(run.info.started)
-        ended = datetime.fromisoformat(run.info.ended or "")
-        return text.seconds((ended - started).total_seconds())
-    except (ValueError, TypeError):
-        return ""
+    started, ended = moment(run.info.started), moment(run.info.ended)
+    return text.seconds((ended - started).total_seconds()) if started and ended else ""
 
 
 def backend_states(run: Run) -> list[tuple[str, str, str]]:
@@ -89,10 +86,28 @@ def wrongness(cell: Cell) -> str:
     )
 
 
+def telling(cell: Cell) -> str:
+    """How telling the outputs are, and the case's reason when they are not; nothing where it was
+    not measured."""
+    if cell.telling is None:
+        return ""
+    if cell.telling > 0:
+        return f"{100 * cell.telling:.3g} % of the elements: the best constant gets them wrong"
+    return f"no: a constant would pass; {cell.untelling or 'the case gives no reason'}"
+
+
+def overhead(cell: Cell) -> float:
+    """Seconds beyond all stages of a cell, so that these and the stages add up to the total.
+
+    Not the record's own: before schema 3 that counted stages of ours in, too.
+    """
+    return cell.seconds - sum(cell.stages.values())
+
+
 def delegation(cell: Cell) -> str:
     """What the partitioner did with a cell, or nothing when there was no node to give."""
     taken = cell.delegation
-    if not (taken.delegates or taken.delegated_nodes or taken.undelegated_nodes):
+    if not was_lowered(taken):
         return ""
     left = text.count(taken.undelegated_nodes, "node")
     if not taken.delegates:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.errors import RunUnwritable
-from harness.run import Run
+from harness.run import Run, replace_file
 from reports import html, markdown
+from reports.summary import Summary
 
 
-def write(run: Run) -> Path:
-    """Write ``report.md`` and ``report.html`` into the run's folder.
+def write(run: Run | Summary) -> Path:
+    """Write ``report.md`` and ``report.html`` into the run's folder, each whole or not at all.
 
     Returns:
         Absolute path of the HTML page.
@@ -18,10 +19,14 @@ def write(run: Run) -> Path:
     Raises:
         RunUnwritable: the folder or the disk refuses.
     """
+    found = Summary.of(run)
+    run = found.run
     page = run.path / "report.html"
+    files = {run.path / "report.md": markdown.render(found), page: html.render(found)}
     try:
-        (run.path / "report.md").write_text(markdown.render(run), encoding="utf-8")
-        page.write_text(html.render(run), encoding="utf-8")
+        for file, content in files.items():
+            # A lone surrogate may have come in with a path; everything else is replaced already.
+            replace_file(file, content.encode("utf-8", "replace"))
     except OSError as error:
         raise RunUnwritable(f"cannot write the report into {run.path}: {error.strerror}") from error
     return page.resolve()

@@ -12,9 +12,10 @@ import hashlib
 from typing import Any
 
 from harness.run import Run
-from reports import facts, jinja, pairs, summary, text, views
+from reports import facts, jinja, pairs, text, views
 from reports.outcome import Outcome
-from reports.verdict import Verdict
+from reports.summary import Summary, slowest_stage
+from reports.verdict import RunVerdict
 
 _GROUPS_SHOWN = 60
 _OPEN_CELLS = 40
@@ -24,45 +25,47 @@ _LEFT_OVER_SHOWN = 40
 _SLOWEST_SHOWN = 15
 
 
-def render(run: Run) -> str:
+def render(run: Run | Summary) -> str:
     """The whole page."""
-    rows = summary.rows(run)
+    found = Summary.of(run)
+    run = found.run
+    rows = found.rows
     position = {row.id: at for at, row in enumerate(rows)}
     texts = views.Texts()
-    failures = summary.failures(run)
+    failures = found.failures
     # Failures first: should the budget for tracebacks run out, passing cells need none.
     seen = {row.id: views.cell_view(row, run, texts) for row in failures}
     cells = [seen.get(row.id) or views.cell_view(row, run, texts) for row in rows]
-    targets = summary.targets(run)
-    overall = summary.overall(run)
+    targets = found.targets
+    overall = found.overall
     script = jinja.sources("dom.js", "cell.js", "page.js")
     return (
         jinja.environment()
         .get_template("page.html.j2")
         .render(
             title=facts.title(run),
-            verdict=Verdict.of(run),
+            verdict=RunVerdict.of(found),
             facts=facts.facts(run),
             packages=facts.packages(run),
             backends=facts.backend_states(run),
             overall=overall,
-            totals=summary.totals(run),
-            causes=_causes(run, position, cells),
+            totals=found.totals,
+            causes=_causes(found, position, cells),
             red=len(failures),
-            missing=run.missing[:_MISSING_SHOWN],
-            missing_count=len(run.missing),
+            missing=found.missing[:_MISSING_SHOWN],
+            missing_count=len(found.missing),
             targets=targets,
             headers=_headers(targets),
             firsts=_firsts(targets),
             matrix=views.matrix(rows, targets),
-            gaps=summary.gaps(run)[:_GAPS_SHOWN],
+            gaps=found.gaps[:_GAPS_SHOWN],
             pairs_header=pairs.HEADER,
-            pairs=list(pairs.rows(run)),
-            partitions=summary.partitions(run),
+            pairs=list(pairs.rows(found)),
+            partitions=found.partitions,
             left_over_shown=_LEFT_OVER_SHOWN,
             slowest=[
-                (position[row.id], row, summary.slowest_stage(row.cell))
-                for row in summary.slowest(run, _SLOWEST_SHOWN)
+                (position[row.id], row, slowest_stage(row.cell))
+                for row in found.slowest(_SLOWEST_SHOWN)
                 if row.cell is not None
             ],
             data=_data(cells, texts),
@@ -86,12 +89,12 @@ def _data(cells: list[dict[str, Any]], texts: views.Texts) -> dict[str, Any]:
 
 
 def _causes(
-    run: Run, position: dict[str, int], cells: list[dict[str, Any]]
+    found: Summary, position: dict[str, int], cells: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Groups of failures with the cells of each; only the first ones are open."""
     budget = _OPEN_CELLS
     shown = []
-    for cause in summary.causes(run)[:_GROUPS_SHOWN]:
+    for cause in found.causes[:_GROUPS_SHOWN]:
         members = [(position[row.id], cells[position[row.id]]) for row in cause.rows]
         # A small share each, so that one frequent cause does not close all the others.
         open_here = min(len(members), 3 if len(members) > 5 else 5, max(budget, 0))

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from harness.run import Run
-from reports import facts, pairs, summary, text
+from reports import facts, pairs, text
 from reports.outcome import Outcome
-from reports.summary import Row, Totals
-from reports.verdict import Kind, Verdict
+from reports.summary import Row, Summary, Totals, slowest_stage
+from reports.verdict import RunVerdict, VerdictKind
 
 #: A GitHub comment takes 65,536 characters.
 LENGTH = 60_000
@@ -23,7 +23,7 @@ _PAIRS_SHOWN = 40
 _MISSING_SHOWN = 10
 _SLOWEST_SHOWN = 10
 _OPS_SHOWN = 120
-_SIGNS = {Kind.PASSED: "✅", Kind.FAILED: "❌"}
+_SIGNS = {VerdictKind.PASSED: "✅", VerdictKind.FAILED: "❌"}
 
 
 class Bounded:
@@ -56,18 +56,19 @@ class Bounded:
         return made + "\n"
 
 
-def render(run: Run) -> str:
+def render(run: Run | Summary) -> str:
     """The whole report; what does not fit in :data:`LENGTH` is left out and named."""
+    found = Summary.of(run)
     page = Bounded()
-    for part in (_header(run), _totals(run), _failures(run), _missing(run)):
+    for part in (_header(found), _totals(found), _failures(found), _missing(found)):
         page.add(part)
     rest = {
-        "Limitations by reason": _gaps(run),
-        "The same weights on two backends": _pairs(run),
-        "Operators by target": _matrix(run),
-        "Left over by the partitioners": _delegation(run),
-        "Slowest cells": _slowest(run),
-        "Environment": _environment(run),
+        "Limitations by reason": _gaps(found),
+        "The same weights on two backends": _pairs(found),
+        "Operators by target": _matrix(found),
+        "Left over by the partitioners": _delegation(found),
+        "Slowest cells": _slowest(found),
+        "Environment": _environment(found.run),
     }
     for title, body in rest.items():
         page.add(f"## {title}\n\n{body}" if body else "", name=title)
@@ -109,8 +110,8 @@ def table(header: Sequence[str], body: Iterable[Sequence[str]], numbers: Iterabl
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _header(run: Run) -> str:
-    judged = Verdict.of(run)
+def _header(found: Summary) -> str:
+    judged, run = RunVerdict.of(found), found.run
     sign = _SIGNS.get(judged.kind, "⚠️")
     lines = [f"# {sign} {judged.headline}: {prose(facts.title(run))}", f"{prose(judged.sentence)}."]
     if judged.concerns:
@@ -127,8 +128,8 @@ def _header(run: Run) -> str:
     return "\n\n".join(lines)
 
 
-def _totals(run: Run) -> str:
-    totals = summary.totals(run)
+def _totals(found: Summary) -> str:
+    totals = found.totals
     if not totals:
         return "## Targets\n\nThe run is empty: no target was selected."
     always = (Outcome.PASSED, Outcome.UNDELEGATED, Outcome.UNAVAILABLE, Outcome.NOT_RUN)
@@ -144,6 +145,8 @@ def _totals(run: Run) -> str:
         "Rated are all cells but the unsupported ones; unavailable and not-run cells are in "
         "it, so that not running cannot raise the rate."
     )
+    if Outcome.UNTELLING in shown:
+        note += f" {Outcome.UNTELLING.label.capitalize()}: {Outcome.UNTELLING.meaning}."
     return f"## Targets\n\n{table(header, body, header[2:])}\n\n{note}"
 
 
@@ -156,8 +159,8 @@ def _totals_row(total: Totals, shown: Sequence[Outcome]) -> list[str]:
     return [code(total.target), rate, f"{total.cells:,}", *counts, text.seconds(total.seconds)]
 
 
-def _failures(run: Run) -> str:
-    failures = summary.failures(run)
+def _failures(found: Summary) -> str:
+    failures = found.failures
     if not failures:
         return ""
     body = []
@@ -179,16 +182,16 @@ def _failures(run: Run) -> str:
     return "\n\n".join([title, shown, *more(len(failures) - FAILURES_SHOWN)])
 
 
-def _missing(run: Run) -> str:
-    if not (missing := run.missing):
+def _missing(found: Summary) -> str:
+    if not (missing := found.missing):
         return ""
     title = f"## Not run: {text.count(len(missing), 'expected cell')} without a record"
     shown = [f"- {code(name, 200)}" for name in missing[:_MISSING_SHOWN]]
     return "\n".join([title, "", *shown, *more(len(missing) - _MISSING_SHOWN, "- ")])
 
 
-def _gaps(run: Run) -> str:
-    gaps = summary.gaps(run)
+def _gaps(found: Summary) -> str:
+    gaps = found.gaps
     if not gaps:
         return ""
     body = [
@@ -204,23 +207,23 @@ def _gaps(run: Run) -> str:
     return "\n\n".join([shown, *more(len(gaps) - _GAPS_SHOWN)])
 
 
-def _pairs(run: Run) -> str:
-    found = list(pairs.rows(run))
-    body = [[code(case, 200), *map(prose, rest)] for case, *rest in found[:_PAIRS_SHOWN]]
+def _pairs(found: Summary) -> str:
+    rows = list(pairs.rows(found))
+    body = [[code(case, 200), *map(prose, rest)] for case, *rest in rows[:_PAIRS_SHOWN]]
     if not body:
         return ""
     shown = table(pairs.HEADER, body, pairs.HEADER[3:6])
-    return "\n\n".join([shown, *more(len(found) - _PAIRS_SHOWN)])
+    return "\n\n".join([shown, *more(len(rows) - _PAIRS_SHOWN)])
 
 
-def _matrix(run: Run) -> str:
+def _matrix(found: Summary) -> str:
     groups: dict[str, dict[str, Counter[Outcome]]] = {}
-    for row in summary.rows(run):
+    for row in found.rows:
         squares = groups.setdefault(row.op or row.suite or row.case, {})
         squares.setdefault(row.target, Counter())[row.outcome] += 1
     if not groups:
         return ""
-    targets = summary.targets(run)
+    targets = found.targets
     names = sorted(groups)
     body = [
         [code(name, 60), *(_square(groups[name].get(target)) for target in targets)]
@@ -240,7 +243,7 @@ def _square(counts: Counter[Outcome] | None) -> str:
     return f"{worst.symbol} {total.passed}/{total.rated}" if total.conclusive else worst.symbol
 
 
-def _delegation(run: Run) -> str:
+def _delegation(found: Summary) -> str:
     body = [
         [
             code(part.target),
@@ -251,22 +254,22 @@ def _delegation(run: Run) -> str:
             f"{part.undelegated_nodes:,}",
             prose(text.calls(part.left_over)),
         ]
-        for part in summary.partitions(run)
+        for part in found.partitions
     ]
     header = ["Target", "Lowered cells", "Nothing delegated", "Delegates", "Delegated nodes",
               "Left-over nodes", "Left-over ops"]  # fmt: skip
     return table(header, body, header[1:6]) if body else ""
 
 
-def _slowest(run: Run) -> str:
-    body = [_slow(row) for row in summary.slowest(run, _SLOWEST_SHOWN)]
+def _slowest(found: Summary) -> str:
+    body = [_slow(row) for row in found.slowest(_SLOWEST_SHOWN)]
     return table(["Cell", "Time", "Longest stage"], body, ["Time"]) if body else ""
 
 
 def _slow(row: Row) -> list[str]:
     if row.cell is None:
         return []
-    stage = summary.slowest_stage(row.cell)
+    stage = slowest_stage(row.cell)
     longest = f"{code(stage[0])} {text.seconds(stage[1])}" if stage else ""
     return [code(row.id, 200), text.seconds(row.cell.seconds), longest]
 

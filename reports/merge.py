@@ -174,6 +174,7 @@ def _info(
         problems += [f"{mark}{line}" for line in [*lines, *run.incompleteness]]
     red = any(cell.status.is_red for cell in cells)
     ended = [part.ended for part in parts]
+    speeds = {run.info.speed for run in runs}
     return RunInfo(
         started=min((part.started for part in parts if part.started), default=""),
         ended=max(end for end in ended if end) if all(ended) else None,
@@ -188,6 +189,8 @@ def _info(
         problems=problems,
         environment=_environment(parts),
         merged_from=parts,
+        lower_only=all(run.info.lower_only for run in runs),
+        speed=speeds.pop() if len(speeds) == 1 else None,
     )
 
 

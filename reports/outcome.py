@@ -1,7 +1,8 @@
 """Outcome: a status as reports show it, with its word, its sign and what it means.
 
-Two words more than :class:`harness.cell.Status`: a pass in which the backend took nothing is
-not the same news as a pass, and an expected cell without a record is not run.
+Three words more than :class:`harness.cell.Status`: a pass in which the backend took nothing is
+not the same news as a pass, one that a constant would have got is no evidence at all, and an
+expected cell without a record is not run.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ class Outcome(enum.Enum):
 
     PASSED = "passed"
     UNDELEGATED = "undelegated"
+    UNTELLING = "untelling"
     MISMATCH = "mismatch"
     FAILED = "failed"
     CRASHED = "crashed"
@@ -32,8 +34,11 @@ class Outcome(enum.Enum):
         """The outcome of a record, or of its absence."""
         if cell is None:
             return cls.NOT_RUN
-        if cell.status is Status.PASSED and cell.delegation.delegates == 0:
-            return cls.UNDELEGATED
+        if cell.status is Status.PASSED:
+            if not cell.is_telling:
+                return cls.UNTELLING
+            if cell.delegation.delegates == 0:
+                return cls.UNDELEGATED
         return cls(cell.status.value)
 
     @property
@@ -58,8 +63,13 @@ class Outcome(enum.Enum):
 
     @property
     def is_pass(self) -> bool:
-        """Whether the cell executed and every output is within its bound."""
+        """Whether the cell executed, every output is within its bound, and that says something."""
         return self in (Outcome.PASSED, Outcome.UNDELEGATED)
+
+    @property
+    def is_conclusive(self) -> bool:
+        """Whether it says something of conformance: passed, red, or failed as predicted."""
+        return self.is_pass or self.is_red or self is Outcome.XFAILED
 
     @property
     def badness(self) -> int:
@@ -67,7 +77,7 @@ class Outcome(enum.Enum):
         return _BADNESS.index(self)
 
 
-_WITHOUT_STATUS = {Outcome.UNDELEGATED, Outcome.NOT_RUN}
+_WITHOUT_STATUS = {Outcome.UNDELEGATED, Outcome.UNTELLING, Outcome.NOT_RUN}
 
 _TEXTS = {
     Outcome.PASSED: ("passed, delegated", "✓", "executed, within its bound"),
@@ -75,6 +85,11 @@ _TEXTS = {
         "passed, nothing delegated",
         "○",
         "executed within its bound, but the backend took no node",
+    ),
+    Outcome.UNTELLING: (
+        "passed, not telling",
+        "◌",
+        "within its bound, but a constant would pass in place of its outputs: no evidence",
     ),
     Outcome.MISMATCH: ("mismatch", "≠", "executed, and an output is outside its bound"),
     Outcome.FAILED: ("failed", "✕", "a stage raised, or a requirement does not hold"),
@@ -91,6 +106,7 @@ _TEXTS = {
 _BADNESS = [
     Outcome.PASSED,
     Outcome.UNDELEGATED,
+    Outcome.UNTELLING,
     Outcome.UNSUPPORTED,
     Outcome.LOWERED,
     Outcome.UNAVAILABLE,

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from harness.cell import CROSS_BACKEND, Cell, Encoding
 from harness.run import Run
-from reports import summary, text
+from reports import text
+from reports.summary import Summary
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,10 @@ def row(pair: Pair) -> tuple[str, ...]:
     )
 
 
-def pairs(run: Run) -> list[Pair]:
+def pairs(run: Run | Summary) -> list[Pair]:
     """All pairs of a run, in its order; empty when no case keeps weights and outputs."""
     cases: dict[str, list[Cell]] = defaultdict(list)
-    for item in summary.rows(run):
+    for item in Summary.of(run).rows:
         if item.cell is not None and CROSS_BACKEND in item.cell.tags:
             cases[item.case].append(item.cell)
     return [
@@ -194,6 +195,6 @@ def _backend(cell: Cell) -> str:
     return cell.target.partition(":")[0]
 
 
-def rows(run: Run) -> Iterator[tuple[str, ...]]:
+def rows(run: Run | Summary) -> Iterator[tuple[str, ...]]:
     """:func:`row` of all pairs."""
     return map(row, pairs(run))

@@ -13,8 +13,10 @@ import msgspec
 
 from harness.cell import Cell, Status
 from harness.run import Environment, Run, RunInfo
-from reports import facts, summary, text
+from reports import facts, text
+from reports.numbers import was_lowered, worst
 from reports.outcome import Outcome
+from reports.summary import Row, Summary, worst_bound_used, worst_sqnr
 
 _ERROR = 300
 
@@ -63,16 +65,12 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lowered(self) -> bool:
         """Whether it got as far as a lowered program."""
-        nodes = self.delegates or self.delegated_nodes or self.undelegated_nodes
-        return bool(nodes) or self.executed or self.outcome is Outcome.LOWERED
+        return was_lowered(self) or self.executed or self.outcome is Outcome.LOWERED
 
     @property
     def worst_bound_used(self) -> float | None:
         """The largest error / bound over the outputs; NaN if any is; None without outputs."""
-        values = [item.bound_used for item in self.outputs]
-        if not values:
-            return None
-        return math.nan if any(map(math.isnan, values)) else max(values)
+        return worst(max, [item.bound_used for item in self.outputs])
 
     @property
     def repro(self) -> str:
@@ -115,30 +113,32 @@ class Snapshot(msgspec.Struct, kw_only=True):
         return list(dict.fromkeys(cell.target for cell in self.cells.values()))
 
 
-def take(run: Run | Snapshot) -> Snapshot:
+def take(run: Run | Summary | Snapshot) -> Snapshot:
     """The snapshot of a loaded run; a snapshot stays what it is."""
     if isinstance(run, Snapshot):
         return run
-    if len({cell.id for cell in run.cells}) < len(run.cells):
+    found = Summary.of(run)
+    run = found.run
+    if found.repeated:
         # Which of several records counts must not depend on the order they stand in.
         ordered = sorted(run.cells, key=_canonical)
-        run = Run(path=run.path, info=run.info, cells=ordered, damage=run.damage)
+        found = Summary(Run(path=run.path, info=run.info, cells=ordered, damage=run.damage))
     return Snapshot(
         name=facts.title(run),
         info=run.info,
-        cells={row.id: _facts(row, run.info.seed) for row in summary.rows(run)},
-        incomplete=[text.line(reason, _ERROR) for reason in run.incompleteness],
+        cells={row.id: _facts(row, run.info.seed) for row in found.rows},
+        incomplete=[text.line(reason, _ERROR) for reason in found.incompleteness],
     )
 
 
 def _canonical(cell: Cell) -> tuple[Any, ...]:
-    used, sqnr = summary.worst_bound_used(cell), summary.worst_sqnr(cell)
+    used, sqnr = worst_bound_used(cell), worst_sqnr(cell)
     undefined = any(value is not None and math.isnan(value) for value in (used, sqnr))
-    worst = (math.inf, math.inf) if undefined else (used or 0.0, -(sqnr or 0.0))
-    return (*worst, cell.seconds, cell.to_json())
+    numbers = (math.inf, math.inf) if undefined else (used or 0.0, -(sqnr or 0.0))
+    return (*numbers, cell.seconds, cell.to_json())
 
 
-def _facts(row: summary.Row, seed: int) -> CellFacts:
+def _facts(row: Row, seed: int) -> CellFacts:
     cell = row.cell
     if cell is None:
         return CellFacts(

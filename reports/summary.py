@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from harness.cell import Cell, Numerics
+from harness.cell import Cell, Delegation, Numerics
 from harness.run import Run
 from reports import text
+from reports.numbers import was_lowered, worst
 from reports.outcome import Outcome
 
 #: Stands where an expected id names no target.
@@ -28,42 +29,6 @@ class Row:
     suite: str
     outcome: Outcome
     cell: Cell | None = None
-
-
-def rows(run: Run) -> list[Row]:
-    """Every cell that was expected or recorded, each once.
-
-    A cell with several records counts with the worst of them, so that a crash is not hidden by
-    a later pass; :func:`repeated` names such cells.
-    """
-    worst: dict[str, Cell] = {}
-    for cell in run.cells:
-        known = worst.get(cell.id)
-        if known is None or Outcome.of(cell).badness >= Outcome.of(known).badness:
-            worst[cell.id] = cell
-    # A missing cell has no record to take its op from; the same case on another target does.
-    groups = {cell.case: (cell.op, cell.suite) for cell in run.cells}
-    made = []
-    for name in dict.fromkeys([*run.info.expected, *worst]):
-        record = worst.get(name)
-        if record is not None:
-            case, target, op, suite = record.case, record.target, record.op, record.suite
-        else:
-            case, at, target = name.rpartition("@")
-            case, target = (case, target) if at else (name, NO_TARGET)
-            op, suite = groups.get(case, (case.partition("/")[0], ""))
-        made.append(Row(name, case, target, op, suite, Outcome.of(record), record))
-    return made
-
-
-def repeated(run: Run) -> list[str]:
-    """Ids of cells that have more than one record."""
-    return [name for name, number in Counter(cell.id for cell in run.cells).items() if number > 1]
-
-
-def targets(run: Run) -> list[str]:
-    """All targets: those selected, in that order, then any others that have cells."""
-    return list(dict.fromkeys([*run.info.targets, *(row.target for row in rows(run))]))
 
 
 @dataclass
@@ -84,8 +49,13 @@ class Totals:
 
     @property
     def passed(self) -> int:
-        """Executed and within bounds, delegated or not."""
+        """Executed and within bounds, delegated or not; those that tell nothing are not in it."""
         return sum(number for outcome, number in self.counts.items() if outcome.is_pass)
+
+    @property
+    def untelling(self) -> int:
+        """Within bounds, where a constant would have been, too; evidence of nothing."""
+        return self.counts[Outcome.UNTELLING]
 
     @property
     def red(self) -> int:
@@ -96,15 +66,15 @@ class Totals:
     def rated(self) -> int:
         """What the pass rate is out of: all cells but those declared unsupported.
 
-        Unavailable, lowered-only and not-run cells stay in, so that not running can never
-        raise the rate; reports show them beside it.
+        Unavailable, lowered-only, not-run and untelling cells stay in, so that not running, and
+        outputs without a signal, can never raise the rate; reports show them beside it.
         """
         return self.cells - self.counts[Outcome.UNSUPPORTED]
 
     @property
     def conclusive(self) -> int:
         """Cells that say something of conformance: passed, red, or failed as predicted."""
-        return self.passed + self.red + self.counts[Outcome.XFAILED]
+        return sum(number for outcome, number in self.counts.items() if outcome.is_conclusive)
 
     @property
     def pass_rate(self) -> float | None:
@@ -122,38 +92,13 @@ class Totals:
         kinds = [outcome.label for outcome in Outcome if self.counts[outcome]]
         return kinds[0] if len(kinds) == 1 else "none executed"
 
-
-def totals(run: Run, cells: Iterable[Row] | None = None) -> list[Totals]:
-    """Totals of each target; a selected target without cells is there with zero."""
-    found = {name: Totals(name) for name in targets(run)}
-    for row in rows(run) if cells is None else cells:
-        _add(found[row.target], row)
-    for name, total in found.items():
-        state = run.info.backends.get(name.partition(":")[0])
-        if state is not None:
-            total.available, total.reason = state.available, state.reason
-    return list(found.values())
-
-
-def overall(run: Run) -> Totals:
-    """Totals of the whole run."""
-    total = Totals("all targets")
-    for row in rows(run):
-        _add(total, row)
-    return total
-
-
-def _add(total: Totals, row: Row) -> None:
-    total.counts[row.outcome] += 1
-    if row.cell is not None:
-        total.seconds += row.cell.seconds
-        if row.cell.runtime != "none":
-            total.runtimes[row.cell.runtime] += 1
-
-
-def failures(run: Run) -> list[Row]:
-    """Red cells, worst first: crashes, wrong numbers by how wrong, failures, timeouts."""
-    return sorted((row for row in rows(run) if row.outcome.is_red), key=_severity)
+    def add(self, row: Row) -> None:
+        """Count one cell."""
+        self.counts[row.outcome] += 1
+        if row.cell is not None:
+            self.seconds += row.cell.seconds
+            if row.cell.runtime != "none":
+                self.runtimes[row.cell.runtime] += 1
 
 
 def _severity(row: Row) -> tuple[int, float, str]:
@@ -174,21 +119,6 @@ class Cause:
 
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-
-
-def causes(run: Run) -> list[Cause]:
-    """Failures grouped by what went wrong, worst and then largest group first."""
-    groups: dict[tuple[Outcome, str, str], list[Row]] = defaultdict(list)
-    for row in failures(run):
-        stage, error = _where_and_why(row)
-        # A mismatch differs in every number it states; the numerics tell those apart.
-        alike = "" if row.outcome is Outcome.MISMATCH else _NUMBERS.sub("#", text.line(error, 200))
-        groups[row.outcome, stage, alike].append(row)
-    found = [
-        Cause(outcome, stage, _where_and_why(members[0])[1] if alike else "", members)
-        for (outcome, stage, alike), members in groups.items()
-    ]
-    return sorted(found, key=lambda cause: (-cause.outcome.badness, -len(cause.rows)))
 
 
 def _where_and_why(row: Row) -> tuple[str, str]:
@@ -227,18 +157,6 @@ def gap_key(row: Row) -> tuple[str, str | None] | None:
     return None
 
 
-def gaps(run: Run) -> list[Gap]:
-    """Limitations by reason, those with a stale entry first, then the most cells."""
-    found: dict[tuple[str, str | None], Gap] = {}
-    for row in rows(run):
-        key = gap_key(row)
-        if key is not None:
-            found.setdefault(key, Gap(*key)).rows.append(row)
-    return sorted(
-        found.values(), key=lambda gap: (-gap.counts[Outcome.XPASSED], -len(gap.rows), gap.reason)
-    )
-
-
 @dataclass
 class Partition:
     """What the partitioner gave to one target's backend, over all lowered cells."""
@@ -252,30 +170,15 @@ class Partition:
     left_over: Counter[str] = field(default_factory=Counter)
     left_over_cells: Counter[str] = field(default_factory=Counter)
 
-
-def partitions(run: Run) -> list[Partition]:
-    """Delegation of each target that lowered anything."""
-    found = {name: Partition(name) for name in targets(run)}
-    for row in rows(run):
-        if row.cell is None:
-            continue
-        taken, part = row.cell.delegation, found[row.target]
-        if not taken.delegates and not taken.delegated_nodes and not taken.undelegated_nodes:
-            continue
-        part.cells += 1
-        part.without += taken.delegates == 0
-        part.delegates += taken.delegates
-        part.delegated_nodes += taken.delegated_nodes
-        part.undelegated_nodes += taken.undelegated_nodes
-        part.left_over.update(taken.undelegated_ops)
-        part.left_over_cells.update(taken.undelegated_ops.keys())
-    return [part for part in found.values() if part.cells]
-
-
-def slowest(run: Run, limit: int) -> list[Row]:
-    """The cells that took longest, longest first."""
-    timed = [row for row in rows(run) if row.cell is not None and row.cell.seconds > 0]
-    return sorted(timed, key=lambda row: (-(row.cell.seconds if row.cell else 0.0), row.id))[:limit]
+    def add(self, taken: Delegation) -> None:
+        """Count one lowered cell."""
+        self.cells += 1
+        self.without += taken.delegates == 0
+        self.delegates += taken.delegates
+        self.delegated_nodes += taken.delegated_nodes
+        self.undelegated_nodes += taken.undelegated_nodes
+        self.left_over.update(taken.undelegated_ops)
+        self.left_over_cells.update(taken.undelegated_ops.keys())
 
 
 def slowest_stage(cell: Cell) -> tuple[str, float] | None:
@@ -295,21 +198,149 @@ def worst_output(cell: Cell) -> Numerics | None:
 
 def worst_bound_used(cell: Cell) -> float | None:
     """The largest error / bound over the outputs; NaN if any is; None without outputs."""
-    return _or_nan(max, [item.bound_used for item in cell.numerics])
+    return worst(max, [item.bound_used for item in cell.numerics])
 
 
 def worst_max_abs(cell: Cell) -> float | None:
     """The largest absolute error over the outputs; NaN if any is; None without outputs."""
-    return _or_nan(max, [item.max_abs for item in cell.numerics])
+    return worst(max, [item.max_abs for item in cell.numerics])
 
 
 def worst_sqnr(cell: Cell) -> float | None:
     """The smallest SQNR over the outputs, in dB; NaN if any is; None without outputs."""
-    return _or_nan(min, [item.sqnr_db for item in cell.numerics])
+    return worst(min, [item.sqnr_db for item in cell.numerics])
 
 
-def _or_nan(pick: Callable[[list[float]], float], values: list[float]) -> float | None:
-    # max and min of a list with NaN depend on its order; NaN is always the worst.
-    if not values:
-        return None
-    return math.nan if any(math.isnan(value) for value in values) else pick(values)
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """What a run amounts to: one value that all renderers of a run share.
+
+    Each part is computed when it is first asked for, and once.
+
+    Attributes:
+        run: the loaded run.
+    """
+
+    run: Run
+
+    @classmethod
+    def of(cls, run: Run | Summary) -> Summary:
+        """The summary of a run; a summary stays what it is."""
+        return run if isinstance(run, Summary) else cls(run)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Every cell that was expected or recorded, each once.
+
+        A cell with several records counts with the worst of them, so that a crash is not hidden
+        by a later pass; :attr:`repeated` names such cells.
+        """
+        counted: dict[str, tuple[Cell, Outcome]] = {}
+        for cell in self.run.cells:
+            outcome = Outcome.of(cell)
+            known = counted.get(cell.id)
+            if known is None or outcome.badness >= known[1].badness:
+                counted[cell.id] = cell, outcome
+        # A missing cell has no record to take its op from; the same case on another target does.
+        groups = {cell.case: (cell.op, cell.suite) for cell in self.run.cells}
+        rows = []
+        for name in dict.fromkeys([*self.run.info.expected, *counted]):
+            record, outcome = counted.get(name, (None, Outcome.NOT_RUN))
+            if record is not None:
+                case, target, op, suite = record.case, record.target, record.op, record.suite
+            else:
+                case, at, target = name.rpartition("@")
+                case, target = (case, target) if at else (name, NO_TARGET)
+                op, suite = groups.get(case, (case.partition("/")[0], ""))
+            rows.append(Row(name, case, target, op, suite, outcome, record))
+        return rows
+
+    @cached_property
+    def repeated(self) -> list[str]:
+        """Ids of cells that have more than one record."""
+        counts = Counter(cell.id for cell in self.run.cells)
+        return [name for name, number in counts.items() if number > 1]
+
+    @cached_property
+    def targets(self) -> list[str]:
+        """All targets: those selected, in that order, then any others that have cells."""
+        return list(dict.fromkeys([*self.run.info.targets, *(row.target for row in self.rows)]))
+
+    @cached_property
+    def missing(self) -> list[str]:
+        """Ids of expected cells without a record."""
+        return self.run.missing
+
+    @cached_property
+    def incompleteness(self) -> list[str]:
+        """Why the run is incomplete, a line each."""
+        return self.run.incompleteness
+
+    @cached_property
+    def totals(self) -> list[Totals]:
+        """Totals of each target; a selected target without cells is there with zero."""
+        found = {name: Totals(name) for name in self.targets}
+        for row in self.rows:
+            found[row.target].add(row)
+        for name, total in found.items():
+            state = self.run.info.backends.get(name.partition(":")[0])
+            if state is not None:
+                total.available, total.reason = state.available, state.reason
+        return list(found.values())
+
+    @cached_property
+    def overall(self) -> Totals:
+        """Totals of the whole run."""
+        total = Totals("all targets")
+        for row in self.rows:
+            total.add(row)
+        return total
+
+    @cached_property
+    def failures(self) -> list[Row]:
+        """Red cells, worst first: crashes, wrong numbers by how wrong, failures, timeouts."""
+        return sorted((row for row in self.rows if row.outcome.is_red), key=_severity)
+
+    @cached_property
+    def causes(self) -> list[Cause]:
+        """Failures grouped by what went wrong, worst and then largest group first."""
+        groups: dict[tuple[Outcome, str, str], list[Row]] = defaultdict(list)
+        for row in self.failures:
+            stage, error = _where_and_why(row)
+            # A mismatch differs in every number it states; the numerics tell those apart.
+            is_mismatch = row.outcome is Outcome.MISMATCH
+            alike = "" if is_mismatch else _NUMBERS.sub("#", text.line(error, 200))
+            groups[row.outcome, stage, alike].append(row)
+        found = [
+            Cause(outcome, stage, _where_and_why(members[0])[1] if alike else "", members)
+            for (outcome, stage, alike), members in groups.items()
+        ]
+        return sorted(found, key=lambda cause: (-cause.outcome.badness, -len(cause.rows)))
+
+    @cached_property
+    def gaps(self) -> list[Gap]:
+        """Limitations by reason, those with a stale entry first, then the most cells."""
+        found: dict[tuple[str, str | None], Gap] = {}
+        for row in self.rows:
+            key = gap_key(row)
+            if key is not None:
+                found.setdefault(key, Gap(*key)).rows.append(row)
+        return sorted(
+            found.values(),
+            key=lambda gap: (-gap.counts[Outcome.XPASSED], -len(gap.rows), gap.reason),
+        )
+
+    @cached_property
+    def partitions(self) -> list[Partition]:
+        """Delegation of each target that lowered anything."""
+        found = {name: Partition(name) for name in self.targets}
+        for row in self.rows:
+            if row.cell is not None and was_lowered(row.cell.delegation):
+                found[row.target].add(row.cell.delegation)
+        return [part for part in found.values() if part.cells]
+
+    def slowest(self, limit: int) -> list[Row]:
+        """The cells that took longest, longest first."""
+        timed = [row for row in self.rows if row.cell is not None and row.cell.seconds > 0]
+        timed.sort(key=lambda row: (-(row.cell.seconds if row.cell else 0.0), row.id))
+        return timed[:limit]

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from harness.cell import Cell, Numerics
 from harness.run import Run
-from reports import facts, pairs, summary, text
+from reports import facts, pairs, text
 from reports.console import and_more, new_grid, new_table, section, style_of, styled
 from reports.outcome import Outcome
-from reports.verdict import Kind, Verdict
+from reports.summary import Summary, Totals, slowest_stage
+from reports.verdict import RunVerdict, VerdictKind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,27 +22,31 @@ _GAPS_SHOWN = 15
 _MISSING_SHOWN = 10
 _SLOWEST_SHOWN = 5
 
-_VERDICT_STYLES = {Kind.PASSED: "bold white on blue", Kind.FAILED: "bold white on red"}
+_VERDICT_STYLES = {
+    VerdictKind.PASSED: "bold white on blue",
+    VerdictKind.FAILED: "bold white on red",
+}
 
 
-def render(run: Run, console: Console | None = None) -> None:
+def render(run: Run | Summary, console: Console | None = None) -> None:
     """Print a run: what it was, totals per target, failures, limitations, slowest, verdict.
 
     Args:
-        run: a loaded run.
+        run: a loaded run, or its summary.
         console: where to; by default standard output.
     """
     from rich.console import Console
 
     out = console or Console()
-    judged = Verdict.of(run)
-    _header(run, judged, out)
-    _totals(run, out)
-    _missing(run, out)
-    _failures(run, out)
-    _gaps(run, out)
-    _pairs(run, out)
-    _slowest(run, out)
+    found = Summary.of(run)
+    judged = RunVerdict.of(found)
+    _header(found, judged, out)
+    _totals(found, out)
+    _missing(found, out)
+    _failures(found, out)
+    _gaps(found, out)
+    _pairs(found, out)
+    _slowest(found, out)
     _verdict(judged, out)
 
 
@@ -69,6 +74,7 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         ("Tags", ", ".join(cell.tags)),
         ("Ended in", where),
         ("Runtime", cell.runtime),
+        ("Telling", facts.telling(cell)),
         ("Program", text.size(cell.program_bytes) if cell.program_bytes else ""),
         ("Seed", str(cell.seed)),
         ("Worker", cell.worker or ""),
@@ -112,12 +118,13 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
     out.print(styled(cell.repro, "bold"), soft_wrap=True)
 
 
-def _header(run: Run, judged: Verdict, out: Console) -> None:
+def _header(found: Summary, judged: RunVerdict, out: Console) -> None:
+    run = found.run
     out.rule(styled(facts.title(run), "bold"), align="left")
     grid = new_grid()
     for name, value in [
         ("Folder", str(run.path)),
-        ("State", "INCOMPLETE" if run.incompleteness else "complete"),
+        ("State", "INCOMPLETE" if found.incompleteness else "complete"),
         *facts.facts(run),
         ("Packages", _packages(run)),
     ]:
@@ -128,8 +135,8 @@ def _header(run: Run, judged: Verdict, out: Console) -> None:
         out.print(styled(f"! {concern}", "yellow"))
 
 
-def _totals(run: Run, out: Console) -> None:
-    totals = summary.totals(run)
+def _totals(found: Summary, out: Console) -> None:
+    totals = found.totals
     section(out, "Targets")
     if not totals:
         out.print(styled("empty: no target was selected and no cell has a record", "yellow"))
@@ -155,9 +162,11 @@ def _totals(run: Run, out: Console) -> None:
     out.print(
         styled("rated: all cells but the unsupported; passed: executed and within bounds", "dim")
     )
+    if Outcome.UNTELLING in shown:
+        out.print(styled(f"{Outcome.UNTELLING.label}: {Outcome.UNTELLING.meaning}", "dim"))
 
 
-def _totals_table(totals: list[summary.Totals], shown: list[Outcome]) -> Table:
+def _totals_table(totals: list[Totals], shown: list[Outcome]) -> Table:
     table = new_table("target", "passed of rated")
     for outcome in shown:
         table.add_column(styled(outcome.symbol, style_of(outcome)), justify="right")
@@ -174,8 +183,8 @@ def _totals_table(totals: list[summary.Totals], shown: list[Outcome]) -> Table:
     return table
 
 
-def _missing(run: Run, out: Console) -> None:
-    if not (missing := run.missing):
+def _missing(found: Summary, out: Console) -> None:
+    if not (missing := found.missing):
         return
     section(out, f"Not run: {text.count(len(missing), 'expected cell')} without a record")
     for name in missing[:_MISSING_SHOWN]:
@@ -183,8 +192,8 @@ def _missing(run: Run, out: Console) -> None:
     and_more(out, len(missing) - _MISSING_SHOWN)
 
 
-def _failures(run: Run, out: Console) -> None:
-    failures = summary.failures(run)
+def _failures(found: Summary, out: Console) -> None:
+    failures = found.failures
     if not failures:
         return
     section(out, f"Red: {text.count(len(failures), 'cell')}, worst first")
@@ -202,8 +211,8 @@ def _failures(run: Run, out: Console) -> None:
     and_more(out, len(failures) - FAILURES_SHOWN)
 
 
-def _gaps(run: Run, out: Console) -> None:
-    gaps = summary.gaps(run)
+def _gaps(found: Summary, out: Console) -> None:
+    gaps = found.gaps
     if not gaps:
         return
     section(out, "Limitations by reason")
@@ -222,31 +231,31 @@ def _gaps(run: Run, out: Console) -> None:
     and_more(out, len(gaps) - _GAPS_SHOWN)
 
 
-def _pairs(run: Run, out: Console) -> None:
-    found = list(pairs.rows(run))
-    if not found:
+def _pairs(found: Summary, out: Console) -> None:
+    shown = list(pairs.rows(found))
+    if not shown:
         return
     section(out, "The same weights on two backends")
-    for case, targets, weights, _, relative, cosine, _ in found:
+    for case, targets, weights, _, relative, cosine, _ in shown:
         out.print(styled(case, "bold"), styled(f"on {targets}"))
         out.print(styled(f"    weights {weights}"))
         out.print(styled(f"    outputs {relative} apart (rel. Frobenius), cosine {cosine}"))
 
 
-def _slowest(run: Run, out: Console) -> None:
-    slowest = summary.slowest(run, _SLOWEST_SHOWN)
+def _slowest(found: Summary, out: Console) -> None:
+    slowest = found.slowest(_SLOWEST_SHOWN)
     if not slowest:
         return
     section(out, "Slowest cells")
     for row in slowest:
         if row.cell is None:
             continue
-        stage = summary.slowest_stage(row.cell)
+        stage = slowest_stage(row.cell)
         most = f", of which {stage[0]} {text.seconds(stage[1])}" if stage else ""
         out.print(styled(f"{text.seconds(row.cell.seconds):>12}  {row.id}{most}"))
 
 
-def _verdict(judged: Verdict, out: Console) -> None:
+def _verdict(judged: RunVerdict, out: Console) -> None:
     out.print()
     style = _VERDICT_STYLES.get(judged.kind, "bold black on yellow")
     out.print(styled(f" {judged.headline} ", style), styled(judged.sentence))
@@ -279,7 +288,7 @@ def _times(cell: Cell) -> Table:
     grid = new_grid()
     for name, value in cell.stages.items():
         grid.add_row(styled(name, "dim"), styled(text.seconds(value)))
-    grid.add_row(styled("harness overhead", "dim"), styled(text.seconds(cell.overhead)))
+    grid.add_row(styled("harness overhead", "dim"), styled(text.seconds(facts.overhead(cell))))
     grid.add_row(styled("total", "bold"), styled(text.seconds(cell.seconds), "bold"))
     return grid
 

@@ -89,6 +89,10 @@ def bound_use(value: float | None) -> str:
     return f"{_nonfinite(value) or f'{value:.2g}'}× bound"
 
 
+# From here on, minutes and single hours are noise: a year.
+_LONGEST = 365 * 86_400.0
+
+
 def seconds(value: float) -> str:
     """A duration in the unit that reads best."""
     if not math.isfinite(value):
@@ -101,6 +105,8 @@ def seconds(value: float) -> str:
         return f"{value * 1e3:.3g} ms" if value < 0.0995 else f"{value * 1e3:.0f} ms"
     if value < 59.95:
         return f"{value:.1f} s"
+    if value >= _LONGEST:
+        return f"{value / 3600:.2g} h"
     minutes, rest = divmod(round(value), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

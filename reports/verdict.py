@@ -1,4 +1,4 @@
-"""Verdict: whether a run is good, in one word and one sentence, the same in every report."""
+"""RunVerdict: whether a run is good, in one word and one sentence, the same in every report."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ import enum
 from dataclasses import dataclass
 
 from harness.run import Run
-from reports import summary, text
+from reports import text
 from reports.outcome import Outcome
+from reports.summary import Summary, Totals
 
 
-class Kind(enum.Enum):
+class VerdictKind(enum.Enum):
     """The word of a verdict. Only ``PASSED`` is good."""
 
     PASSED = "passed"
     FAILED = "failed"
     INCOMPLETE = "incomplete"
+    LOWERED = "lowered only, not executed"
     HOLLOW = "nothing passed"
     EMPTY = "empty"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunVerdict:
     """The verdict on a run.
 
     Attributes:
@@ -29,60 +31,69 @@ class Verdict:
         sentence: what it rests on, with counts.
         concerns: what a reader must know besides, a line each: why the run is incomplete,
             problems it recorded, backends that are not here, cells recorded twice.
+        incomplete: whether the run did not end, lacks records, or has damaged ones.
     """
 
-    kind: Kind
+    kind: VerdictKind
     sentence: str
     concerns: list[str]
+    incomplete: bool = False
 
     @classmethod
-    def of(cls, run: Run) -> Verdict:
+    def of(cls, run: Run | Summary) -> RunVerdict:
         """Judge a run.
 
         Red cells, or a non-zero exit status, make it failed; else a run that did not end or lacks
-        records is incomplete; else a run in which nothing passed is not a pass either.
+        records is incomplete; else a run in which nothing passed is not a pass either. One that
+        was asked to lower only is called that: nothing of it was executed.
         """
-        total = summary.overall(run)
-        concerns = _concerns(run)
-        status = run.info.exit_status
-        if total.red:
-            return cls(Kind.FAILED, f"{_red(total)}; {_rest(total)}", concerns)
-        if not run.is_complete:
-            return cls(Kind.INCOMPLETE, f"No red cell so far; {_rest(total)}", concerns)
-        if not total.cells:
-            return cls(Kind.EMPTY, f"Nothing to judge; {_rest(total)}", concerns)
-        if status:
-            why = f"No cell is red, but the run ended with exit status {status}"
-            return cls(Kind.FAILED, f"{why}; {_rest(total)}", concerns)
-        if not total.passed:
-            why = "No red cell, but none passed either"
-            return cls(Kind.HOLLOW, f"{why}; {_rest(total)}", concerns)
-        return cls(Kind.PASSED, f"No red cell; {_rest(total)}", concerns)
+        found = Summary.of(run)
+        kind, why = _kind(found)
+        sentence = f"{why}; {_rest(found.overall)}"
+        return cls(kind, sentence, _concerns(found), bool(found.incompleteness))
 
     @property
     def is_good(self) -> bool:
         """Whether nothing is red, nothing is missing and something passed."""
-        return self.kind is Kind.PASSED
+        return self.kind is VerdictKind.PASSED
 
     @property
     def tone(self) -> str:
         """``good``, ``bad`` or ``warn``, which style sheets colour."""
-        return {Kind.PASSED: "good", Kind.FAILED: "bad"}.get(self.kind, "warn")
+        return {VerdictKind.PASSED: "good", VerdictKind.FAILED: "bad"}.get(self.kind, "warn")
 
     @property
     def mark(self) -> str:
         """One character, so that colour is never the only sign."""
-        return {Kind.PASSED: "✓", Kind.FAILED: "✕"}.get(self.kind, "!")
+        return {VerdictKind.PASSED: "✓", VerdictKind.FAILED: "✕"}.get(self.kind, "!")
 
     @property
     def headline(self) -> str:
         """The word, and INCOMPLETE beside a failure that is not the whole story."""
-        incomplete = any(line.startswith("incomplete:") for line in self.concerns)
-        aside = ", INCOMPLETE" if incomplete and self.kind is Kind.FAILED else ""
+        aside = ", INCOMPLETE" if self.incomplete and self.kind is VerdictKind.FAILED else ""
         return f"{self.kind.value.upper()}{aside}"
 
 
-def _red(total: summary.Totals) -> str:
+def _kind(found: Summary) -> tuple[VerdictKind, str]:
+    """The word, and why."""
+    total, info = found.overall, found.run.info
+    if total.red:
+        return VerdictKind.FAILED, _red(total)
+    if found.incompleteness:
+        return VerdictKind.INCOMPLETE, "No red cell so far"
+    if not total.cells:
+        return VerdictKind.EMPTY, "Nothing to judge"
+    if info.exit_status:
+        why = f"No cell is red, but the run ended with exit status {info.exit_status}"
+        return VerdictKind.FAILED, why
+    if info.lower_only and total.counts[Outcome.LOWERED]:
+        return VerdictKind.LOWERED, "No red cell; lowered only, not executed, as asked"
+    if not total.passed:
+        return VerdictKind.HOLLOW, "No red cell, but none passed either"
+    return VerdictKind.PASSED, "No red cell"
+
+
+def _red(total: Totals) -> str:
     parts = [
         f"{total.counts[outcome]:,} {outcome.label}"
         for outcome in sorted(Outcome, key=lambda outcome: -outcome.badness)
@@ -91,7 +102,7 @@ def _red(total: summary.Totals) -> str:
     return f"{text.count(total.red, 'red cell')}: {', '.join(parts)}"
 
 
-def _rest(total: summary.Totals) -> str:
+def _rest(total: Totals) -> str:
     if not total.cells:
         return "the run is empty, no cell was selected and none has a record"
     undelegated = total.counts[Outcome.UNDELEGATED]
@@ -105,15 +116,16 @@ def _rest(total: summary.Totals) -> str:
     return ", ".join(parts)
 
 
-def _concerns(run: Run) -> list[str]:
-    lines = [f"incomplete: {reason}" for reason in run.incompleteness]
+def _concerns(found: Summary) -> list[str]:
+    run = found.run
+    lines = [f"incomplete: {reason}" for reason in found.incompleteness]
     lines += [f"problem: {problem}" for problem in run.info.problems]
     lines += [
         f"backend {name} is unavailable: {state.reason or 'no reason recorded'}"
         for name, state in run.info.backends.items()
         if not state.available
     ]
-    if again := summary.repeated(run):
+    if again := found.repeated:
         lines.append(
             f"{text.count(len(again), 'cell has', 'cells have')} several records and "
             f"counts with the worst: {', '.join(again[:3])}{' …' if len(again) > 3 else ''}"

@@ -84,6 +84,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "suite": text.line(cell.suite, 80),
         "tags": text.line(", ".join(cell.tags), 200),
         "worker": text.line(cell.worker or "", 40),
+        "telling": text.line(facts.telling(cell), 300),
     }
     if cell.limitation is not None:
         view["reason"] = text.line(cell.limitation.reason, 600)
@@ -158,7 +159,8 @@ def _notes(item: Numerics) -> list[str]:
 
 
 def _times(cell: Cell) -> list[tuple[str, str, int]]:
-    parts = [*cell.stages.items(), *([("harness overhead", cell.overhead)] * (cell.overhead > 0))]
+    rest = facts.overhead(cell)
+    parts = [*cell.stages.items(), *([("harness overhead", rest)] * (rest > 0))]
     longest = max((value for _, value in parts if math.isfinite(value)), default=0.0)
     return [
         (text.line(name, 40), text.seconds(value), _share(value, longest)) for name, value in parts
@@ -168,7 +170,7 @@ def _times(cell: Cell) -> list[tuple[str, str, int]]:
 def _share(value: float, longest: float) -> int:
     if longest <= 0 or not math.isfinite(value):
         return 0
-    return max(1, round(100 * value / longest))
+    return max(1, round(100 * (value / longest)))
 
 
 def segments(total: Totals) -> list[dict[str, Any]]:

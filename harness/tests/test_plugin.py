@@ -8,79 +8,22 @@ import re
 import resource
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from harness.cell import Status
-from harness.run import CELLS_FILE, RUN_FILE, Run, load
-
-ROOT = Path(__file__).parents[2]
-
-SUITE = """
-import ctypes, os, signal, time
-import torch
-from harness.case import Case
-
-class Add(torch.nn.Module):
-    def forward(self, x):
-        return x + x
-
-class Death(Add):
-    def forward(self, x):
-        if os.environ.get("PYTEST_XDIST_WORKER"):
-            {death}
-        return x + x
-
-def case(name, module=Add):
-    return Case(name, lambda: (module(), (torch.randn(2, 3),)), tags=frozenset({{"fp32"}}))
-
-CASES = [case("add/a"), case("add/b"), case("death/now", Death), case("add/c"), case("sub/d")]
-"""
-HARMLESS = "pass"
-SEGFAULT = "ctypes.string_at(0)"
-HANG = "time.sleep(600)"
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A project of its own with one small suite and the plugin."""
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["harness.plugin"]\n')
-    (tmp_path / "pytest.ini").write_text("[pytest]\nconform_suites = suites\n")
-    suites = tmp_path / "suites"
-    suites.mkdir()
-    (suites / "__init__.py").write_text("")
-    write_suite(tmp_path, HARMLESS)
-    return tmp_path
-
-
-def write_suite(project: Path, death: str) -> None:
-    (project / "suites" / "small.py").write_text(SUITE.format(death=death))
-
-
-def command(*arguments: str) -> list[str]:
-    return [
-        sys.executable, "-m", "pytest", "suites", "-p", "no:cacheprovider", "--run-dir", "run",
-        "--targets", "null:eager", *arguments,
-    ]  # fmt: skip
-
-
-def environment() -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-
-
-def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments), cwd=project, env=environment(), capture_output=True, text=True,
-        timeout=280, check=False,
-    )  # fmt: skip
-
-
-def outcomes(run_: Run) -> dict[str, Status]:
-    return {cell.case: cell.status for cell in run_.cells}
+from harness.run import CELLS_FILE, RUN_FILE, load
+from harness.tests.sessions import (
+    HANG,
+    SEGFAULT,
+    command,
+    environment,
+    outcomes,
+    run,
+    write_suite,
+)
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
@@ -112,8 +55,8 @@ def test_keywords_select_by_case_and_target(project: Path) -> None:
 def test_recipes_of_the_night_wait_for_it_unless_named(
     project: Path, options: tuple[str, ...], recipes: set[str]
 ) -> None:
-    listing = ("-n", "0", "--collect-only", "-q", "-k", "add/a and mlx", "--targets", "")
-    result = run(project, *listing, *options)
+    listing = ("-n", "0", "--collect-only", "-q", "-k", "add/a and mlx")
+    result = run(project, *listing, *options, targets=None)
     found = re.findall(r"add/a@mlx:(\w+)", result.stdout)
     assert sorted(found) == sorted(recipes), result.stdout
 
@@ -162,7 +105,7 @@ def test_workers_that_die_before_any_cell_end_the_session(project: Path) -> None
     )
     result = run(project, "-n", "1")
     assert result.returncode == 3, result.stdout
-    assert "workers died in a row" in result.stdout
+    assert "worker gw0 died while it collected" in result.stdout
 
 
 def test_a_predicted_crash_is_xfailed(project: Path) -> None:

@@ -112,7 +112,7 @@ def test_every_status_has_its_contract_spelling() -> None:
 
 
 def _cell(name: str) -> Cell:
-    return Cell(case=name, target="x:y", status=Status.PASSED)
+    return Cell(case=name, target="x:y", status=Status.FAILED, error="E")
 
 
 def _write(folder: Path, *, close: bool) -> RunWriter:
@@ -195,10 +195,10 @@ def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path) -> None:
         "import resource, sys; from pathlib import Path\n"
         "from harness.run import RunInfo, RunWriter; from harness.cell import Cell, Status\n"
         "writer = RunWriter(Path(sys.argv[1]), RunInfo(expected=['a@x:y', 'b@x:y']))\n"
-        "writer.append(Cell(case='a', target='x:y', status=Status.PASSED))\n"
+        "writer.append(Cell(case='a', target='x:y', status=Status.FAILED))\n"
         "limit = writer._cells.tell() + 100\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n"
-        "writer.append(Cell(case='b', target='x:y', status=Status.PASSED))\n"
+        "writer.append(Cell(case='b', target='x:y', status=Status.FAILED))\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "run")],

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 import torch
 from torch._export import utils as export_utils
 
-from harness import speed
+from harness import registry, speed
 from harness.speed import kept
 
+ROOT = Path(__file__).parents[2]
+
 CODE = """
-import hashlib, sys, torch
-from harness import Case, Tester, speed
-import harness.tester
-if sys.argv[1] == "without":
-    harness.tester.speed = type("Off", (), {"install": staticmethod(lambda: None)})
+import hashlib, sys, tempfile
+from pathlib import Path
+import torch
+from harness import Case, registry, run_cell, speed
+from harness.discovery import all_suites
+
+mode, what = sys.argv[1:]
+if mode == "with":
+    speed.install()
 
 class Net(torch.nn.Module):
     def __init__(self):
@@ -26,20 +34,33 @@ class Net(torch.nn.Module):
     def forward(self, x):
         return torch.nn.functional.gelu(self.norm(self.conv(x))).softmax(-1)
 
-case = Case("net/small", lambda: (Net(), (torch.randn(1, 3, 8, 8),)))
-TARGETS = ("portable:fp32", "xnnpack:fp32", "tosa:fp", "tosa:int", "mlx:fp32")
-for target in TARGETS * (2 if sys.argv[1] == "with" else 1):
-    tester = Tester(case, target).export()
-    if tester.recipe.quantizer is not None:
-        tester.quantize()
-    program = tester.lower().to_executorch().serialize().program
-    print("PROGRAM", target, hashlib.sha256(program).hexdigest())
+def small():
+    case = Case("net/small", lambda: (Net(), (torch.randn(1, 3, 8, 8),)))
+    targets = ("portable:fp32", "xnnpack:fp32", "tosa:fp", "tosa:int", "mlx:fp32")
+    return [(case, target) for target in targets * (2 if mode == "with" else 1)]
+
+def sample():
+    # Of each target a few cases, spread over the suites: models are left out for their time.
+    cases = [case for suite in all_suites(Path("suites")) for case in suite.cases
+             if not {"model", "nightly"} & case.tags]
+    for target in registry.known_targets():
+        of_it = [case for case in cases if target in registry.targets_of(case, [target])]
+        yield from ((case, str(target)) for case in of_it[:: max(1, len(of_it) // 4)][:4])
+
+with tempfile.TemporaryDirectory() as folder:
+    for case, target in {"small": small, "sample": sample}[what]():
+        program = Path(folder, "program.pte")
+        program.unlink(missing_ok=True)
+        cell = run_cell(case, target, lower_only=True, save=program)
+        made = hashlib.sha256(program.read_bytes()).hexdigest() if program.exists() else cell.error
+        print("PROGRAM", target, case.name, cell.status.value, made)
 """
 
 
-def programs(mode: str) -> list[str]:
+def programs(mode: str, what: str) -> list[str]:
     result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CODE, mode],
+        [sys.executable, "-W", "ignore", "-c", CODE, mode, what],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
@@ -48,10 +69,20 @@ def programs(mode: str) -> list[str]:
 
 
 def test_programs_are_the_same_byte_for_byte() -> None:
-    made = programs("with")
+    made = programs("with", "small")
     assert len(made) == 10
+    assert all(" lowered " in line for line in made), made
     assert made[:5] == made[5:], "the second lowering uses what the first one kept"
-    assert made[:5] == programs("without")
+    assert made[:5] == programs("without", "small")
+
+
+@pytest.mark.nightly
+def test_programs_of_every_target_are_the_same_byte_for_byte() -> None:
+    made = programs("with", "sample")
+    lowered = {line.split()[1] for line in made if " lowered " in line}
+    # An error that both give would compare equal, too.
+    assert lowered == {str(target) for target in registry.known_targets()}
+    assert made == programs("without", "sample")
 
 
 def test_decompositions_are_looked_up_once_and_handed_out_as_copies() -> None:

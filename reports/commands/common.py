@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.errors import RunUnreadable, RunUnwritable
+from harness.errors import RunUnreadable
 
 if TYPE_CHECKING:
     from harness.run import Run
@@ -58,10 +58,6 @@ def write_text(path: Path, content: str) -> None:
     Raises:
         RunUnwritable: the folder or the disk refuses.
     """
-    from harness.run import replace_file
+    from reports import output
 
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content.encode())
-    except OSError as error:
-        raise RunUnwritable(f"cannot write {path}: {error.strerror}") from error
+    output.write(path, content.encode())

@@ -24,6 +24,7 @@ class Kind(enum.Enum):
     NEWLY_LOWERED = "newly-lowered"
     NEWLY_UNSUPPORTED = "newly-unsupported"
     LIMITATION_APPEARED = "limitation-appeared"
+    SIGNAL_LOST = "signal-lost"
     DELEGATION_LOST = "delegation-lost"
     RUNTIME_CHANGED = "runtime-changed"
     NUMERICS_WORSE = "numerics-worse"
@@ -37,6 +38,7 @@ class Kind(enum.Enum):
     EXPLAINED = "explained"
     APPEARED = "appeared"
     NEWLY_EXECUTED = "newly-executed"
+    SIGNAL_GAINED = "signal-gained"
     LIMITATION_GONE = "limitation-gone"
     FIXED = "fixed"
 
@@ -75,6 +77,7 @@ _MEANINGS = {
     Kind.NEWLY_LOWERED: "was executed, and is only lowered now",
     Kind.NEWLY_UNSUPPORTED: "the target declares now that it does not do this",
     Kind.LIMITATION_APPEARED: "fails now as a limitation predicts, and was not red before",
+    Kind.SIGNAL_LOST: "passes, but a constant would have passed, too, and it said something",
     Kind.DELEGATION_LOST: "the backend takes fewer calls, and they are left over",
     Kind.RUNTIME_CHANGED: "another runtime executed it",
     Kind.NUMERICS_WORSE: "SQNR against the float64 oracle fell, or an output is not compared",
@@ -88,6 +91,7 @@ _MEANINGS = {
     Kind.EXPLAINED: "was red, and fails now as a limitation predicts",
     Kind.APPEARED: "was not there before",
     Kind.NEWLY_EXECUTED: "passes now, and was not executed before",
+    Kind.SIGNAL_GAINED: "passes, and says something; a constant would have passed before",
     Kind.LIMITATION_GONE: "passes now, and was xfailed before",
     Kind.FIXED: "passes now, and was red before",
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import msgspec
 
+from harness.cell import spell_number
 from reports.diff.compare import Change, Diff
 
 
@@ -42,13 +42,9 @@ def _change(change: Change) -> dict[str, Any]:
         "after": after.value if after else None,
         "detail": change.detail,
         "signature": change.signature,
-        "old": _number(change.old),
-        "new": _number(change.new),
+        "old": spell_number(change.old),
+        "new": spell_number(change.new),
         "unit": change.unit,
         "ops": dict(change.ops),
         "repro": change.cell.repro,
     }
-
-
-def _number(value: float | None) -> float | str | None:
-    return str(value) if value is not None and not math.isfinite(value) else value

@@ -39,14 +39,15 @@ def transition(before: CellFacts | None, after: CellFacts | None) -> Kind | None
         return _to_pass(before.outcome)
     if after.outcome is before.outcome:
         return None
+    if after.outcome is Outcome.UNTELLING:
+        # Red before as well: a failure is not mended by outputs that cannot fail.
+        return Kind.SIGNAL_LOST if before.outcome.is_conclusive else Kind.CHANGED
     if after.outcome in _NOT_TRIED:
         return _NOT_TRIED[after.outcome]
     if after.outcome is Outcome.XFAILED:
         return Kind.EXPLAINED if before.outcome.is_red else Kind.LIMITATION_APPEARED
     # What is left is lowered only: a loss for what was executed.
-    was_tried = before.outcome.is_pass or before.outcome.is_red
-    tried = was_tried or before.outcome is Outcome.XFAILED
-    return Kind.NEWLY_LOWERED if tried else Kind.CHANGED
+    return Kind.NEWLY_LOWERED if before.outcome.is_conclusive else Kind.CHANGED
 
 
 def _to_red(before: CellFacts | None, after: CellFacts) -> Kind:
@@ -65,4 +66,6 @@ def _to_pass(before: Outcome) -> Kind | None:
         return None
     if before.is_red:
         return Kind.FIXED
+    if before is Outcome.UNTELLING:
+        return Kind.SIGNAL_GAINED
     return Kind.LIMITATION_GONE if before is Outcome.XFAILED else Kind.NEWLY_EXECUTED

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import ConflictingOptions, RunUnwritable, UsageError
-from harness.run import Run, replace_file
+from harness.run import Run
+from reports import output
 
 FORMATS = ("parquet", "csv", "json", "junit")
 #: The table of :data:`reports.tables.TABLES` that is written when none is named.
@@ -67,8 +68,4 @@ def write(path: Path, content: bytes, *, force: bool = False) -> None:
         raise RunUnwritable(f"cannot write {path}: it is a folder; name a file in it")
     if path.exists() and not force:
         raise RunUnwritable(f"{path} is there; overwrite it with --force, or name another file")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content)
-    except OSError as error:
-        raise RunUnwritable(f"cannot write {path}: {error.strerror}") from error
+    output.write(path, content)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import csv as csv_module
 import io
-import math
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.cell import spell_number
 from reports.tables import Frame
 from reports.text import clean
 
@@ -34,6 +34,8 @@ def columns(frame: Frame) -> pa.Table:
         absent = None
         if name.startswith("seconds_"):
             absent = frame[name].isna().to_numpy()  # a stage that the cell did not come to
+        elif name == "telling":
+            absent = frame[name].isna().to_numpy()  # not measured
         elif name in _OF_OUTPUTS and "outputs" in frame.columns:
             absent = (frame["outputs"] == 0).to_numpy()
         array = pa.array(values, pa.float64(), mask=absent, from_pandas=False)
@@ -88,7 +90,7 @@ def json(table: pa.Table, name: str, runs: list[str]) -> bytes:
     JSON has no infinities or NaN, so they are written as ``"inf"``, ``"-inf"`` and ``"nan"``, as
     in ``cells.jsonl``.
     """
-    body = [[_plain(value) for value in table[place].to_pylist()]
+    body = [[spell_number(value) for value in table[place].to_pylist()]
             for place in range(table.num_columns)]  # fmt: skip
     record = {
         "table": name,
@@ -97,9 +99,3 @@ def json(table: pa.Table, name: str, runs: list[str]) -> bytes:
         "rows": [list(row) for row in zip(*body, strict=True)],
     }
     return msgspec.json.encode(record) + b"\n"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    return value

@@ -1,7 +1,8 @@
 """JUnit XML: a suite a target, a test case a cell.
 
 Only what executed within its bound has neither ``skipped`` nor ``failure`` nor ``error``. Skipped,
-with the reason, is what was predicted or declared: xfailed, unsupported, lowered only. An
+with the reason, is what was predicted or declared, or says nothing: xfailed, unsupported, lowered
+only, passed with outputs that any constant would pass for. An
 unavailable backend and a cell without a record are errors, since a skipped test does not turn a CI
 job red and these say nothing of conformance. A last suite, ``run``, fails when the run as a whole
 is not good although no cell says why.
@@ -10,16 +11,18 @@ is not good although no cell says why.
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import datetime
 from xml.etree import ElementTree
 
 from harness.cell import Cell, Status
 from harness.run import Run
-from reports import facts, junit, summary, text
+from reports import facts, junit, text
+from reports.moment import moment
 from reports.outcome import Outcome
-from reports.verdict import Verdict
+from reports.summary import Row, Summary
+from reports.verdict import RunVerdict
 
-_SKIPPED = {Outcome.XFAILED, Outcome.UNSUPPORTED, Outcome.LOWERED}
+_SKIPPED = {Outcome.XFAILED, Outcome.UNSUPPORTED, Outcome.LOWERED, Outcome.UNTELLING}
 _ERROR = {Outcome.CRASHED, Outcome.TIMEOUT, Outcome.UNAVAILABLE, Outcome.NOT_RUN}
 _MESSAGE = 1_000
 _BODY = 20_000
@@ -27,10 +30,11 @@ _BODY = 20_000
 
 def render(run: Run) -> bytes:
     """The XML of a run, UTF-8."""
-    judged = Verdict.of(run)
+    found = Summary.of(run)
+    judged = RunVerdict.of(found)
     root = ElementTree.Element("testsuites", name=_attribute(facts.title(run)))
-    groups: dict[str, list[summary.Row]] = {name: [] for name in summary.targets(run)}
-    for row in summary.rows(run):
+    groups: dict[str, list[Row]] = {name: [] for name in found.targets}
+    for row in found.rows:
         groups[row.target].append(row)
     for target, rows in groups.items():
         suite = _suite(root, run, target)
@@ -40,7 +44,7 @@ def render(run: Run) -> bytes:
     suite = _suite(root, run, "run")
     case = ElementTree.SubElement(suite, "testcase", classname="run", name="verdict", time="0")
     # Red cells speak for themselves; everything else that is not good has no cell to say it.
-    if not judged.is_good and not (run.is_complete and summary.overall(run).red):
+    if not judged.is_good and not (run.is_complete and found.overall.red):
         _outcome(case, "error", judged.kind.value, judged.headline,
                  [judged.sentence, *judged.concerns])  # fmt: skip
     _count(suite, [])
@@ -60,7 +64,7 @@ def _suite(root: ElementTree.Element, run: Run, name: str) -> ElementTree.Elemen
     return made
 
 
-def _case(suite: ElementTree.Element, row: summary.Row, run: Run) -> None:
+def _case(suite: ElementTree.Element, row: Row, run: Run) -> None:
     seconds = _seconds(row.cell.seconds) if row.cell is not None else "0"
     case = ElementTree.SubElement(
         suite, "testcase", classname=_attribute(row.target), name=_attribute(row.case), time=seconds
@@ -76,7 +80,7 @@ def _case(suite: ElementTree.Element, row: summary.Row, run: Run) -> None:
     cell = row.cell or Cell(
         case=row.case, target=row.target, status=Status.UNAVAILABLE, seed=run.info.seed
     )
-    reason = cell.error or ""
+    reason = cell.error or cell.untelling
     if outcome in _SKIPPED and cell.limitation is not None:
         reason = cell.limitation.reason
         lines.append(f"limitation: {reason}")
@@ -117,9 +121,5 @@ def _seconds(value: float) -> str:
 
 def _timestamp(started: str) -> str:
     # The schema that CI systems check has no time zone in it.
-    try:
-        moment = datetime.fromisoformat(started)
-    except ValueError:
-        return "1970-01-01T00:00:00"
-    moment = moment.astimezone(UTC) if moment.tzinfo else moment
-    return moment.replace(tzinfo=None).isoformat(timespec="seconds")
+    when = moment(started) or datetime(1970, 1, 1)
+    return when.replace(tzinfo=None).isoformat(timespec="seconds")

@@ -10,7 +10,7 @@ from reports import text
 from reports.diff import Change, Diff, Kind
 from reports.gate.policy import Policy
 from reports.outcome import Outcome
-from reports.snapshot import CellFacts, Snapshot
+from reports.snapshot import Snapshot
 
 _LENGTH = 500
 
@@ -65,11 +65,6 @@ def warnings(found: Diff, subset: int | None) -> list[str]:
             f"{text.count(gone, 'cell')} of the baseline were not looked at"
         )
     return [text.line(item, _LENGTH) for item in lines]
-
-
-def conclusive(cell: CellFacts) -> bool:
-    """Whether a cell says something of conformance: passed, red, or failed as predicted."""
-    return cell.outcome.is_pass or cell.outcome.is_red or cell.outcome is Outcome.XFAILED
 
 
 def _incomparable(old: Snapshot, new: Snapshot) -> list[str]:
@@ -149,11 +144,12 @@ def _losses(rest: list[Change], subset: int | None) -> list[str]:
 
 
 def _numbers(new: Snapshot, policy: Policy, subset: int | None) -> list[str]:
-    counts = Counter(cell.target for cell in new.cells.values() if conclusive(cell))
+    counts = Counter(cell.target for cell in new.cells.values() if cell.outcome.is_conclusive)
     total = counts.total()
     lines = []
     if new.cells and not any(cell.outcome.is_pass for cell in new.cells.values()):
         lines.append("no judged cell passed")
+    lines += _without_signal(new)
     for wanted, who in ((policy.min_cells, "the policy"), (subset or 0, "the declared subset")):
         if total < wanted:
             lines.append(
@@ -170,6 +166,17 @@ def _numbers(new: Snapshot, policy: Policy, subset: int | None) -> list[str]:
                 f"the policy asks for {entry.min_cells:,}"
             )
     return lines
+
+
+def _without_signal(new: Snapshot) -> list[str]:
+    """Targets that pass with nothing but outputs that any constant would pass for."""
+    telling = {cell.target for cell in new.cells.values() if cell.outcome.is_pass}
+    empty = Counter(cell.target for cell in new.cells.values() if cell.outcome is Outcome.UNTELLING)
+    return [
+        f"target {target}: none of its {text.count(number, 'pass', 'passes')} is telling"
+        for target, number in sorted(empty.items())
+        if target not in telling
+    ]
 
 
 def _untimed(found: Diff, policy: Policy) -> list[str]:

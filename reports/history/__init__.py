@@ -17,7 +17,7 @@ it. See docs/history.md for what each word means.
 from __future__ import annotations
 
 from reports.history.broken import first_bad
-from reports.history.changes import Change, change_points
+from reports.history.changes import LevelChange, change_points
 from reports.history.flakiness import flaky, incomparable
 from reports.history.steps import METRICS, Metric, step_groups, steps
 from reports.history.store import ABSENT, OUTCOMES, History, load
@@ -27,8 +27,8 @@ __all__ = [
     "ABSENT",
     "METRICS",
     "OUTCOMES",
-    "Change",
     "History",
+    "LevelChange",
     "Metric",
     "change_points",
     "first_bad",

@@ -50,7 +50,7 @@ _CHUNK = 60_000  # values worked on at once: what a processor's cache holds
 
 
 @dataclass(frozen=True)
-class Change:
+class LevelChange:
     """A lasting change of level in one series.
 
     Attributes:
@@ -74,7 +74,7 @@ class Change:
     lasts: bool
 
 
-def change_points(values: Floats, floor: float) -> list[Change]:
+def change_points(values: Floats, floor: float) -> list[LevelChange]:
     """All changes of level, ordered by series and place.
 
     Args:
@@ -89,14 +89,14 @@ def change_points(values: Floats, floor: float) -> list[Change]:
         raise ValueError(f"the smallest step that matters is not positive: {floor}")
     if np.isinf(values).any():
         raise ValueError("a series has infinite values; cap them")
-    found: list[Change] = []
+    found: list[LevelChange] = []
     width = max(1, _CHUNK // max(1, len(values)))
     for start in range(0, values.shape[1], width):
         found += _chunk(values[:, start : start + width], floor, start)
     return found
 
 
-def _chunk(values: Floats, floor: float, offset: int) -> list[Change]:
+def _chunk(values: Floats, floor: float, offset: int) -> list[LevelChange]:
     there = ~np.isnan(values)
     # A series whose values all lie within the floor has no step; most are such.
     low = np.where(there, values, np.inf).min(axis=0, initial=np.inf)
@@ -209,9 +209,9 @@ def _median(values: Floats) -> float:
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
-def _described(many: Series, found: dict[int, list[_Split]], names: Ints) -> list[Change]:
+def _described(many: Series, found: dict[int, list[_Split]], names: Ints) -> list[LevelChange]:
     return [
-        Change(
+        LevelChange(
             series=int(names[column]),
             last_before=int(many.rows[split.last_before, column]),
             first_after=int(many.rows[split.first_after, column]),

@@ -25,6 +25,7 @@ from harness.cell import Cell
 from harness.errors import RunUnreadable
 from harness.run import CELLS_FILE, RUN_FILE, Environment, Run, RunInfo, load
 from reports import summary, text
+from reports.numbers import was_lowered
 from reports.outcome import Outcome
 
 #: Outcomes by their code in the files.
@@ -34,8 +35,9 @@ NUMBERS = ["sqnr_db", "bound_used", "max_abs", "seconds", "program_bytes", "dele
            "delegated_nodes", "undelegated_nodes"]  # fmt: skip
 WORDS = ["stage", "error", "runtime"]
 _META = b"conform"
-# Another order of outcomes, or other columns, make another file name: old copies are not read.
-_LAYOUT = "|".join(["1", *(each.value for each in OUTCOMES), *NAMES, *NUMBERS, *WORDS])
+# Another order of outcomes, other columns, or other rules of what counts as damage (the number)
+# make another file name: old copies are not read.
+_LAYOUT = "|".join(["2", *(each.value for each in OUTCOMES), *NAMES, *NUMBERS, *WORDS])
 _ERROR = 300
 _DRAFT_SECONDS = 3600
 _CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
@@ -165,7 +167,7 @@ def _parts(run: Run) -> list[tuple[Night, list[summary.Row]]]:
         first=0, cells=0, names="",
     )  # fmt: skip
     if not info.merged_from:
-        return [(whole, summary.rows(run))]
+        return [(whole, summary.Summary.of(run).rows)]
     made = {
         part.name: (
             msgspec.structs.replace(
@@ -177,7 +179,7 @@ def _parts(run: Run) -> list[tuple[Night, list[summary.Row]]]:
         )
         for part in info.merged_from
     }  # fmt: skip
-    for row in summary.rows(run):
+    for row in summary.Summary.of(run).rows:
         made[_part_of(row, info)][1].append(row)
     for night, rows in made.values():
         if any(row.cell is None for row in rows):
@@ -211,7 +213,7 @@ def _numbers(cell: Cell | None) -> list[float]:
     if cell is None:
         return [math.nan] * len(NUMBERS)
     taken = cell.delegation
-    lowered = bool(taken.delegates or taken.delegated_nodes or taken.undelegated_nodes)
+    lowered = was_lowered(taken)
     optional = [
         summary.worst_sqnr(cell),
         summary.worst_bound_used(cell),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 from typing import Any
 
 import msgspec
 import pandas as pd
 
+from harness.cell import spell_number
 from reports.history.store import History
 from reports.history.view import Findings
 
@@ -43,6 +43,4 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if hasattr(value, "item"):
         value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    return value
+    return spell_number(value)

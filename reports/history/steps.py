@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from harness.errors import UsageError
-from reports.history.changes import Change, change_points
+from reports.history.changes import LevelChange, change_points
 from reports.history.store import OUTCOMES, History, rows_of
 from reports.outcome import Outcome
 
@@ -67,7 +67,8 @@ _COLUMNS = [
 ]  # fmt: skip
 
 # A cell that failed early took less time; only those that went all the way are compared.
-_EXECUTED = [Outcome.PASSED, Outcome.UNDELEGATED, Outcome.MISMATCH, Outcome.XPASSED]
+_EXECUTED = [Outcome.PASSED, Outcome.UNDELEGATED, Outcome.UNTELLING, Outcome.MISMATCH,
+             Outcome.XPASSED]  # fmt: skip
 
 
 def steps(past: History, *, by: str = "cell", metrics: Sequence[str] | None = None) -> pd.DataFrame:
@@ -246,7 +247,7 @@ def _median(values: Floats) -> Floats:
 
 
 def _row(
-    metric: Metric, change: Change, series: _Series, where: NDArray[np.int64], runs: _Runs
+    metric: Metric, change: LevelChange, series: _Series, where: NDArray[np.int64], runs: _Runs
 ) -> dict[str, Any] | None:
     before, after = change.before, change.after
     if metric.ratio:

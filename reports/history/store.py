@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from harness.errors import RunUnreadable, UnknownCell
 from harness.run import CELLS_FILE, RUN_FILE
 from harness.target import cell_id
+from reports import text
 from reports.history.compact import NAMES, NUMBERS, OUTCOMES, WORDS, Copy, forget_gone, open_copies
+from reports.moment import moment
 
 __all__ = ["ABSENT", "OUTCOMES", "History", "load"]
 
@@ -281,14 +283,13 @@ def _join(folder: Path, dated: list[tuple[datetime, Copy]], problems: list[str])
 
 
 def _started(place: Path, said: str) -> datetime:
-    try:
-        started = datetime.fromisoformat(said)
-    except ValueError:
+    started = moment(said)
+    if started is None:
         raise RunUnreadable(
-            f"{place / RUN_FILE} does not say when the run started ({said!r}), "
+            f"{place / RUN_FILE} does not say when the run started ({text.line(said, 80)!r}), "
             "so it has no place in a history"
-        ) from None
-    return started.astimezone(UTC) if started.tzinfo else started.replace(tzinfo=UTC)
+        )
+    return started
 
 
 def _row(started: datetime, copy: Copy) -> dict[str, Any]:

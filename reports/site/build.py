@@ -9,15 +9,16 @@ from typing import Any
 
 from harness.errors import RunUnreadable
 from harness.run import Run, load
-from reports import facts, jinja, summary
+from reports import facts, jinja
 from reports.site import changes, manifest, page
-from reports.site.columns import Catalogue, History, columns, comparison
+from reports.site.columns import Catalogue, CellHistory, columns, comparison
 from reports.site.details import SHARD, write_details, write_histories
 from reports.site.folder import INDEX, Folder, opened
 from reports.site.pack import script
 from reports.site.store import Found, find
 from reports.snapshot import take
-from reports.verdict import Verdict
+from reports.summary import Summary, Totals
+from reports.verdict import RunVerdict
 
 FULL = 3
 LAST = 60
@@ -88,11 +89,11 @@ class _Writer:
     last: int
     progress: Callable[[int, int], None] | None
     catalogue: Catalogue = field(default_factory=Catalogue)
-    histories: list[History] = field(default_factory=list)
+    histories: list[CellHistory] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     shown: dict[Path, str] = field(default_factory=dict)
-    totals: list[summary.Totals] = field(default_factory=list)
+    totals: list[Totals] = field(default_factory=list)
     asked: list[tuple[list[str], str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
@@ -144,8 +145,9 @@ class _Writer:
 
     def _add(self, run: Run) -> None:
         name, key = f"r{len(self.runs)}", manifest.unique(facts.title(run), self.keys)
-        snapshot, verdict, total = take(run), Verdict.of(run), summary.overall(run)
-        rows = sorted(((self.catalogue.add(row), row) for row in summary.rows(run)),
+        found = Summary.of(run)
+        snapshot, verdict, total = take(found), RunVerdict.of(found), found.overall
+        rows = sorted(((self.catalogue.add(row), row) for row in found.rows),
                       key=lambda item: item[0])  # fmt: skip
         cells = len(self.catalogue.cells)
         detailed = write_details(self.folder, name, run, rows, full=len(self.runs) < self.full)
@@ -156,7 +158,7 @@ class _Writer:
         })  # fmt: skip
         compared = [snapshot.cells[row.id] for _, row in rows]
         self._put(f"m{len(self.runs)}", comparison(compared, snapshot))
-        self.histories.append(History.of(rows, cells))
+        self.histories.append(CellHistory.of(rows, cells))
         self.shown[run.path.resolve()] = key
         self.totals.append(total)
         self.asked.append((sorted(run.info.targets), run.info.selection))

@@ -100,14 +100,14 @@ MEASURES: dict[str, Callable[[Cell], float | None]] = {
 
 
 @dataclass
-class History:
+class CellHistory:
     """What one run adds to the history of every cell; ``NOTHING`` where one has no such number."""
 
     outcomes: bytearray
     measures: dict[str, array[float]]
 
     @classmethod
-    def of(cls, rows: list[tuple[int, Row]], cells: int) -> History:
+    def of(cls, rows: list[tuple[int, Row]], cells: int) -> CellHistory:
         """Spread a run's rows over ``cells`` places."""
         made = cls(
             bytearray(ABSENT.encode() * cells),

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.run import Run
 from reports import views
-from reports.site.columns import ABSENT, MEASURES, NOTHING, History
+from reports.site.columns import ABSENT, MEASURES, NOTHING, CellHistory
 from reports.site.folder import Folder
 from reports.site.pack import number, script
 from reports.summary import Row
@@ -46,7 +46,7 @@ def write_details(
     return None if full else [at for at, _ in kept]
 
 
-def write_histories(folder: Folder, histories: Sequence[History], cells: int) -> None:
+def write_histories(folder: Folder, histories: Sequence[CellHistory], cells: int) -> None:
     """What each cell did in all runs.
 
     Args:
@@ -60,7 +60,7 @@ def write_histories(folder: Folder, histories: Sequence[History], cells: int) ->
         folder.write(f"h/{start // SHARD}.js", script(f"h/{start // SHARD}", value))
 
 
-def _history(histories: Sequence[History], at: int) -> dict[str, Any]:
+def _history(histories: Sequence[CellHistory], at: int) -> dict[str, Any]:
     """Outcomes, and the numbers of the runs that have the cell; all newest first."""
     known = [history for history in histories if at < len(history.outcomes)]
     outcomes = bytes(history.outcomes[at] for history in known).decode()

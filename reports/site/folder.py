@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import re
 import secrets
 import shutil
@@ -19,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import RunUnwritable, UsageError
+from harness.run import replace_file
 
 MARKER = "conform-site.json"
 INDEX = "index.html"
@@ -49,9 +49,7 @@ class Folder:
 
     def publish(self, index: str) -> None:
         """Make the new site the one that opens, and remove what the old one had."""
-        draft = self.path / f".{INDEX}.{os.getpid()}"
-        draft.write_text(index, encoding="utf-8")
-        draft.replace(self.path / INDEX)
+        replace_file(self.path / INDEX, index.encode())
         self.size += len(index.encode())
         for entry in self.path.iterdir():
             if entry.name != self.data and _DATA.fullmatch(entry.name) and not entry.is_symlink():
@@ -103,7 +101,7 @@ def opened(path: Path) -> Iterator[Folder]:
         path.mkdir(parents=True, exist_ok=True)
         marker = path / MARKER
         if not marker.exists():
-            marker.write_bytes(msgspec.json.encode(_Marker(conform_site=1)) + b"\n")
+            replace_file(marker, msgspec.json.encode(_Marker(conform_site=1)) + b"\n")
         with marker.open("rb") as held:
             _lock(held.fileno(), path)
             (path / folder.data).mkdir()

@@ -13,7 +13,7 @@ from reports.outcome import Outcome
 from reports.site.columns import LETTERS
 from reports.snapshot import CellFacts, Snapshot
 from reports.summary import Totals
-from reports.verdict import Verdict
+from reports.verdict import RunVerdict
 
 #: The tone of each kind of change, and its sign, so that colour is never the only one.
 TONES = {
@@ -84,7 +84,7 @@ def _facts(outcome: Outcome | None, stage: str) -> CellFacts | None:
     return CellFacts(case="a", target="b:c", outcome=outcome, stage=stage)
 
 
-def entry(run: Run, verdict: Verdict, total: Totals, *, name: str, key: str) -> dict[str, Any]:
+def entry(run: Run, verdict: RunVerdict, total: Totals, *, name: str, key: str) -> dict[str, Any]:
     """One line of the list of runs: its verdict, and its totals with each outcome apart.
 
     Args:
@@ -118,7 +118,7 @@ def entry(run: Run, verdict: Verdict, total: Totals, *, name: str, key: str) -> 
     }
 
 
-def about(run: Run, verdict: Verdict, snapshot: Snapshot) -> dict[str, Any]:
+def about(run: Run, verdict: RunVerdict, snapshot: Snapshot) -> dict[str, Any]:
     """What a run's own views say besides its cells."""
     targets = dict.fromkeys([*run.info.targets, *snapshot.targets])
     return {

@@ -6,10 +6,11 @@ the script parses: quicker than the same as code, and no key of it can mean anyt
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import msgspec
+
+from harness.cell import spell_number
 
 _ESCAPES = (
     (b"\\", b"\\\\"),
@@ -36,8 +37,5 @@ def script(name: str, value: Any) -> bytes:
 
 def number(value: float | None) -> float | str | None:
     """A float with six digits; JSON has no infinities, so they are spelled as in the records."""
-    if value is None:
-        return None
-    if math.isfinite(value):
-        return float(f"{value:.6g}")
-    return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    spelled: float | str | None = spell_number(value)
+    return float(f"{spelled:.6g}") if isinstance(spelled, float) else spelled

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from harness.run import Run
-from reports import facts, jinja, summary, text
+from reports import facts, jinja, text
 from reports.diff import Kind, diff
 from reports.site import manifest
-from reports.verdict import Verdict
+from reports.summary import Cause, Summary
+from reports.verdict import RunVerdict
 
 _GROUPS_SHOWN = 12
 _CELLS_SHOWN = 6
@@ -27,7 +28,7 @@ def news(before: Run, run: Run, key: str) -> dict[str, Any]:
 
 
 def render(
-    run: Run,
+    run: Run | Summary,
     runs: list[dict[str, Any]],
     news: dict[str, Any] | None,
     data: str,
@@ -36,30 +37,31 @@ def render(
     """The page.
 
     Args:
-        run: the newest run.
+        run: the newest run, or its summary.
         runs: the list of all runs, newest first, with their totals.
         news: what :func:`news` says of it, if there is an earlier run.
         data: the subfolder with the rest of the site.
         remarks: what the site leaves out.
     """
-    causes = summary.causes(run)
+    found = Summary.of(run)
+    causes = found.causes
     return (
         jinja.environment()
         .get_template("site/index.html.j2")
         .render(
-            title=facts.title(run),
+            title=facts.title(found.run),
             key=runs[0]["key"],
-            verdict=Verdict.of(run),
-            facts=facts.facts(run),
-            packages=facts.packages(run),
-            backends=facts.backend_states(run),
-            overall=summary.overall(run),
-            totals=summary.totals(run),
+            verdict=RunVerdict.of(found),
+            facts=facts.facts(found.run),
+            packages=facts.packages(found.run),
+            backends=facts.backend_states(found.run),
+            overall=found.overall,
+            totals=found.totals,
             causes=[_cause(cause) for cause in causes[:_GROUPS_SHOWN]],
             more_causes=max(len(causes) - _GROUPS_SHOWN, 0),
             red=sum(len(cause.rows) for cause in causes),
-            missing=run.missing[:_MISSING_SHOWN],
-            missing_count=len(run.missing),
+            missing=found.missing[:_MISSING_SHOWN],
+            missing_count=len(found.missing),
             runs=runs,
             news=news,
             tones=manifest.TONES,
@@ -69,7 +71,7 @@ def render(
     )
 
 
-def _cause(cause: summary.Cause) -> dict[str, Any]:
+def _cause(cause: Cause) -> dict[str, Any]:
     return {
         "outcome": cause.outcome,
         "stage": cause.stage,

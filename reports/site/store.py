@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from harness.errors import RunUnreadable
-from harness.run import RUN_FILE
+from harness.run import NOT_A_RECORD, RUN_FILE
+from reports.moment import moment
 
 
 class _Start(msgspec.Struct):
@@ -44,7 +44,7 @@ def find(places: Sequence[Path]) -> Found:
         seen.add(place.resolve())
         try:
             start = msgspec.json.decode((place / RUN_FILE).read_bytes(), type=_Start).started
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, *NOT_A_RECORD) as error:
             why = (error.strerror if isinstance(error, OSError) else None) or str(error)
             if named:
                 raise RunUnreadable(f"{place / RUN_FILE} cannot be read: {why}") from error
@@ -69,8 +69,5 @@ def _folders(places: Iterable[Path]) -> Iterable[tuple[Path, bool]]:
 
 
 def _seconds(started: str) -> float:
-    try:
-        moment = datetime.fromisoformat(started)
-    except ValueError:
-        return 0.0
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    when = moment(started)
+    return 0.0 if when is None else when.timestamp()

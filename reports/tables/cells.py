@@ -7,15 +7,17 @@ from typing import Any
 
 from harness.cell import Cell
 from harness.run import Run
-from reports import summary
+from reports import facts, summary
 from reports.outcome import Outcome
+from reports.summary import Summary
 from reports.tables.lazy import Frame, pandas
 
 _COLUMNS = [
     "case", "op", "suite", "target", "backend", "recipe", "status", "outcome", "red", "counted",
     "stage", "error", "runtime", "delegates", "delegated_nodes", "undelegated_nodes",
-    "nothing_delegated", "outputs", "max_abs", "sqnr_db", "bound_used", "problem", "seconds",
-    "overhead", "program_bytes", "limitation", "link", "tags", "seed", "worker", "part", "repro",
+    "nothing_delegated", "outputs", "telling", "untelling", "max_abs", "sqnr_db", "bound_used",
+    "problem", "seconds", "overhead", "program_bytes", "limitation", "link", "tags", "seed",
+    "worker", "part", "repro",
 ]  # fmt: skip
 
 
@@ -24,10 +26,12 @@ def frame(run: Run) -> Frame:
 
     ``outcome`` splits ``passed`` by whether anything was delegated. ``max_abs`` and
     ``bound_used`` are the largest over the outputs, ``sqnr_db`` the smallest, NaN if any output
-    has NaN or there is no output (``outputs`` tells the two apart). ``seconds_<stage>`` has the
+    has NaN or there is no output (``outputs`` tells the two apart). ``telling`` is the share of
+    elements that the best constant gets wrong, of the most telling output; missing in older
+    records. ``untelling`` is the case's reason for there being none. ``seconds_<stage>`` has the
     stages. ``counted`` is False for a record of a cell that has a worse one.
     """
-    counted = {id(row.cell) for row in summary.rows(run) if row.cell is not None}
+    counted = {id(row.cell) for row in Summary.of(run).rows if row.cell is not None}
     records = [_record(cell, counted=id(cell) in counted) for cell in run.cells]
     stages = dict.fromkeys(f"seconds_{name}" for cell in run.cells for name in cell.stages)
     index = pandas().Index([cell.id for cell in run.cells], name="id", dtype="str")
@@ -62,9 +66,11 @@ def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
         "undelegated_nodes": cell.delegation.undelegated_nodes,
         "nothing_delegated": cell.nothing_delegated,
         "outputs": len(cell.numerics),
+        "telling": math.nan if cell.telling is None else cell.telling,
+        "untelling": cell.untelling or None,
         "problem": worst.problem if worst else None,
         "seconds": cell.seconds,
-        "overhead": cell.overhead,
+        "overhead": facts.overhead(cell),
         "program_bytes": cell.program_bytes,
         "limitation": cell.limitation.reason if cell.limitation else None,
         "link": cell.limitation.link if cell.limitation else None,
@@ -80,7 +86,7 @@ def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
 
 def failures(run: Run) -> Frame:
     """The red cells, worst first; the columns of :func:`frame`."""
-    cells = [row.cell for row in summary.failures(run) if row.cell is not None]
+    cells = [row.cell for row in Summary.of(run).failures if row.cell is not None]
     table = frame(run)
     # By position, not by id: a cell with several records has its id there more than once.
     where = {id(cell): position for position, cell in enumerate(run.cells)}
@@ -96,12 +102,12 @@ def slowest(run: Run, limit: int = 50) -> Frame:
     if limit < 1:
         raise ValueError(f"the slowest {limit} cells: ask for one at least")
     records = []
-    for row in summary.slowest(run, limit):
+    for row in Summary.of(run).slowest(limit):
         assert row.cell is not None
         stage = summary.slowest_stage(row.cell) or ("", math.nan)
         records.append({
             "id": row.id, "target": row.target, "op": row.op, "outcome": row.outcome.value,
-            "seconds": row.cell.seconds, "overhead": row.cell.overhead,
+            "seconds": row.cell.seconds, "overhead": facts.overhead(row.cell),
             "slowest_stage": stage[0], "stage_seconds": stage[1],
         })  # fmt: skip
     columns = ["id", "target", "op", "outcome", "seconds", "overhead", "slowest_stage",
@@ -111,7 +117,7 @@ def slowest(run: Run, limit: int = 50) -> Frame:
 
 def not_run(run: Run) -> Frame:
     """The expected cells without a record, which :func:`frame` therefore does not have."""
-    missing = [row for row in summary.rows(run) if row.cell is None]
+    missing = [row for row in Summary.of(run).rows if row.cell is None]
     records = [(row.id, row.case, row.op, row.suite, row.target) for row in missing]
     columns = ["id", "case", "op", "suite", "target"]
     return pandas().DataFrame(records, columns=columns).set_index("id")

@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 from harness.run import Run
-from reports import summary
 from reports.outcome import Outcome
+from reports.summary import Row, Summary, Totals
 from reports.tables.lazy import Frame, pandas
 
 
@@ -16,8 +16,8 @@ def totals(run: Run) -> Frame:
     """A row per target, each outcome counted apart.
 
     ``pass_rate`` is ``passed / rated`` and ``rated`` is all cells but the unsupported ones;
-    unavailable, lowered-only and not-run cells are in it and have columns of their own. It is
-    NaN, not 0, where no cell passed, failed or was red.
+    unavailable, lowered-only, not-run and untelling cells are in it and have columns of their own.
+    It is NaN, not 0, where no cell passed, failed or was red.
     """
     records = [
         {
@@ -28,13 +28,13 @@ def totals(run: Run) -> Frame:
             "available": total.available,
             "reason": total.reason,
         }
-        for total in summary.totals(run)
+        for total in Summary.of(run).totals
     ]
     columns = ["target", *_COUNTED, "runtimes", "seconds", "available", "reason"]
     return pandas().DataFrame(records, columns=columns).set_index("target")
 
 
-def _counts(total: summary.Totals) -> dict[str, Any]:
+def _counts(total: Totals) -> dict[str, Any]:
     return {
         "cells": total.cells,
         "rated": total.rated,
@@ -51,12 +51,12 @@ def coverage(run: Run) -> Frame:
     ``delegated`` counts cells with at least one delegate, ``delegated_nodes`` and
     ``undelegated_nodes`` the calls in them; the other columns are those of :func:`totals`.
     """
-    groups: dict[tuple[str, str], list[summary.Row]] = {}
-    for row in summary.rows(run):
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in Summary.of(run).rows:
         groups.setdefault((row.op, row.target), []).append(row)
     records = []
     for (op, target), rows in sorted(groups.items()):
-        total = summary.Totals(target, Counter(row.outcome for row in rows))
+        total = Totals(target, Counter(row.outcome for row in rows))
         taken = [row.cell.delegation for row in rows if row.cell is not None]
         records.append({
             "op": op,
@@ -76,6 +76,7 @@ def column(outcome: Outcome) -> str:
     special = {
         Outcome.PASSED: "passed_delegated",
         Outcome.UNDELEGATED: "passed_nothing_delegated",
+        Outcome.UNTELLING: "passed_not_telling",
         Outcome.LOWERED: "lowered_only",
     }
     return special.get(outcome, outcome.value)
@@ -97,12 +98,13 @@ def matrix(run: Run, by: str = "case") -> Frame:
     """
     if by not in ("case", "op"):
         raise ValueError(f"matrix by {by!r}: there are 'case' and 'op'")
+    found = Summary.of(run)
     groups: dict[tuple[str, str], Counter[Outcome]] = {}
-    for row in summary.rows(run):
+    for row in found.rows:
         key = (row.case if by == "case" else row.op), row.target
         groups.setdefault(key, Counter())[row.outcome] += 1
     names = sorted({name for name, _ in groups})
-    columns = summary.targets(run)
+    columns = found.targets
     body = [[_square(groups.get((name, column)), by) for column in columns] for name in names]
     index = pandas().Index(names, name=by, dtype="str")
     header = pandas().Index(columns, name="target", dtype="str")
@@ -115,7 +117,7 @@ def _square(counts: Counter[Outcome] | None, by: str) -> str:
     first = next(iter(counts))
     if by == "case":
         return first.value
-    total = summary.Totals("", counts)
+    total = Totals("", counts)
     if len(counts) == 1 and not first.is_pass:
         return first.value
     return f"{total.passed}/{total.rated}"
@@ -123,7 +125,7 @@ def _square(counts: Counter[Outcome] | None, by: str) -> str:
 
 def limitations(run: Run) -> Frame:
     """A row per reason that explains cells: how many, how they ended, where."""
-    gaps = summary.gaps(run)
+    gaps = Summary.of(run).gaps
     shown = [Outcome.XFAILED, Outcome.UNSUPPORTED, Outcome.XPASSED]
     records = [
         {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from harness.run import Run
-from reports import summary, text
+from reports import text
+from reports.summary import Summary
 from reports.tables.lazy import Frame, pandas
 
 
@@ -22,7 +23,7 @@ def delegation(run: Run) -> Frame:
             "undelegated_nodes": part.undelegated_nodes,
             "left_over": text.calls(part.left_over),
         }
-        for part in summary.partitions(run)
+        for part in Summary.of(run).partitions
     ]
     columns = ["target", "cells", "cells_nothing_delegated", "delegates", "delegated_nodes",
                "undelegated_nodes", "left_over"]  # fmt: skip
@@ -33,7 +34,7 @@ def left_over(run: Run) -> Frame:
     """A row per target and op that its backend did not take, with calls and cells, most first."""
     records = [
         {"target": part.target, "op": op, "calls": calls, "cells": part.left_over_cells[op]}
-        for part in summary.partitions(run)
+        for part in Summary.of(run).partitions
         for op, calls in text.by_count(part.left_over)
     ]
     return pandas().DataFrame(records, columns=["target", "op", "calls", "cells"])

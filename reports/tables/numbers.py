@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from harness.cell import Numerics
 from harness.run import Run
-from reports import summary
+from reports.summary import Summary
 from reports.tables.lazy import Frame, pandas
 
 _SHARES = [0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0]
@@ -80,11 +80,12 @@ def histogram(run: Run, metric: str = "bound_used", edges: Sequence[float] | Non
 
 
 def _outputs(run: Run) -> dict[str, list[Numerics]]:
-    found: dict[str, list[Numerics]] = {}
-    for row in summary.rows(run):
+    found = Summary.of(run)
+    outputs: dict[str, list[Numerics]] = {}
+    for row in found.rows:
         if row.cell is not None and row.cell.numerics:
-            found.setdefault(row.target, []).extend(row.cell.numerics)
-    return {name: found[name] for name in summary.targets(run) if name in found}
+            outputs.setdefault(row.target, []).extend(row.cell.numerics)
+    return {name: outputs[name] for name in found.targets if name in outputs}
 
 
 def _values(outputs: list[Numerics], metric: str) -> tuple[list[float], int]:

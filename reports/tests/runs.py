@@ -24,7 +24,8 @@ VARIANTS = ("rank2", "channels_last", "broadcast", "zero_size", "dynamic")
 
 
 def cell(case: str = "add/rank2", target: str = "xnnpack:fp32", **fields: Any) -> Cell:
-    """A cell that passed with everything delegated, but for ``fields``."""
+    """A cell that passed with everything delegated, but for ``fields``, and for what a record of
+    its status cannot say."""
     given: dict[str, Any] = {
         "status": Status.PASSED,
         "op": case.partition("/")[0],
@@ -39,7 +40,15 @@ def cell(case: str = "add/rank2", target: str = "xnnpack:fp32", **fields: Any) -
         "overhead": 0.02,
         "program_bytes": 2048,
     }
-    return Cell(case=case, target=target, **(given | fields))
+    return Cell(case=case, target=target, **(given | _ruled_out(fields.get("status")) | fields))
+
+
+def _ruled_out(status: Status | None) -> dict[str, Any]:
+    if status in (Status.UNAVAILABLE, Status.LOWERED):
+        return {"runtime": "none", "numerics": []}
+    if status in (Status.XFAILED, Status.XPASSED):
+        return {"limitation": LimitationRef(reason="known")}
+    return {}
 
 
 def numerics(**fields: Any) -> Numerics:

@@ -30,7 +30,8 @@ def test_a_run_and_its_baseline_do_not_differ(tmp_path: Path) -> None:
 
 def test_numbers_that_are_not_finite_and_odd_names_survive(tmp_path: Path) -> None:
     odd = [numerics(sqnr_db=math.inf, bound_used=math.nan), numerics(output=1, sqnr_db=-math.inf)]
-    cells = [cell("a/ü \\ \"x\" 'y' <b>", numerics=odd), cell("nan", op="inf", stage="nan")]
+    wrong = cell("a/ü \\ \"x\" 'y' <b>", status=Status.MISMATCH, numerics=odd)
+    cells = [wrong, cell("nan", op="inf", stage="nan")]
     stored = baseline.store(tmp_path / "b.jsonl", write(tmp_path / "r", cells))
     first = stored.cells[cells[0].id].outputs
     assert first[0].sqnr_db == math.inf

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.history.changes import MIN_LENGTH, Change, change_points
+from reports.history.changes import MIN_LENGTH, LevelChange, change_points
 
 NIGHTS = 200
 
 
-def found(values: object, floor: float = 0.2) -> list[Change]:
+def found(values: object, floor: float = 0.2) -> list[LevelChange]:
     return change_points(np.array(values, dtype=float), floor)
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from harness.cell import Status
 from harness.errors import RunUnreadable, UnknownCell
 from harness.run import CELLS_FILE, RUN_FILE, Part, load
 from reports import history
@@ -40,7 +41,8 @@ def test_runs_and_cells_in_order(tmp_path: Path) -> None:
 
 def test_numbers_survive_the_copy(tmp_path: Path) -> None:
     output = numerics(sqnr_db=float("inf"), bound_used=0.25)
-    night(tmp_path, 0, [cell("a", numerics=[output]), cell("b", numerics=[], seconds=0.0)])
+    failed = cell("b", status=Status.FAILED, numerics=[], seconds=0.0)
+    night(tmp_path, 0, [cell("a", numerics=[output]), failed])
     for _ in range(2):
         past = history.load(tmp_path)
         assert past.metric("sqnr_db")[0].tolist()[0] == float("inf")

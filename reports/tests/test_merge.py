@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ from click.testing import CliRunner
 from harness.cell import Delegation, Status
 from harness.cli import main
 from harness.errors import RunUnwritable, UsageError
-from harness.run import BackendState, Environment, Run, load
-from reports import summary
+from harness.run import RUN_FILE, BackendState, Environment, Run, load
 from reports.diff import diff
 from reports.merge import merge
 from reports.outcome import Outcome
 from reports.snapshot import take
+from reports.summary import Summary
 from reports.tests.runs import cell, write
 
 LINUX = Environment(host="linux", machine="x86_64", git_commit="a" * 40, packages={"torch": "2"})
@@ -65,7 +66,7 @@ def test_who_executed_a_cell_counts_and_it_is_said(tmp_path: Path) -> None:
     mac = [cell("a", "mlx:fp32"), cell("b", "mlx:fp32", status=Status.MISMATCH), away("c")]
     declared = cell("d", "mlx:fp32", status=Status.UNSUPPORTED, error="no", **NOTHING)
     made = merge(tmp_path / "out", two(tmp_path, linux, [*mac, declared], exit_status=1))
-    outcomes = {row.case: row.outcome for row in summary.rows(made.run)}
+    outcomes = {row.case: row.outcome for row in Summary.of(made.run).rows}
     assert outcomes == {"a": Outcome.PASSED, "b": Outcome.MISMATCH, "c": Outcome.UNAVAILABLE,
                         "d": Outcome.UNSUPPORTED}  # fmt: skip
     assert made.superseded == 3
@@ -80,7 +81,7 @@ def test_conflicts_are_problems_and_the_worst_counts(tmp_path: Path) -> None:
     assert made.overlaps == 2
     assert made.conflicts == ["a@xnnpack:fp32: failed in linux, passed, delegated in mac"]
     assert made.run.info.problems == [f"conflict: {made.conflicts[0]}"]
-    assert summary.overall(made.run).counts[Outcome.FAILED] == 1
+    assert Summary.of(made.run).overall.counts[Outcome.FAILED] == 1
     assert len(made.run.cells) == 4
     assert made.run.info.exit_status == 1
 
@@ -108,6 +109,24 @@ def test_one_incomplete_part_makes_it_incomplete(tmp_path: Path) -> None:
         assert not made.run.is_complete
         assert any(line.startswith(f"{name}: ") for line in made.run.info.problems)
     assert load(tmp_path / "out-killed").info.exit_status is None
+
+
+@pytest.mark.parametrize("gone", ["expected", "backends"])
+def test_what_a_part_does_not_say_is_not_merged_as_nothing(tmp_path: Path, gone: str) -> None:
+    runs = two(tmp_path, [cell("a")], [cell("b")])
+    file = tmp_path / "mac" / RUN_FILE
+    record = json.loads(file.read_text())
+    del record[gone]
+    file.write_text(json.dumps(record))
+    merged = merge(tmp_path / "out", [runs[0], load(tmp_path / "mac")]).run
+    assert not merged.is_complete
+    assert any(f"mac: run.json contradicts itself: it has no {gone}" in line
+               for line in merged.info.problems)  # fmt: skip
+    # What was merged from it says the same of its part, and a second merge loses none of it.
+    assert [part.complete for part in merged.info.merged_from] == [True, False]
+    again = merge(tmp_path / "again", [merged, write(tmp_path / "third", [cell("c")])]).run
+    assert not again.is_complete
+    assert any(f"it has no {gone}" in line for line in again.info.problems)
 
 
 def test_a_backend_that_one_part_has_is_not_missing(tmp_path: Path) -> None:

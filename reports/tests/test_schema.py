@@ -11,8 +11,9 @@ import pytest
 from harness.cell import Status
 from harness.errors import RunUnreadable
 from harness.run import CELLS_FILE, RUN_FILE, SCHEMA_VERSION, load
-from reports import baseline, markdown, summary
+from reports import baseline, markdown
 from reports.diff import diff
+from reports.summary import Summary
 from reports.tests.runs import cell, write
 
 #: Records of a real run, trimmed; crashed, timeout, unavailable and lowered added in its form.
@@ -30,7 +31,7 @@ def test_runs_of_schema_1_load_with_every_status() -> None:
     assert all(item.part is None for item in run.cells)
     mismatch = next(item for item in run.cells if item.status is Status.MISMATCH)
     assert mismatch.numerics[0].bound_used > 300
-    assert summary.overall(run).red == 5
+    assert Summary.of(run).overall.red == 5
 
 
 def test_runs_of_schema_1_render_compare_and_store(tmp_path: Path) -> None:

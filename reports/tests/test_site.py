@@ -17,13 +17,14 @@ from click.testing import CliRunner
 from harness import cli
 from harness.errors import RunUnreadable, RunUnwritable, UsageError
 from harness.run import CELLS_FILE, RUN_FILE, load
-from reports import site, summary
+from reports import site
 from reports.diff import Kind
 from reports.outcome import Outcome
 from reports.site import manifest
 from reports.site.columns import ABSENT, LETTERS
 from reports.site.folder import INDEX, MARKER, opened
 from reports.site.pack import number, script
+from reports.summary import Summary
 from reports.tests.markup import Page
 from reports.tests.nights import EVIL, NAMES, hostile, store
 from reports.tests.runs import cell, large, write
@@ -74,7 +75,7 @@ def test_every_run_keeps_each_outcome_apart_and_every_cell_once(tmp_path: Path) 
     assert [run["key"] for run in main["runs"]] == ["night-2", "night-1", "night-0"]
     for at, entry in enumerate(main["runs"]):
         run = load(folder / entry["key"])
-        total = summary.overall(run)
+        total = Summary.of(run).overall
         assert entry["counts"] == [total.counts[outcome] for outcome in Outcome]
         assert (entry["passed"], entry["rated"], entry["rate"]) == (
             total.passed, total.rated, total.pass_rate)  # fmt: skip
@@ -86,7 +87,7 @@ def test_every_run_keeps_each_outcome_apart_and_every_cell_once(tmp_path: Path) 
         ]
         known = zip(names, outcomes, strict=False)
         said = {name: letter for name, letter in known if letter != ABSENT}
-        assert said == {row.id: LETTERS[row.outcome] for row in summary.rows(run)}
+        assert said == {row.id: LETTERS[row.outcome] for row in Summary.of(run).rows}
 
 
 def test_details_are_there_for_all_cells_of_new_runs_and_for_red_cells_of_old_ones(

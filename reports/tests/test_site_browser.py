@@ -12,6 +12,7 @@ import pytest
 from harness.run import load
 from reports import site, summary, text
 from reports.outcome import Outcome
+from reports.summary import Summary
 from reports.tests import browser as chromium
 from reports.tests.browser import follow, hash_of, is_wide
 
@@ -47,7 +48,7 @@ def test_the_overview_says_the_newest_verdict_first_and_keeps_outcomes_apart(
 ) -> None:
     page = opened(index)
     newest = load(nights / "night-4")
-    total = summary.overall(newest)
+    total = Summary.of(newest).overall
     assert page.text_content("h1").strip().endswith("Failed, incomplete")
     assert "night-4" in page.text_content(".eyebrow")
     for outcome in Outcome:
@@ -260,7 +261,7 @@ def test_limitations_and_changes_name_causes_cells_and_runs(
     opened: Callable[..., Any], index: str, nights: Path
 ) -> None:
     page = opened(f"{index}#/limitations")
-    gaps = summary.gaps(load(nights / "night-4"))
+    gaps = Summary.of(load(nights / "night-4")).gaps
     assert page.text_content("#matching") == f"{len(gaps)} of {text.count(len(gaps), 'cause')}"
     assert page.locator(".gap .reason").first.text_content() == gaps[0].reason
     page.click(".gap summary >> nth=0")

@@ -12,8 +12,9 @@ from harness.cell import Delegation, LimitationRef, Status
 from harness.run import BackendState
 from reports import summary
 from reports.outcome import Outcome
+from reports.summary import Summary
 from reports.tests.runs import cell, numerics, write
-from reports.verdict import Kind, Verdict
+from reports.verdict import RunVerdict, VerdictKind
 
 _NOTHING: dict[str, Any] = {"runtime": "none", "numerics": [], "delegation": Delegation()}
 
@@ -41,7 +42,7 @@ def test_totals_count_each_outcome_apart_and_leave_only_unsupported_out_of_the_r
         cell("g", status=Status.LOWERED, **_NOTHING),
     ]
     run = write(tmp_path / "r", cells, expected=[*(c.id for c in cells), "h@xnnpack:fp32"])
-    (total,) = summary.totals(run)
+    (total,) = Summary.of(run).totals
     assert (total.cells, total.rated, total.passed, total.red) == (8, 7, 2, 1)
     assert total.pass_rate == 2 / 7
     assert total.counts[Outcome.PASSED] == total.counts[Outcome.UNDELEGATED] == 1
@@ -62,19 +63,19 @@ def test_a_target_that_executed_nothing_has_no_rate_rather_than_zero(
     tmp_path: Path, status: Status, words: str
 ) -> None:
     run = write(tmp_path / "r", [cell("a", status=status, **_NOTHING)])
-    (total,) = summary.totals(run)
+    (total,) = Summary.of(run).totals
     assert total.pass_rate is None
     assert total.rate_text == words
 
 
 def test_a_target_where_everything_crashed_rates_zero(tmp_path: Path) -> None:
     run = write(tmp_path / "r", [cell("a", status=Status.CRASHED, **_NOTHING)])
-    assert summary.totals(run)[0].pass_rate == 0.0
+    assert Summary.of(run).totals[0].pass_rate == 0.0
 
 
 def test_a_selected_target_without_cells_is_shown(tmp_path: Path) -> None:
     run = write(tmp_path / "r", [cell()], targets=["tosa:fp", "xnnpack:fp32"])
-    assert [(total.target, total.cells) for total in summary.totals(run)] == [
+    assert [(total.target, total.cells) for total in Summary.of(run).totals] == [
         ("tosa:fp", 0),
         ("xnnpack:fp32", 1),
     ]
@@ -83,22 +84,22 @@ def test_a_selected_target_without_cells_is_shown(tmp_path: Path) -> None:
 def test_a_missing_cell_takes_its_op_from_the_same_case_elsewhere(tmp_path: Path) -> None:
     recorded = cell("net/small", "xnnpack:fp32", op="network", suite="models")
     run = write(tmp_path / "r", [recorded], expected=[recorded.id, "net/small@tosa:fp", "odd"])
-    by_id = {row.id: row for row in summary.rows(run)}
+    by_id = {row.id: row for row in Summary.of(run).rows}
     assert by_id["net/small@tosa:fp"].op == "network"
     assert by_id["net/small@tosa:fp"].outcome is Outcome.NOT_RUN
     assert by_id["odd"].target == summary.NO_TARGET
-    assert summary.overall(run).cells == 3
+    assert Summary.of(run).overall.cells == 3
 
 
 @pytest.mark.parametrize("crash_first", [True, False])
 def test_a_later_pass_does_not_hide_a_crash(tmp_path: Path, *, crash_first: bool) -> None:
     records = [cell(status=Status.CRASHED, **_NOTHING), cell()]
     run = write(tmp_path / "r", records if crash_first else records[::-1])
-    (row,) = summary.rows(run)
+    (row,) = Summary.of(run).rows
     assert row.outcome is Outcome.CRASHED
-    assert summary.repeated(run) == [row.id]
-    judged = Verdict.of(run)
-    assert judged.kind is Kind.FAILED
+    assert Summary.of(run).repeated == [row.id]
+    judged = RunVerdict.of(run)
+    assert judged.kind is VerdictKind.FAILED
     assert any("several records" in concern for concern in judged.concerns)
 
 
@@ -117,7 +118,7 @@ def test_failures_are_worst_first_and_nan_is_worse_than_any_number(tmp_path: Pat
         cell("crashed", status=Status.CRASHED, **_NOTHING),
         cell("fine"),
     ]
-    names = [row.case for row in summary.failures(write(tmp_path / "r", cells))]
+    names = [row.case for row in Summary.of(write(tmp_path / "r", cells)).failures]
     assert names[0] == "crashed"
     assert set(names[1:3]) == {"nan", "infinite"}
     assert names[3:] == ["much", "a little", "failed", "timeout", "xpassed"]
@@ -133,7 +134,7 @@ def test_causes_group_errors_that_differ_in_numbers_only(tmp_path: Path) -> None
         failed("c", "run", "no visitor for node 7 at 0x7f02"),
         failed("d", "lower", "another"),
     ]
-    causes = summary.causes(write(tmp_path / "r", cells))
+    causes = Summary.of(write(tmp_path / "r", cells)).causes
     assert [row.case for row in causes[0].rows] == ["a", "b"]
     assert len(causes) == 3
     assert sum(len(cause.rows) for cause in causes) == len(cells)
@@ -146,7 +147,7 @@ def test_gaps_group_by_reason_and_put_stale_entries_first(tmp_path: Path) -> Non
         cell("s", status=Status.XPASSED, limitation=stale),
         cell("u", status=Status.UNSUPPORTED, error="no such dtype", **_NOTHING),
     ]
-    gaps = summary.gaps(write(tmp_path / "r", cells))
+    gaps = Summary.of(write(tmp_path / "r", cells)).gaps
     assert [(gap.reason, len(gap.rows)) for gap in gaps] == [
         ("stale", 1),
         ("known", 3),
@@ -164,7 +165,7 @@ def test_partitions_add_up_what_was_left_over(tmp_path: Path) -> None:
         cell("c", delegation=Delegation(undelegated_nodes=1, undelegated_ops={"add": 1})),
         cell("d", status=Status.FAILED, **_NOTHING),
     ]
-    (part,) = summary.partitions(write(tmp_path / "r", cells))
+    (part,) = Summary.of(write(tmp_path / "r", cells)).partitions
     assert (part.cells, part.without, part.delegates) == (3, 1, 2)
     assert (part.delegated_nodes, part.undelegated_nodes) == (6, 5)
     assert part.left_over == {"cat": 4, "add": 1}
@@ -190,24 +191,24 @@ def test_worst_of_several_outputs() -> None:
 
 
 def test_verdicts(tmp_path: Path) -> None:
-    def kind(name: str, *cells: Any, **options: Any) -> Kind:
-        return Verdict.of(write(tmp_path / name, cells, **options)).kind
+    def kind(name: str, *cells: Any, **options: Any) -> VerdictKind:
+        return RunVerdict.of(write(tmp_path / name, cells, **options)).kind
 
     red = cell("red", status=Status.MISMATCH)
     away = cell("away", status=Status.UNAVAILABLE, **_NOTHING)
-    assert kind("passed", cell()) is Kind.PASSED
-    assert kind("red", cell(), red, exit_status=1) is Kind.FAILED
-    assert kind("red although exit status 0", red) is Kind.FAILED
-    assert kind("exit status alone", cell(), exit_status=3) is Kind.FAILED
-    assert kind("killed", cell(), end=False) is Kind.INCOMPLETE
-    assert kind("missing", cell(), expected=[cell().id, "b@tosa:fp"]) is Kind.INCOMPLETE
-    assert kind("killed and red", red, end=False) is Kind.FAILED
-    assert kind("hollow", away) is Kind.HOLLOW
-    assert kind("empty") is Kind.EMPTY
+    assert kind("passed", cell()) is VerdictKind.PASSED
+    assert kind("red", cell(), red, exit_status=1) is VerdictKind.FAILED
+    assert kind("red although exit status 0", red) is VerdictKind.FAILED
+    assert kind("exit status alone", cell(), exit_status=3) is VerdictKind.FAILED
+    assert kind("killed", cell(), end=False) is VerdictKind.INCOMPLETE
+    assert kind("missing", cell(), expected=[cell().id, "b@tosa:fp"]) is VerdictKind.INCOMPLETE
+    assert kind("killed and red", red, end=False) is VerdictKind.FAILED
+    assert kind("hollow", away) is VerdictKind.HOLLOW
+    assert kind("empty") is VerdictKind.EMPTY
 
 
 def test_a_red_and_killed_run_says_both(tmp_path: Path) -> None:
-    judged = Verdict.of(write(tmp_path / "r", [cell(status=Status.FAILED)], end=False))
+    judged = RunVerdict.of(write(tmp_path / "r", [cell(status=Status.FAILED)], end=False))
     assert judged.headline == "FAILED, INCOMPLETE"
     assert not judged.is_good
 
@@ -215,7 +216,7 @@ def test_a_red_and_killed_run_says_both(tmp_path: Path) -> None:
 def test_a_backend_that_is_not_here_and_a_problem_are_concerns(tmp_path: Path) -> None:
     away = {"mlx": BackendState(available=False, reason="not a Mac")}
     run = write(tmp_path / "r", [cell()], backends=away, problems=["limitation 3 matches nothing"])
-    assert Verdict.of(run).concerns == [
+    assert RunVerdict.of(run).concerns == [
         "problem: limitation 3 matches nothing",
         "backend mlx is unavailable: not a Mac",
     ]

@@ -1,0 +1,219 @@
+"""The process of a session that writes records: what is expected, what ended, why it is red."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import registry
+from harness.cell import Cell, Status
+from harness.collect import (
+    CELL_PROPERTY,
+    DEMANDING,
+    LIMITATION_PROPERTY,
+    SELECTED,
+    CellItem,
+    cell_of,
+    vendor_warnings_ignored,
+)
+from harness.discovery import load_suite
+from harness.errors import ConformError, RunUnwritable, UnknownTarget
+from harness.limitation import find, judge
+from harness.recorder import Recorder
+from harness.run import RunInfo, environment, now
+from harness.stale import Claim, Claims
+from harness.target import Target, split_cell_id
+from harness.watchdog import load_and_settle
+
+# Workers that die one after the other without a record in between will go on doing so.
+_IDLE_DEATHS = 3
+# Of many cells of one problem, these are named.
+_NAMED = 5
+_BY_ITSELF = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+
+
+class Controller:
+    """Owns the run folder: the only process of a session that writes records."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.recorder: Recorder | None = None
+        self.problems: list[str] = []
+        self._collected: set[str] = set()
+        self._deaths = 0
+        self._idle_deaths = 0
+        self._recorded_at_death = -1
+        self._untelling: list[str] = []
+        self._claims = Claims()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Without xdist this process runs the cells itself."""
+        cells = [item for item in session.items if isinstance(item, CellItem)]
+        if cells and not session.config.option.collectonly:
+            load_and_settle(cells)
+            self._start([item.name for item in cells])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+        """With xdist the first worker's collection is what the run expects."""
+        self._collected.add(node.gateway.id)
+        cells = [name for name in map(cell_of, ids) if name]
+        if cells and self.recorder is None:
+            self._start(cells)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Append the record that a report carries."""
+        if report.when != "call" or self.recorder is None:
+            return
+        for key, value in report.user_properties:
+            if key == CELL_PROPERTY:
+                self._record(Cell.from_json(str(value)))
+            elif key == LIMITATION_PROPERTY:
+                self._claims.add(Claim.from_json(str(value)))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: Any) -> None:
+        """End the session when workers die before they get to run anything."""
+        if not error:
+            return
+        name = node.gateway.id
+        if not self._deaths and name not in self._collected and self._may_have_cells():
+            # No test runs before every first worker has collected, so nothing is lost but time;
+            # a replacement that lives would hide that what is selected kills workers.
+            self._stop(f"worker {name} died while it collected; run with -n 0 to see why")
+        self._deaths += 1
+        recorded = self.recorder.recorded if self.recorder else 0
+        self._idle_deaths = self._idle_deaths + 1 if recorded == self._recorded_at_death else 1
+        self._recorded_at_death = recorded
+        if self._idle_deaths >= _IDLE_DEATHS:
+            self._stop(
+                f"{_IDLE_DEATHS} workers died in a row without running anything; run with -n 0 "
+                "to see why"
+            )
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
+        """A worker died: its cell becomes a row, judged by its limitation like any other."""
+        name = cell_of(crashitem)
+        if name is None or self.recorder is None:
+            return
+        suite = load_suite(self.config.rootpath / crashitem.partition("::")[0])
+        cell = self.recorder.death(name, report.node.gateway.id, self.config.getoption("seed"))
+        case = next(case for case in suite.cases if case.name == cell.case)
+        cell.suite, cell.op, cell.tags = suite.name, case.op, sorted(case.tags)
+        judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
+        self._record(cell)
+        report.longrepr = f"{cell.id}: {cell.status.value}\n  {cell.error}\n  repro: {cell.repro}"
+        if not cell.status.is_red:
+            report.outcome = "skipped"
+            report.wasxfail = cell.limitation.reason if cell.limitation else ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Close the record; a backend that did not load, or a shrunken run, is red."""
+        if self.recorder is None:
+            return
+        self.problems += self.recorder.problems() + self._claims.problems() + self._signals()
+        if self.problems and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = exitstatus = pytest.ExitCode.TESTS_FAILED
+        complete = exitstatus in _BY_ITSELF and not self.recorder.missing
+        try:
+            self.recorder.close(int(exitstatus), self.problems, complete=complete)
+        except ConformError as error:
+            self.problems.append(str(error))
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say why the session is red when no cell is."""
+        for problem in self.problems:
+            terminalreporter.write_line(f"RED: {problem}", red=True)
+
+    def _record(self, cell: Cell) -> None:
+        if self.recorder is not None:
+            with _ending_the_session():
+                self.recorder.record(cell)
+        if cell.status is Status.PASSED and not cell.is_telling and not cell.untelling:
+            self._untelling.append(cell.id)
+
+    def _signals(self) -> list[str]:
+        """Passes that any constant would have got, where that is asked to be an error."""
+        if not self._untelling or self.config.getini("conform_untelling") == "warn":
+            return []
+        named = ", ".join(self._untelling[:_NAMED])
+        more = f" and {len(self._untelling) - _NAMED} more" if self._untelling[_NAMED:] else ""
+        return [
+            f"{len(self._untelling)} cells passed although a constant would pass in place of their "
+            f"outputs, and their cases do not say why (untelling=...): {named}{more}"
+        ]
+
+    def _may_have_cells(self) -> bool:
+        """Whether what was asked for touches a folder of suites."""
+        root = self.config.rootpath
+        suites = [root / name for name in self.config.getini("conform_suites")]
+        start = self.config.invocation_params.dir
+        asked = [(start / str(name).partition("::")[0]).resolve() for name in self.config.args]
+        return any(
+            path == suite or path in suite.parents or suite in path.parents
+            for path in asked
+            for suite in suites
+        )
+
+    def _stop(self, reason: str) -> None:
+        """End the session; what it leaves says that it is incomplete, and why."""
+        if self.recorder is None and self._may_have_cells():
+            self._start(None)
+        self.problems.append(reason)
+        pytest.exit(reason, returncode=pytest.ExitCode.INTERNAL_ERROR)
+
+    def _start(self, cells: list[str] | None) -> None:
+        """Begin the record; None for the cells of a session that dies before it knows them."""
+        option = self.config.getoption
+        selected = self.config.stash[SELECTED]
+        there = [split_cell_id(cell)[1] for cell in cells or ()]
+        try:
+            if cells is not None:
+                # A plain run takes cases to the targets they name: only the cells tell which.
+                check_demanded(self.config, there if selected is None else selected)
+        except UnknownTarget as error:
+            pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+        plain = registry.default_targets() if selected is None else selected
+        info = RunInfo(
+            started=now(),
+            seed=option("seed"),
+            command=["pytest", *map(str, self.config.invocation_params.args)],
+            targets=[str(target) for target in dict.fromkeys([*plain, *there])],
+            selection=" and ".join(
+                f"({text})" for text in (option("keyword"), option("markexpr")) if text
+            ),
+            environment=environment(self.config.rootpath),
+            lower_only=option("lower_only"),
+            speed=not option("no_speed"),
+        )
+        with _ending_the_session(), vendor_warnings_ignored():
+            self.recorder = Recorder(Path(option("run_dir")), info)
+            self.recorder.expect(cells or [])
+
+
+def check_demanded(config: pytest.Config, selected: Iterable[Target]) -> None:
+    """Refuse to demand delegation of targets that no cell runs on.
+
+    Raises:
+        UnknownTarget: naming them.
+    """
+    if idle := config.stash[DEMANDING].difference(selected):
+        names = ", ".join(map(str, sorted(idle)))
+        raise UnknownTarget(f"--require-delegation: no cell is selected on {names}")
+
+
+@contextmanager
+def _ending_the_session() -> Iterator[None]:
+    """A record that cannot be written ends the session with one line: going on would run cells
+    for nothing."""
+    try:
+        yield
+    except RunUnwritable as error:
+        pytest.exit(str(error), returncode=pytest.ExitCode.INTERNAL_ERROR)

@@ -1,0 +1,88 @@
+"""Real pytest sessions in projects of their own, for the tests of the plugin."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.cell import Status
+from harness.run import Run
+
+ROOT = Path(__file__).parents[2]
+
+SUITE = """
+import ctypes, os, signal, time
+import torch
+from harness.case import Case
+
+class Add(torch.nn.Module):
+    def forward(self, x):
+        return x + x
+
+class Death(Add):
+    def forward(self, x):
+        if os.environ.get("PYTEST_XDIST_WORKER"):
+            {death}
+        return x + x
+
+def case(name, module=Add):
+    return Case(name, lambda: (module(), (torch.randn(2, 3),)), tags=frozenset({{"fp32"}}))
+
+CASES = [case("add/a"), case("add/b"), case("death/now", Death), case("add/c"), case("sub/d")]
+"""
+HARMLESS = "pass"
+SEGFAULT = "ctypes.string_at(0)"
+HANG = "time.sleep(600)"
+
+
+def new_project(folder: Path) -> Path:
+    """A project of its own with one small suite and the plugin."""
+    (folder / "conftest.py").write_text('pytest_plugins = ["harness.plugin"]\n')
+    (folder / "pytest.ini").write_text("[pytest]\nconform_suites = suites\n")
+    suites = folder / "suites"
+    suites.mkdir()
+    (suites / "__init__.py").write_text("")
+    write_suite(folder, HARMLESS)
+    return folder
+
+
+def write_suite(project: Path, death: str) -> None:
+    (project / "suites" / "small.py").write_text(SUITE.format(death=death))
+
+
+def command(
+    *arguments: str, targets: str | None = "null:eager", paths: Sequence[str] = ("suites",)
+) -> list[str]:
+    chosen = [] if targets is None else ["--targets", targets]
+    return [
+        sys.executable, "-m", "pytest", *paths, "-p", "no:cacheprovider", "--run-dir", "run",
+        *chosen, *arguments,
+    ]  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+
+
+def run(
+    project: Path,
+    *arguments: str,
+    targets: str | None = "null:eager",
+    paths: Sequence[str] = ("suites",),
+    env: dict[str, str] | None = None,
+    **options: Any,
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments, targets=targets, paths=paths), cwd=project,
+        env={**environment(), **(env or {})}, capture_output=True, text=True, timeout=280,
+        check=False, **options,
+    )  # fmt: skip
+
+
+def outcomes(run_: Run) -> dict[str, Status]:
+    return {cell.case: cell.status for cell in run_.cells}

@@ -1,0 +1,110 @@
+"""What a run selects: a name that stands for nothing is an error, never the default."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import registry
+from harness.errors import UnknownTarget
+from harness.run import RUN_FILE, load
+from harness.tests.sessions import ROOT, environment, run
+
+
+@pytest.fixture
+def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An installed distribution whose backend does not import, as environment variables."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "conform_broken.py").write_text("raise ImportError('no libbroken.so')\n")
+    info = site / "conform_broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: conform-broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[conform.backends]\nbroken = conform_broken:BACKEND\n")
+    return {"PYTHONPATH": os.pathsep.join([str(ROOT), str(site)])}
+
+
+@pytest.mark.parametrize("targets", ["broken", "null:eager,broken"])
+def test_a_backend_that_does_not_import_has_nothing_to_run(
+    project: Path, broken: dict[str, str], targets: str
+) -> None:
+    result = run(project, "-n", "0", targets=targets, env=broken)
+    assert result.returncode == 4, result.stdout
+    assert "backend 'broken' has no recipes" in result.stderr
+    assert "no libbroken.so" in result.stderr
+    assert not (project / "run" / RUN_FILE).exists()
+
+
+def test_conform_run_does_not_fall_back_to_the_default_targets(
+    project: Path, broken: dict[str, str]
+) -> None:
+    command = [sys.executable, "-m", "harness.cli", "run", "--targets", "broken", "-n", "0"]
+    result = subprocess.run(
+        command, cwd=project, env={**environment(), **broken}, capture_output=True, text=True,
+        timeout=280, check=False,
+    )  # fmt: skip
+    assert result.returncode == 4, result.stdout
+    assert "no libbroken.so" in result.stderr
+    assert not (project / "runs").exists()
+
+
+def test_a_named_recipe_of_a_broken_backend_is_reported_as_unavailable(
+    project: Path, broken: dict[str, str]
+) -> None:
+    result = run(project, "-n", "0", targets="broken:fp32", env=broken)
+    assert result.returncode == 1, result.stdout
+    assert "backend broken was expected and is not available" in result.stdout
+    assert {cell.status.value for cell in load(project / "run").cells} == {"unavailable"}
+
+
+EMPTY = ["", " ", ",", "null:eager,", ",null:eager", "null:eager,,tosa"]
+
+
+@pytest.mark.parametrize("targets", EMPTY)
+def test_an_empty_name_is_an_error(targets: str) -> None:
+    with pytest.raises(UnknownTarget, match="--targets has an empty name"):
+        registry.parse_list(targets, "--targets")
+
+
+@pytest.mark.parametrize("option", ["--targets", "--require-delegation"])
+def test_an_empty_option_does_not_mean_the_default(project: Path, option: str) -> None:
+    selected = None if option == "--targets" else "null:eager"
+    result = run(project, "-n", "0", option, "", targets=selected)
+    assert result.returncode == 4, result.stdout
+    assert f"{option} has an empty name" in result.stderr
+    assert not (project / "run" / RUN_FILE).exists()
+
+
+def test_spaces_around_names_are_nothing(project: Path) -> None:
+    result = run(project, "-n", "0", "-k", "add/a", targets=" null:eager , null ")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert load(project / "run").info.targets == ["null:eager"]
+
+
+@pytest.mark.parametrize(
+    ("targets", "demanded", "workers", "named"),
+    [
+        ("null:eager", "null:eager,portable:fp32", "0", "no cell is selected on portable:fp32"),
+        # A plain run takes cases to the targets that they name; here none names this one.
+        (None, "null:eager", "0", "no cell is selected on null:eager"),
+        (None, "null:eager", "1", "no cell is selected on null:eager"),
+        ("null:eager", "broken", "0", "no libbroken.so"),
+    ],
+)
+def test_delegation_is_demanded_of_selected_targets_only(
+    project: Path,
+    broken: dict[str, str],
+    targets: str | None,
+    demanded: str,
+    workers: str,
+    named: str,
+) -> None:
+    arguments = ("-n", workers, "-k", "add/a", "--require-delegation", demanded)
+    result = run(project, *arguments, targets=targets, env=broken)
+    assert result.returncode == 4, result.stdout + result.stderr
+    assert named in result.stdout + result.stderr
+    assert "Traceback" not in result.stdout + result.stderr
+    assert not (project / "run" / RUN_FILE).exists()

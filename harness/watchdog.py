@@ -1,0 +1,74 @@
+"""A worker's side of a run: what its cells need, loaded once, and the stacks of native crashes."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from harness import registry
+from harness.collect import CellItem, vendor_warnings_ignored
+from harness.host import available_cores
+from harness.recorder import LOGS
+
+
+class Watchdog:
+    """In a worker: stacks of native crashes and of timeouts go where the controller looks."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.stack: TextIO | None = None
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Load what the cells need before the first one is timed."""
+        cells = [item for item in session.items if isinstance(item, CellItem)]
+        if not cells:
+            return
+        import torch
+
+        self.stack = self._stack_file()
+        faulthandler.enable(file=self.stack)
+        # One thread a worker: idle OpenMP threads spin, and cost the neighbour its core.
+        workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        torch.set_num_threads(max(1, available_cores() // workers))
+        load_and_settle(cells)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
+        """End the process when a cell takes too long, even inside native code."""
+        if self.stack is None or not isinstance(item, CellItem):
+            return (yield)
+        if self.stack.seekable():
+            self.stack.seek(0)
+            self.stack.truncate()
+        timeout: float = self.config.getoption("cell_timeout")
+        faulthandler.dump_traceback_later(timeout, exit=True, file=self.stack)
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def _stack_file(self) -> TextIO:
+        folder = Path(self.config.getoption("run_dir")) / LOGS
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            name = os.environ["PYTEST_XDIST_WORKER"]
+            return (folder / f"{name}.stack").open("w+", encoding="utf-8")
+        except OSError:
+            # A full disk costs the stacks, not the time limit; the controller says that it is full.
+            return sys.__stderr__ or sys.stderr
+
+
+def load_and_settle(cells: Sequence[CellItem]) -> None:
+    """Load the backends of these cells, and tell the garbage collector that they stay."""
+    from harness import speed
+
+    with vendor_warnings_ignored():
+        for name in sorted({item.target.backend for item in cells}):
+            registry.backend(name).availability()
+    speed.settle()

@@ -1,0 +1,129 @@
+"""A pass that any constant would have got is counted and shown apart, never as evidence."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.cell import Cell, Delegation, Status
+from reports import html, markdown, tables, terminal
+from reports.diff import Kind, diff
+from reports.export import junit, render
+from reports.gate import judge, parse
+from reports.outcome import Outcome
+from reports.summary import Summary
+from reports.tests.runs import cell, numerics, write
+from reports.verdict import RunVerdict, VerdictKind
+
+TODAY = datetime.date(2026, 6, 15)
+WORDS = "passed, not telling"
+
+
+def untelling(case: str = "full/constant", target: str = "xnnpack:fp32", **fields: Any) -> Cell:
+    return cell(case, target, numerics=[numerics(telling=0.0)], **fields)
+
+
+def test_an_outcome_of_its_own() -> None:
+    assert Outcome.of(untelling()) is Outcome.UNTELLING
+    assert Outcome.of(untelling(delegation=Delegation(undelegated_nodes=1))) is Outcome.UNTELLING
+    assert Outcome.of(cell(numerics=[numerics(telling=0.1)])) is Outcome.PASSED
+    # One telling output is enough, and what was not measured counts as telling.
+    several = [numerics(telling=0.0), numerics(output=1, telling=0.5)]
+    assert Outcome.of(cell(numerics=several)) is Outcome.PASSED
+    assert Outcome.of(cell()) is Outcome.PASSED
+    # What is red stays red.
+    red = untelling(status=Status.MISMATCH)
+    assert Outcome.of(red) is Outcome.MISMATCH
+    assert not Outcome.UNTELLING.is_pass
+    assert not Outcome.UNTELLING.is_conclusive
+    assert not Outcome.UNTELLING.is_red
+
+
+def test_it_is_rated_and_not_passed(tmp_path: Path) -> None:
+    run = write(tmp_path / "r", [cell("a"), untelling("b"), untelling("c")])
+    total = Summary.of(run).overall
+    assert (total.cells, total.rated, total.passed, total.conclusive) == (3, 3, 1, 1)
+    assert total.rate_text == "1 of 3 (33.3 %)"
+    judged = RunVerdict.of(run)
+    assert judged.kind is VerdictKind.PASSED
+    assert "2 passed, not telling" in judged.sentence
+
+
+def test_a_run_of_nothing_else_did_not_pass(tmp_path: Path) -> None:
+    judged = RunVerdict.of(write(tmp_path / "r", [untelling("b")]))
+    assert judged.kind is VerdictKind.HOLLOW
+    assert not judged.is_good
+
+
+def _terminal(run: Any) -> str:
+    out = io.StringIO()
+    terminal.render(run, Console(file=out, width=160))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("render", [_terminal, markdown.render, html.render])
+def test_reports_count_it_apart_and_say_what_it_means(tmp_path: Path, render: Any) -> None:
+    shown = render(write(tmp_path / "r", [cell("a"), untelling("b")]))
+    assert WORDS in shown.lower()
+    assert "a constant would pass in place of" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"numerics": [numerics(telling=0.0)], "untelling": "zeros by design"},
+         "no: a constant would pass; zeros by design"),
+        ({"numerics": [numerics(telling=0.0)]}, "the case gives no reason"),
+        ({"numerics": [numerics(telling=0.875)]}, "87.5 % of the elements"),
+    ],
+)  # fmt: skip
+def test_a_cell_says_how_telling_it_is(fields: dict[str, Any], words: str) -> None:
+    out = io.StringIO()
+    terminal.show(cell(**fields), Console(file=out, width=160))
+    assert words in out.getvalue()
+
+
+def test_exports_have_a_column(tmp_path: Path) -> None:
+    cells = [cell("a"), untelling("b", untelling="zeros by design"),
+             cell("c", numerics=[numerics(telling=0.25)])]  # fmt: skip
+    run = write(tmp_path / "r", cells)
+    frame = tables.frame(run)
+    assert frame["telling"].tolist()[1:] == [0.0, 0.25]
+    assert frame["telling"].isna().tolist() == [True, False, False]
+    assert frame["outcome"].tolist() == ["passed", "untelling", "passed"]
+    assert tables.totals(run)["passed_not_telling"].tolist() == [1]
+    exported = json.loads(render([run], "json"))
+    columns = [column["name"] for column in exported["columns"]]
+    values = [row[columns.index("telling")] for row in exported["rows"]]
+    assert values == [None, 0.0, 0.25]
+    assert [row[columns.index("untelling")] for row in exported["rows"]][1] == "zeros by design"
+    xml = junit.render(run).decode()
+    assert xml.count("<skipped") == 1
+    assert "passed, not telling: zeros by design" in xml
+
+
+def test_a_target_that_tells_nothing_has_no_verdict(tmp_path: Path) -> None:
+    cells = [cell("a"), cell("b"), untelling("c", "tosa:fp"), untelling("d", "tosa:fp")]
+    run = write(tmp_path / "r", cells)
+    judged = judge(run, run, parse(""), today=TODAY)
+    assert judged.exit_code == 2
+    assert judged.obstacles == ["target tosa:fp: none of its 2 passes is telling"]
+    red = cell("e", status=Status.FAILED, stage="lower", error="E", runtime="none", numerics=[])
+    worse = write(tmp_path / "s", [*cells, red], exit_status=1)
+    assert judge(run, worse, parse(""), today=TODAY).exit_code == 1
+    required = parse('required_targets = ["tosa:fp"]')
+    said = judge(run, run, required, today=TODAY).obstacles
+    assert "required target tosa:fp: no cell came to a conclusion" in said
+
+
+def test_losing_the_signal_is_a_change(tmp_path: Path) -> None:
+    before = write(tmp_path / "a", [cell("x")])
+    after = write(tmp_path / "b", [untelling("x")])
+    assert [change.kind for change in diff(before, after).changes] == [Kind.SIGNAL_LOST]
+    assert [change.kind for change in diff(after, before).changes] == [Kind.SIGNAL_GAINED]
