@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from harness.bounds import attained
 from harness.cell import Numerics
 from harness.oracle import Reference
 from harness.program import TensorSpec
@@ -55,6 +56,7 @@ def compare(
                 oracle[index],
                 reference.bound[call][index],
                 reference.eager[call][index],
+                others=reference.alternatives[call][index] if reference.alternatives else None,
                 spec=spec,
                 model=model[call][index] if model else None,
                 step=steps[index] if index < len(steps) else None,
@@ -72,6 +74,7 @@ def compare_output(
     bound: torch.Tensor,
     eager: torch.Tensor,
     *,
+    others: torch.Tensor | None = None,
     spec: TensorSpec | None = None,
     model: torch.Tensor | None = None,
     step: float | None = None,
@@ -84,6 +87,7 @@ def compare_output(
         oracle: float64 (or exact integer) reference, same shape.
         bound: float64, same shape; largest error that conforms, per element.
         eager: eager output in the recipe's dtype; gives the expected dtype.
+        others: further values that conform (:func:`harness.bounds.alternatives`).
         spec: what the program declares about this output.
         model: the float model's output, for quantized recipes.
         step: quantization step of the output, in its unit.
@@ -92,7 +96,7 @@ def compare_output(
     problem = _structure(actual, eager, spec)
     if problem is not None:
         return _unlike(actual, where, problem)
-    error, within = errors(actual, oracle, bound, eager)
+    error, within = errors(actual, oracle, bound, eager, others)
     used = _used(error, bound, within)
     worst = int(used.argmax()) if used.numel() else None
     exceeding = int((~within).sum())
@@ -127,7 +131,11 @@ def compare_output(
 
 
 def errors(
-    actual: torch.Tensor, oracle: torch.Tensor, bound: torch.Tensor, eager: torch.Tensor
+    actual: torch.Tensor,
+    oracle: torch.Tensor,
+    bound: torch.Tensor,
+    eager: torch.Tensor,
+    others: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Absolute errors (float64) and which elements conform.
 
@@ -135,16 +143,22 @@ def errors(
     conforms when it is the same infinity, or also NaN, in the oracle rounded to the output's
     dtype or in eager: an intermediate may overflow in the dtype although the result would not.
     Its error is then 0; any other error with a non-finite value is infinite.
+
+    Integers and bools conform when they are the oracle's or one of ``others``, and so do infinities
+    among these; beyond 2^53, where float64 has no difference, an error is 1.
     """
     if not actual.is_floating_point():
         error = (actual.double() - oracle.double()).abs()
-        return error, actual == oracle
+        error = torch.where(actual == oracle, 0.0, error.clamp_min(1.0))
+        return error, attained(actual, oracle, others)
     value = actual.double()
     truth = oracle.double()
     rounded = truth.to(actual.dtype).double()
     error = (value - truth).abs()
     finite = value.isfinite() & truth.isfinite()
     same = _same_nonfinite(value, rounded) | _same_nonfinite(value, eager.double())
+    if others is not None:
+        same |= value.isinf() & attained(value, truth, others)
     error = torch.where(finite, error, math.inf)
     error = torch.where(same, 0.0, error)
     return error, (finite & (error <= bound)) | same
@@ -248,7 +262,8 @@ def _unlike(actual: torch.Tensor, where: tuple[int, int], problem: str) -> Numer
 def _used(error: torch.Tensor, bound: torch.Tensor, within: torch.Tensor) -> torch.Tensor:
     """error / bound, flat; 0 / 0 is 0, and anything beyond a zero bound is infinite."""
     ratio = torch.where(error == 0, 0.0, error / bound)
-    ratio = torch.where(ratio.isnan(), math.inf, ratio)
+    # Not one of the values that conform, although no further off than these.
+    ratio = torch.where(ratio.isnan() | (~within & (ratio <= 1)), math.inf, ratio)
     return torch.where(within, ratio.clamp_max(1.0), ratio).flatten()
 
 

@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from harness.arithmetic import Float64Mode, PerturbedMode
-from harness.bounds import limits
+from harness.arithmetic import Float64Mode
+from harness.bounds import alternatives, limits
 from harness.case import Inputs
 from harness.dequantize import Whole
+from harness.perturbation import PerturbedMode
 from harness.precision import Precision
 from harness.steps import output_steps
 
@@ -31,8 +32,7 @@ class Reference:
 
     Attributes:
         oracle: per call, per output: float64 for floating outputs, else the eager result.
-        bound: same shapes, float64: largest error that the target's arithmetic explains;
-            zero for integer and bool outputs.
+        bound: same shapes, float64: largest error that the target's arithmetic explains.
         eager: per call, per output: eager in the recipe's own dtype.
         steps: per output of a quantized graph, the step that it was quantized with; None for one
             without.
@@ -42,6 +42,7 @@ class Reference:
     bound: list[list[torch.Tensor]]
     eager: list[list[torch.Tensor]]
     steps: Sequence[float | None] = ()
+    alternatives: Sequence[Sequence[torch.Tensor | None]] = ()
 
 
 def refer(
@@ -61,22 +62,25 @@ def refer(
     without_noise = Float64Mode()
     exact = _run64(module, calls, without_noise)
     runs = [
-        _run64(module, calls, PerturbedMode(precision, seed, sample, without_noise.encoded))
+        _run64(module, calls, PerturbedMode(precision, seed, sample, without_noise.trace))
         for sample in range(precision.samples)
     ]
     steps = output_steps(module) if isinstance(module, torch.fx.GraphModule) else []
     oracle: list[list[torch.Tensor]] = []
     bound: list[list[torch.Tensor]] = []
+    others: list[list[torch.Tensor | None]] = []
     for call, outputs in enumerate(eager):
         oracle.append([])
         bound.append([])
+        others.append([])
         for index, native in enumerate(outputs):
             truth = exact[call][index].double() if native.is_floating_point() else native
             perturbed = [run[call][index] for run in runs]
             step = steps[index] if index < len(steps) else None
             oracle[-1].append(truth)
             bound[-1].append(limits(truth, perturbed, native.dtype, precision, step))
-    return Reference(oracle, bound, eager, steps)
+            others[-1].append(alternatives(truth, perturbed, native.dtype))
+    return Reference(oracle, bound, eager, steps, others)
 
 
 def run_calls(module: torch.nn.Module, calls: Sequence[Inputs]) -> list[list[torch.Tensor]]:
@@ -94,11 +98,11 @@ def _run64(
 ) -> list[list[torch.Tensor]]:
     state = _state(module)
     for tensor in _tensors((calls, state)):
-        mode.see(tensor.dtype)
+        mode.observe_dtype(tensor.dtype)
     wide_state, wide_calls = tree_map(_widen_copy, (state, list(calls)))
     mode.inputs = _tensors(wide_calls)
     default = torch.get_default_dtype()
-    mode.see(default)
+    mode.observe_dtype(default)
     # Integers promote to the default dtype; that must not round the oracle.
     torch.set_default_dtype(torch.float64)
     try:
