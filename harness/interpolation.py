@@ -10,14 +10,14 @@ does, and the result by that times the difference of its neighbours.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-Draw = Callable[[torch.Tensor], torch.Tensor]
-"""Makes noise of up to the given sizes."""
+Draw = Callable[..., torch.Tensor]
+"""Makes noise of up to the given sizes (:meth:`harness.noise.Noise.uniform`)."""
 
 _ROUNDINGS = 3
 _UNIT = 2.0**-24
@@ -77,7 +77,9 @@ def interpolate(
     for axis, size in enumerate(sizes):
         dim = axis + 2
         scale = scales[axis] if axis < len(scales) else None
-        reach = functools.partial(_scaled, draw, safety if copies else 1.0)
+        # Errors of two dimensions meet in every element, and must not cancel.
+        rows = (2 * axis, 2 * axis + 1)
+        reach = functools.partial(_scaled, draw, safety if copies else 1.0, rows)
         index, weight = _taps(x.shape[dim], size, mode, bool(align), scale, reach)
         values = _read(values, dim, index, weight)
         if not copies:
@@ -85,8 +87,8 @@ def interpolate(
     return Interpolation(values, None if copies else magnitude)
 
 
-def _scaled(draw: Draw, factor: float, size: torch.Tensor) -> torch.Tensor:
-    return draw(size) * factor
+def _scaled(draw: Draw, factor: float, rows: Sequence[int], size: torch.Tensor) -> torch.Tensor:
+    return draw(size, rows) * factor
 
 
 def _taps(

@@ -51,7 +51,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self._exact = exact or Trace()
         self.precision = precision
         self.running_means = precision.running_means
-        self.noise = Noise(seed, sample, precision.samples)
+        self.noise = Noise(seed, sample)
         self.unit = 0.0
         self._sample = sample
         self._range = Range()
@@ -243,7 +243,8 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         """While a compound operation runs as its parts: do its sums accumulate in float32?"""
         outer, self._wide = self._wide, self._wide or name in self.precision.float32_sums
         try:
-            yield
+            with super().inside(name):
+                yield
         finally:
             self._wide = outer
 

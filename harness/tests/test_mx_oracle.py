@@ -188,7 +188,7 @@ def test_a_flipped_scale_moves_a_value_by_a_step(element: Element) -> None:
 
 
 def test_without_the_exact_run_every_element_may_be_a_step_off() -> None:
-    from harness.arithmetic import PerturbedMode
+    from harness.perturbation import PerturbedMode
 
     x, layer = torch.randn(4, 32).double(), identity(E4M3)
     with PerturbedMode(Precision(), 0, 0):
