@@ -43,7 +43,7 @@ class Trace:
     within: list[torch.Tensor | None] = field(default_factory=list)
 
 
-class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[misc, no-untyped-call]  # torch's is untyped
+class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Runs every operation in float64, whatever dtype its arguments or its ``dtype=`` have.
 
     Attributes:

@@ -21,7 +21,9 @@ Draw = Callable[..., torch.Tensor]
 
 _ROUNDINGS = 3
 _UNIT = 2.0**-24
-_CUBIC = -0.75  # Keys' parameter, as in ATen
+# Weights of taps at a distance up to 1, and from 1 to 2 (Keys 1981, with ATen's parameter -0.75).
+_NEAR = (1.25, -2.25, 0.0, 1.0)
+_FAR = (-0.75, 3.75, -6.0, 3.0)
 # Largest sum of the absolute weights of a cubic: at the middle of its interval.
 _CUBIC_GAIN = 1.375
 _MODES = {"nearest": 1, "nearest_exact": 1, "linear": 2, "cubic": 4}
@@ -88,7 +90,8 @@ def interpolate(
 
 
 def _scaled(draw: Draw, factor: float, rows: Sequence[int], size: torch.Tensor) -> torch.Tensor:
-    return draw(size, rows) * factor
+    noise: torch.Tensor = draw(size, rows)
+    return noise * factor
 
 
 def _taps(
@@ -118,21 +121,26 @@ def _taps(
     low = source.floor()
     part = source - low
     index = torch.stack([low + tap for tap in (-1, 0, 1, 2)]).clamp(0, length - 1).long()
-    return index, torch.stack([_far(part + 1), _near(part), _near(1 - part), _far(2 - part)])
+    near, near_error = _horner(_NEAR, torch.stack([part, 1 - part]))
+    far, far_error = _horner(_FAR, torch.stack([part + 1, 2 - part]))
+    weight = torch.stack([far[0], near[0], near[1], far[1]])
+    error = torch.stack([far_error[0], near_error[0], near_error[1], far_error[1]])
+    return index, weight + draw(error * _UNIT)
 
 
 def _rounds_to_itself(value: torch.Tensor) -> torch.Tensor:
     return value.float().double() == value
 
 
-def _near(t: torch.Tensor) -> torch.Tensor:
-    """Weight of a tap at a distance up to 1 (Keys 1981)."""
-    return ((_CUBIC + 2) * t - (_CUBIC + 3)) * t * t + 1
-
-
-def _far(t: torch.Tensor) -> torch.Tensor:
-    """Weight of a tap at a distance from 1 to 2."""
-    return ((t - 5) * t + 8) * t * _CUBIC - 4 * _CUBIC
+def _horner(coefficients: Sequence[float], t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A polynomial, and how many roundings of 1 it errs by (Higham 2002, section 5.1)."""
+    value, error = torch.full_like(t, coefficients[0]), torch.zeros_like(t)
+    for coefficient in coefficients[1:]:
+        value = value * t
+        error = error * t + value.abs()
+        value = value + coefficient
+        error = error + value.abs()
+    return value, error
 
 
 def _read(x: torch.Tensor, dim: int, index: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -109,7 +109,7 @@ def usual(
         return result
     keep.left = False
     held = formula(keep, *args, **kwargs)
-    if held is None or not keep.left:
+    if not keep.left:
         return result
     unlimited = formula(Range(), *args, **kwargs)
     differs = (held != unlimited) & ~unlimited.isnan()
@@ -141,10 +141,10 @@ def _hypot(keep: Range, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def _norm(
     keep: Range, x: torch.Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, **_: Any
-) -> torch.Tensor | None:
-    if ord in (0, 1) or math.isinf(ord):
-        return None
+) -> torch.Tensor:
     over = list(range(x.dim())) if dim is None else dim
+    if ord in (0, 1) or math.isinf(ord):
+        return torch.linalg.vector_norm(x, ord, over, keepdim)
     powers = keep(x.abs() ** ord)
     return keep(powers.sum(over, keepdim)) ** (1 / ord)
 
@@ -166,7 +166,7 @@ def _log_sigmoid(keep: Range, x: torch.Tensor) -> torch.Tensor:
     return keep(1 / (1 + keep((-x).exp()))).log()
 
 
-_USUAL: dict[str, Callable[..., torch.Tensor | None]] = {
+_USUAL: dict[str, Callable[..., torch.Tensor]] = {
     "acosh": _acosh,
     "asinh": _asinh,
     "cosh": _cosh,

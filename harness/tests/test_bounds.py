@@ -1,4 +1,4 @@
-"""Eager, and whatever else is right, conforms to its own bound; what is wrong beside it does not."""
+"""What is right conforms to its bound, eager above all; what is wrong beside it does not."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ SCALED: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Ten
     "addmv_": lambda b, x, y: b[:, 0].clone().addmv_(x, y[:, 0], alpha=-1),
     "baddbmm": lambda b, x, y: torch.baddbmm(b[None], x[None], y[None], alpha=-1),
     "baddbmm_": lambda b, x, y: b[None].clone().baddbmm_(x[None], y[None], alpha=-1),
-    "addbmm": lambda b, x, y: torch.addbmm(2 * b, x.expand(2, -1, -1), y.expand(2, -1, -1), alpha=-1),
+    "addbmm": lambda b, x, y: torch.addbmm(
+        2 * b, x.expand(2, -1, -1), y.expand(2, -1, -1), alpha=-1
+    ),
     "addbmm_": lambda b, x, y: (2 * b).addbmm_(
         x.expand(2, -1, -1), y.expand(2, -1, -1), alpha=-1
     ),
