@@ -19,11 +19,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from harness import jumps
-from harness.block_scaled import BlockProduct, block_product
-from harness.dequantize import Blocks, decode, dequantize, product
+from harness.block_scaled import BlockProduct
+from harness.dequantize import Blocks, dequantize
 from harness.interpolation import NAMES as INTERPOLATIONS
 from harness.ranges import domain, inside
 from harness.rounding import ACTIVATIONS, COMPOUND, base_name
+from harness.semantics import GENERIC, Semantics
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
@@ -46,6 +47,9 @@ class Trace:
 class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Runs every operation in float64, whatever dtype its arguments or its ``dtype=`` have.
 
+    Args:
+        semantics: what operators mean that are no arithmetic of tensors.
+
     Attributes:
         inputs: the program's inputs, widened; they stay alive while the mode is in use.
         trace: what the run met.
@@ -57,8 +61,9 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
     running_means = False
     perturbs = False
 
-    def __init__(self) -> None:
+    def __init__(self, semantics: Semantics = GENERIC) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.semantics = semantics
         self.inputs: list[torch.Tensor] = []
         self.trace = Trace()
         self.depth = 0
@@ -78,16 +83,16 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
             return self.quantize(func, args, kwargs or {})
         if name.startswith("choose_qparams"):
             return func(args[0].float(), *args[1:], **(kwargs or {}))
-        blocks = decode(func, args, kwargs or {})
+        blocks = self.semantics.decode(func, args, kwargs or {})
         if blocks is not None:
             self.observe_dtype(blocks.dtype)
             return self.dequantize(blocks)
-        fused = product(func, args, kwargs or {})
+        fused = self.semantics.product(func, args, kwargs or {})
         if fused is not None:
             weight = self.dequantize(fused.weight)
             with self:
                 return torch.mm(fused.activation.double(), weight.mT)
-        blocked = block_product(func, args, kwargs or {})
+        blocked = self.semantics.block_product(func, args, kwargs or {})
         if blocked is not None:
             activation = self.encode(blocked)
             with self, self.in_float32(blocked.exact_terms):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from harness.case import Case, Inputs
     from harness.cell import Encoding
+    from harness.semantics import Semantics
     from harness.tester import Tester
 
 
@@ -62,6 +63,12 @@ def _default_edge_config() -> EdgeCompileConfig:
     return EdgeCompileConfig()
 
 
+def _generic_semantics() -> Semantics:
+    from harness.semantics import GENERIC
+
+    return GENERIC
+
+
 def uncalibratable(case: Case) -> str | None:
     """Why a quantizer that observes a case's inputs cannot take it, or None."""
     if "nonfinite" in case.tags:
@@ -91,6 +98,8 @@ class Recipe:
         verify: what is wrong with the lowered program of a tester that came as far as
             serializing, or None; a reason fails the cell at stage ``lower``.
         encodings: the quantized weights that its program carries, for the record.
+        semantics: makes the meaning of operators that are no arithmetic of tensors; by default of
+            torchao's decoding operators.
     """
 
     name: str
@@ -105,6 +114,7 @@ class Recipe:
     require_delegation: bool = False
     verify: Callable[[Tester], str | None] | None = None
     encodings: Callable[[Tester], list[Encoding]] | None = None
+    semantics: Callable[[], Semantics] = _generic_semantics
 
 
 @runtime_checkable

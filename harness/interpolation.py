@@ -146,11 +146,10 @@ def _horner(coefficients: Sequence[float], t: torch.Tensor) -> tuple[torch.Tenso
 def _read(x: torch.Tensor, dim: int, index: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     shape = [1] * x.dim()
     shape[dim] = -1
-    taps = (
-        x.index_select(dim, at) * factor.reshape(shape)
-        for at, factor in zip(index, weight, strict=True)
-    )
-    return functools.reduce(torch.add, taps)
+    total = torch.zeros((), dtype=x.dtype)
+    for at, factor in zip(index, weight, strict=True):
+        total = total + x.index_select(dim, at) * factor.reshape(shape)
+    return total
 
 
 def _antialias(func: Any, args: tuple[Any, ...], slope: float, draw: Draw) -> Interpolation:

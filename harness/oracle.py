@@ -20,9 +20,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from harness.arithmetic import Float64Mode
 from harness.bounds import alternatives, limits
 from harness.case import Inputs
-from harness.dequantize import Whole
 from harness.perturbation import PerturbedMode
 from harness.precision import Precision
+from harness.semantics import GENERIC, PreserveDecoders, Semantics
 from harness.steps import output_steps
 
 
@@ -46,7 +46,11 @@ class Reference:
 
 
 def refer(
-    module: torch.nn.Module, calls: Sequence[Inputs], precision: Precision, seed: int
+    module: torch.nn.Module,
+    calls: Sequence[Inputs],
+    precision: Precision,
+    seed: int,
+    semantics: Semantics = GENERIC,
 ) -> Reference:
     """Compute oracle, bound and eager outputs of a module for a sequence of calls.
 
@@ -57,12 +61,14 @@ def refer(
         calls: inputs of each call, in the recipe's dtype.
         precision: rounding model of the target.
         seed: seeds the perturbations, so that a bound is the same on every run.
+        semantics: what operators mean that are no arithmetic of tensors.
     """
     eager = run_calls(module, calls)
-    without_noise = Float64Mode()
+    without_noise = Float64Mode(semantics)
     exact = _run64(module, calls, without_noise)
+    trace = without_noise.trace
     runs = [
-        _run64(module, calls, PerturbedMode(precision, seed, sample, without_noise.trace))
+        _run64(module, calls, PerturbedMode(precision, seed, sample, trace, semantics))
         for sample in range(precision.samples)
     ]
     steps = output_steps(module) if isinstance(module, torch.fx.GraphModule) else []
@@ -106,7 +112,8 @@ def _run64(
     # Integers promote to the default dtype; that must not round the oracle.
     torch.set_default_dtype(torch.float64)
     try:
-        with Whole() if isinstance(module, torch.fx.GraphModule) else nullcontext(), mode:
+        is_graph = isinstance(module, torch.fx.GraphModule)
+        with PreserveDecoders(mode.semantics) if is_graph else nullcontext(), mode:
             return _run(module, wide_state, wide_calls)
     finally:
         torch.set_default_dtype(default)

@@ -24,6 +24,7 @@ from harness.noise import Noise
 from harness.precision import Precision
 from harness.ranges import Range, domain, halfway, usual
 from harness.rounding import RoundingKind, base_name, kind_of
+from harness.semantics import GENERIC, Semantics
 
 _FLOAT32_UNIT = 2.0**-24
 
@@ -40,14 +41,20 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         sample: number of this run.
         exact: what the run without noise met; without it, every element that is encoded to blocks
             may be a step off, and what jumps does where this run's own noise makes it.
+        semantics: what operators mean that are no arithmetic of tensors.
     """
 
     perturbs = True
 
     def __init__(
-        self, precision: Precision, seed: int, sample: int, exact: Trace | None = None
+        self,
+        precision: Precision,
+        seed: int,
+        sample: int,
+        exact: Trace | None = None,
+        semantics: Semantics = GENERIC,
     ) -> None:
-        super().__init__()
+        super().__init__(semantics)
         self._exact = exact or Trace()
         self.precision = precision
         self.running_means = precision.running_means

@@ -144,7 +144,8 @@ def _norm(
 ) -> torch.Tensor:
     over = list(range(x.dim())) if dim is None else dim
     if ord in (0, 1) or math.isinf(ord):
-        return torch.linalg.vector_norm(x, ord, over, keepdim)
+        norm: torch.Tensor = torch.linalg.vector_norm(x, ord, over, keepdim)
+        return norm
     powers = keep(x.abs() ** ord)
     return keep(powers.sum(over, keepdim)) ** (1 / ord)
 

@@ -256,6 +256,7 @@ class Tester(GraphChecks):
                 self._artifacts.get("calls", self.built.calls) if calls is None else calls,
                 self.recipe.precision,
                 case_seed(self.seed, self.case.name),
+                self.recipe.semantics(),
             )
         return self
 

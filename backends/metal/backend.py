@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
     from harness.case import Case
+    from harness.semantics import Semantics
     from harness.tester import Tester
 
 DELEGATE = "MetalBackend"
@@ -100,6 +101,12 @@ def _unsupported(dtype: str, case: Case) -> str | None:
     )
 
 
+def _int4_semantics() -> Semantics:
+    from backends.metal import semantics
+
+    return semantics.int4()
+
+
 def _recipe(name: str, precision: Precision, dtype: str = "float32") -> Recipe:
     return Recipe(
         name,
@@ -125,6 +132,7 @@ class Metal:
             quantize_weights=int4,
             unsupported=int4.unsupported,
             require_delegation=True,
+            semantics=_int4_semantics,
         ),
     }
 

@@ -172,7 +172,13 @@ def divergence(tester: Tester, number: int, traced: Trace) -> str:
         return f"delegate {number}: no first divergence is searched in a stateful sequence"
     seed = case_seed(tester.seed, tester.case.name)
     ends, module = _graph_nodes(tester, number)
-    reference = refer(module, [tuple(traced.arguments)], tester.recipe.precision, seed)
+    reference = refer(
+        module,
+        [tuple(traced.arguments)],
+        tester.recipe.precision,
+        seed,
+        tester.recipe.semantics(),
+    )
     for place, (name, at) in enumerate(ends):
         found = traced.results.get((traced.program.graph.main, at))
         if not found or not isinstance(found[-1], mx.array):

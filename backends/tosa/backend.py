@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from harness.case import Case
     from harness.cell import Encoding
+    from harness.semantics import Semantics
     from harness.tester import Tester
 
 DELEGATE = "TOSABackend"
@@ -77,6 +78,12 @@ def unverified_edge() -> EdgeCompileConfig:
     return EdgeCompileConfig(_check_ir_validity=False)
 
 
+def _mxfp_semantics() -> Semantics:
+    from backends.tosa import semantics
+
+    return semantics.mxfp()
+
+
 def mxfp(made: BlockFormat) -> Recipe:
     """The recipe that converts layers to an MX format, weights and activations alike."""
 
@@ -103,6 +110,7 @@ def mxfp(made: BlockFormat) -> Recipe:
         require_delegation=True,
         verify=verify,
         encodings=encodings,
+        semantics=_mxfp_semantics,
     )
 
 
