@@ -1,15 +1,15 @@
-"""Dispatch modes that run a module in float64: exactly, or perturbed as a target's arithmetic is.
+"""The dispatch mode that runs a module in float64, whatever its dtypes.
 
-docs/numerics.md derives the amplitudes; :mod:`harness.oracle` makes references of the runs.
+:mod:`harness.perturbation` has the one that errs as a target's arithmetic does;
+:mod:`harness.oracle` makes references of the runs.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,39 +19,59 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from harness.block_scaled import BlockProduct, block_product
+from harness import jumps
+from harness.block_scaled import BlockProduct
 from harness.control_flow import run_dense
-from harness.dequantize import Blocks, decode, dequantize, product
-from harness.precision import Precision
-from harness.rounding import ACTIVATIONS, COMPOUND, Kind, base_name, kind_of, reduction
-
-# λ of the probabilistic summation bound (Higham & Mary 2019, theorem 2.4): the chance that
-# one sum of a million terms exceeds λ√K·u is below 1e-7.
-LAMBDA = 6.0
-
-_FLOAT32_UNIT = 2.0**-24
+from harness.dequantize import Blocks, dequantize
+from harness.interpolation import NAMES as INTERPOLATIONS
+from harness.ranges import domain, inside
+from harness.rounding import ACTIVATIONS, COMPOUND, base_name
+from harness.semantics import GENERIC, Semantics
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
-class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+@dataclass
+class Trace:
+    """What a run without noise met, in order, for the perturbed runs to compare theirs with.
+
+    Attributes:
+        encoded: every activation that was encoded to blocks, before it was.
+        jumps: arguments and result of everything that jumps.
+        within: which arguments of a function were in its domain; None for all of them.
+    """
+
+    encoded: list[torch.Tensor] = field(default_factory=list)
+    jumps: list[tuple[tuple[Any, ...], torch.Tensor]] = field(default_factory=list)
+    within: list[torch.Tensor | None] = field(default_factory=list)
+
+
+class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Runs every operation in float64, whatever dtype its arguments or its ``dtype=`` have.
+
+    Args:
+        semantics: what operators mean that are no arithmetic of tensors.
 
     Attributes:
         inputs: the program's inputs, widened; they stay alive while the mode is in use.
-        encoded: every activation that was encoded to blocks, before it was, in order.
+        trace: what the run met.
         running_means: whether the deviations of a variance err one by one.
+        perturbs: whether results err.
+        depth: how many compound operations the current one is inside of.
     """
 
     running_means = False
     supports_higher_order_operators = True
+    perturbs = False
 
-    def __init__(self) -> None:
+    def __init__(self, semantics: Semantics = GENERIC) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.semantics = semantics
         self.inputs: list[torch.Tensor] = []
-        self.encoded: list[torch.Tensor] = []
+        self.trace = Trace()
+        self.depth = 0
 
-    def see(self, dtype: torch.dtype) -> None:
+    def observe_dtype(self, dtype: torch.dtype) -> None:
         """A value of this dtype occurs in the program."""
 
     def __torch_dispatch__(
@@ -68,23 +88,23 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
             return self.quantize(func, args, kwargs or {})
         if name.startswith("choose_qparams"):
             return func(args[0].float(), *args[1:], **(kwargs or {}))
-        blocks = decode(func, args, kwargs or {})
+        blocks = self.semantics.decode(func, args, kwargs or {})
         if blocks is not None:
-            self.see(blocks.dtype)
+            self.observe_dtype(blocks.dtype)
             return self.dequantize(blocks)
-        fused = product(func, args, kwargs or {})
+        fused = self.semantics.product(func, args, kwargs or {})
         if fused is not None:
             weight = self.dequantize(fused.weight)
             with self:
                 return torch.mm(fused.activation.double(), weight.mT)
-        blocked = block_product(func, args, kwargs or {})
+        blocked = self.semantics.block_product(func, args, kwargs or {})
         if blocked is not None:
             activation = self.encode(blocked)
             with self, self.in_float32(blocked.exact_terms):
                 return blocked.multiply(activation)
         for leaf in tree_leaves(kwargs):
             if isinstance(leaf, torch.dtype):
-                self.see(leaf)
+                self.observe_dtype(leaf)
         kwargs = tree_map(_widen, kwargs or {})
         args = tuple(
             tree_map(lambda item: _widen(item, keep=func._schema.is_mutable), item) for item in args
@@ -95,11 +115,17 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
         if custom is not None and func.namespace != "prims" and not func._schema.is_mutable:
             with self:  # written in Python: run as what it is made of
                 return custom._init_fn(*args, **kwargs)
-        if name in COMPOUND and func in decomposition_table:
+        parts = _decomposition(func, name)
+        if parts is not None:
             if name in ACTIVATIONS:
-                args = self.blur(func, args)
+                args = self.perturb_arguments(func, name, args)
             with self, self.inside(name):
-                return decomposition_table[func](*args, **kwargs)
+                result = parts(*args, **kwargs)
+            return (
+                result if func._schema.is_mutable else self.leave_range(name, result, args, kwargs)
+            )
+        if name in INTERPOLATIONS and "vec" not in func._schema.overload_name:
+            return self.interpolate(func, name, args)
         if func.has_kernel_for_dispatch_key(_COMPOSITE) and not func._schema.is_mutable:
             # Reached from inside a decomposition, where autograd has not taken it apart.
             with self:
@@ -108,7 +134,7 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
                 return parts
         if func is torch.ops.prims.var.default:
             if self.running_means:
-                args = self.blur(func, args)
+                args = self.perturb_arguments(func, name, args)
             with self:  # what decompositions end in for variances and norms
                 return _variance(*args, **kwargs)
         if name in ("add", "sub", "rsub") and kwargs.get("alpha", 1) != 1:
@@ -117,18 +143,60 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
                 scaled = right * kwargs["alpha"]
                 result = left + scaled if name == "add" else left - scaled
                 return left.copy_(result) if func._schema.is_mutable else result
+        if not self.depth and jumps.jumps(func, name, args, kwargs):
+            if self.perturbs:
+                return jumps.run(self, func, name, args, kwargs)
+            writes = func._schema.is_mutable
+            jumps.run(self, func, name, (args[0].clone(), *args[1:]) if writes else args, kwargs)
+            return func(*args, **kwargs)
+        if (interval := domain(name, args)) is not None:
+            confined = self.confine(args[0], interval)
+            args = (args[0].copy_(confined) if func._schema.is_mutable else confined, *args[1:])
         return self.operate(func, name, args, kwargs)
 
-    def inside(self, name: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def inside(self, name: str) -> Iterator[None]:
         """While a compound operation runs as its parts."""
-        return nullcontext()
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    def interpolate(self, func: Any, name: str, args: tuple[Any, ...]) -> torch.Tensor:
+        """Run an interpolation whose sizes are given."""
+        return func(*args)  # type: ignore[no-any-return]
+
+    def leave_range(
+        self, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A result as its usual formula has it where an intermediate leaves the dtype's range."""
+        return result
+
+    def jump(self, function: Callable[..., torch.Tensor], *arguments: Any) -> torch.Tensor:
+        """``function`` of its arguments, which are kept."""
+        result = function(*arguments)
+        kept = tuple(x.clone() if isinstance(x, torch.Tensor) else x for x in arguments)
+        self.trace.jumps.append((kept, result))
+        return result
+
+    def divide(self, dividend: Any, divisor: Any) -> torch.Tensor:
+        """A quotient as the target rounds it."""
+        with self:
+            return super().divide(dividend, divisor)
+
+    def confine(self, x: torch.Tensor, interval: tuple[float, float]) -> torch.Tensor:
+        """The argument of a function that is defined on an interval only."""
+        within = inside(x, interval)
+        self.trace.within.append(None if bool(within.all()) else within)
+        return x
 
     def in_float32(self, exact_terms: int) -> AbstractContextManager[None]:
         """While an operation runs in float32, whatever the program's dtype, and rounds its sums
         once in so many terms."""
         return nullcontext()
 
-    def blur(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def perturb_arguments(self, func: Any, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a function as its implementation may see them."""
         return args
 
@@ -146,192 +214,24 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
 
     def encode(self, product: BlockProduct) -> torch.Tensor:
         """The activation of a product in an MX format, encoded to blocks and decoded again."""
-        self.encoded.append(product.activation)
+        self.trace.encoded.append(product.activation)
         return product.encode(product.activation).values()
 
 
-class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
-    """Float64 with every result perturbed by the amplitude of the target's rounding there.
+def _decomposition(func: Any, name: str) -> Callable[..., Any] | None:
+    """What a compound operation is made of, or None for another operation."""
+    if name not in COMPOUND:
+        return None
+    if func in decomposition_table or not func._schema.name.endswith("_"):
+        return decomposition_table.get(func)
+    pure = decomposition_table.get(getattr(torch.ops.aten, name).default)
+    if pure is None:
+        return None
 
-    Requantization errors come in antithetic pairs: samples 2k and 2k+1 err in opposite
-    directions, so that a value at the end of its range still moves in one of them.
+    def in_place(written: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return written.copy_(pure(written, *args, **kwargs))
 
-    Args:
-        precision: the rounding model of the target.
-        seed: seeds the noise.
-        sample: number of this run.
-        exact: ``encoded`` of the run without noise; without it, every element that is encoded to
-            blocks may be a step off.
-    """
-
-    def __init__(
-        self,
-        precision: Precision,
-        seed: int,
-        sample: int,
-        exact: Sequence[torch.Tensor] = (),
-    ) -> None:
-        super().__init__()
-        self._exact = exact
-        self.precision = precision
-        self.running_means = precision.running_means
-        self.generator = torch.Generator().manual_seed(seed + sample)
-        self.pair_generator = torch.Generator().manual_seed(seed + sample // 2)
-        self.direction = 1.0 if sample % 2 == 0 else -1.0
-        self.unit = 0.0
-        self._wide = False
-        self._exact_terms = 1
-
-    def see(self, dtype: torch.dtype) -> None:
-        """Results may be rounded to this dtype; the coarsest counts. One byte is a code: what
-        rounds to it is in the graph."""
-        if dtype.is_floating_point and dtype != torch.float64 and dtype.itemsize > 1:
-            self.unit = max(self.unit, torch.finfo(dtype).eps / 2)
-
-    def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run one primitive operation and perturb what it rounds."""
-        kind = kind_of(name, args, kwargs)
-        if kind is Kind.FUNCTION:
-            args = self.blur(func, args)
-        out = func(*args, **kwargs)
-        if kind is Kind.EXACT:
-            return out
-        for index, tensor in enumerate(tree_leaves(out)):
-            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
-                size = self._amplitude(kind, func, name, index, tensor, args, kwargs)
-                # In place, so that an operation that writes to its argument is perturbed there.
-                tensor.add_(self._noise(size))
-        return out
-
-    def quantize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-        """Quantize, and err by a step as a requantization may."""
-        out = super().quantize(func, args, kwargs)
-        if not isinstance(args[1], torch.Tensor) and any(args[0] is x for x in self.inputs):
-            return out  # the program quantizes its input with the same operator and scale
-        low, high = _limits(base_name(func), args)
-        return (out.double() + self._steps(out.shape)).clamp_(low, high).round_().to(out.dtype)
-
-    def dequantize(self, blocks: Blocks) -> torch.Tensor:
-        """Decode, and err in each block's scale and offset and in each result."""
-        if blocks.offset is not None:
-            rounding = self.precision.block_roundings * self.unit
-            scale, offset = (
-                part + self._noise(part.abs().mul_(rounding))
-                for part in (blocks.scale, blocks.offset)
-            )
-            blocks = replace(blocks, scale=scale, offset=offset)
-        values = blocks.values()
-        return values.add_(self._noise(values.abs().mul_(self.unit)))
-
-    def encode(self, product: BlockProduct) -> torch.Tensor:
-        """Encode, and err by a step where the activation may be encoded otherwise."""
-        number, given = len(self.encoded), product.activation
-        self.encoded.append(given)
-        encoded = product.encode(given)
-        known = number < len(self._exact)
-        off = (given - self._exact[number]).abs() if known else torch.full_like(given, math.inf)
-        values = encoded.values()
-        if not (off > 0).any():
-            return values  # an input, or what moves, selects and compares made of it
-        # An error as large as the bound itself would allow, twice.
-        unsettled = product.unsettled(off.mul_(2 * self.precision.safety))
-        steps = self._steps(values.shape).mul_(encoded.steps())
-        return torch.where(unsettled, values + steps, values)
-
-    def _steps(self, shape: torch.Size) -> torch.Tensor:
-        """Errors of a requantization, in its steps; the samples of a pair differ in their sign."""
-        signs = torch.empty(shape, dtype=torch.float64)
-        signs.bernoulli_(0.5, generator=self.pair_generator).mul_(2).sub_(1)
-        return signs.mul_(self.direction * self.precision.step)
-
-    def _amplitude(
-        self,
-        kind: Kind,
-        func: Any,
-        name: str,
-        index: int,
-        out: torch.Tensor,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> torch.Tensor:
-        size = out.abs()
-        if kind is Kind.FUNCTION:
-            return size.mul_(2 * self.unit * self.precision.ulps(name))
-        if kind is Kind.DIVISION:
-            return size.mul_(self.unit * self.precision.division_roundings)
-        if kind is Kind.REDUCTION:
-            length, magnitude = reduction(func, name, args, kwargs, out, index)
-            length = -(-length // self._exact_terms)
-            factor = min(float(length), LAMBDA * math.sqrt(length)) + 1
-            if self._wide or name in self.precision.float32_sums:
-                sum_unit = min(self.unit, _FLOAT32_UNIT)
-                # A bias may be added to the rounded sum, which is no larger than both.
-                bias = _bias(name, args, kwargs)
-                if bias is not None:
-                    size = size + bias.abs()
-                return magnitude.mul(sum_unit * factor).add_(size.mul_(self.unit))
-            return magnitude.mul(self.unit * factor)
-        return size.mul_(self.unit)
-
-    @contextmanager
-    def inside(self, name: str) -> Iterator[None]:
-        """While a compound operation runs as its parts: do its sums accumulate in float32?"""
-        outer, self._wide = self._wide, self._wide or name in self.precision.float32_sums
-        try:
-            yield
-        finally:
-            self._wide = outer
-
-    @contextmanager
-    def in_float32(self, exact_terms: int) -> Iterator[None]:
-        """While an operation runs in float32, whatever the program's dtype, and rounds its sums
-        once in so many terms."""
-        outer = self.unit
-        self.unit, self._exact_terms = min(self.unit, _FLOAT32_UNIT), exact_terms
-        try:
-            yield
-        finally:
-            self.unit, self._exact_terms = outer, 1
-
-    def blur(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A backward error of each argument: what range reduction and composition cost."""
-        rounding = self.precision.argument_roundings * self.unit
-
-        def blurred(item: Any, written: bool) -> Any:
-            if isinstance(item, torch.Tensor) and item.is_floating_point():
-                noise = self._noise(item.abs().mul_(rounding))
-                # The result goes to this very tensor, and the caller reads it there.
-                return item.add_(noise) if written else item + noise
-            return item
-
-        writes = [
-            argument.alias_info is not None and argument.alias_info.is_write
-            for argument in func._schema.arguments
-        ]
-        return tuple(
-            tree_map(functools.partial(blurred, written=written), item)
-            for item, written in zip(args, writes, strict=False)
-        )
-
-    def _noise(self, size: torch.Tensor) -> torch.Tensor:
-        """Noise of up to that size. Half of it at least, so that no error is left out; of
-        varying size, so that equal errors along a chain do not cancel exactly."""
-        noise = torch.empty(size.shape, dtype=torch.float64)
-        noise.uniform_(-0.5, 0.5, generator=self.generator)
-        noise.add_(torch.where(noise < 0, -0.5, 0.5)).mul_(size)
-        # An infinity has no neighbourhood: perturbing it would make NaN.
-        return noise.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def _bias(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
-    """What is added to a sum of products, broadcasting with the result."""
-    if name in ("addmm", "baddbmm"):
-        added: torch.Tensor = args[0] * kwargs.get("beta", 1)
-        return added
-    bias: torch.Tensor | None = args[2] if name in ("linear", "convolution") and args[2:] else None
-    if bias is None or name == "linear":
-        return bias
-    return bias.reshape(-1, *[1] * (args[1].dim() - 2))
+    return in_place
 
 
 def _variance(
@@ -351,14 +251,15 @@ def _variance(
 def _widen(item: Any, keep: bool = False) -> Any:
     """Floating tensors and dtypes to float64; ``keep`` for operations that write in place."""
     if isinstance(item, torch.Tensor):
-        if item.is_floating_point() and item.dtype != torch.float64 and not keep:
-            return item.double()
-        return item
-    if isinstance(item, torch.dtype) and item.is_floating_point:
-        return torch.float64
+        if keep or item.dtype in (torch.float64, torch.complex128):
+            return item
+        return item.to(wide) if (wide := _wide(item.dtype)) else item
+    if isinstance(item, torch.dtype):
+        return _wide(item) or item
     return item
 
 
-def _limits(name: str, args: tuple[Any, ...]) -> tuple[int, int]:
-    at = 4 if "per_channel" in name else 3
-    return int(args[at]), int(args[at + 1])
+def _wide(dtype: torch.dtype) -> torch.dtype | None:
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from harness.cell import Delegation, Encoding
     from harness.compare import Verdict
     from harness.program import Program
+    from harness.semantics import Semantics
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class Attempt:
         lowered: its program.
         calls: the flat inputs of each call, laid out as the program declares them.
         precision: how the target rounds.
+        semantics: what operators mean that are no arithmetic of tensors.
         seed: of the case, from which noise is drawn.
         verdict: what the comparison found; None for a cell that did not come that far.
     """
@@ -92,6 +94,7 @@ class Attempt:
     lowered: Lowered
     calls: Sequence[Inputs]
     precision: Precision
+    semantics: Semantics
     seed: int
     verdict: Verdict | None
 
@@ -104,6 +107,12 @@ def _default_edge_config() -> EdgeCompileConfig:
     from executorch.exir import EdgeCompileConfig
 
     return EdgeCompileConfig()
+
+
+def _generic_semantics() -> Semantics:
+    from harness.semantics import GENERIC
+
+    return GENERIC
 
 
 def uncalibratable(case: Case, built: Built) -> str | None:
@@ -137,6 +146,8 @@ class Recipe:
         verify: what is wrong with the lowered program, or None; a reason fails the cell at stage
             ``lower``.
         encodings: the quantized weights that its program carries, for the record.
+        semantics: makes the meaning of operators that are no arithmetic of tensors; by default of
+            torchao's decoding operators.
     """
 
     name: str
@@ -151,6 +162,7 @@ class Recipe:
     require_delegation: bool = False
     verify: Callable[[Lowered], str | None] | None = None
     encodings: Callable[[Lowered], list[Encoding]] | None = None
+    semantics: Callable[[], Semantics] = _generic_semantics
 
 
 @runtime_checkable

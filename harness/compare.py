@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from harness.bounds import attained
 from harness.cell import Numerics
 from harness.interface import Interface, Place
 from harness.oracle import Reference, numbers
@@ -96,6 +97,7 @@ def _compare_value(
         reference.oracle[call][index],
         bound,
         eager,
+        others=reference.alternatives[call][index] if reference.alternatives else None,
         spec=spec,
         model=models[place.index] if place.index < len(models) else None,
         step=steps[place.index] if place.index < len(steps) else None,
@@ -110,6 +112,7 @@ def compare_output(
     bound: torch.Tensor,
     eager: Any,
     *,
+    others: torch.Tensor | None = None,
     spec: TensorSpec | None = None,
     model: Any = None,
     step: float | None = None,
@@ -123,6 +126,7 @@ def compare_output(
         oracle: float64 (or exact integer) reference, same shape.
         bound: float64, the shape of the oracle's numbers; largest error that conforms, per element.
         eager: eager output in the recipe's dtype; gives the expected dtype.
+        others: further values that conform (:func:`harness.bounds.alternatives`).
         spec: what the program declares about this output.
         model: the float model's output, for quantized recipes.
         step: quantization step of the output, in its unit.
@@ -136,7 +140,7 @@ def compare_output(
     assert actual is not None
     assert oracle is not None
     assert eager is not None
-    error, within = errors(actual, oracle, bound, eager)
+    error, within = errors(actual, oracle, bound, eager, others)
     used = _used(error, bound, within)
     worst = int(used.argmax()) if used.numel() else None
     exceeding = int((~within).sum())
@@ -173,7 +177,11 @@ def compare_output(
 
 
 def errors(
-    actual: torch.Tensor, oracle: torch.Tensor, bound: torch.Tensor, eager: torch.Tensor
+    actual: torch.Tensor,
+    oracle: torch.Tensor,
+    bound: torch.Tensor,
+    eager: torch.Tensor,
+    others: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Absolute errors (float64) and which elements conform.
 
@@ -181,17 +189,22 @@ def errors(
     conforms when it is the same infinity, or also NaN, in the oracle rounded to the output's
     dtype or in eager: an intermediate may overflow in the dtype although the result would not.
     Its error is then 0; any other error with a non-finite value is infinite.
+
+    Integers and bools conform when they are the oracle's or one of ``others``, and so do infinities
+    among these; beyond 2^53, where float64 has no difference, an error is 1.
     """
     if not actual.is_floating_point():
         error = (actual.double() - oracle.double()).abs()
-        # Beyond 2^53 two integers may be one float64: without a bound they are compared as such.
-        return error, (actual == oracle) | ((bound > 0) & (error <= bound))
+        error = torch.where(actual == oracle, 0.0, error.clamp_min(1.0))
+        return error, attained(actual, oracle, others)
     value = actual.double()
     truth = oracle.double()
     rounded = truth.to(actual.dtype).double()
     error = (value - truth).abs()
     finite = value.isfinite() & truth.isfinite()
     same = _same_nonfinite(value, rounded) | _same_nonfinite(value, eager.double())
+    if others is not None:
+        same |= value.isinf() & attained(value, truth, others)
     error = torch.where(finite, error, math.inf)
     error = torch.where(same, 0.0, error)
     return error, (finite & (error <= bound)) | same

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from harness.microscaling import E2M1, unpack_nibbles
 
@@ -109,70 +108,13 @@ class Product:
     weight: Blocks
 
 
-def _linear_uint4(
-    activation: torch.Tensor,
-    packed: torch.Tensor,
-    group: int,
-    scale: torch.Tensor,
-    offset: torch.Tensor,
-) -> Product:
-    codes = unpack_nibbles(packed).double()
-    return Product(activation, Blocks(codes, scale.double(), offset.double(), activation.dtype))
-
-
 DECODERS: dict[str, Callable[..., Blocks]] = {
     "torchao::dequantize_affine": _affine,
     "torchao::dequantize_int4_tensor": _int4,
     "torchao::dequantize_mx": _mx,
     "torchao::dequantize_nvfp4": _nvfp4,
 }
-"""By the name of the operator: takes its arguments, returns the blocks."""
-
-PRODUCTS: dict[str, Callable[..., Product]] = {
-    "torchao::_linear_fp_act_4bit_weight": _linear_uint4,
-}
-"""By the name of the operator: takes its arguments, returns what it multiplies."""
-
-
-def decode(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Blocks | None:
-    """The blocks that an operator decodes, or None for another operator.
-
-    Args:
-        operator: the overload that is called.
-        args: its arguments.
-        kwargs: its arguments by name.
-    """
-    decoder = _decoder(operator)
-    if decoder is None:
-        return None
-    given = dict(kwargs)
-    if "output_dtype" in given:
-        given["dtype"] = given.pop("output_dtype")
-    return decoder(*args, **given)
-
-
-def product(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Product | None:
-    """What an operator multiplies that decodes its weight itself, or None for another operator."""
-    found = PRODUCTS.get(operator._schema.name)
-    return None if found is None else found(*args, **kwargs)
-
-
-class Whole(TorchFunctionMode):
-    """Hands decoding operators to a dispatch mode whole; the dispatcher would take the composite
-    ones apart first."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        if _decoder(func) is None:
-            return func(*args, **(kwargs or {}))
-        with torch._C._AutoDispatchBelowAutograd():
-            return func(*args, **(kwargs or {}))
-
-
-def _decoder(operator: Any) -> Callable[..., Blocks] | None:
-    is_overload = isinstance(operator, torch._ops.OpOverload)
-    return DECODERS.get(operator._schema.name) if is_overload else None
+"""torchao's, by the name of the operator: takes its arguments, returns the blocks."""
 
 
 def dequantize(name: str, args: tuple[Any, ...]) -> torch.Tensor:

@@ -16,7 +16,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map
 from harness.arithmetic import Float64Mode
 from harness.case import Inputs, seeded_with
 from harness.control_flow import uncompiled
-from harness.dequantize import Whole
+from harness.semantics import PreserveDecoders
 
 State = dict[str, torch.Tensor]
 
@@ -75,15 +75,16 @@ def run_calls_in_float64(
     """
     state = _state(module)
     for tensor in _tensors((calls, state)):
-        mode.see(tensor.dtype)
+        mode.observe_dtype(tensor.dtype)
     wide_state, wide_calls = tree_map(_widen_copy, (state, list(calls)))
     mode.inputs = _tensors(wide_calls)
     default = torch.get_default_dtype()
-    mode.see(default)
+    mode.observe_dtype(default)
     # Integers promote to the default dtype; that must not round the oracle.
     torch.set_default_dtype(torch.float64)
     try:
-        with Whole() if isinstance(module, torch.fx.GraphModule) else nullcontext(), mode:
+        is_graph = isinstance(module, torch.fx.GraphModule)
+        with PreserveDecoders(mode.semantics) if is_graph else nullcontext(), mode:
             return _run(module, wide_state, wide_calls, calls, seed, inputs)
     finally:
         torch.set_default_dtype(default)

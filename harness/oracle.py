@@ -19,14 +19,16 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec
 
-from harness.arithmetic import Float64Mode, PerturbedMode
-from harness.bounds import limits
+from harness.arithmetic import Float64Mode
+from harness.bounds import alternatives, limits
 from harness.case import Inputs
 from harness.determinism import Draws, agree
 from harness.eager import Returned, coarsest_dtype, run_calls, run_calls_in_float64
 from harness.errors import NotDeterministic
 from harness.interface import Place, output_paths
+from harness.perturbation import PerturbedMode
 from harness.precision import Precision
+from harness.semantics import GENERIC, Semantics
 from harness.steps import output_steps
 
 
@@ -45,6 +47,7 @@ class Reference:
         places: what each value is; empty for outputs in their order.
         specs: the tree of the outputs of each call; empty where nobody compares it.
         model: the outputs of the float model, where the reference is a quantized graph.
+        alternatives: other values that conform (:func:`harness.bounds.alternatives`).
     """
 
     oracle: list[list[Any]]
@@ -54,6 +57,7 @@ class Reference:
     places: Sequence[Sequence[Place]] = ()
     specs: Sequence[TreeSpec] = ()
     model: Sequence[Sequence[Any]] | None = None
+    alternatives: Sequence[Sequence[torch.Tensor | None]] = ()
 
 
 def refer(
@@ -61,6 +65,7 @@ def refer(
     calls: Sequence[Inputs],
     precision: Precision,
     seed: int,
+    semantics: Semantics = GENERIC,
     *,
     changed: Collection[int] = (),
     model: torch.nn.Module | None = None,
@@ -75,6 +80,7 @@ def refer(
         calls: inputs of each call, in the recipe's dtype.
         precision: rounding model of the target.
         seed: seeds the perturbations, so that a bound is the same on every run.
+        semantics: what operators mean that are no arithmetic of tensors.
         changed: positions of flat inputs that the program says it changes; those that eager changes
             are found here.
         model: the float module, where ``module`` is a graph that was made of it. Its tree of
@@ -86,20 +92,22 @@ def refer(
     first = run_calls(module, calls, seed)
     changed = sorted({*changed, *(position for call in first for position in call.inputs)})
     eager = run_calls(module, calls, seed, changed) if changed else first
-    mode = Float64Mode()
-    exact = run_calls_in_float64(module, calls, mode, seed, changed)
-    _refuse_draws(module, calls, seed, changed, eager, exact)
+    plain = Float64Mode(semantics)
+    exact = run_calls_in_float64(module, calls, plain, seed, changed)
+    _refuse_draws(module, calls, semantics, seed, changed, eager, exact)
     noisy = [
-        run_calls_in_float64(
-            module, calls, PerturbedMode(precision, seed, sample, mode.encoded), seed, changed
+        run_calls_in_float64(module, calls, mode, seed, changed)
+        for mode in (
+            PerturbedMode(precision, seed, sample, plain.trace, semantics)
+            for sample in range(precision.samples)
         )
-        for sample in range(precision.samples)
     ]
     steps = output_steps(module) if isinstance(module, torch.fx.GraphModule) else []
     models = None if model is None else run_calls(model, calls, seed)
     number_dtype = coarsest_dtype(module, calls)
     oracle: list[list[Any]] = []
     bound: list[list[torch.Tensor | None]] = []
+    others: list[list[torch.Tensor | None]] = []
     natives: list[list[Any]] = []
     for index, call in enumerate(eager):
         native, truth = _values(call), _values(exact[index])
@@ -108,19 +116,13 @@ def refer(
         runs = [_values(run[index]) for run in noisy]
         natives.append(native)
         oracle.append([_exact(*pair) for pair in zip(native, truth, strict=True)])
-        bound.append(
-            [
-                _limit(
-                    value,
-                    truth[place],
-                    [run[place] for run in runs],
-                    number_dtype,
-                    precision,
-                    steps[place] if place < min(len(steps), len(call.outputs)) else None,
-                )
-                for place, value in enumerate(native)
-            ]
-        )
+        known = [*steps[: len(call.outputs)], *[None] * len(native)]
+        limited = [
+            _limit(value, truth[at], [run[at] for run in runs], number_dtype, precision, known[at])
+            for at, value in enumerate(native)
+        ]
+        bound.append([limit for limit, _ in limited])
+        others.append([other for _, other in limited])
     return Reference(
         oracle,
         bound,
@@ -129,6 +131,7 @@ def refer(
         places=[_places(call) for call in eager],
         specs=[call.spec for call in models or eager],
         model=None if models is None else [call.outputs for call in models],
+        alternatives=others,
     )
 
 
@@ -173,18 +176,18 @@ def _limit(
     number_dtype: torch.dtype,
     precision: Precision,
     step: float | None,
-) -> torch.Tensor | None:
-    value, exact = numbers(native), numbers(truth)
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """The bound of a value, and other values that conform."""
+    value, exact = numbers(native), numbers(_exact(native, truth))
     if value is None or exact is None:
-        return None
+        return None, None
     samples = [sample for sample in map(numbers, runs) if sample is not None]
-    if isinstance(native, torch.Tensor):
-        return limits(exact, samples, value.dtype, precision, step)
-    if all(torch.equal(sample, exact) for sample in samples):
-        return torch.zeros((), dtype=torch.float64)  # a constant
-    return limits(
-        exact, samples, number_dtype if value.is_floating_point() else value.dtype, precision
-    )
+    dtype = value.dtype
+    if not isinstance(native, torch.Tensor):
+        if all(torch.equal(sample, exact) for sample in samples):
+            return torch.zeros((), dtype=torch.float64), None  # a constant
+        dtype = number_dtype if value.is_floating_point() else value.dtype
+    return limits(exact, samples, dtype, precision, step), alternatives(exact, samples, dtype)
 
 
 def _places(call: Returned) -> list[Place]:
@@ -195,6 +198,7 @@ def _places(call: Returned) -> list[Place]:
 def _refuse_draws(
     module: torch.nn.Module,
     calls: Sequence[Inputs],
+    semantics: Semantics,
     seed: int,
     changed: Collection[int],
     eager: Sequence[Returned],
@@ -206,7 +210,7 @@ def _refuse_draws(
         NotDeterministic: the outputs differ.
     """
     again = run_calls(module, calls, seed + 1, changed)
-    exact_again = run_calls_in_float64(module, calls, Float64Mode(), seed + 1, changed)
+    exact_again = run_calls_in_float64(module, calls, Float64Mode(semantics), seed + 1, changed)
     for first, second in ((eager, again), (exact, exact_again)):
         for index, (one, other) in enumerate(zip(first, second, strict=True)):
             if not agree(_values(one), _values(other)):

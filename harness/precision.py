@@ -26,7 +26,7 @@ class Precision:
             deviation is from a mean that was rounded anew.
         step: error of one requantization in quantization steps.
         safety: factor on the spread of the perturbed runs.
-        samples: number of perturbed runs, even: requantization errors come in pairs.
+        samples: number of perturbed runs, a multiple of eight, over which signs are balanced.
     """
 
     function_ulps: float = 4.0

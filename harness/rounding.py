@@ -9,13 +9,10 @@ function, which is the safe side of a single result.
 from __future__ import annotations
 
 import enum
-import math
 from typing import Any
 
-import torch
 
-
-class Kind(enum.Enum):
+class RoundingKind(enum.Enum):
     """How an operation's result may deviate."""
 
     EXACT = enum.auto()
@@ -44,7 +41,10 @@ _EXACT = frozenset(
     upsample_nearest1d upsample_nearest2d upsample_nearest3d view view_as where zero zeros
     zeros_like adaptive_max_pool2d adaptive_max_pool3d any all threshold frac
     _adaptive_avg_pool_indices _local_scalar_dense _unsafe_view _reshape_alias _reshape_copy
-    _assert_async _assert_tensor_metadata im2col view_copy permute_copy expand_copy
+    _assert_async _assert_tensor_metadata _conj _conj_physical aminmax
+    conj_physical cummax cummin heaviside imag isneginf isposinf nanmedian real resolve_conj
+    resolve_neg searchsorted signbit view_as_complex view_as_real _upsample_nearest_exact1d
+    _upsample_nearest_exact2d _upsample_nearest_exact3d im2col view_copy permute_copy expand_copy
     select_copy slice_copy squeeze_copy unsqueeze_copy transpose_copy split_copy unbind_copy
     """.split()
 )
@@ -52,15 +52,14 @@ _ROUNDED = frozenset("add sub rsub mul sqrt square _to_copy to hardshrink softsh
 _DIVISION = frozenset("div true_divide reciprocal floor_divide remainder fmod rsqrt".split())
 _REDUCTION = frozenset(
     """
-    sum mean mm bmm addmm baddbmm addmv mv dot linear convolution cumsum prod avg_pool1d
+    sum mean mm bmm addmm baddbmm addbmm addmv mv dot linear convolution cumsum prod avg_pool1d
     avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d
-    upsample_bilinear2d upsample_linear1d upsample_bicubic2d upsample_trilinear3d
+    upsample_bilinear2d upsample_linear1d upsample_trilinear3d
     _upsample_bilinear2d_aa scatter_add scatter_reduce index_add linalg_vector_norm
-    grid_sampler_2d _cdist_forward _euclidean_dist cumprod index_reduce col2im
+    grid_sampler_2d grid_sampler_3d _cdist_forward _euclidean_dist cumprod index_reduce col2im
+    _fft_r2c _fft_c2r _fft_c2c upsample_bicubic2d _upsample_bicubic2d_aa nansum
     """.split()
 )
-# Their error is relative to the result itself.
-_RELATIVE = frozenset("prod cumprod linalg_vector_norm _cdist_forward _euclidean_dist".split())
 COMPOUND = frozenset(
     """
     native_layer_norm native_group_norm _native_batch_norm_legit_no_training native_batch_norm
@@ -88,75 +87,18 @@ def base_name(func: Any) -> str:
     return name.removesuffix("_") if not name.startswith("__") else name
 
 
-def kind_of(name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Kind:
+def kind_of(
+    name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+) -> RoundingKind:
     """How the operation of that base name rounds."""
     if name == "index_put" and (True in args[3:4] or (kwargs or {}).get("accumulate")):
-        return Kind.REDUCTION
+        return RoundingKind.REDUCTION
     if name in _EXACT:
-        return Kind.EXACT
+        return RoundingKind.EXACT
     if name in _ROUNDED:
-        return Kind.ROUNDED
+        return RoundingKind.ROUNDED
     if name in _DIVISION:
-        return Kind.DIVISION
+        return RoundingKind.DIVISION
     if name in _REDUCTION:
-        return Kind.REDUCTION
-    return Kind.FUNCTION
-
-
-def reduction(
-    func: Any,
-    name: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    out: torch.Tensor,
-    index: int,
-) -> tuple[int, torch.Tensor]:
-    """Length of a reduction and the magnitude its rounding is relative to.
-
-    The magnitude of a sum of products is the same sum over absolute values (Higham 2002,
-    section 3.1): computed by the operation itself.
-
-    Returns:
-        (number of terms of one output element, float64 tensor shaped like ``out``)
-    """
-    if name in _RELATIVE or func._schema.is_mutable:
-        magnitude = out.abs()
-    else:
-        absolute = [_absolute(item) for item in args]
-        result = func(*absolute, **{key: _absolute(item) for key, item in kwargs.items()})
-        magnitude = result[index] if isinstance(result, tuple) else result
-    return max(1, _terms(name, args, out)), magnitude
-
-
-def _terms(name: str, args: tuple[Any, ...], out: torch.Tensor) -> int:
-    first: torch.Tensor = args[0]
-    if name in ("mm", "bmm", "mv", "dot", "linear"):
-        return first.shape[-1]
-    if name in ("addmm", "baddbmm", "addmv"):
-        return int(args[1].shape[-1]) + 1
-    if name == "convolution":
-        weight: torch.Tensor = args[1]
-        # A transposed weight is (in, out / groups, ...): what one output sums over is in.
-        channels = weight.shape[0] // args[8] if args[6] else weight.shape[1]
-        return int(channels) * math.prod(weight.shape[2:]) + 1
-    if name.startswith(("avg_pool", "_adaptive_avg_pool", "adaptive_avg_pool")):
-        if name.startswith("avg_pool"):
-            return math.prod(args[1])
-        return max(1, first.numel() // max(1, out.numel())) * 2
-    if name.startswith(("upsample", "_upsample", "grid_sampler")):
-        return 16
-    if name == "index_put":
-        return int(args[2].numel()) + 1
-    if name in ("cumsum", "cumprod"):
-        return first.shape[args[1]] if first.dim() else 1
-    if name in ("scatter_add", "scatter_reduce", "index_add", "index_reduce", "col2im"):
-        return first.numel()
-    if name in ("_cdist_forward", "_euclidean_dist"):
-        return 2 * first.shape[-1]
-    return first.numel() // max(1, out.numel())
-
-
-def _absolute(item: Any) -> Any:
-    if isinstance(item, torch.Tensor) and item.is_floating_point():
-        return item.abs()
-    return item
+        return RoundingKind.REDUCTION
+    return RoundingKind.FUNCTION

@@ -294,6 +294,7 @@ class Tester(ArtifactReader, GraphChecks):
                 calls,
                 self.recipe.precision,
                 case_seed(self.seed, self.case.name),
+                self.recipe.semantics(),
                 changed=() if self._artifacts.lower is None else self.interface.changed,
                 model=None if graph is None else self.built.module,
             )
@@ -348,6 +349,7 @@ class Tester(ArtifactReader, GraphChecks):
             lowered=self.shipped,
             calls=self._flat([self.interface.arrange(inputs) for inputs in calls]),
             precision=self.recipe.precision,
+            semantics=self.recipe.semantics(),
             seed=case_seed(self.seed, self.case.name),
             verdict=self._artifacts.compare,
         )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
     from harness.case import Built, Case
+    from harness.semantics import Semantics
 
 DELEGATE = "MetalBackend"
 
@@ -80,6 +81,12 @@ def _unsupported(case: Case, built: Built) -> str | None:
     )
 
 
+def _int4_semantics() -> Semantics:
+    from backends.metal import semantics
+
+    return semantics.int4()
+
+
 def _recipe(name: str, precision: Precision, dtype: str = "float32") -> Recipe:
     return Recipe(
         name,
@@ -105,6 +112,7 @@ class Metal:
             quantize_weights=int4,
             unsupported=int4.unsupported,
             require_delegation=True,
+            semantics=_int4_semantics,
         ),
     }
 

@@ -173,7 +173,9 @@ def divergence(attempt: Attempt, number: int, traced: Trace) -> str:
     if traced.program.graph.buffer_map and len(attempt.calls) > 1:
         return f"delegate {number}: no first divergence is searched in a stateful sequence"
     ends, module = _graph_nodes(attempt.lowered.edge, number)
-    reference = refer(module, [tuple(traced.arguments)], attempt.precision, attempt.seed)
+    reference = refer(
+        module, [tuple(traced.arguments)], attempt.precision, attempt.seed, attempt.semantics
+    )
     for place, (name, at) in enumerate(ends):
         found = traced.results.get((traced.program.graph.main, at))
         if not found or not isinstance(found[-1], mx.array):

@@ -21,8 +21,8 @@ from tosa import DType
 
 from backends.tests.mx_encoders import Array
 from backends.tosa.graph import root
+from backends.tosa.semantics import RULE
 from harness import Case, Tester
-from harness.block_scaled import RULE
 from harness.compare import compare
 from harness.microscaling import E2M1, E2M3, E3M2, E4M3, E5M2, Element, decode_scales, encode
 from harness.packing import unpacked

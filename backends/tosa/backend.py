@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from harness.case import Built, Case
     from harness.cell import Encoding
+    from harness.semantics import Semantics
 
 DELEGATE = "TOSABackend"
 FP = "TOSA-1.0+FP"
@@ -76,6 +77,12 @@ def unverified_edge() -> EdgeCompileConfig:
     return EdgeCompileConfig(_check_ir_validity=False)
 
 
+def _mxfp_semantics() -> Semantics:
+    from backends.tosa import semantics
+
+    return semantics.mxfp()
+
+
 def mxfp(made: BlockFormat) -> Recipe:
     """The recipe that converts layers to an MX format, weights and activations alike."""
 
@@ -102,6 +109,7 @@ def mxfp(made: BlockFormat) -> Recipe:
         require_delegation=True,
         verify=verify,
         encodings=encodings,
+        semantics=_mxfp_semantics,
     )
 
 

@@ -7,6 +7,7 @@ see the fault, the program that was exported has it.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,7 +124,7 @@ _specimen("input_as_output", lambda _, x: (x, x * 2), _matrix)
 
 # State, in buffers and in inputs.
 def _remember(factor: Callable[[], float]) -> Callable[..., Any]:
-    def function(module: Any, x: torch.Tensor) -> torch.Tensor:
+    def function(module: Any, x: torch.Tensor) -> Any:
         result = module.memory + x
         module.memory.copy_(x * factor())
         return result
@@ -138,7 +139,7 @@ _specimen(
 )
 
 
-def _accumulate_and_return(module: Any, x: torch.Tensor) -> torch.Tensor:
+def _accumulate_and_return(module: Any, x: torch.Tensor) -> Any:
     module.memory = module.memory + x
     return module.memory * 2
 
@@ -152,7 +153,7 @@ _specimen(
 )
 
 
-def _count_only_in_eager(module: Any, x: torch.Tensor) -> torch.Tensor:
+def _count_only_in_eager(module: Any, x: torch.Tensor) -> Any:
     result = x + module.memory
     if not torch.compiler.is_exporting():
         module.memory.add_(1)
@@ -163,7 +164,7 @@ _specimen("buffer_not_written", _count_only_in_eager, _matrix, Expected.DIFFERS,
 
 
 def _change_input(amount: Callable[[], float]) -> Callable[..., Any]:
-    def function(_: Any, x: torch.Tensor) -> torch.Tensor:
+    def function(_: Any, x: torch.Tensor) -> Any:
         result = x * 2
         x.add_(amount())
         return result
@@ -171,7 +172,7 @@ def _change_input(amount: Callable[[], float]) -> Callable[..., Any]:
     return function
 
 
-def _leave_input(_: Any, x: torch.Tensor) -> torch.Tensor:
+def _leave_input(_: Any, x: torch.Tensor) -> Any:
     result = x * 2
     if not torch.compiler.is_exporting():
         x.add_(1)
@@ -189,12 +190,12 @@ _specimen(
 
 
 # Randomness.
-def _count(module: Any, x: torch.Tensor) -> torch.Tensor:
+def _count(module: Any, x: torch.Tensor) -> Any:
     module.count += 1
     return x + module.count
 
 
-def _noise(_: Any, x: torch.Tensor) -> torch.Tensor:
+def _noise(_: Any, x: torch.Tensor) -> Any:
     return x + torch.rand(64, 64)
 
 
@@ -245,19 +246,21 @@ _specimen("complex_output", lambda _, x: torch.fft.rfft(x), _matrix)
 
 
 # Control flow; the second of two finds what the first left behind.
-def _branch(_: Any, x: torch.Tensor) -> torch.Tensor:
+def _branch(_: Any, x: torch.Tensor) -> Any:
     return torch.cond(x.sum() > 0, lambda a: a * 2 + 1, lambda a: a - 3, (x,))
 
 
-def _wrong_branch(_: Any, x: torch.Tensor) -> torch.Tensor:
+def _wrong_branch(_: Any, x: torch.Tensor) -> Any:
     return torch.cond(x.sum() > 0, lambda a: a * planted(2, 3), lambda a: a - planted(3, 4), (x,))
 
 
-def _mapped(_: Any, x: torch.Tensor) -> torch.Tensor:
+def _mapped(_: Any, x: torch.Tensor) -> Any:
     from torch._higher_order_ops.map import map as map_rows
 
-    result: torch.Tensor = map_rows(lambda row: torch.sin(row), x)
-    return result
+    def row(values: Any, *_: Any) -> Any:
+        return torch.sin(values)
+
+    return map_rows(row, x)
 
 
 def _scanned(_: Any, x: torch.Tensor) -> Any:
@@ -274,6 +277,14 @@ _specimen("scan", _scanned, _matrix)
 
 
 # Arithmetic at its edges.
+def _applied(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+    return lambda _, x: function(x)
+
+
+def _vector(values: list[float]) -> Inputs:
+    return (torch.tensor(values),)
+
+
 def _pair() -> Inputs:
     return torch.randn(8, 16), torch.randn(16, 8)
 
@@ -303,8 +314,8 @@ for name, function, ends in (
 ):
     _specimen(
         f"{name}_at_its_ends",
-        lambda _, x, f=function: f(x),
-        lambda values=ends: (torch.tensor(values),),
+        _applied(function),
+        functools.partial(_vector, ends),
     )
 _specimen(
     "rfft2", lambda _, x: torch.view_as_real(torch.fft.rfft2(x)), lambda: (torch.randn(8, 8),)

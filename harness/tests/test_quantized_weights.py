@@ -16,9 +16,9 @@ from torchao.quantization.granularity import PerGroup
 
 from backends.null import BACKEND
 from harness import Case, Precision, Recipe, Tester, run_cell
-from harness.dequantize import decode
 from harness.errors import ConflictingOptions, StageFailure, StageOrderError
 from harness.oracle import refer
+from harness.semantics import GENERIC
 
 UNIT = 2.0**-24
 LINEAR = Case("quantized/linear", lambda: (torch.nn.Linear(64, 8), (torch.randn(3, 64),)))
@@ -134,7 +134,7 @@ def _nvfp4() -> tuple[Any, ...]:
 def test_decoders_agree_with_torchao(name: str, draw: Callable[[], tuple[Any, ...]]) -> None:
     operator = getattr(torch.ops.torchao, name).default
     args = draw()
-    blocks = decode(operator, args, {})
+    blocks = GENERIC.decode(operator, args, {})
     assert blocks is not None
     values, eager = blocks.values(), operator(*args)
     assert values.dtype == torch.float64
@@ -142,7 +142,7 @@ def test_decoders_agree_with_torchao(name: str, draw: Callable[[], tuple[Any, ..
     assert blocks.dtype == eager.dtype
     kwargs = {"output_dtype": torch.bfloat16}
     short = args[:4] if name == "dequantize_int4_tensor" else args
-    again = decode(operator, short, kwargs)
+    again = GENERIC.decode(operator, short, kwargs)
     assert again is not None
     assert again.dtype == torch.bfloat16
 

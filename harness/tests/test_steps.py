@@ -62,13 +62,13 @@ class Chain(torch.nn.Module):
 
 
 def test_the_last_requantization_may_always_err() -> None:
-    """Over 2000 elements some errors of the two cancel in every run."""
+    """Over 2000 elements, and errors of the two never cancel in all runs."""
     graph = torch.fx.symbolic_trace(Chain())
     x = torch.arange(-1000, 1000) % 100 * 0.25
     reference = refer(graph, [(x,)], Precision(safety=2.0), seed=0)
     assert float(reference.bound[0][0].min()) >= 2 * 0.25
     alone = refer(Chain(), [(x,)], Precision(safety=2.0), seed=0)
-    assert float(alone.bound[0][0].min()) < 1e-3, "what the runs alone would say"
+    assert float(alone.bound[0][0].min()) > 2 * 0.25, "what the runs alone say"
 
 
 def test_the_record_counts_the_largest_error_in_steps() -> None:

@@ -18,8 +18,8 @@ from backends.metal.backend import FLOAT32, partitioners
 from backends.metal.delegate import code_of
 from backends.metal.fallbacks.quantized import unpack
 from backends.metal.quantization import Format, install, int4
+from backends.metal.semantics import int4 as int4_semantics
 from harness import Case, Recipe, Tester, run_cell
-from harness.dequantize import product
 from harness.program import Program
 from harness.runner import lower
 
@@ -58,6 +58,7 @@ def recipe(dtype: str = "float32", weights: Format = int4) -> Recipe:
         partitioners=partitioners,
         unsupported=weights.unsupported,
         require_delegation=True,
+        semantics=int4_semantics,
     )
 
 
@@ -142,10 +143,10 @@ def test_the_harness_decodes_as_the_runtime_does() -> None:
     operator = torch.ops.torchao._linear_fp_act_4bit_weight.default
     x = torch.eye(64)
     args = (x, layer.packed_weights, 32, layer.weight_scales, layer.weight_zeros)
-    found = product(operator, args, {})
+    found = int4_semantics().product(operator, args, {})
     assert found is not None
     torch.testing.assert_close(found.weight.values().T.float(), operator(*args))
-    assert product(torch.ops.aten.mm.default, (x, x), {}) is None
+    assert int4_semantics().product(torch.ops.aten.mm.default, (x, x), {}) is None
 
 
 @pytest.mark.parametrize("wrong", ["scale", "offset", "codes", "group"])

@@ -17,8 +17,8 @@ from backends.mlx import payload
 from backends.mlx.backend import edge_config, partitioners, passes
 from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
 from harness import Case, Precision, Recipe, Tester
-from harness.dequantize import decode
 from harness.program import Program
+from harness.semantics import GENERIC
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 
@@ -201,7 +201,7 @@ def test_mlx_decodes_what_the_oracle_decodes(weight_format: Format) -> None:
     graph = tester.quantized
     (node,) = [n for n in graph.graph.nodes if str(n.target).startswith("torchao.dequantize")]
     state = dict(graph.named_parameters())
-    blocks = decode(
+    blocks = GENERIC.decode(
         node.target,
         torch.fx.map_arg(node.args, lambda n: state[n.target]),
         dict(node.kwargs),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,15 +12,17 @@ import torch
 from executorch.backends.arm.ao_ext import MXFPOpConfig, to_mxfp
 from executorch.backends.arm.ao_ext.mxfp import mxfp_dtype_to_str
 
-from harness.block_scaled import PAYLOADS, RULE, block_product
-from harness.dequantize import decode
+from backends.tosa.semantics import PAYLOADS, RULE, mxfp
+from harness import oracle
 from harness.microscaling import E2M1, E4M3, E5M2, ELEMENTS, Element, encode
-from harness.oracle import Reference, refer
 from harness.precision import Precision
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # executorch's: experimental
 
 UNIT = 2.0**-24
+SEMANTICS = mxfp()
+refer = functools.partial(oracle.refer, semantics=SEMANTICS)
+block_product, decode = SEMANTICS.block_product, SEMANTICS.decode
 TORCH = {
     "E2M1": torch.float4_e2m1fn_x2,
     "E2M3": "fp6_e2m3",
@@ -122,7 +125,7 @@ def test_packed_elements_of_torchao_s_operator_are_decoded() -> None:
 
 def bound_of(
     layer: torch.nn.Module, before: Callable[..., Any], *inputs: torch.Tensor
-) -> Reference:
+) -> oracle.Reference:
     return refer(Around(layer, before), [inputs], Precision(), 3)
 
 
@@ -188,10 +191,10 @@ def test_a_flipped_scale_moves_a_value_by_a_step(element: Element) -> None:
 
 
 def test_without_the_exact_run_every_element_may_be_a_step_off() -> None:
-    from harness.arithmetic import PerturbedMode
+    from harness.perturbation import PerturbedMode
 
     x, layer = torch.randn(4, 32).double(), identity(E4M3)
-    with PerturbedMode(Precision(), 0, 0):
+    with PerturbedMode(Precision(), 0, 0, semantics=SEMANTICS):
         found = layer(x)
     encoded = encode(x, E4M3, RULE)
     off = (found - encoded.values()).abs()

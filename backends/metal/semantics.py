@@ -1,0 +1,28 @@
+"""What Metal's operators for quantized weights mean: the oracle of a program that has them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from backends.metal.quantization import OPERATOR
+from harness.dequantize import Blocks, Product
+from harness.microscaling import unpack_nibbles
+from harness.semantics import GENERIC, Semantics
+
+
+def int4() -> Semantics:
+    """The linear layer of a float activation and unsigned 4-bit codes with scale and offset."""
+    return replace(GENERIC, products={OPERATOR: _linear_uint4})
+
+
+def _linear_uint4(
+    activation: torch.Tensor,
+    packed: torch.Tensor,
+    group: int,
+    scale: torch.Tensor,
+    offset: torch.Tensor,
+) -> Product:
+    codes = unpack_nibbles(packed).double()
+    return Product(activation, Blocks(codes, scale.double(), offset.double(), activation.dtype))

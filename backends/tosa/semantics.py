@@ -1,0 +1,110 @@
+"""What Arm's operators in MX formats mean: the oracle of a program that has them.
+
+``tosa_mxfp::linear`` and ``tosa_mxfp::conv2d`` (executorch, ``backends/arm/ao_ext/ops``) become
+TOSA's CAST_TO_BLOCK_SCALED, which encodes the activation, and MATMUL_T_BLOCK_SCALED or
+CONV2D_BLOCK_SCALED, which multiply it with a weight that was encoded before export. These sum the
+products of a block before they apply the scales (their pseudocode).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from harness.block_scaled import BlockProduct
+from harness.microscaling import (
+    E2M1,
+    E2M3,
+    E3M2,
+    E4M3,
+    E5M2,
+    Element,
+    ScaleRule,
+    decode_scales,
+    unpack_nibbles,
+)
+from harness.semantics import GENERIC, Semantics
+
+RULE = ScaleRule.TOSA
+"""How CAST_TO_BLOCK_SCALED of the pinned reference model chooses a scale. The operators' kernels
+for eager take RCEIL, which differs where the greatest magnitude of a block is ``L · 2^k``."""
+
+PAYLOADS = {"f4e2m1": E2M1, "fp6e2m3": E2M3, "fp6e3m2": E3M2, "f8e4m3": E4M3, "f8e5m2": E5M2}
+"""Elements by the operators' ``weight_payload_dtype``."""
+
+_DTYPES = {torch.uint8: E2M1, torch.float8_e4m3fn: E4M3, torch.float8_e5m2: E5M2}
+
+
+def mxfp() -> Semantics:
+    """The operators of layers that were converted to an MX format."""
+    return replace(
+        GENERIC,
+        block_products={"tosa_mxfp::linear": _linear, "tosa_mxfp::conv2d": _conv2d},
+    )
+
+
+def _linear(
+    input: torch.Tensor,
+    weight_qdata: torch.Tensor,
+    weight_scale: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    block_size: int = 32,
+    weight_payload_dtype: str = "",
+) -> BlockProduct:
+    element, weight = _weight(weight_qdata, weight_scale, weight_payload_dtype)
+
+    def multiply(activation: torch.Tensor) -> torch.Tensor:
+        result = torch.nn.functional.linear(activation, weight.squeeze(0))
+        # An operator of its own where it runs, too: ADD.
+        return result if bias is None else result + bias.double()
+
+    return BlockProduct(input.double(), element, -1, block_size, RULE, multiply)
+
+
+def _conv2d(
+    input: torch.Tensor,
+    weight_qdata: torch.Tensor,
+    weight_scale: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    block_size: int = 32,
+    weight_payload_dtype: str = "",
+) -> BlockProduct:
+    element, weight = _weight(weight_qdata, weight_scale, weight_payload_dtype)
+    weight = weight.permute(0, 3, 1, 2)  # stored as (out, height, width, in)
+
+    def multiply(activation: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv2d(
+            activation,
+            weight,
+            None if bias is None else bias.double(),
+            list(stride),
+            list(padding),
+            list(dilation),
+            groups,
+        )
+
+    return BlockProduct(input.double(), element, 1, block_size, RULE, multiply)
+
+
+def _weight(data: torch.Tensor, scale: torch.Tensor, payload: str) -> tuple[Element, torch.Tensor]:
+    """Element and float64 values of a weight whose blocks lie along its last axis.
+
+    The oracle has widened what torch has a floating dtype for: float8 elements and scales come as
+    the numbers that they stand for, FP4 (two a byte) and FP6 as codes.
+    """
+    element = PAYLOADS.get(payload) if payload else _DTYPES.get(data.dtype)
+    if element is None:
+        raise ValueError(f"no MX element is called {payload!r} or stored as {data.dtype}")
+    if data.dtype == torch.uint8:
+        codes = unpack_nibbles(data) if element is E2M1 else data
+        values = element.table[codes.long()]
+    else:
+        values = data.double()
+    powers = decode_scales(scale) if scale.dtype == torch.uint8 else scale.double()
+    return element, values * powers.repeat_interleave(values.shape[-1] // powers.shape[-1], -1)

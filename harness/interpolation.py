@@ -1,0 +1,186 @@
+"""Interpolation as a target computes it: where to read, and with which weights, in float32.
+
+A coordinate is ``scale * (i + 0.5) - 0.5``, or ``scale * i`` where corners are aligned
+(``area_pixel_compute_scale`` and ``area_pixel_compute_source_index`` in ATen's ``UpSample.h``). The
+scale, the product and the difference round, each by ``u`` of the product at most; where all three
+are exact in float32, as for most factors of two, nothing does. A weight errs by what its coordinate
+does, and the result by that times the difference of its neighbours.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Draw = Callable[..., torch.Tensor]
+"""Makes noise of up to the given sizes (:meth:`harness.noise.Noise.uniform`)."""
+
+_ROUNDINGS = 3
+_UNIT = 2.0**-24
+# Weights of taps at a distance up to 1, and from 1 to 2 (Keys 1981, with ATen's parameter -0.75).
+_NEAR = (1.25, -2.25, 0.0, 1.0)
+_FAR = (-0.75, 3.75, -6.0, 3.0)
+# Largest sum of the absolute weights of a cubic: at the middle of its interval.
+_CUBIC_GAIN = 1.375
+_MODES = {"nearest": 1, "nearest_exact": 1, "linear": 2, "cubic": 4}
+_UPSAMPLES = {
+    **{f"upsample_nearest{d}d": "nearest" for d in (1, 2, 3)},
+    **{f"_upsample_nearest_exact{d}d": "nearest_exact" for d in (1, 2, 3)},
+    "upsample_linear1d": "linear",
+    "upsample_bilinear2d": "linear",
+    "upsample_trilinear3d": "linear",
+    "upsample_bicubic2d": "cubic",
+}
+_BLURRED = {"_upsample_bilinear2d_aa": 2.0, "_upsample_bicubic2d_aa": 4.0}
+_GRIDS = frozenset({"grid_sampler_2d", "grid_sampler_3d"})
+NAMES = frozenset(_UPSAMPLES) | frozenset(_BLURRED) | _GRIDS
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """A perturbed interpolation before its sums are rounded.
+
+    Attributes:
+        values: float64, with noise in the coordinates.
+        magnitude: the sum of absolute weights times absolute values, same shape; None where
+            values are copied.
+    """
+
+    values: torch.Tensor
+    magnitude: torch.Tensor | None
+
+
+def interpolate(
+    func: Any, name: str, args: tuple[Any, ...], draw: Draw, safety: float
+) -> Interpolation:
+    """What an interpolation reads when its coordinates err.
+
+    Args:
+        func: an overload whose base name is in ``NAMES``; its output sizes are given.
+        name: its base name.
+        args: its arguments, floating tensors in float64.
+        draw: makes noise.
+        safety: factor on the noise where the nearest element is copied: either side of a border
+            within that reach is taken.
+    """
+    if name in _GRIDS:
+        return _sample(func, args, draw, safety)
+    if name in _BLURRED:
+        return _antialias(func, args, _BLURRED[name], draw)
+    mode = _UPSAMPLES[name]
+    copies = mode.startswith("nearest")
+    x, sizes = args[:2]
+    align, scales = (False, args[2:]) if copies else (args[2], args[3:])
+    values, magnitude = x, x.abs()
+    for axis, size in enumerate(sizes):
+        dim = axis + 2
+        scale = scales[axis] if axis < len(scales) else None
+        # Errors of two dimensions meet in every element, and must not cancel.
+        rows = (2 * axis, 2 * axis + 1)
+        reach = functools.partial(_scaled, draw, safety if copies else 1.0, rows)
+        index, weight = _taps(x.shape[dim], size, mode, bool(align), scale, reach)
+        values = _read(values, dim, index, weight)
+        if not copies:
+            magnitude = _read(magnitude, dim, index, weight.abs())
+    return Interpolation(values, None if copies else magnitude)
+
+
+def _scaled(draw: Draw, factor: float, rows: Sequence[int], size: torch.Tensor) -> torch.Tensor:
+    noise: torch.Tensor = draw(size, rows)
+    return noise * factor
+
+
+def _taps(
+    length: int, size: int, mode: str, align: bool, scale: float | None, draw: Draw
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Elements that each output reads along a dimension, and their weights: (taps, size)."""
+    position = torch.arange(size, dtype=torch.float64)
+    if align:
+        step, offset = ((length - 1) / (size - 1) if size > 1 else 0.0), 0.0
+    else:
+        step = 1.0 / scale if scale else length / size
+        offset = 0.0 if mode == "nearest" else 0.5
+    product = step * (position + offset)
+    source = product if align or mode.startswith("nearest") else product - 0.5
+    exact = (_rounds_to_itself(product)) & _rounds_to_itself(source)
+    exact &= _rounds_to_itself(torch.tensor(step, dtype=torch.float64))
+    source = source + draw(torch.where(exact, 0.0, product.abs() * (_ROUNDINGS * _UNIT)))
+    if mode.startswith("nearest"):
+        index = source.floor().clamp(0, length - 1).long().unsqueeze(0)
+        return index, torch.ones_like(index, dtype=torch.float64)
+    if mode == "linear":
+        source = source.clamp(0, length - 1)
+        low = source.floor()
+        part = source - low
+        index = torch.stack([low, (low + 1).clamp_max(length - 1)]).long()
+        return index, torch.stack([1 - part, part])
+    low = source.floor()
+    part = source - low
+    index = torch.stack([low + tap for tap in (-1, 0, 1, 2)]).clamp(0, length - 1).long()
+    near, near_error = _horner(_NEAR, torch.stack([part, 1 - part]))
+    far, far_error = _horner(_FAR, torch.stack([part + 1, 2 - part]))
+    weight = torch.stack([far[0], near[0], near[1], far[1]])
+    error = torch.stack([far_error[0], near_error[0], near_error[1], far_error[1]])
+    return index, weight + draw(error * _UNIT)
+
+
+def _rounds_to_itself(value: torch.Tensor) -> torch.Tensor:
+    return value.float().double() == value
+
+
+def _horner(coefficients: Sequence[float], t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A polynomial, and how many roundings of 1 it errs by (Higham 2002, section 5.1)."""
+    value, error = torch.full_like(t, coefficients[0]), torch.zeros_like(t)
+    for coefficient in coefficients[1:]:
+        value = value * t
+        error = error * t + value.abs()
+        value = value + coefficient
+        error = error + value.abs()
+    return value, error
+
+
+def _read(x: torch.Tensor, dim: int, index: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    total = torch.zeros((), dtype=x.dtype)
+    for at, factor in zip(index, weight, strict=True):
+        total = total + x.index_select(dim, at) * factor.reshape(shape)
+    return total
+
+
+def _antialias(func: Any, args: tuple[Any, ...], slope: float, draw: Draw) -> Interpolation:
+    """Weights are a triangle's, or a cubic's, stretched to the scale and divided by their sum: a
+    coordinate's error changes all of them by ``slope`` over the scale at most."""
+    x, sizes = args[:2]
+    values = func(*args)
+    magnitude = func(x.abs(), *args[1:]).abs()
+    if slope > 2:  # some weights are negative
+        magnitude = magnitude.clamp_min(x.abs().mean((-1, -2), keepdim=True)) * _CUBIC_GAIN**2
+    error = sum(
+        _ROUNDINGS * _UNIT * length * slope / max(1.0, length / size)
+        for length, size in zip(x.shape[2:], sizes, strict=True)
+        if length != size
+    )
+    return Interpolation(values + draw(magnitude * error), magnitude)
+
+
+def _sample(func: Any, args: tuple[Any, ...], draw: Draw, safety: float) -> Interpolation:
+    """A grid's coordinates are from -1 to 1: ``((g + 1) * size - 1) / 2``, or
+    ``(g + 1) / 2 * (size - 1)``, and what errs there is seen as an error of the grid."""
+    x, grid, mode = args[:3]
+    sizes = torch.tensor(x.shape[:1:-1], dtype=torch.float64)  # the grid has the width first
+    error = ((grid + 1).abs() + 1 / sizes) * (_ROUNDINGS * _UNIT)
+    copies = mode == 1
+    moved = grid + draw(error) * (safety if copies else 1.0)
+    values = func(x, moved, *args[2:])
+    if copies:
+        return Interpolation(values, None)
+    magnitude = func(x.abs(), moved, *args[2:]).abs()
+    if mode == 2:  # cubic: some weights are negative
+        over = tuple(range(2, x.dim()))
+        magnitude = x.abs().amax(over, keepdim=True).expand_as(values) * _CUBIC_GAIN**2
+    return Interpolation(values, magnitude)

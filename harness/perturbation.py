@@ -1,0 +1,313 @@
+"""The dispatch mode that errs in float64 as a target's arithmetic does.
+
+docs/numerics.md derives the amplitudes; :mod:`harness.bounds` makes bounds of the runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from harness.arithmetic import Float64Mode, Trace
+from harness.block_scaled import BlockProduct
+from harness.dequantize import Blocks
+from harness.interpolation import interpolate
+from harness.magnitudes import Reduction, is_inexact, reduction
+from harness.noise import Noise
+from harness.precision import Precision
+from harness.ranges import Range, domain, halfway, usual
+from harness.rounding import RoundingKind, base_name, kind_of
+from harness.semantics import GENERIC, Semantics
+
+_FLOAT32_UNIT = 2.0**-24
+
+
+class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
+    """Float64 with every result perturbed by the amplitude of the target's rounding there.
+
+    Signs are balanced over the runs (:mod:`harness.noise`). In every second run, numbers that are
+    out of the dtype's range become infinite or zero inside of what is made of several operations.
+
+    Args:
+        precision: the rounding model of the target.
+        seed: seeds the noise.
+        sample: number of this run.
+        exact: what the run without noise met; without it, every element that is encoded to blocks
+            may be a step off, and what jumps does where this run's own noise makes it.
+        semantics: what operators mean that are no arithmetic of tensors.
+    """
+
+    perturbs = True
+
+    def __init__(
+        self,
+        precision: Precision,
+        seed: int,
+        sample: int,
+        exact: Trace | None = None,
+        semantics: Semantics = GENERIC,
+    ) -> None:
+        super().__init__(semantics)
+        self._exact = exact or Trace()
+        self.precision = precision
+        self.running_means = precision.running_means
+        self.noise = Noise(seed, sample)
+        self.unit = 0.0
+        self._sample = sample
+        self._range = Range()
+        self._wide = False
+        self._exact_terms = 1
+        self._domains = 0
+        self._jumped = False
+
+    def observe_dtype(self, dtype: torch.dtype) -> None:
+        """Results may be rounded to this dtype; the coarsest counts. One byte is a code: what
+        rounds to it is in the graph."""
+        dtype = dtype.to_real() if dtype.is_complex else dtype
+        if dtype.is_floating_point and dtype != torch.float64 and dtype.itemsize > 1:
+            self.unit = max(self.unit, torch.finfo(dtype).eps / 2)
+            self._range.narrow(dtype)
+
+    def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one primitive operation and perturb what it rounds."""
+        kind = kind_of(name, args, kwargs)
+        if kind is RoundingKind.FUNCTION:
+            args = self.perturb_arguments(func, name, args)
+        # Before the operation, which may write to its arguments.
+        sums = reduction(func, name, args, kwargs) if kind is RoundingKind.REDUCTION else None
+        bias = None if sums is None or not self._sums_wide(name) else _bias(name, args, kwargs)
+        out = func(*args, **kwargs)
+        if kind is RoundingKind.EXACT:
+            return out
+        inexact = [item for item in tree_leaves(out) if is_inexact(item)]
+        for index, tensor in enumerate(inexact):
+            size = tensor.abs()
+            if sums is None:
+                size.mul_(self._roundings(kind, name))
+            else:
+                size = self._sum_error(name, sums, index, size, bias)
+            # In place, so that an operation that writes to its argument is perturbed there.
+            if tensor.is_complex():
+                parts = torch.view_as_real(tensor)
+                parts.add_(self.noise.uniform(size.unsqueeze(-1).expand_as(parts)))
+            else:
+                tensor.add_(self.noise.uniform(size))
+        if func._schema.is_mutable:
+            return out
+        return self.leave_range(name, out, args, kwargs)
+
+    def interpolate(self, func: Any, name: str, args: tuple[Any, ...]) -> torch.Tensor:
+        """Read at coordinates that err, with weights that err likewise, and round the sums."""
+        read = interpolate(func, name, args, self.noise.uniform, self.precision.safety)
+        if read.magnitude is None:
+            return read.values
+        sums = Reduction(16, [read.magnitude], None)
+        return read.values + self.noise.uniform(
+            self._sum_error(name, sums, 0, read.values.abs(), None)
+        )
+
+    def leave_range(
+        self, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A result as its usual formula has it where an intermediate leaves the dtype's range; and
+        within a compound operation, as the dtype holds the result."""
+        if self._sample % 2 == 0 or not self.unit:
+            return result
+        keep = Range() if self._sums_wide(name) else self._range
+        if keep is not self._range:
+            keep.narrow(torch.float32)
+        first = result[0] if isinstance(result, tuple) else result
+        if not is_inexact(first) or first.is_complex():
+            return result
+        held = keep(first) if self.depth else usual(name, keep, first, args, kwargs)
+        return (held, *result[1:]) if isinstance(result, tuple) else held
+
+    def jump(self, function: Callable[..., torch.Tensor], *arguments: Any) -> torch.Tensor:
+        """``function`` of arguments that err as much as a bound would let them.
+
+        What has jumped is off by more than noise, and would be taken too far by the next jump.
+        """
+        number = len(self.trace.jumps)
+        super().jump(function, *arguments)
+        if number >= len(self._exact.jumps):
+            return function(*arguments)
+        exact, expected = self._exact.jumps[number]
+        if not self._jumped:
+            arguments = tuple(map(self._extrapolate, exact, arguments))
+        result = function(*arguments)
+        self._jumped = self._jumped or not _same(result, expected)
+        return result
+
+    def _extrapolate(self, exact: Any, erring: Any) -> Any:
+        if not isinstance(erring, torch.Tensor) or not erring.is_floating_point():
+            return erring
+        if exact.shape != erring.shape:
+            return erring
+        off = (erring - exact) * self.precision.safety
+        return torch.where(off.isfinite(), exact + off, erring)
+
+    def order(self, length: int) -> torch.Tensor | None:
+        """As they are, the other way round, and at random."""
+        if self._sample == 0:
+            return None
+        if self._sample == 1:
+            return torch.arange(length - 1, -1, -1)
+        return self.noise.permutation(length)
+
+    def confine(self, x: torch.Tensor, interval: tuple[float, float]) -> torch.Tensor:
+        """An argument that only noise moved out of a domain, at its end."""
+        number = self._domains
+        self._domains += 1
+        if number >= len(self._exact.within):
+            return x
+        within = self._exact.within[number]
+        confined = x.clamp(*interval)
+        if within is None or within.shape != x.shape:
+            return confined if within is None else x
+        return torch.where(within, confined, x)
+
+    def quantize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+        """Quantize, and err by a step as a requantization may."""
+        out = super().quantize(func, args, kwargs)
+        if not isinstance(args[1], torch.Tensor) and any(args[0] is x for x in self.inputs):
+            return out  # the program quantizes its input with the same operator and scale
+        low, high = _limits(base_name(func), args)
+        return (out.double() + self._steps(out.shape)).clamp_(low, high).round_().to(out.dtype)
+
+    def dequantize(self, blocks: Blocks) -> torch.Tensor:
+        """Decode, and err in each block's scale and offset and in each result."""
+        if blocks.offset is not None:
+            rounding = self.precision.block_roundings * self.unit
+            scale, offset = (
+                part + self.noise.uniform(part.abs().mul_(rounding))
+                for part in (blocks.scale, blocks.offset)
+            )
+            blocks = replace(blocks, scale=scale, offset=offset)
+        values = blocks.values()
+        return values.add_(self.noise.uniform(values.abs().mul_(self.unit)))
+
+    def encode(self, product: BlockProduct) -> torch.Tensor:
+        """Encode, and err by a step where the activation may be encoded otherwise."""
+        number, given = len(self.trace.encoded), product.activation
+        self.trace.encoded.append(given)
+        encoded = product.encode(given)
+        known = number < len(self._exact.encoded)
+        off = (
+            (given - self._exact.encoded[number]).abs()
+            if known
+            else torch.full_like(given, math.inf)
+        )
+        values = encoded.values()
+        if not (off > 0).any():
+            return values  # an input, or what moves, selects and compares made of it
+        # An error as large as the bound itself would allow, twice.
+        unsettled = product.unsettled(off.mul_(2 * self.precision.safety))
+        steps = self._steps(values.shape).mul_(encoded.steps())
+        return torch.where(unsettled, values + steps, values)
+
+    def _steps(self, shape: torch.Size) -> torch.Tensor:
+        """Errors of a requantization, in its steps."""
+        self._jumped = True
+        return self.noise.signs(shape) * self.precision.step
+
+    def _roundings(self, kind: RoundingKind, name: str) -> float:
+        """The amplitude of what is no sum, relative to the result."""
+        if kind is RoundingKind.FUNCTION:
+            return 2 * self.unit * self.precision.ulps(name)
+        if kind is RoundingKind.DIVISION:
+            return self.unit * self.precision.division_roundings
+        return self.unit
+
+    def _sums_wide(self, name: str) -> bool:
+        return self._wide or name in self.precision.float32_sums
+
+    def _sum_error(
+        self,
+        name: str,
+        sums: Reduction,
+        index: int,
+        size: torch.Tensor,
+        bias: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Amplitude of a reduction's output, whose absolute values are ``size``."""
+        magnitude = size if sums.magnitudes is None else sums.magnitudes[index]
+        roundings = sums.roundings(self._exact_terms)
+        if not self._sums_wide(name):
+            return magnitude * (roundings * self.unit)
+        # A bias may be added to the rounded sum, which is no larger than both.
+        rounded = size if bias is None else size + bias.abs()
+        return magnitude * (roundings * min(self.unit, _FLOAT32_UNIT)) + rounded * self.unit
+
+    @contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        """While a compound operation runs as its parts: do its sums accumulate in float32?"""
+        outer, self._wide = self._wide, self._wide or name in self.precision.float32_sums
+        try:
+            with super().inside(name):
+                yield
+        finally:
+            self._wide = outer
+
+    @contextmanager
+    def in_float32(self, exact_terms: int) -> Iterator[None]:
+        """While an operation runs in float32, whatever the program's dtype, and rounds its sums
+        once in so many terms."""
+        outer = self.unit
+        self.unit, self._exact_terms = min(self.unit, _FLOAT32_UNIT), exact_terms
+        try:
+            yield
+        finally:
+            self.unit, self._exact_terms = outer, 1
+
+    def perturb_arguments(self, func: Any, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A backward error of each argument: what range reduction and composition cost. It does not
+        take an argument out of the function's domain."""
+        rounding = self.precision.argument_roundings * self.unit
+        interval = domain(name, args)
+
+        def perturbed(item: Any, written: bool) -> Any:
+            if not is_inexact(item) or item.is_complex():
+                return item
+            moved = item + self.noise.uniform(item.abs().mul_(rounding))
+            if interval is not None:
+                moved = halfway(item, moved, interval)
+            # The result goes to this very tensor, and the caller reads it there.
+            return item.copy_(moved) if written else moved
+
+        writes = [
+            argument.alias_info is not None and argument.alias_info.is_write
+            for argument in func._schema.arguments
+        ]
+        return tuple(
+            tree_map(functools.partial(perturbed, written=written), item)
+            for item, written in zip(args, writes, strict=False)
+        )
+
+
+def _bias(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
+    """What is added to a sum of products, broadcasting with the result."""
+    if name in ("addmm", "baddbmm", "addbmm", "addmv"):
+        added: torch.Tensor = args[0] * kwargs.get("beta", 1)
+        return added
+    bias: torch.Tensor | None = args[2] if name in ("linear", "convolution") and args[2:] else None
+    if bias is None or name == "linear":
+        return bias
+    return bias.reshape(-1, *[1] * (args[1].dim() - 2))
+
+
+def _same(result: torch.Tensor, expected: torch.Tensor) -> bool:
+    if result.shape != expected.shape:
+        return False
+    return bool(((result == expected) | ((result != result) & (expected != expected))).all())
+
+
+def _limits(name: str, args: tuple[Any, ...]) -> tuple[int, int]:
+    at = 4 if "per_channel" in name else 3
+    return int(args[at]), int(args[at + 1])

@@ -1,0 +1,93 @@
+"""What operators that are no arithmetic of tensors mean; a recipe adds those of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from harness.block_scaled import BlockProduct
+from harness.dequantize import DECODERS, Blocks, Product
+
+
+@dataclass(frozen=True)
+class Semantics:
+    """The meaning of operators by their names, ``namespace::name``; each entry takes the arguments
+    of its operator.
+
+    Attributes:
+        decoders: operators that decode a block-quantized weight.
+        products: operators that multiply with a weight that they decode themselves.
+        block_products: operators that multiply in an MX format and encode an operand themselves.
+    """
+
+    decoders: Mapping[str, Callable[..., Blocks]] = field(default_factory=dict)
+    products: Mapping[str, Callable[..., Product]] = field(default_factory=dict)
+    block_products: Mapping[str, Callable[..., BlockProduct]] = field(default_factory=dict)
+
+    def decode(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Blocks | None:
+        """The blocks that an operator decodes, or None for another operator.
+
+        Args:
+            operator: the overload that is called.
+            args: its arguments.
+            kwargs: its arguments by name.
+        """
+        decoder = self.decoder(operator)
+        if decoder is None:
+            return None
+        given = dict(kwargs)
+        if "output_dtype" in given:
+            given["dtype"] = given.pop("output_dtype")
+        return decoder(*args, **given)
+
+    def decoder(self, operator: Any) -> Callable[..., Blocks] | None:
+        """What takes the arguments of a decoding operator, or None for another callable."""
+        is_overload = isinstance(operator, torch._ops.OpOverload)
+        return self.decoders.get(operator._schema.name) if is_overload else None
+
+    def product(
+        self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Product | None:
+        """What an operator multiplies that decodes its weight itself, or None for another."""
+        meaning = self.products.get(operator._schema.name)
+        return None if meaning is None else meaning(*args, **kwargs)
+
+    def block_product(
+        self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> BlockProduct | None:
+        """What a call multiplies in an MX format, or None for another operator.
+
+        Raises:
+            ValueError: the element format does not follow from the arguments.
+        """
+        meaning = self.block_products.get(operator._schema.name)
+        return None if meaning is None else meaning(*args, **kwargs)
+
+
+GENERIC = Semantics(decoders=DECODERS)
+"""torchao's decoding operators, which several backends take."""
+
+
+class PreserveDecoders(TorchFunctionMode):
+    """Hands decoding operators to a dispatch mode undecomposed; the dispatcher would take the
+    composite ones apart first.
+
+    Args:
+        semantics: which operators decode.
+    """
+
+    def __init__(self, semantics: Semantics) -> None:
+        super().__init__()
+        self._semantics = semantics
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if self._semantics.decoder(func) is None:
+            return func(*args, **(kwargs or {}))
+        with torch._C._AutoDispatchBelowAutograd():
+            return func(*args, **(kwargs or {}))

@@ -1,0 +1,71 @@
+"""A recipe contributes what its operators mean; the harness has torchao's only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import harness
+from backends.null import BACKEND
+from harness import Case, Tester
+from harness.backend import Recipe
+from harness.dequantize import Blocks, Product
+from harness.oracle import refer
+from harness.precision import Precision
+from harness.semantics import GENERIC, Semantics
+
+
+@torch.library.custom_op("conform_test::times_codes", mutates_args=())
+def times_codes(x: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+    raise NotImplementedError
+
+
+@times_codes.register_kernel("cpu")
+def _(x: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+    return x @ codes.to(x.dtype).T * 0.5
+
+
+class Layer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("codes", torch.randint(-8, 8, (4, 32), dtype=torch.int8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = torch.ops.conform_test.times_codes(x, self.codes)
+        return result
+
+
+def meaning() -> Semantics:
+    def half(x: torch.Tensor, codes: torch.Tensor) -> Product:
+        scale = torch.full((len(codes), 1), 0.5, dtype=torch.float64)
+        return Product(x, Blocks(codes.double(), scale, None, x.dtype))
+
+    return replace(GENERIC, products={"conform_test::times_codes": half})
+
+
+def test_the_meaning_of_an_operator_comes_with_the_recipe() -> None:
+    recipe = replace(BACKEND.recipes["eager"], semantics=meaning)
+    case = Case("layer", lambda: (Layer(), (torch.randn(3, 32),)))
+    reference = Tester(case, "null:eager", recipe=recipe).refer().reference
+    built = case.make(0)
+    layer, x = built.module, built.inputs[0]
+    truth = x.double() @ layer.get_buffer("codes").double().T / 2
+    torch.testing.assert_close(reference.oracle[0][0], truth)
+    with pytest.raises(NotImplementedError):  # what it is made of is no answer without
+        refer(layer, [(x,)], Precision(), 0)
+
+
+def test_torchaos_decoders_are_generic() -> None:
+    assert Recipe("plain", Precision()).semantics() is GENERIC
+    assert all(name.startswith("torchao::") for name in GENERIC.decoders)
+    assert not GENERIC.products
+    assert not GENERIC.block_products
+
+
+def test_the_harness_names_no_operator_of_a_backend() -> None:
+    for file in Path(harness.__file__).parent.glob("*.py"):
+        text = file.read_text()
+        assert not any(name in text for name in ("tosa_mxfp", "_4bit_weight", "mlx::")), file
