@@ -35,6 +35,9 @@ no tensor, or that aliases another value, is replaced in the list."""
 # These compute sizes, and et_view aliases memory.
 _SIZES = ("executorch_prim::", "aten::sym_size")
 
+# How map and scan stack their results: it exists in the runtime alone.
+_COPY_INDEX = "executorch_prim::et_copy_index"
+
 # Programs kept of a call whose numbers change, such as a position; the oldest is dropped.
 _KEPT_PROGRAMS = 64
 
@@ -57,9 +60,11 @@ class AtenKernels:
     def load(self, program: Program, call: schema.KernelCall) -> KernelHandle:
         """See :class:`Kernels`."""
         operator = program.plan.operators[call.op_index]
+        dynamic = [_is_dynamic(program.plan.values[index].val) for index in call.args]
+        if operator.name == _COPY_INDEX:
+            return functools.partial(_copy_index, dynamic[0])
         if (kernel := resolve(operator.name, operator.overload)) is None:
             return _view
-        dynamic = [_is_dynamic(program.plan.values[index].val) for index in call.args]
         return functools.partial(_call_aten, kernel, dynamic)
 
 
@@ -359,6 +364,17 @@ def _view(arguments: list[Any]) -> None:
         arguments[-1] = source.view(size)
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         raise ProgramError(f"kernel executorch_prim::et_view: {error}") from error
+
+
+def _copy_index(dynamic: bool, arguments: list[Any]) -> None:
+    """Write a row of a stack; one whose length is not fixed ends with the row."""
+    try:
+        stack, row, index = arguments
+        if dynamic:
+            stack.as_strided_([index + 1, *row.shape], [row.numel(), *row.stride()])
+        stack[index].copy_(row)
+    except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ProgramError(f"kernel {_COPY_INDEX}: {error}") from error
 
 
 def _call_aten(
