@@ -269,10 +269,8 @@ class Tester(ArtifactReader, GraphChecks):
         lowered: Lowered = self._artifacts.need("serialize", "run")
         chosen = calls
         if chosen is None:
-            graph = self._need_exported("run").graph
-            module = self.built.module if graph is None else graph
             with exclusive(), self.attributed("reference"):
-                chosen = observing_state(module, self.exported, self.built.calls)
+                chosen = observing_state(self.reference_module, self.exported, self.built.calls)
         with self.attributed("run"):
             chosen = [self.interface.arrange(inputs) for inputs in chosen]
             flat = self._flat(chosen)
@@ -284,19 +282,18 @@ class Tester(ArtifactReader, GraphChecks):
     def refer(self, calls: Sequence[Inputs] | None = None) -> Self:
         """Compute what the outputs should be: of the quantized graph when :meth:`quantize` or
         :meth:`quantize_weights` ran, else of the module."""
-        ran, exported = self._artifacts.run, self._artifacts.quantize or self._artifacts.export
-        graph = None if exported is None else exported.graph
+        ran, module = self._artifacts.run, self.reference_module
         if calls is None:
             calls = self.built.calls if ran is None else ran.calls
         with self._stage("reference"):
             reference = refer(
-                self.built.module if graph is None else graph,
+                module,
                 calls,
                 self.recipe.precision,
                 case_seed(self.seed, self.case.name),
                 self.recipe.semantics(),
                 changed=() if self._artifacts.lower is None else self.interface.changed,
-                model=None if graph is None else self.built.module,
+                model=None if module is self.built.module else self.built.module,
             )
             self._artifacts.put("refer", reference)
         return self
@@ -339,6 +336,14 @@ class Tester(ArtifactReader, GraphChecks):
         with self._stage("emulate"):
             execution = self.backend.emulate(lowered.data, flat)
         return self._judge(execution, self.reference)
+
+    @property
+    def reference_module(self) -> torch.nn.Module:
+        """What the reference is computed of: the module, or the graph in which its weights or
+        activations are quantized."""
+        exported = self._artifacts.quantize or self._artifacts.export
+        graph = None if exported is None else exported.graph
+        return self.built.module if graph is None else graph
 
     @property
     def attempt(self) -> Attempt:

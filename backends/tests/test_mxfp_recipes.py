@@ -17,6 +17,7 @@ from backends.tosa.graph import Graph, TosaOperator, TosaTensor
 from backends.tosa.mxfp import FORMATS
 from backends.tosa.mxfp_graph import converted, graphs, problems, verify
 from harness import Case, Tester, run_cell
+from harness.backend import Lowered
 from harness.packing import unpacked
 from harness.runner import lower
 
@@ -149,9 +150,9 @@ def test_upstream_refuses_what_is_left_in_float() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lowered_program_is_verified_and_its_weights_recorded(name: str) -> None:
     tester, made = lowered(name), FORMATS[name]
-    assert verify(made, tester) is None
+    assert verify(made, tester.shipped) is None
     assert tester.recipe.encodings is not None
-    found = {one.parameter: one for one in tester.recipe.encodings(tester)}
+    found = {one.parameter: one for one in tester.recipe.encodings(tester.shipped)}
     assert sorted(found) == ["conv.weight", "first.weight", "second.weight"]
     assert {one.element for one in found.values()} == {name.partition("_")[2] or "e2m1"}
     layers = {layer.weight: layer for layer in converted(tester.exported, made)}
@@ -323,7 +324,9 @@ def test_an_operator_that_is_left_over_fails_the_cell() -> None:
         recipe=recipe,
     )
     tester.quantize_weights().export().lower()
-    assert verify(E4M3, tester) == "left in the edge program: tosa_mxfp.linear.default"
+    lowered_edge = tester.lowered.exported_program()
+    left = Lowered(tester.exported, lowered_edge, b"", None, tester.delegation)  # type: ignore[arg-type]
+    assert verify(E4M3, left) == "left in the edge program: tosa_mxfp.linear.default"
 
 
 @pytest.mark.parametrize("bits", [4, 6, 8])

@@ -47,7 +47,7 @@ def test_the_quantized_module_is_exported_and_decides() -> None:
     assert tester.verdict.passed
     assert 5 < (tester.verdict.numerics[0].model_sqnr_db or 0) < 60
     assert torch.equal(tester.built.module.get_parameter("weight"), before)
-    assert torch.equal(tester.quantized.get_parameter("weight") * 16, (before * 16).round())
+    assert torch.equal(tester.reference_module.get_parameter("weight") * 16, (before * 16).round())
     assert list(tester.seconds)[:3] == ["build", "quantize", "export"]
     cell = run_cell(LINEAR, "null:eager", recipe=recipe)
     assert cell.status.value == "passed"
@@ -83,7 +83,7 @@ def test_subclassed_weights_are_decoded_in_float64() -> None:
     weight = codes * scale.repeat_interleave(32, 1)
     truth = tester.built.inputs[0].double() @ weight.T + module.bias.double()
     torch.testing.assert_close(tester.reference.oracle[0][0], truth, rtol=1e-14, atol=1e-14)
-    assert all(type(p.data) is torch.Tensor for p in tester.quantized.parameters())
+    assert all(type(p.data) is torch.Tensor for p in tester.reference_module.parameters())
 
 
 def _affine() -> tuple[Any, ...]:

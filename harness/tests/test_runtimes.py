@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from backends import portable
-from harness import Case, registry, run_cell
-from harness.backend import Availability, Emulating, Execution, Inspectable
+from harness import Case, delegation, registry, run_cell
+from harness.backend import Attempt, Availability, Emulating, Execution, Inspectable
 from harness.case import Inputs
 from harness.cell import Delegation, Status
 from harness.errors import ConflictingOptions
 from harness.inspection import inspect
 from harness.target import Target
-from harness.tester import Tester
 
 RELU = Case("test/relu", lambda: (torch.nn.ReLU(), (torch.randn(4, 4),)))
 
@@ -44,21 +43,14 @@ class Both:
         outputs = portable.BACKEND.execute(program, calls).outputs
         return Execution([[tensor + error for tensor in call] for call in outputs], runtime)
 
-    def inspect(self, tester: Tester) -> Iterable[str]:
-        return [f"{len(tester.program)} bytes"]
+    def inspect(self, attempt: Attempt) -> Iterable[str]:
+        return [f"{len(attempt.lowered.data)} bytes"]
 
 
 @pytest.fixture
 def delegated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The portable backend delegates nothing; here it is as if it did."""
-    from harness import runner
-
-    def lower_and_count(tester: Tester) -> None:
-        lower(tester)
-        tester._artifacts["delegation"] = Delegation(delegates=1)
-
-    lower = runner.lower
-    monkeypatch.setattr(runner, "lower", lower_and_count)
+    monkeypatch.setattr(delegation, "count", lambda program: Delegation(delegates=1))
 
 
 @pytest.mark.usefixtures("delegated")

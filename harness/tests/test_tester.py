@@ -224,12 +224,15 @@ def test_a_given_backend_brings_its_own_recipes() -> None:
         run_cell(MLP, "null:eager", backend=backend)
 
 
-def test_a_program_that_cannot_be_read_is_a_failure_of_its_stage() -> None:
-    tester = Tester(MLP, "null:eager").export().lower().to_executorch().serialize()
-    tester._artifacts["serialize"] = tester.program[:40]
+def test_a_program_that_cannot_be_read_is_a_failure_of_its_stage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tester = Tester(MLP, "null:eager").export().lower().to_executorch()
+    whole = stages.serialize
+    monkeypatch.setattr(stages, "serialize", lambda program: whole(program)[:40])
     with pytest.raises(StageFailure, match="not an ExecuTorch program") as caught:
-        tester.run()
-    assert caught.value.stage == "run"
+        tester.serialize()
+    assert caught.value.stage == "serialize"
 
 
 def test_required_delegation_is_a_verdict() -> None:
@@ -284,3 +287,111 @@ def test_a_delegate_nobody_can_execute_is_named() -> None:
     tester = Tester(MLP, "xnnpack:fp32").export().lower().to_executorch().serialize()
     with pytest.raises(ProgramError, match="XnnpackBackend"):
         Interpreter(tester.program, {}, AtenKernels())
+
+
+def test_other_inputs_get_a_reference_of_their_own() -> None:
+    relu = Case("relu/one", lambda: (torch.nn.ReLU(), (torch.randn(8),)))
+    tester = Tester(relu, "null:eager").export().lower().to_executorch().serialize()
+    assert tester.run().compare().verdict.passed
+    assert tester.run([(torch.randn(8) * 1e6,)]).compare().verdict.passed
+
+
+def test_lowering_again_forgets_what_was_made_of_the_first() -> None:
+    tester = Tester(MLP, "xnnpack:fp32").export().lower().to_executorch().serialize()
+    assert tester.delegation.delegates == 1
+    tester.run().compare().lower(partitioners=[])
+    assert tester.delegation.delegates == 0
+    for stale in ("program", "execution", "reference", "verdict"):
+        with pytest.raises(StageOrderError):
+            getattr(tester, stale)
+
+
+def test_a_graph_of_quantized_weights_is_not_a_quantized_graph() -> None:
+    tester = Tester(MLP, "null:eager").quantize_weights(lambda module: module).export()
+    assert isinstance(tester.reference_module, torch.fx.GraphModule)
+    with pytest.raises(StageOrderError, match="quantize"):
+        tester.quantized  # noqa: B018
+
+
+def _batched() -> Case:
+    return Case("mlp/batched", lambda: (torch.nn.Linear(6, 5), (torch.randn(3, 6),)))
+
+
+def test_quantizing_keeps_how_the_program_was_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = torch.export.Dim("batch", min=2, max=8)
+    tester = Tester(_batched(), "xnnpack:int8").export(dynamic_shapes=({0: batch},), strict=True)
+    seen: list[dict[str, Any]] = []
+    export = stages.export
+    monkeypatch.setattr(
+        stages, "export", lambda *args, **options: seen.append(options) or export(*args, **options)
+    )
+    tester.quantize()
+    assert seen == [{"dynamic_shapes": ({0: batch},), "strict": True}]
+    symbols = [node.meta["val"].shape[0] for node in tester.exported.graph.nodes
+               if node.op == "placeholder" and node.name == "input"]  # fmt: skip
+    assert symbols
+    assert not any(isinstance(size, int) for size in symbols)
+
+
+class Published(Mlp):
+    constant_methods: dict[str, Any] = {"limit": 7}
+
+
+def published(tester: Tester) -> set[str]:
+    program = tester.to_executorch().executorch_program
+    return set(program.methods) | {plan.name for plan in program.executorch_program.execution_plan}
+
+
+PUBLISHED = Case("mlp/published", lambda: (Published(), (torch.randn(3, 6),)))
+
+
+@pytest.mark.parametrize(
+    "lower",
+    [
+        lambda t: t.lower(),
+        lambda t: t.lower(LowerOptions()),
+        lambda t: t.lower(LowerOptions(partitioners())),
+        lambda t: t.lower(partitioners=partitioners()),
+        lambda t: t.to_edge().lower(),
+        lambda t: t.to_edge().transform([Nothing()]).lower(LowerOptions(partitioners())),
+    ],
+)
+def test_what_a_module_publishes_reaches_the_program_on_every_path(
+    lower: Callable[[Tester], Tester],
+) -> None:
+    assert "limit" in published(lower(Tester(PUBLISHED, "portable:fp32").export()))
+
+
+def test_options_name_other_constant_methods() -> None:
+    options = LowerOptions(constant_methods={"other": 1})
+    names = published(Tester(PUBLISHED, "portable:fp32").export().lower(options))
+    assert "other" in names
+    assert "limit" not in names
+
+
+@pytest.mark.parametrize(
+    "options",
+    [LowerOptions(constant_methods={"other": 1}), LowerOptions(edge_config=EdgeCompileConfig())],
+)
+def test_what_the_edge_program_has_settled_cannot_be_given_again(options: LowerOptions) -> None:
+    tester = Tester(PUBLISHED, "portable:fp32").export().to_edge()
+    with pytest.raises(ConflictingOptions, match=r"to_edge\(\)"):
+        tester.lower(options)
+
+
+def test_an_edge_configuration_reaches_lowering() -> None:
+    sort = Case("sort/one", lambda: (Sorted(), (torch.randn(3, 6),)))
+    config = EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True)
+    for lower in (
+        lambda t: t.lower(edge_config=config),
+        lambda t: t.lower(LowerOptions(edge_config=config)),
+        lambda t: t.to_edge(config).lower(),
+    ):
+        tester = lower(Tester(sort, "portable:fp32").export())
+        tester.check_not(["dim_order_ops._to_dim_order_copy.default"])
+        tester.check(["aten._to_copy.default"])
+
+
+class Sorted(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.float64) * 2

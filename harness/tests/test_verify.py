@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from harness import Case, Recipe, Tester, registry, run_cell
+from harness.backend import Lowered
 from harness.cell import CROSS_BACKEND, Cell, Encoding
 from harness.target import Target
 
@@ -28,18 +29,18 @@ def run(*tags: str, **hooks: Any) -> Cell:
 
 
 def test_a_reason_fails_the_cell_at_lower_before_it_runs() -> None:
-    cell = run(verify=lambda tester: f"{len(tester.program) > 0}: the program is another one")
+    cell = run(verify=lambda lowered: f"{len(lowered.data) > 0}: the program is another one")
     assert (cell.status.value, cell.stage, cell.runtime) == ("failed", "lower", "none")
     assert cell.error == "True: the program is another one"
 
 
 def test_no_reason_lets_it_run() -> None:
-    assert run(verify=lambda tester: None).status.value == "passed"
+    assert run(verify=lambda lowered: None).status.value == "passed"
 
 
 @pytest.mark.parametrize("hook", ["verify", "encodings"])
 def test_a_hook_that_raises_is_a_failure_of_the_stage(hook: str) -> None:
-    def broken(tester: Tester) -> None:
+    def broken(lowered: Lowered) -> None:
         raise KeyError("weight")
 
     cell = run(**{hook: broken})
@@ -53,7 +54,7 @@ def test_a_hook_that_raises_is_a_failure_of_the_stage(hook: str) -> None:
 def test_bytes_and_values_are_kept_for_cases_that_are_compared(
     tags: tuple[str, ...], kept: Encoding, outputs: int
 ) -> None:
-    found: Callable[[Tester], list[Encoding]] = lambda tester: [WEIGHT]  # noqa: E731
+    found: Callable[[Lowered], list[Encoding]] = lambda lowered: [WEIGHT]  # noqa: E731
     cell = run(*tags, encodings=found)
     assert cell.encodings == [kept]
     assert len(cell.outputs) == outputs
@@ -66,5 +67,5 @@ def test_bytes_and_values_are_kept_for_cases_that_are_compared(
 def test_a_program_of_plain_tensors_is_its_own_reference() -> None:
     tester = Tester(Case("linear/x", lambda: (torch.nn.Linear(4, 2), (torch.ones(1, 4),))), NULL)
     tester.quantize_weights(lambda module: module).export()
-    (call,) = [node for node in tester.quantized.graph.nodes if node.op == "call_function"]
+    (call,) = [node for node in tester.reference_module.graph.nodes if node.op == "call_function"]
     assert call.target == torch.ops.aten.linear.default

@@ -69,7 +69,7 @@ def test_every_violation_is_listed() -> None:
     tester = lowered(STRIDED)
     with pytest.raises(StageFailure):  # the cell itself stops at the first
         tester.run()
-    lines = list(BACKEND.inspect(tester))
+    lines = list(BACKEND.inspect(tester.attempt))
     broken = [at for at, line in enumerate(lines) if line.startswith("    broken ")]
     calls = [lines[at] for at in broken if "aoti_torch_mps_convolution" in lines[at]]
     assert len(calls) == 2
@@ -84,7 +84,7 @@ def test_where_execution_ends_is_said() -> None:
 
     tester = lowered(CHAIN)
     with mock.patch.dict(IMPLEMENTATIONS, {"aoti_torch_mps_mm_out": fail}):
-        lines = list(BACKEND.inspect(tester))
+        lines = list(BACKEND.inspect(tester.attempt))
     assert lines[-1] == "  execution ends here: ValueError: planted"
     assert "aoti_torch_mps_mm_out" in lines[-2]
 
@@ -95,20 +95,20 @@ def test_calls_of_a_sequence_are_counted() -> None:
         lambda: (torch.nn.ReLU(), (torch.randn(3),)),
         calls=lambda: [(torch.randn(3),)],
     )
-    lines = list(BACKEND.inspect(lowered(case)))
+    lines = list(BACKEND.inspect(lowered(case).attempt))
     assert any(line.endswith("(2 times)") for line in lines)
 
 
 def test_nothing_delegated_is_said() -> None:
     tester = Tester(CHAIN, "metal:fp32").export().lower(partitioners=[])
     tester.to_executorch().serialize()
-    assert list(BACKEND.inspect(tester)) == ["nothing was delegated to MetalBackend"]
+    assert list(BACKEND.inspect(tester.attempt)) == ["nothing was delegated to MetalBackend"]
 
 
 def test_a_payload_of_another_kind_is_said() -> None:
     tester = lowered(CHAIN)
     with mock.patch.object(inspection, "code_of", side_effect=ValueError("no source")):
-        lines = list(BACKEND.inspect(tester))
+        lines = list(BACKEND.inspect(tester.attempt))
     assert lines == ["the program cannot be executed: ValueError: no source"]
 
 

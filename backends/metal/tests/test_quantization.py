@@ -172,9 +172,9 @@ def test_a_wrong_kernel_is_caught(wrong: str) -> None:
 
 def test_what_has_no_weight_that_fits_is_not_the_recipes() -> None:
     for refused in (case(40, 8, 3), case(64, 3, 2), Case("int4/none", relu)):
-        assert "nothing to quantize" in (int4.unsupported(refused) or "")
-    for taken in (case(64, 8, 3), case(64, 3, 1), Case("int4/bad", bad)):
-        assert int4.unsupported(taken) is None
+        assert "nothing to quantize" in (int4.unsupported(refused, refused.make()) or "")
+    for taken in (case(64, 8, 3), case(64, 3, 1)):
+        assert int4.unsupported(taken, taken.make()) is None
 
 
 def relu() -> Any:

@@ -103,10 +103,10 @@ class _Prepared:
 
     @classmethod
     def of(cls, case: Case, target: Target) -> _Prepared | None:
-        if registry.recipe(target).unsupported(case):
-            return None
         try:
             tester = Tester(case, target)
+            if tester.recipe.unsupported(case, tester.built):
+                return None
             lower(tester)
             if not tester.run().compare().verdict.passed:
                 return None

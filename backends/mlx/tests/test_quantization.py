@@ -198,7 +198,7 @@ def test_mlx_quantizes_to_the_same_nvfp4() -> None:
 @pytest.mark.parametrize("weight_format", FORMATS, ids=lambda f: f.name)
 def test_mlx_decodes_what_the_oracle_decodes(weight_format: Format) -> None:
     tester = quantized(weight_format)
-    graph = tester.quantized
+    graph = tester.reference_module
     (node,) = [n for n in graph.graph.nodes if str(n.target).startswith("torchao.dequantize")]
     state = dict(graph.named_parameters())
     blocks = GENERIC.decode(
@@ -323,15 +323,14 @@ def test_what_does_not_fit_stays_float(weight_format: Format, names: list[str]) 
 def test_a_recipe_says_what_it_has_nothing_to_say_about() -> None:
     case = Case("plain/relu", lambda: (torch.nn.ReLU(), (torch.randn(3),)))
     for weight_format in FORMATS:
-        reason = weight_format.unsupported(case)
+        reason = weight_format.unsupported(case, case.make())
         assert reason is not None
         assert weight_format.name in reason
-        assert weight_format.unsupported(Case("quantized/linear", linear)) is None
-        broken = Case("broken/case", lambda: (torch.nn.Linear(64, 0.5), ()))  # type: ignore[arg-type]
-        assert weight_format.unsupported(broken) is None
+        fitting = Case("quantized/linear", linear)
+        assert weight_format.unsupported(fitting, fitting.make()) is None
     half = Case("half/linear", lambda: (torch.nn.Linear(64, 32).half(), (torch.randn(3).half(),)))
-    assert int4.unsupported(half) is None
-    assert "float16" in (nvfp4.unsupported(half) or "")
+    assert int4.unsupported(half, half.make()) is None
+    assert "float16" in (nvfp4.unsupported(half, half.make()) or "")
 
 
 def test_packed_experts_are_quantized() -> None:
@@ -349,4 +348,5 @@ def test_packed_experts_are_quantized() -> None:
     verdict = tester.run().compare().verdict
     assert verdict.passed
     assert 10 < (verdict.numerics[0].model_sqnr_db or 0) < 40
-    assert mxfp8.unsupported(Case("experts", build)) is not None
+    experts = Case("experts", build)
+    assert mxfp8.unsupported(experts, experts.make()) is not None
