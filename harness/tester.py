@@ -408,11 +408,11 @@ class Tester(ArtifactReader, GraphChecks):
     def _resolve_passes(
         self, options: LowerOptions | None, given: Sequence[Pass] | None
     ) -> Sequence[Pass]:
-        stated = stages.agreed_passes(options, given, self._passes)
         if self._artifacts.transform is not None:
-            if stated and stated is not self._passes:
+            if stages.agreed_passes(options, given):
                 raise ConflictingOptions("transform() already ran; pass no transform_passes")
             return ()
+        stated = stages.agreed_passes(options, given, self._passes)
         return self.recipe.transform_passes() if stated is None else stated
 
     def _calls(self) -> list[torch.fx.Node]:
