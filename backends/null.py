@@ -7,14 +7,13 @@ backend made to spoil every output (``WRONG``) must never pass.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.backend import Availability, Execution, Recipe
 from harness.case import Inputs
 from harness.precision import Precision
 
 if TYPE_CHECKING:
-    import torch
     from executorch.exir import EdgeCompileConfig
 
 
@@ -40,20 +39,27 @@ class Null:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program with ATen's kernels."""
+        from harness.case import seeded_with
         from harness.execute import Interpreter
         from harness.kernels import AtenKernels
+        from harness.locking import exclusive
 
         interpreter = Interpreter(program, {}, AtenKernels())
-        outputs = [interpreter(inputs) for inputs in calls]
+        # ATen's kernels draw from the generator of the process.
+        with exclusive(), seeded_with(0):
+            outputs = [interpreter(inputs) for inputs in calls]
         if self._spoil:
-            outputs = [[spoil(tensor) for tensor in call] for call in outputs]
+            outputs = [[spoil(value) for value in call] for call in outputs]
         return Execution(outputs, "emulated")
 
 
-def spoil(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, made wrong in its last element; an empty one gets another shape."""
+def spoil(tensor: Any) -> Any:
+    """The tensor, made wrong in its last element; an empty one gets another shape, and what is no
+    tensor becomes None."""
     import torch
 
+    if not isinstance(tensor, torch.Tensor):
+        return None
     if tensor.numel() == 0:
         return tensor.unsqueeze(0)
     wrong = tensor.clone()

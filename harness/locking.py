@@ -20,11 +20,11 @@ _LOCK = threading.RLock()
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """Hold the lock; restore the default dtype, gradients, threads and modes after.
+    """Hold the lock; restore default dtype, gradients, random numbers, threads and modes after.
 
     A thread that holds it already may take it again.
     """
-    with _LOCK:
+    with _LOCK, torch.random.fork_rng(devices=[]):
         dtype, gradients = torch.get_default_dtype(), torch.is_grad_enabled()
         threads, modes = torch.get_num_threads(), len(_get_current_dispatch_mode_stack())
         try:
