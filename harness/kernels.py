@@ -14,6 +14,8 @@ registered for them.
 from __future__ import annotations
 
 import functools
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -223,7 +225,7 @@ class _RuntimeCall:
             delegates=[],
             non_const_buffer_sizes=[0],
         )
-        return _LoadedPlan(plan), inputs
+        return _loaded_plan(plan), inputs
 
 
 # What a kernel may be handed for a parameter, by the schema's name of its type.
@@ -277,7 +279,7 @@ _VALUE_LISTS = (schema.BoolList, schema.DoubleList)
 
 
 class _LoadedPlan:
-    """A plan without constants, loaded in the runtime."""
+    """A plan without constants, loaded in the runtime; it keeps no state between calls."""
 
     def __init__(self, plan: schema.ExecutionPlan) -> None:
         """Serialize and load.
@@ -298,9 +300,34 @@ class _LoadedPlan:
         if method is None:
             raise ProgramError("the runtime lost a method that it was given")
         self._method = method
+        self._turn = threading.Lock()
 
     def __call__(self, inputs: list[torch.Tensor]) -> list[Any]:
-        return list(self._method.execute(inputs))
+        with self._turn:
+            return list(self._method.execute(inputs))
+
+
+# Writing a plan down takes half a millisecond, and models repeat their operators: equal calls
+# share one, whichever program they are of.
+_SHARED: OrderedDict[str, _LoadedPlan] = OrderedDict()
+_SHARED_PLANS = 256
+_SHARING = threading.Lock()
+
+
+def _loaded_plan(plan: schema.ExecutionPlan) -> _LoadedPlan:
+    """The plan, loaded now or before.
+
+    Raises:
+        ProgramError: the runtime refuses it.
+    """
+    key = repr(plan)
+    with _SHARING:
+        if key not in _SHARED:
+            _SHARED[key] = _LoadedPlan(plan)
+        _SHARED.move_to_end(key)
+        while len(_SHARED) > _SHARED_PLANS:
+            _SHARED.popitem(last=False)
+        return _SHARED[key]
 
 
 def _program_of(plan: schema.ExecutionPlan) -> schema.Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from executorch.exir import schema
 
-from harness import Case, Tester, registry, run_cell
+from harness import Case, Tester, kernels, registry, run_cell
 from harness.backend import Emulating
 from harness.cell import Status
 from harness.errors import ProgramError
@@ -205,3 +206,21 @@ def test_only_so_many_programs_of_one_call_are_kept(monkeypatch: pytest.MonkeyPa
     ours = [interpreter(inputs) for inputs in calls]
     for call, expected in zip(ours, run_native(program, calls), strict=True):
         assert all(map(same, call, expected))
+
+
+def test_equal_calls_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[schema.ExecutionPlan] = []
+
+    class Counted(kernels._LoadedPlan):
+        def __init__(self, plan: schema.ExecutionPlan) -> None:
+            loaded.append(plan)
+            super().__init__(plan)
+
+    monkeypatch.setattr(kernels, "_LoadedPlan", Counted)
+    monkeypatch.setattr(kernels, "_SHARED", OrderedDict())
+    x = torch.linspace(-1, 1, 11)
+    program = program_of(lambda _, x: torch.erf(torch.erf(torch.erf(x))) + 1, x)
+    for _ in range(3):
+        outputs = Interpreter(program, {}, RuntimeKernels())((x,))
+    assert [plan.operators[0].name for plan in loaded] == ["aten::erf", "aten::add"]
+    assert all(map(same, outputs, run_native(program, [(x,)])[0]))
