@@ -24,8 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from backends.tosa import reference
-from harness import Case, Tester
-from harness import kernels as loaded_kernels
+from harness import Case, Tester, runtime_call
 from harness.execute import Interpreter
 from harness.kernels import AtenKernels, Kernels, RuntimeKernels
 from harness.program import DelegatePayload, Program
@@ -89,7 +88,7 @@ def load_milliseconds(program: Program, kernels: Kernels, x: torch.Tensor, count
     """A new interpreter with its first call, as each cell has one, and nothing loaded before."""
 
     def cell() -> None:
-        loaded_kernels._SHARED.clear()
+        runtime_call._SHARED.clear()
         Interpreter(program, {}, kernels)((x,))
 
     return milliseconds(cell, count)
