@@ -26,6 +26,7 @@ CHILD = Child(
     Path(__file__).with_name("served.py"),
     "the TOSA reference model",
     {"TOSA_MODEL_NO_BACKTRACE": "1"},
+    limited=True,
 )
 
 

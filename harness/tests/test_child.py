@@ -21,7 +21,7 @@ SECONDS = 60.0
 
 @pytest.fixture
 def child() -> Iterator[Child]:
-    child = Child(MISBEHAVING, "the child")
+    child = Child(MISBEHAVING, "the child", limited=True)
     yield child
     child.close()
 
