@@ -74,7 +74,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._lifeline: socket.socket | None = None
-        atexit.register(self.close)
+        atexit.register(self._kill)
 
     @property
     def pid(self) -> int | None:
@@ -115,6 +115,13 @@ class Child:
         """End the process, if there is one; the next request starts another."""
         with self._turn:
             self._end()
+
+    def _kill(self) -> None:
+        """At exit: without taking turns, as a thread may be waiting for an answer."""
+        process = self._process
+        if process is not None and self._owner == os.getpid():
+            process.kill()
+            process.wait()
 
     def _connected(self) -> socket.socket:
         """The socket of a living child, started if need be."""
