@@ -48,23 +48,33 @@ class Child:
     child of its own.
     """
 
-    def __init__(self, file: Path, name: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        file: Path,
+        name: str,
+        environment: Mapping[str, str] | None = None,
+        *,
+        limited: bool = False,
+    ) -> None:
         """Describe the child.
 
         Args:
             file: what it imports; defines ``answer``.
             name: what runs in it, for messages.
             environment: variables it gets besides those of this process.
+            limited: refuse it allocations beyond the memory of the machine, which would otherwise
+                end some process of the system's choice; not for one that maps more than it uses.
         """
         self._file = file
         self._name = name
         self._environment = dict(environment or {})
+        self._limited = limited
         self._turn = threading.Lock()
         self._owner = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._lifeline: socket.socket | None = None
-        atexit.register(self.close)
+        atexit.register(self._kill)
 
     @property
     def pid(self) -> int | None:
@@ -106,6 +116,13 @@ class Child:
         with self._turn:
             self._end()
 
+    def _kill(self) -> None:
+        """At exit: without taking turns, as a thread may be waiting for an answer."""
+        process = self._process
+        if process is not None and self._owner == os.getpid():
+            process.kill()
+            process.wait()
+
     def _connected(self) -> socket.socket:
         """The socket of a living child, started if need be."""
         if self._owner != os.getpid():
@@ -120,7 +137,10 @@ class Child:
         with theirs, watched:
             sockets = (theirs.fileno(), watched.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(self._file), *map(str, sockets)],
+                [
+                    *(sys.executable, "-m", __name__, str(self._file), *map(str, sockets)),
+                    *(["limited"] if self._limited else []),
+                ],
                 pass_fds=sockets,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -179,9 +199,7 @@ def _how(code: int) -> str:
     return f"was ended by signal {-code}"
 
 
-def limit_memory() -> None:
-    """In a child: refuse allocations beyond the memory of the machine, which would otherwise end
-    some process of the system's choice."""
+def _limit_memory() -> None:
     import resource
 
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -248,13 +266,15 @@ def _die_with_parent(lifeline: socket.socket) -> None:
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
 
 
-def _main(file: str, connection: str, lifeline: str) -> None:
+def _main(file: str, connection: str, lifeline: str, limited: str = "") -> None:
     import resource
 
     # Crashing is what the process is for: no core files.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # An interrupt from the keyboard goes to the whole group; what to do is for the parent to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if limited:
+        _limit_memory()
     with (
         socket.socket(fileno=int(lifeline)) as watched,
         socket.socket(fileno=int(connection)) as requests,

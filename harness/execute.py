@@ -19,7 +19,8 @@ from executorch.exir import schema
 
 from harness.case import Inputs
 from harness.errors import ProgramError
-from harness.kernels import KernelHandle, Kernels, register_operators
+from harness.kernels import KernelHandle, Kernels
+from harness.operators import register_operators
 from harness.program import DelegatePayload, Program, TensorSpec
 from harness.validation import offset, planned_bytes
 

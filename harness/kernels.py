@@ -1,10 +1,11 @@
 """Who executes the kernel calls that a program leaves around its delegates.
 
 :class:`RuntimeKernels` takes the kernels of the installed ExecuTorch runtime: a kernel call
-becomes a program of its own, with the same operator and the same declarations of its arguments,
-which the runtime loads once and then executes in the interpreter's memory. So an operator that
-no delegate took has the vendor's numerics, and the vendor's errors; where the runtime has no
-such kernel, the program is refused, as the runtime refuses it (error 0x14).
+becomes a program of its own (:mod:`harness.runtime_call`), with the same operator and the same
+declarations of its arguments, which the runtime loads once and then executes in the
+interpreter's memory. So an operator that no delegate took has the vendor's numerics, and the
+vendor's errors; where the runtime has no such kernel, the program is refused, as the runtime
+refuses it (error 0x14).
 :class:`AtenKernels` takes ATen's out-variants, whatever the runtime has.
 
 Operators that compute sizes or alias memory have no numerics: both sets take what torch has
@@ -15,17 +16,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
 from executorch.exir import schema
-from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
-from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
+from harness.operators import is_dynamic, kernel_name, native_kernels, resolve
 from harness.program import Program
-from harness.validation import INDEX_LISTS, torch_dtype
+from harness.runtime_call import RuntimeCall
+from harness.validation import torch_dtype
 
 KernelHandle = Callable[[list[Any]], None]
 """Executes one kernel call: gets its arguments as the plan lists them, lists resolved, and writes
@@ -37,9 +37,6 @@ _SIZES = ("executorch_prim::", "aten::sym_size")
 
 # How map and scan stack their results: it exists in the runtime alone.
 _COPY_INDEX = "executorch_prim::et_copy_index"
-
-# Programs kept of a call whose numbers change, such as a position; the oldest is dropped.
-_KEPT_PROGRAMS = 64
 
 
 class Kernels(Protocol):
@@ -60,7 +57,7 @@ class AtenKernels:
     def load(self, program: Program, call: schema.KernelCall) -> KernelHandle:
         """See :class:`Kernels`."""
         operator = program.plan.operators[call.op_index]
-        dynamic = [_is_dynamic(program.plan.values[index].val) for index in call.args]
+        dynamic = [is_dynamic(program.plan.values[index].val) for index in call.args]
         if operator.name == _COPY_INDEX:
             return functools.partial(_copy_index, dynamic[0])
         if (kernel := resolve(operator.name, operator.overload)) is None:
@@ -83,279 +80,7 @@ class RuntimeKernels:
             raise ProgramError(f"the runtime has no kernel {name}, which the program calls")
         if operator.name.startswith(_SIZES):
             return AtenKernels().load(program, call)
-        return _RuntimeCall(program, call)
-
-
-def kernel_name(operator: schema.Operator) -> str:
-    """``namespace::name.overload``, as the runtime's registry spells it."""
-    return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
-
-
-@functools.cache
-def native_kernels() -> frozenset[str]:
-    """Names of the kernels that the runtime of this host has, ``namespace::name.overload``."""
-    from executorch.runtime import Runtime
-
-    register_operators()
-    return frozenset(Runtime.get().operator_registry.operator_names)
-
-
-class _RuntimeCall:
-    """One kernel call, as a program of its own in the runtime.
-
-    Tensors are inputs of that program, and it runs in their memory: inputs without planned
-    memory share that of the caller. Tensors whose shape the kernel decides are its outputs and
-    are copied. Numbers are constants of it, because the runtime refuses an input number that
-    differs from the declared one; so there is one program for each set of numbers.
-    """
-
-    def __init__(self, program: Program, call: schema.KernelCall) -> None:
-        self._operator = program.plan.operators[call.op_index]
-        self._declared = [value.val for value in program.plan.values]
-        self._args = call.args
-        kernel = resolve(self._operator.name, self._operator.overload)
-        if kernel is None:
-            raise ProgramError(f"{self._operator.name} only aliases")
-        parameters = kernel._schema.arguments
-        _check_arguments(kernel, [self._declared[index] for index in call.args])
-        self._operands = call.args[: len(parameters)]
-        writes = [
-            number
-            for number, parameter in enumerate(parameters)
-            if parameter.alias_info is not None and parameter.alias_info.is_write
-        ]
-        self._resized = [
-            leaf
-            for number in writes
-            if parameters[number].is_out
-            for leaf in self._leaves(call.args[number])
-            if _is_dynamic(self._declared[leaf])
-        ]
-        has_result = len(call.args) > len(parameters)
-        # What works in place returns its operand; what writes nothing returns a number.
-        self._in_place = (
-            writes[0] if has_result and writes and not parameters[writes[0]].is_out else None
-        )
-        self._number = call.args[-1] if has_result and not writes else None
-        self._loaded: dict[str, tuple[_LoadedPlan, list[int]]] = {}
-
-    def __call__(self, arguments: list[Any]) -> None:
-        current = self._current(arguments)
-        numbers = {
-            index: value for index, value in current.items() if not isinstance(value, torch.Tensor)
-        }
-        # By text: 1, 1.0 and True are equal, nan is not.
-        if (key := repr(numbers)) not in self._loaded:
-            if len(self._loaded) >= _KEPT_PROGRAMS:
-                del self._loaded[next(iter(self._loaded))]
-            self._loaded[key] = self._load(numbers)
-        execute, inputs = self._loaded[key]
-        try:
-            results = execute([_shareable(current[index]) for index in inputs])
-        except RuntimeError as error:
-            raise ProgramError(f"kernel {kernel_name(self._operator)}: {error}") from error
-        for index, result in zip(self._resized, results, strict=False):
-            strides = stride_from_dim_order(list(result.shape), self._declared[index].dim_order)
-            current[index].as_strided_(result.shape, strides).copy_(result)
-        if self._number is not None:
-            arguments[-1] = results[-1]
-        if self._in_place is not None:
-            arguments[-1] = arguments[self._in_place]
-
-    def _current(self, arguments: list[Any]) -> dict[int, Any]:
-        """What the values that the call reads or writes hold now, list items one by one.
-
-        Raises:
-            ProgramError: a number is where a tensor was declared, or the reverse.
-        """
-        current: dict[int, Any] = {}
-        for index, value in zip(self._operands, arguments, strict=False):
-            if isinstance(self._declared[index], INDEX_LISTS):
-                items = [item for item in value if item is not None]
-                current.update(zip(self._leaves(index), items, strict=True))
-            else:
-                current[index] = value
-        for index, value in current.items():
-            # The runtime ends the process when a kernel asks for what is not there.
-            if isinstance(value, torch.Tensor) != isinstance(self._declared[index], schema.Tensor):
-                raise ProgramError(
-                    f"value {index}, declared {type(self._declared[index]).__name__}, holds a "
-                    f"{type(value).__name__} when kernel {kernel_name(self._operator)} is called"
-                )
-        return current
-
-    def _leaves(self, index: int) -> list[int]:
-        """The value itself, or the items of a list of values."""
-        value = self._declared[index]
-        if isinstance(value, INDEX_LISTS):
-            return [item for item in value.items if item >= 0]
-        return [index]
-
-    def _load(self, numbers: dict[int, Any]) -> tuple[_LoadedPlan, list[int]]:
-        """The call as a loaded program, and which values are its inputs."""
-        own: dict[int, int] = {}
-        values: list[schema.EValue] = []
-
-        def place(index: int) -> int:
-            if index not in own:
-                value = _unplanned(self._declared[index])
-                if isinstance(value, INDEX_LISTS):
-                    value = type(value)(
-                        [place(item) if item >= 0 else item for item in value.items]
-                    )
-                elif index in numbers and not isinstance(value, _VALUE_LISTS):
-                    value = _number(numbers[index])
-                own[index] = len(values)
-                values.append(schema.EValue(value))
-            return own[index]
-
-        args = [place(index) for index in self._args]
-        tensors = dict.fromkeys(leaf for index in self._operands for leaf in self._leaves(index))
-        inputs = [
-            index
-            for index in tensors
-            if isinstance(self._declared[index], schema.Tensor) and index not in self._resized
-        ]
-        outputs = [*self._resized, *([] if self._number is None else [self._number])]
-        plan = schema.ExecutionPlan(
-            name="forward",
-            container_meta_type=schema.ContainerMetadata("", ""),
-            values=values,
-            inputs=[own[index] for index in inputs],
-            outputs=[own[index] for index in outputs],
-            chains=[schema.Chain([], [], [schema.Instruction(schema.KernelCall(0, args))], None)],
-            operators=[self._operator],
-            delegates=[],
-            non_const_buffer_sizes=[0],
-        )
-        return _LoadedPlan(plan), inputs
-
-
-# What a kernel may be handed for a parameter, by the schema's name of its type.
-_ACCEPTED: dict[str, tuple[type, ...]] = {
-    "Tensor": (schema.Tensor,),
-    "List[Tensor]": (schema.TensorList,),
-    "List[Optional[Tensor]]": (schema.OptionalTensorList,),
-    "int": (schema.Int,),
-    "ScalarType": (schema.Int,),
-    "MemoryFormat": (schema.Int,),
-    "number": (schema.Int, schema.Double, schema.Bool),
-    "float": (schema.Double, schema.Int),
-    "bool": (schema.Bool,),
-    "str": (schema.String,),
-    "List[int]": (schema.IntList,),
-    "List[float]": (schema.DoubleList,),
-    "List[bool]": (schema.BoolList,),
-}
-
-
-def _check_arguments(kernel: torch._ops.OpOverload, declared: Sequence[Any]) -> None:
-    """Refuse arguments that do not fit the parameters: the runtime unpacks them unchecked.
-
-    Raises:
-        ProgramError: too few or too many, or of another type.
-    """
-    name = kernel._schema.name
-    parameters = kernel._schema.arguments
-    # The result has a place of its own after the parameters, also where it is one of them.
-    if len(declared) - len(parameters) not in ((1,) if kernel._schema.returns else (0, 1)):
-        raise ProgramError(
-            f"kernel {name} takes {len(parameters)} arguments and a place for its result, the "
-            f"program passes {len(declared)}"
-        )
-    for parameter, value in zip(parameters, declared, strict=False):
-        spelled = str(parameter.real_type)
-        plain = (
-            spelled.removeprefix("Optional[").removesuffix("]")
-            if (optional := spelled.startswith("Optional["))
-            else spelled
-        )
-        accepted = _ACCEPTED.get(plain, (object,))
-        if not isinstance(value, accepted) and not (optional and isinstance(value, schema.Null)):
-            raise ProgramError(
-                f"kernel {name} takes {spelled} for {parameter.name!r}, the program passes "
-                f"{type(value).__name__}"
-            )
-
-
-_VALUE_LISTS = (schema.BoolList, schema.DoubleList)
-
-
-class _LoadedPlan:
-    """A plan without constants, loaded in the runtime."""
-
-    def __init__(self, plan: schema.ExecutionPlan) -> None:
-        """Serialize and load.
-
-        Raises:
-            ProgramError: the runtime refuses it.
-        """
-        from executorch.runtime import Runtime
-
-        data = bytes(serialize_pte_binary(PTEFile(program=_program_of(plan))))
-        try:
-            # Kept, because a method reads the bytes of its program and does not hold them.
-            self._program = Runtime.get().load_program(data)
-            method = self._program.load_method(plan.name)
-        except RuntimeError as error:
-            name = kernel_name(plan.operators[0])
-            raise ProgramError(f"the runtime does not load kernel {name}: {error}") from error
-        if method is None:
-            raise ProgramError("the runtime lost a method that it was given")
-        self._method = method
-
-    def __call__(self, inputs: list[torch.Tensor]) -> list[Any]:
-        return list(self._method.execute(inputs))
-
-
-def _program_of(plan: schema.ExecutionPlan) -> schema.Program:
-    return schema.Program(
-        version=0,
-        execution_plan=[plan],
-        constant_buffer=[schema.Buffer(b"")],
-        backend_delegate_data=[],
-        segments=[],
-        constant_segment=schema.SubsegmentOffsets(0, []),
-        mutable_data_segments=[],
-    )
-
-
-def _unplanned(value: Any) -> Any:
-    """The declaration of a tensor whose memory the caller brings; others as they are."""
-    if not isinstance(value, schema.Tensor):
-        return value
-    return replace(value, data_buffer_idx=0, allocation_info=None, extra_tensor_info=None)
-
-
-def _number(value: Any) -> schema.KernelTypes:
-    match value:
-        case None:
-            return schema.Null()
-        case bool():
-            return schema.Bool(value)
-        case int():
-            return schema.Int(value)
-        case float():
-            return schema.Double(value)
-        case str():
-            return schema.String(value)
-        case _:
-            raise ProgramError(f"a kernel gets a {type(value).__name__}, which no program holds")
-
-
-def _shareable(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's memory in an order that the Python bindings take; the runtime goes by the
-    declared dim order, whichever they are given."""
-    if tensor.is_contiguous() or not tensor.dim():
-        return tensor
-    return tensor.permute(tensor.dim_order()).view(tensor.shape)
-
-
-def _is_dynamic(value: Any) -> bool:
-    return (
-        isinstance(value, schema.Tensor)
-        and value.shape_dynamism != schema.TensorShapeDynamism.STATIC
-    )
+        return RuntimeCall(program, call)
 
 
 def _view(arguments: list[Any]) -> None:
@@ -406,23 +131,6 @@ def _call_aten(
         arguments[-1] = result
 
 
-def resolve(name: str, overload: str) -> torch._ops.OpOverload | None:
-    """The operator that a kernel call names; None for ``et_view``, which only aliases.
-
-    Raises:
-        ProgramError: no such operator is registered in this process.
-    """
-    if name == "executorch_prim::et_view":
-        return None
-    namespace, _, base = name.partition("::")
-    try:
-        packet = getattr(getattr(torch.ops, namespace), base)
-        found: torch._ops.OpOverload = getattr(packet, overload or "default")
-    except (AttributeError, RuntimeError) as error:
-        raise ProgramError(f"kernel {name}.{overload} is not registered here") from error
-    return found
-
-
 def _as_declared(declared: str, value: Any) -> Any:
     """Integers that stand for a dtype, layout or memory format become one."""
     if not isinstance(value, int) or isinstance(value, bool):
@@ -444,12 +152,3 @@ _MEMORY_FORMATS = {
     2: torch.channels_last,
     3: torch.channels_last_3d,
 }
-
-
-@functools.cache
-def register_operators() -> None:
-    """Make the operators that a ``.pte`` may call known to torch: dim order, prims, quantized."""
-    import executorch.exir.passes.dim_order_ops_registry
-    import executorch.exir.passes.executorch_prim_ops_registry
-    import executorch.kernels.quantized  # noqa: F401
-    import torch.ao.quantization.fx._decomposed  # noqa: F401

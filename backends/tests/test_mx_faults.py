@@ -20,6 +20,7 @@ from flatbuffers.number_types import UOffsetTFlags
 from tosa import DType
 
 from backends.tests.mx_encoders import Array
+from backends.tosa import reference, served
 from backends.tosa.graph import root
 from backends.tosa.semantics import RULE
 from harness import Case, Tester
@@ -277,7 +278,9 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
             assert not numpy.array_equal(found[0], inputs[0])
             return honest(graph, found, **options)
 
-        monkeypatch.setattr(tosa_reference_model, "run", run)
+        # In this process, where the model can be spoilt.
+        monkeypatch.setattr(served, "model", lambda: run)
+        monkeypatch.setattr(reference.CHILD, "ask", lambda request, _: served.answer(request))
 
     yield plant
     monkeypatch.undo()

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 import torch
 
@@ -59,6 +60,23 @@ def test_changed_payloads_end_a_child_at_most(payload: bytes) -> None:
     assert signals, "none of them would have ended this process: the test shows nothing"
     assert any(end and end not in signals for end in ends)
     assert run(payload) == "", "the payload itself does not run any more"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\xff" * 40,
+        msgspec.msgpack.encode(["GraphStatus.TOSA_VALID", []]),
+        msgspec.msgpack.encode(["GraphStatus.TOSA_VALID", [["float32", [2, 3], b"1234"]]]),
+        msgspec.msgpack.encode(["GraphStatus.TOSA_VALID", [["O", [2, 3], bytes(48)]]]),
+    ],
+)
+def test_what_the_child_makes_up_is_refused(
+    payload: bytes, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    monkeypatch.setattr(CHILD, "ask", lambda request, seconds: answer)
+    assert "the reference model" in run(payload)
 
 
 def test_a_rejected_graph_does_not_wait_for_a_debugger(payload: bytes) -> None:

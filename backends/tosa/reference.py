@@ -26,6 +26,7 @@ CHILD = Child(
     Path(__file__).with_name("served.py"),
     "the TOSA reference model",
     {"TOSA_MODEL_NO_BACKTRACE": "1"},
+    limited=True,
 )
 
 
@@ -41,7 +42,10 @@ def load(payload: DelegatePayload) -> DelegateHandle:
 
     def ask(request: Request) -> Result:
         answer = CHILD.ask(msgspec.msgpack.encode(request), CALL_SECONDS)
-        return msgspec.msgpack.decode(answer, type=Result)
+        try:
+            return msgspec.msgpack.decode(answer, type=Result)
+        except msgspec.MsgspecError as error:
+            raise ProgramError(f"the reference model answers nonsense: {error}") from error
 
     def call(arguments: list[Any]) -> None:
         nonlocal holder
@@ -65,7 +69,11 @@ def load(payload: DelegatePayload) -> DelegateHandle:
                 f"the reference model returned {len(result.outputs)} of {outputs} outputs"
             )
         for array, tensor in zip(result.outputs, arguments[inputs:], strict=True):
-            store(array.array(), tensor)
+            try:
+                result_array = array.array()
+            except (TypeError, ValueError) as error:
+                raise ProgramError(f"the reference model returned no array: {error}") from error
+            store(result_array, tensor)
 
     return call
 

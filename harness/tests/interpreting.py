@@ -5,12 +5,10 @@ from __future__ import annotations
 import msgspec
 import torch
 
-from harness.child import limit_memory
 from harness.errors import ProgramError
 from harness.execute import Interpreter, run_native
 from harness.kernels import AtenKernels, RuntimeKernels
 
-limit_memory()
 torch.set_num_threads(1)
 SETS = {"runtime": RuntimeKernels(), "aten": AtenKernels()}
 

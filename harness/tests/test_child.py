@@ -21,7 +21,7 @@ SECONDS = 60.0
 
 @pytest.fixture
 def child() -> Iterator[Child]:
-    child = Child(MISBEHAVING, "the child")
+    child = Child(MISBEHAVING, "the child", limited=True)
     yield child
     child.close()
 
@@ -123,6 +123,20 @@ def test_threads_share_one(child: Child) -> None:
     assert not wrong
 
 
+def test_leaving_does_not_wait_for_an_answer() -> None:
+    """A thread that nobody joins waits for a child that hangs."""
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVING, str(MISBEHAVING)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    assert time.monotonic() - start < 120
+    assert _has_ended(int(done.stdout))
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a busy child ends with its call")
 @pytest.mark.parametrize("request_", ["echo", "hang 120"])
 def test_it_does_not_outlive_its_parent(request_: str) -> None:
@@ -142,6 +156,18 @@ def test_it_does_not_outlive_its_parent(request_: str) -> None:
         time.sleep(0.05)
     assert _has_ended(pid)
 
+
+LEAVING = """
+import sys, threading, time
+from pathlib import Path
+from harness.child import Child
+
+child = Child(Path(sys.argv[1]), "the child")
+child.ask(b"echo", 60)
+print(child.pid, flush=True)
+threading.Thread(target=child.ask, args=(b"hang 300", 600), daemon=True).start()
+time.sleep(1)
+"""
 
 PARENT = """
 import sys, threading, time

@@ -166,7 +166,10 @@ def test_a_missing_vector_is_refused() -> None:
 @pytest.fixture(scope="module")
 def child() -> Iterator[Child]:
     child = Child(
-        Path(__file__).with_name("interpreting.py"), "the interpreter", {"OMP_NUM_THREADS": "1"}
+        Path(__file__).with_name("interpreting.py"),
+        "the interpreter",
+        {"OMP_NUM_THREADS": "1"},
+        limited=True,
     )
     yield child
     child.close()

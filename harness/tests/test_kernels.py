@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +10,13 @@ import pytest
 import torch
 from executorch.exir import schema
 
-from harness import Case, Tester, registry, run_cell
+from harness import Case, Tester, registry, run_cell, runtime_call
 from harness.backend import Emulating
 from harness.cell import Status
 from harness.errors import ProgramError
 from harness.execute import Interpreter, run_native
-from harness.kernels import AtenKernels, RuntimeKernels, native_kernels
+from harness.kernels import AtenKernels, RuntimeKernels
+from harness.operators import native_kernels
 from harness.program import Program
 from harness.runner import lower
 
@@ -198,10 +200,28 @@ def test_what_a_move_put_in_a_tensors_place_is_refused() -> None:
 
 
 def test_only_so_many_programs_of_one_call_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.kernels._KEPT_PROGRAMS", 2)
+    monkeypatch.setattr("harness.runtime_call._KEPT_PROGRAMS", 2)
     calls = [(torch.ones(n, 2),) for n in (4, 8, 2, 3, 4)]
     program = program_of(grow, *calls[0], dynamic_shapes=((ROWS,),))
     interpreter = Interpreter(program, {}, RuntimeKernels())
     ours = [interpreter(inputs) for inputs in calls]
     for call, expected in zip(ours, run_native(program, calls), strict=True):
         assert all(map(same, call, expected))
+
+
+def test_equal_calls_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[schema.ExecutionPlan] = []
+
+    class Counted(runtime_call._LoadedPlan):
+        def __init__(self, plan: schema.ExecutionPlan) -> None:
+            loaded.append(plan)
+            super().__init__(plan)
+
+    monkeypatch.setattr(runtime_call, "_LoadedPlan", Counted)
+    monkeypatch.setattr(runtime_call, "_SHARED", OrderedDict())
+    x = torch.linspace(-1, 1, 11)
+    program = program_of(lambda _, x: torch.erf(torch.erf(torch.erf(x))) * x, x)
+    for _ in range(3):
+        outputs = Interpreter(program, {}, RuntimeKernels())((x,))
+    assert [plan.operators[0].name for plan in loaded] == ["aten::erf", "aten::mul"]
+    assert all(map(same, outputs, run_native(program, [(x,)])[0]))

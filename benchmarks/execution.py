@@ -1,0 +1,135 @@
+"""What a cell pays for honest execution: the TOSA model's child, the runtime's own kernels.
+
+    python -m benchmarks.execution [CALLS]
+
+Prints, in milliseconds as medians of CALLS calls (default 50): a TOSA graph run in this process
+and in its child, for a small and a large tensor; a left-over operator run by ATen and as a
+program of the runtime, with what loading it costs; and how long the children take to start. The
+project's aim is that a normal cell pays less than 10 ms for the child and less than 5 ms for its
+left-over operators.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+
+import torch
+import tosa_reference_model
+from rich.console import Console
+from rich.table import Table
+
+from backends.tosa import reference
+from harness import Case, Tester, runtime_call
+from harness.execute import Interpreter
+from harness.kernels import AtenKernels, Kernels, RuntimeKernels
+from harness.program import DelegatePayload, Program
+from harness.runner import lower
+
+AIM_CHILD_MS, AIM_KERNELS_MS = 10.0, 5.0
+SHAPES = ((2, 3), (1, 3, 224, 224))
+
+
+class Sum(torch.nn.Module):
+    """One operator."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The input twice."""
+        return x + x
+
+
+class Chain(torch.nn.Module):
+    """Five operators that nothing delegates, all different."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Elementary functions."""
+        return torch.sin(torch.erf(torch.tanh(torch.exp(torch.cos(x)))))
+
+
+def milliseconds(call: Callable[[], object], count: int) -> float:
+    """Median of the calls after the first."""
+    call()
+    taken = []
+    for _ in range(count):
+        start = time.perf_counter()
+        call()
+        taken.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(taken)
+
+
+def program_of(module: torch.nn.Module, target: str, *inputs: torch.Tensor) -> Program:
+    """A lowered module."""
+    tester = Tester(Case("benchmark/execution", lambda: (module, inputs)), target)
+    lower(tester)
+    return Program(tester.program)
+
+
+def in_process(payload: DelegatePayload, x: torch.Tensor, out: torch.Tensor) -> None:
+    """The reference model without a child."""
+    results, _ = tosa_reference_model.run(
+        payload.data, [reference.to_array(x)], initialize_variable_tensor_from_numpy=1
+    )
+    reference.store(results[0], out)
+
+
+def start_seconds(x: torch.Tensor, payload: DelegatePayload) -> float:
+    """A first call, which starts the child and sends it the graph."""
+    reference.CHILD.close()
+    start = time.perf_counter()
+    reference.load(payload)([x, torch.empty_like(x)])
+    return time.perf_counter() - start
+
+
+def load_milliseconds(program: Program, kernels: Kernels, x: torch.Tensor, count: int) -> float:
+    """A new interpreter with its first call, as each cell has one, and nothing loaded before."""
+
+    def cell() -> None:
+        runtime_call._SHARED.clear()
+        Interpreter(program, {}, kernels)((x,))
+
+    return milliseconds(cell, count)
+
+
+def main(count: int = 50) -> None:
+    """Measure and print."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    console = Console()
+    table = Table(title="TOSA reference model, milliseconds a call")
+    for column in ("input", "in process", "child", "difference"):
+        table.add_column(column, justify="left" if column == "input" else "right")
+    for shape in SHAPES:
+        x, out = torch.randn(shape), torch.empty(shape)
+        (payload,) = program_of(Sum(), "tosa:fp", x).delegates
+        started = start_seconds(x, payload)
+        handle = reference.load(payload)
+        here = milliseconds(functools.partial(in_process, payload, x, out), count)
+        there = milliseconds(functools.partial(handle, [x, out]), count)
+        table.add_row(str(shape), f"{here:.2f}", f"{there:.2f}", f"{there - here:+.2f}")
+    console.print(table)
+    console.print(f"starting the child and its first call: {started:.2f} s, once a process")
+    x = torch.randn(64)
+    program = program_of(Chain(), "null:eager", x)
+    operators = len(program.plan.chains[0].instructions)
+    table = Table(title=f"{operators} left-over operators, milliseconds")
+    for column in ("kernels", "cell with one call", "each further call"):
+        table.add_column(column, justify="left" if column == "kernels" else "right")
+    for name, kernels in (("ATen's", AtenKernels()), ("the runtime's", RuntimeKernels())):
+        interpreter = Interpreter(program, {}, kernels)
+        table.add_row(
+            name,
+            f"{load_milliseconds(program, kernels, x, count):.2f}",
+            f"{milliseconds(functools.partial(interpreter, (x,)), count):.2f}",
+        )
+    console.print(table)
+    console.print(
+        f"aims: {AIM_CHILD_MS:.0f} ms for the child, {AIM_KERNELS_MS:.0f} ms for operators"
+    )
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:2]))

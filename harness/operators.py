@@ -1,0 +1,59 @@
+"""Operators by the names that a program calls them by: in torch, and in the runtime."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from executorch.exir import schema
+
+from harness.errors import ProgramError
+
+
+def kernel_name(operator: schema.Operator) -> str:
+    """``namespace::name.overload``, as the runtime's registry spells it."""
+    return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+
+
+@functools.cache
+def native_kernels() -> frozenset[str]:
+    """Names of the kernels that the runtime of this host has, ``namespace::name.overload``."""
+    from executorch.runtime import Runtime
+
+    register_operators()
+    return frozenset(Runtime.get().operator_registry.operator_names)
+
+
+def resolve(name: str, overload: str) -> torch._ops.OpOverload | None:
+    """The operator that a kernel call names; None for ``et_view``, which only aliases.
+
+    Raises:
+        ProgramError: no such operator is registered in this process.
+    """
+    if name == "executorch_prim::et_view":
+        return None
+    namespace, _, base = name.partition("::")
+    try:
+        packet = getattr(getattr(torch.ops, namespace), base)
+        found: torch._ops.OpOverload = getattr(packet, overload or "default")
+    except (AttributeError, RuntimeError) as error:
+        raise ProgramError(f"kernel {name}.{overload} is not registered here") from error
+    return found
+
+
+def is_dynamic(value: Any) -> bool:
+    """Whether a declared value is a tensor whose shape may change from call to call."""
+    return (
+        isinstance(value, schema.Tensor)
+        and value.shape_dynamism != schema.TensorShapeDynamism.STATIC
+    )
+
+
+@functools.cache
+def register_operators() -> None:
+    """Make the operators that a ``.pte`` may call known to torch: dim order, prims, quantized."""
+    import executorch.exir.passes.dim_order_ops_registry
+    import executorch.exir.passes.executorch_prim_ops_registry
+    import executorch.kernels.quantized  # noqa: F401
+    import torch.ao.quantization.fx._decomposed  # noqa: F401
