@@ -40,12 +40,15 @@ def small():
     return [(case, target) for target in targets * (2 if mode == "with" else 1)]
 
 def sample():
-    # Of each target a few cases, spread over the suites: models are left out for their time.
+    # Of each target a layer that all of them take, and a few cases spread over the suites; models
+    # are left out for their time.
     cases = [case for suite in all_suites(Path("suites")) for case in suite.cases
              if not {"model", "nightly"} & case.tags]
+    layer = [case for case in cases if case.name == "linear/bias"]
     for target in registry.known_targets():
         of_it = [case for case in cases if target in registry.targets_of(case, [target])]
-        yield from ((case, str(target)) for case in of_it[:: max(1, len(of_it) // 4)][:4])
+        spread = of_it[:: max(1, len(of_it) // 3)][:3]
+        yield from ((case, str(target)) for case in layer + spread)
 
 with tempfile.TemporaryDirectory() as folder:
     for case, target in {"small": small, "sample": sample}[what]():
