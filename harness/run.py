@@ -31,6 +31,9 @@ SCHEMA_VERSION = 3
 RUN_FILE = "run.json"
 CELLS_FILE = "cells.jsonl"
 
+# A run in which every record is damaged must still fit on a page.
+_DAMAGE_SHOWN = 20
+
 # Only lines with that many digits in a row can have an integer of more than 64 bits.
 _LONG = re.compile(rb"[0-9]{19}")
 
@@ -143,7 +146,10 @@ class Run(msgspec.Struct, kw_only=True):
                 f"{len(missing)} of {len(self.info.expected)} expected cells have no record: "
                 f"{missing[0]}{more}"
             )
-        return lines + self.damage
+        lines += self.damage[:_DAMAGE_SHOWN]
+        if (more := len(self.damage) - _DAMAGE_SHOWN) > 0:
+            lines.append(f"and {more:,} more damaged records")
+        return lines
 
     def cell(self, name: str) -> Cell:
         """The last record of one cell.

@@ -6,7 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
+from harness import Case, run_cell
 from harness.cell import Status
 from harness.run import load
 from harness.tests.sessions import ROOT, outcomes, run
@@ -91,6 +93,19 @@ def test_a_host_that_cannot_even_lower_is_red_however_asked(project: Path) -> No
     result = run(project, "-n", "0", "--lower-only", targets="away", env=env)
     assert result.returncode == 1, result.stdout
     assert set(outcomes(load(project / "run")).values()) == {Status.UNAVAILABLE}
+
+
+def test_stages_and_overhead_add_up() -> None:
+    cell = run_cell(Case("add/one", lambda: (Twice(), (torch.ones(2),))), "null:eager")
+    assert cell.status is Status.PASSED
+    assert "reference" in cell.stages
+    assert cell.overhead == pytest.approx(cell.seconds - sum(cell.stages.values()))
+    assert 0 <= cell.overhead < cell.seconds
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + x
 
 
 STALE = """

@@ -32,8 +32,8 @@ def command(
 
     In CSV, a text that a spreadsheet would take for a formula (it begins with = + - @, a tab or
     a line break) has an apostrophe in front; so has one that begins with an apostrophe. In JUnit
-    XML, unavailable and not-run cells are errors; xfailed, unsupported and lowered-only ones are
-    skipped, with the reason.
+    XML, unavailable and not-run cells are errors; xfailed, unsupported and lowered-only ones, and
+    passes that any constant would have got, are skipped, with the reason.
     """
     from harness.run import latest
     from reports import export

@@ -124,8 +124,9 @@ def _rate(row: Any) -> str:
 
 
 def _nights(past: History, table: pd.DataFrame, limit: int) -> Section:
-    kept = ["passed", "rated", "conclusive", "red", "xfailed", "lowered_only", "unsupported",
-            "unavailable", "not_run", "disappeared", "seconds"]  # fmt: skip
+    kept = ["passed", "rated", "conclusive", "red", "xfailed", "passed_not_telling",
+            "lowered_only", "unsupported", "unavailable", "not_run", "disappeared",
+            "seconds"]  # fmt: skip
     order = ["started", "day", "line", "run", "commit"]
     days = table.groupby(order, sort=False)[kept].sum().reset_index()
     whole = dict(zip(past.runs["run"], past.runs["complete"], strict=True))
@@ -139,8 +140,8 @@ def _nights(past: History, table: pd.DataFrame, limit: int) -> Section:
             text.seconds(row["seconds"]),
         ])  # fmt: skip
     names = ["day", "line", "commit", "passed of rated", "red", "xfailed",
-             Outcome.LOWERED.label, "unsupported", "unavailable", "not run", "gone",
-             "time"]  # fmt: skip
+             Outcome.UNTELLING.label, Outcome.LOWERED.label, "unsupported", "unavailable",
+             "not run", "gone", "time"]  # fmt: skip
     note = "gone: cells that the day before had; time: of all cells, one after the other"
     return Section("Nights", names, rows, note, max(0, len(days) - limit))
 

@@ -87,6 +87,14 @@ def test_a_certain_red_stays_red_beside_a_contradiction(tmp_path: Path) -> None:
     assert _gate(tmp_path / "good", tmp_path / "bad").exit_code == 1
 
 
+def test_many_contradictions_fit_on_a_page(tmp_path: Path) -> None:
+    run = write(tmp_path / "bad", [cell(f"add/{at}", **NOWHERE) for at in range(500)])
+    assert len(run.damage) == 500
+    assert len(run.incompleteness) < 30
+    assert run.incompleteness[-1] == "and 480 more damaged records"
+    assert not run.is_complete
+
+
 GONE = object()
 PART = {"name": "p", "seed": 7, "expected": 2, "backends": {}}
 RUNS: dict[str, tuple[dict[str, Any], str]] = {

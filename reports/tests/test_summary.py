@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from harness.cell import Delegation, LimitationRef, Status
+from harness.cell import Cell, Delegation, LimitationRef, Status
 from harness.run import BackendState
-from reports import summary
+from reports import facts, html, markdown, summary, tables, terminal
 from reports.outcome import Outcome
 from reports.summary import Summary
-from reports.tests.runs import cell, numerics, write
+from reports.tests.runs import cell, large, numerics, write
 from reports.verdict import RunVerdict, VerdictKind
 
 _NOTHING: dict[str, Any] = {"runtime": "none", "numerics": [], "delegation": Delegation()}
@@ -220,3 +223,41 @@ def test_a_backend_that_is_not_here_and_a_problem_are_concerns(tmp_path: Path) -
         "problem: limitation 3 matches nothing",
         "backend mlx is unavailable: not a Mac",
     ]
+
+
+def test_all_renderers_share_one_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = large(tmp_path / "r", cases=20)
+    judged: list[Cell | None] = []
+    of = Outcome.of
+
+    def counted(item: Cell | None) -> Outcome:
+        judged.append(item)
+        return of(item)
+
+    monkeypatch.setattr(Outcome, "of", counted)
+    found = Summary.of(run)
+    assert Summary.of(found) is found
+    out = io.StringIO()
+    terminal.render(found, Console(file=out, width=120))
+    pages = [markdown.render(found), html.render(found)]
+    # Each record is judged once, however many sections of however many reports show it.
+    assert len(judged) == len(run.cells)
+    assert [markdown.render(run), html.render(run)] == pages
+
+
+def test_stages_and_overhead_add_up_to_the_total(tmp_path: Path) -> None:
+    # As records of schema 2 have it: what no vendor did, so that "reference" is in it, too.
+    item = cell(seconds=10.0, overhead=7.0, stages={"lower": 3.0, "reference": 6.0})
+    assert facts.overhead(item) == 1.0
+    out = io.StringIO()
+    terminal.show(item, Console(file=out, width=120))
+    assert re.search(r"harness overhead\s+1\.0 s", out.getvalue())
+    assert tables.frame(write(tmp_path / "r", [item]))["overhead"].tolist() == [1.0]
+
+
+def test_the_headline_does_not_read_its_own_prose() -> None:
+    judged = RunVerdict(VerdictKind.FAILED, "red", ["incomplete: is a word of a problem"])
+    assert judged.headline == "FAILED"
+    assert RunVerdict(VerdictKind.FAILED, "red", [], incomplete=True).headline.endswith(
+        "INCOMPLETE"
+    )

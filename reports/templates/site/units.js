@@ -66,6 +66,7 @@ function seconds(value) {
   if (value < 1e-3) return `${fixed(value * 1e6, 0)} µs`;
   if (value < 0.9995) return value < 0.0995 ? `${general(value * 1e3, 3)} ms` : `${fixed(value * 1e3, 0)} ms`;
   if (value < 59.95) return `${fixed(value, 1)} s`;
+  if (value >= 365 * 86400) return `${general(value / 3600, 2)} h`; // a year
   const whole = Number(fixed(value, 0));
   const hours = Math.floor(whole / 3600);
   const minutes = Math.floor(whole / 60) % 60;
