@@ -217,6 +217,13 @@ def test_usual_formulas_conform_where_they_leave_the_range(
         assert not judge(found, wrong), "only what is infinite by the formula may be"
 
 
+def test_the_default_of_an_epsilon_is_the_programs() -> None:
+    x = torch.randn(3, 40) * 1e-4
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        verdict = eager(lambda x: F.rms_norm(x, (40,)), x.to(dtype))
+        assert verdict.passed, verdict.problem
+
+
 # Jumps.
 
 
