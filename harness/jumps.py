@@ -86,6 +86,9 @@ _JUMPS = frozenset(
     """.split()
 )
 
+NAMES = _JUMPS | _CHOICES
+"""Operations that jump; conversions to integers and rounding divisions do, too."""
+
 
 def _divide(
     mode: Jumping, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]

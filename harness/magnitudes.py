@@ -31,14 +31,14 @@ class Reduction:
     """What a call of a reduction sums.
 
     Attributes:
-        terms: number of terms of one output element.
+        terms: number of terms of one output element; for running sums float64, of each element.
         magnitudes: for each floating or complex output the sum of the absolute terms, float64;
             None where the error is relative to the result itself.
         repeated: how many of the terms repeat their predecessors, float64, broadcasting with the
             outputs; None for none. Their rounding errors have one sign.
     """
 
-    terms: int
+    terms: int | torch.Tensor
     magnitudes: list[torch.Tensor] | None
     repeated: torch.Tensor | None
 
@@ -48,6 +48,10 @@ class Reduction:
         Args:
             exact_terms: neighbouring terms that are summed without rounding.
         """
+        if isinstance(self.terms, torch.Tensor):  # the first is a copy: nothing rounds
+            added = self.terms - 1
+            error = torch.minimum(added, LAMBDA * added.sqrt())
+            return error if self.repeated is None else (error + self.repeated).minimum(added)
         length = -(-self.terms // exact_terms)
         independent = min(float(length), LAMBDA * math.sqrt(length))
         if self.repeated is None or independent == length:
@@ -55,7 +59,9 @@ class Reduction:
         return (self.repeated / exact_terms + independent).clamp_max(float(length)) + 1
 
 
-def reduction(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reduction:
+def reduction(
+    func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], unit: float
+) -> Reduction:
     """Terms and magnitudes of a call that is yet to come: it may write to its arguments.
 
     Args:
@@ -63,6 +69,7 @@ def reduction(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any
         name: its base name.
         args: its arguments, floating tensors in float64.
         kwargs: its arguments by name.
+        unit: unit roundoff of what it sums in.
     """
     if name in _FFT:
         return _fourier(name, args)
@@ -75,8 +82,16 @@ def reduction(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any
     terms = max(1, _terms(name, args, result[0]))
     if name in _RELATIVE or (name.startswith("scatter_reduce") and "prod" in args):
         return Reduction(terms, None, None)
-    repeated = _repeated(name, args, kwargs) if terms > LAMBDA**2 else None
-    return Reduction(terms, [item.abs() for item in result], repeated)
+    repeated = _repeated(name, args) if terms > LAMBDA**2 else None
+    magnitudes = [item.abs() for item in result]
+    if repeated is not None and _sums_exactly(name, args, terms, magnitudes[0], unit):
+        repeated = None
+    if name == "cumsum" and args[0].dim():
+        shape = [1] * args[0].dim()
+        shape[args[1]] = -1
+        running = torch.arange(1, terms + 1, dtype=torch.float64).reshape(shape)
+        return Reduction(running, magnitudes, repeated)
+    return Reduction(terms, magnitudes, repeated)
 
 
 def _terms(name: str, args: tuple[Any, ...], out: torch.Tensor) -> int:
@@ -109,7 +124,7 @@ def _terms(name: str, args: tuple[Any, ...], out: torch.Tensor) -> int:
     return first.numel() // max(1, out.numel())
 
 
-def _repeated(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
+def _repeated(name: str, args: tuple[Any, ...]) -> torch.Tensor | None:
     """How many terms of each output are like the two before them, and not zero.
 
     Within a binade of the partial sum, adding the same number rounds the same way every time:
@@ -141,6 +156,27 @@ def _repeated(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch
     if all(item.numel() and bool((item == item.flatten()[0]).all()) for item in operands):
         return torch.tensor(math.inf, dtype=torch.float64)
     return None
+
+
+def _sums_exactly(
+    name: str, args: tuple[Any, ...], terms: int, magnitude: torch.Tensor, unit: float
+) -> bool:
+    """Whether all terms are whole multiples of a power of two, and their sum of few enough of them
+    that nothing rounds: of ones, above all."""
+    quantum = 1.0 if name not in ("mean",) and "avg_pool" not in name else 1.0 / terms
+    for item in args[:3]:
+        if not is_inexact(item):
+            continue
+        size = item.abs()
+        least = float(torch.where(size > 0, size, math.inf).min()) if size.numel() else math.inf
+        if not 0 < least < math.inf:
+            continue
+        numerator, denominator = least.as_integer_ratio()
+        power = (numerator & -numerator) / denominator  # its last bit
+        if not bool((item / power == (item / power).round()).all()):
+            return False
+        quantum *= power
+    return float(magnitude.max()) <= quantum / unit
 
 
 def _repeated_products(name: str, args: tuple[Any, ...]) -> torch.Tensor | None:

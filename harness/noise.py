@@ -37,8 +37,9 @@ class Noise:
         block, run = divmod(sample, BLOCK)
         self._signs = _matrices()[run]
         self._sizes = torch.Generator().manual_seed(seed + sample)
-        # Every run of a block draws the same matrices, rows and signs.
-        self._shared = torch.Generator().manual_seed(seed + ((block + 1) << 32))
+        # Every run of a block draws the same matrices, rows and signs. Generators take the lower 32
+        # bits of a seed; Knuth's multiplier keeps it away from those of the sizes.
+        self._shared = torch.Generator().manual_seed(seed + 2654435761 * (block + 1))
         self._starts: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._operations = 0
 

@@ -81,8 +81,12 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         if kind is RoundingKind.FUNCTION:
             args = self.perturb_arguments(func, name, args)
         # Before the operation, which may write to its arguments.
-        sums = reduction(func, name, args, kwargs) if kind is RoundingKind.REDUCTION else None
-        bias = None if sums is None or not self._sums_wide(name) else _bias(name, args, kwargs)
+        sums = bias = None
+        if kind is RoundingKind.REDUCTION:
+            wide = self._sums_wide(name)
+            unit = min(self.unit, _FLOAT32_UNIT) if wide else self.unit
+            sums = reduction(func, name, args, kwargs, unit)
+            bias = _bias(name, args, kwargs) if wide else None
         out = func(*args, **kwargs)
         if kind is RoundingKind.EXACT:
             return out

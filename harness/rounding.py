@@ -22,7 +22,7 @@ class RoundingKind(enum.Enum):
     REDUCTION = enum.auto()
 
 
-_EXACT = frozenset(
+EXACT_NAMES = frozenset(
     """
     abs alias amax amin arange argmax argmin argsort as_strided bitwise_and bitwise_not
     bitwise_or bitwise_xor bucketize cat ceil channel_shuffle clamp clamp_max clamp_min clone
@@ -60,6 +60,9 @@ _REDUCTION = frozenset(
     _fft_r2c _fft_c2r _fft_c2c upsample_bicubic2d _upsample_bicubic2d_aa nansum
     """.split()
 )
+ROUNDING_NAMES = _ROUNDED | _DIVISION | _REDUCTION
+"""Operations that round in a way of their own; others count as elementary functions."""
+
 COMPOUND = frozenset(
     """
     native_layer_norm native_group_norm _native_batch_norm_legit_no_training native_batch_norm
@@ -93,7 +96,7 @@ def kind_of(
     """How the operation of that base name rounds."""
     if name == "index_put" and (True in args[3:4] or (kwargs or {}).get("accumulate")):
         return RoundingKind.REDUCTION
-    if name in _EXACT:
+    if name in EXACT_NAMES:
         return RoundingKind.EXACT
     if name in _ROUNDED:
         return RoundingKind.ROUNDED

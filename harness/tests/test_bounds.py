@@ -105,6 +105,25 @@ def test_other_terms_are_independent() -> None:
     assert float(reference(lambda x: x.sum(1), zeros).bound[0][0]) < wide / 5
 
 
+def test_terms_that_sum_exactly_do_not_err() -> None:
+    for scale in (1.0, 0.25, 3.0):
+        ones = torch.full((1, 2**16), scale)
+        found = reference(lambda x: x.sum(1), ones)
+        assert float(found.bound[0][0][0]) < 2e-3 * 2**16 * scale
+        found = reference(torch.mm, ones, ones.T)
+        assert float(found.bound[0][0][0, 0]) < 2e-3 * 2**16 * scale**2
+    halves = reference(lambda x: x.sum(1), torch.ones(1, 2**14).half())
+    assert judge(halves, torch.tensor([2048.0]).half()), "where a sum in float16 stays"
+
+
+def test_the_first_of_a_running_sum_is_a_copy() -> None:
+    x = torch.rand(1000)
+    bound = reference(lambda x: x.cumsum(0), x).bound[0][0] / x.cumsum(0)
+    assert float(bound[0]) <= 2**-24 * 1.01
+    assert float(bound[1]) < 5 * 2**-24
+    assert float(bound[-1]) > 100 * 2**-24
+
+
 @pytest.mark.parametrize(
     "transform",
     [
@@ -196,6 +215,13 @@ def test_usual_formulas_conform_where_they_leave_the_range(
     if wrong.dim() and wrong[3].isfinite():
         wrong[3] = math.inf
         assert not judge(found, wrong), "only what is infinite by the formula may be"
+
+
+def test_the_default_of_an_epsilon_is_the_programs() -> None:
+    x = torch.randn(3, 40) * 1e-4
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        verdict = eager(lambda x: F.rms_norm(x, (40,)), x.to(dtype))
+        assert verdict.passed, verdict.problem
 
 
 # Jumps.

@@ -98,6 +98,20 @@ def test_a_scale_for_each_row_conforms_to_one_for_the_tensor(rows: int, columns:
         assert verdict.passed, (seed, verdict.problem)
 
 
+def test_errors_of_few_terms_do_not_cancel_in_all_runs() -> None:
+    """Of 64,000 sums of eight terms, as a transposed convolution with stride has them."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(64, 8, generator=generator)
+    weight = torch.randn(8, 1000, generator=generator)
+    reference = refer(Dynamic(weight), [(x,)], Precision(samples=16), seed=0)
+    verdict = compare([[rowwise(x) @ weight]], reference)
+    assert verdict.passed, verdict.problem
+    # A step of either sign for each term, times the safety of 4.
+    expected = 4 * float(x.max() - x.min()) / 255 * weight.double().square().sum(0).sqrt()
+    assert float((reference.bound[0][0] / expected).min()) > 0.3
+    assert float((reference.bound[0][0] / expected).max()) < 2.0
+
+
 def test_a_dynamic_bound_is_a_few_steps_of_the_activation() -> None:
     x, weight = torch.rand(4, 64), torch.ones(64, 3)
     reference = refer(Dynamic(weight), [(x,)], Precision(samples=16), seed=0)

@@ -1,0 +1,439 @@
+"""Eager in a recipe's dtype conforms to its own bound: over all operators that round or jump.
+
+A generator draws a call of its operator; shapes, magnitudes, kinds of values, scalars and dtypes
+vary. A short run is the same every time; the nightly one draws anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness import interpolation, jumps, ranges, rounding
+from harness.compare import compare
+from harness.oracle import refer
+from harness.precision import Precision
+
+F = torch.nn.functional
+aten = torch.ops.aten
+SCALARS = (-1.0, 0.0, 1.0, -2.7, 0.1, 1e-3, -1e4)
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+KINDS = ("normal", "equal", "tenths", "positive", "whole", "offset")
+
+
+@dataclass
+class Draw:
+    """What a generator makes its call of."""
+
+    data: st.DataObject
+    dtype: torch.dtype
+    generator: torch.Generator
+
+    def of(self, *values: Any) -> Any:
+        return self.data.draw(st.sampled_from(values))
+
+    def size(self, low: int = 1, high: int = 9) -> int:
+        return self.data.draw(st.integers(low, high))
+
+    def scalar(self) -> float:
+        return float(self.of(*SCALARS))
+
+    def tensor(
+        self, *shape: int, low: float | None = None, high: float | None = None
+    ) -> torch.Tensor:
+        """Values of a drawn kind and magnitude, or anywhere in an interval and at its ends."""
+        noise = torch.randn(shape, generator=self.generator)
+        if low is not None:
+            end = low + 100.0 if high is None else high
+            values = low + torch.rand(shape, generator=self.generator) * (end - low)
+            edges = torch.rand(shape, generator=self.generator)
+            values = torch.where(edges < 0.1, low, torch.where(edges > 0.9, end, values))
+            return values.to(self.dtype)
+        kind = self.of(*KINDS)
+        scale = 10.0 ** self.of(*(range(-6, 7) if self.dtype != torch.float16 else range(-2, 2)))
+        values = {
+            "normal": noise,
+            "equal": torch.full(shape, float(self.of(0.1, 3.0, -7.7))),
+            "tenths": (noise * 30).round() / 10,
+            "positive": noise.abs() + 0.01,
+            "whole": (noise * 5).round(),
+            "offset": noise + 50,
+        }[kind]
+        if kind in ("tenths", "whole"):
+            return values.to(self.dtype)
+        return (values * scale).to(self.dtype)
+
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.size(1, 7) for _ in range(self.of(1, 2, 3)))
+
+    def same(self, count: int) -> list[torch.Tensor]:
+        """Tensors of one shape; at times the second is close to the first, and cancels with it."""
+        shape = self.shape()
+        tensors = [self.tensor(*shape) for _ in range(count)]
+        if count > 1 and self.of(True, False):
+            tensors[1] = (tensors[0].double() * (1 + 2**-7 * torch.rand(shape))).to(self.dtype)
+        return tensors
+
+
+Call = tuple[Callable[..., Any], list[torch.Tensor]]
+Generator = Callable[[Draw], Call]
+
+
+def unary(name: str) -> Generator:
+    function = getattr(aten, name)
+    interval = ranges.DOMAINS.get(name)
+
+    def generate(draw: Draw) -> Call:
+        if interval is None:
+            return function, draw.same(1)
+        low, high = interval
+        return function, [draw.tensor(*draw.shape(), low=low, high=min(high, low + 1000))]
+
+    return generate
+
+
+def binary(name: str, scalar: bool = False) -> Generator:
+    function = getattr(aten, name)
+
+    def generate(draw: Draw) -> Call:
+        if scalar and draw.of(True, False):
+            value = draw.scalar() or 3.0
+            return lambda x: function(x, value), draw.same(1)
+        return function, draw.same(2)
+
+    return generate
+
+
+def over(function: Callable[..., Any], least: int = 1) -> Generator:
+    """A function of one tensor and a dimension, of that size at least."""
+
+    def generate(draw: Draw) -> Call:
+        x = draw.tensor(draw.size(least), draw.of(least, 5, 40, 700))
+        dim = draw.of(0, 1, -1)
+        return lambda x: function(x, dim), [x]
+
+    return generate
+
+
+def scaled(name: str, *shapes: str, beta: bool = True) -> Generator:
+    """A sum of products with factors, of shapes in letters; at times written to its argument."""
+
+    def generate(draw: Draw) -> Call:
+        sizes = {letter: draw.size() for letter in "bmn"} | {"k": draw.of(1, 3, 64, 300)}
+        tensors = [draw.tensor(*(sizes[letter] for letter in shape)) for shape in shapes]
+        options = {"alpha": draw.scalar()} | ({"beta": draw.scalar()} if beta else {})
+        if draw.of(True, False):
+            return lambda first, *rest: getattr(first.clone(), name + "_")(
+                *rest, **options
+            ), tensors
+        return lambda *items: getattr(torch, name)(*items, **options), tensors
+
+    return generate
+
+
+def plain(function: Callable[..., Any], *shapes: tuple[int, ...], half: bool = True) -> Generator:
+    def generate(draw: Draw) -> Call:
+        tensors = [draw.tensor(*shape) for shape in shapes]
+        return function, tensors if half else [x.float() for x in tensors]
+
+    return generate
+
+
+def elementwise(function: Callable[..., Any], count: int = 1) -> Generator:
+    return lambda draw: (function, draw.same(count))
+
+
+def with_scalar(function: Callable[..., Any], count: int) -> Generator:
+    def generate(draw: Draw) -> Call:
+        value = draw.scalar()
+        return lambda *items: function(*items, value), draw.same(count)
+
+    return generate
+
+
+def in_place(name: str, count: int, keyword: str) -> Generator:
+    """An operation with a factor, at times written to its argument."""
+
+    def generate(draw: Draw) -> Call:
+        options = {keyword: draw.scalar()}
+        if draw.of(True, False):
+            return lambda x, *rest: getattr(x.clone(), name + "_")(*rest, **options), draw.same(
+                count
+            )
+        return lambda *items: getattr(torch, name)(*items, **options), draw.same(count)
+
+    return generate
+
+
+def resized(mode: str, rank: int) -> Generator:
+    def generate(draw: Draw) -> Call:
+        sizes = [draw.size(2, 9) for _ in range(rank)]
+        options: dict[str, Any] = {"mode": mode}
+        if draw.of(True, False):
+            options["scale_factor"] = draw.of(0.5, 1.7, 2.0, 3.0)
+        else:
+            options["size"] = [draw.size(1, 20) for _ in range(rank)]
+        if "nearest" not in mode:
+            options["align_corners"] = draw.of(True, False)
+        return lambda x: F.interpolate(x, **options), [draw.tensor(1, 2, *sizes)]
+
+    return generate
+
+
+def blurred(mode: str) -> Generator:
+    def generate(draw: Draw) -> Call:
+        size = [draw.size(1, 12), draw.size(1, 12)]
+        return lambda x: F.interpolate(x, size=size, mode=mode, antialias=True), [
+            draw.tensor(1, 1, draw.size(2, 9), draw.size(2, 9)).float()
+        ]
+
+    return generate
+
+
+def gridded(rank: int) -> Generator:
+    def generate(draw: Draw) -> Call:
+        modes = ("bilinear", "nearest", "bicubic") if rank == 2 else ("bilinear", "nearest")
+        options = {
+            "mode": draw.of(*modes),
+            "padding_mode": draw.of("zeros", "border", "reflection"),
+            "align_corners": draw.of(True, False),
+        }
+        x = draw.tensor(1, 2, *(draw.size(2, 6) for _ in range(rank))).float()
+        grid = draw.tensor(1, *[4] * rank, rank, low=-1.2, high=1.2).float()
+        return lambda x, g: F.grid_sample(x, g, **options), [x, grid]
+
+    return generate
+
+
+def transformed(function: Callable[..., torch.Tensor]) -> Generator:
+    def generate(draw: Draw) -> Call:
+        norm = draw.of("forward", "backward", "ortho")
+        x = draw.tensor(draw.size(2), draw.of(2, 3, 8, 30, 128)).float()
+        return lambda x: function(x, norm), [x]
+
+    return generate
+
+
+def pooled(function: Callable[..., Any], rank: int) -> Generator:
+    return lambda draw: (function, [draw.tensor(2, *(draw.size(4, 9) for _ in range(rank)))])
+
+
+def scattered(function: Callable[..., Any]) -> Generator:
+    def generate(draw: Draw) -> Call:
+        x = draw.tensor(draw.size(2), 4)
+        index = torch.randint(0, len(x), (40, 4), generator=draw.generator)
+        return lambda x, y: function(x, index, y), [x, draw.tensor(40, 4)]
+
+    return generate
+
+
+def convolved(draw: Draw) -> Call:
+    transposed = draw.of(True, False)
+    groups = draw.of(1, 2)
+    weight = draw.tensor(4, 2 if groups == 2 and not transposed else 4, 3, 2)
+    x = draw.tensor(2, 4, draw.size(3), draw.size(2))
+    bias = [draw.tensor(4 * (groups if transposed else 1))]
+    function = F.conv_transpose2d if transposed else F.conv2d
+    return lambda x, w, b: function(x, w, b, groups=groups), [x, weight, *bias]
+
+
+def normed(function: Callable[..., Any]) -> Generator:
+    return lambda draw: (function, [draw.tensor(3, 4, draw.of(5, 40))])
+
+
+def chosen(function: Callable[..., Any]) -> Generator:
+    return lambda draw: (function, [draw.tensor(4, draw.size(3, 9))])
+
+
+def positive_pow(draw: Draw) -> Call:
+    exponent = draw.of(0.5, 1.5, -0.5, 2, 3, -1.0)
+    return lambda x: x**exponent, [draw.tensor(*draw.shape(), low=0.0, high=30.0)]
+
+
+def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+def _unfold_back(x: torch.Tensor) -> torch.Tensor:
+    return F.fold(x, (4, 4), 2)
+
+
+_FUNCTIONS = """
+acos acosh asin asinh atan atanh cos cosh digamma erf erfc erfinv exp exp2 expm1 lgamma log log10
+log1p log2 sigmoid sin sinh tan tanh
+""".split()
+
+GENERATORS: dict[str, Generator] = {
+    **{name: unary(name) for name in _FUNCTIONS},
+    **{name: unary(name) for name in "reciprocal rsqrt sqrt square".split()},
+    **{name: unary(name) for name in "ceil floor trunc round sign sgn frac".split()},
+    **{name: unary(name) for name in "relu abs neg hardshrink softshrink hardtanh".split()},
+    **{name: unary(name) for name in (rounding.ACTIVATIONS - {"glu", "logit"})},
+    **{name: binary(name, scalar=True) for name in "remainder fmod floor_divide".split()},
+    **{name: binary(name, scalar=True) for name in "eq ge gt le lt ne div true_divide".split()},
+    **{name: binary(name) for name in "atan2 hypot logaddexp maximum minimum copysign".split()},
+    **{name: binary(name) for name in "mul heaviside fmax fmin".split()},
+    **{name: in_place(name, 2, "alpha") for name in ("add", "sub")},
+    "rsub": with_scalar(lambda x, y, factor: torch.rsub(x, y, alpha=factor), 2),
+    "_to_copy": elementwise(lambda x: (x * 3).to(torch.int32)),
+    "to": elementwise(lambda x: (x * 0.7).to(torch.bfloat16)),
+    "pow": positive_pow,
+    "logit": lambda d: (torch.logit, [d.tensor(*d.shape(), low=0.01, high=0.99)]),
+    "glu": lambda d: (F.glu, [d.tensor(3, 8)]),
+    "threshold": elementwise(lambda x: F.threshold(x * 0.7, 0.1, 20.0)),
+    "clamp": elementwise(lambda x: (x * 0.7).clamp(-0.3, 0.3)),
+    "bucketize": elementwise(lambda x: torch.bucketize(x * 0.1, torch.arange(-3.0, 3.0).to(x))),
+    "searchsorted": elementwise(
+        lambda x: torch.searchsorted(torch.arange(-3.0, 3.0).to(x), (x * 0.1).contiguous())
+    ),
+    "sum": over(lambda x, d: x.sum(d)),
+    "nansum": over(lambda x, d: x.nansum(d)),
+    "mean": over(lambda x, d: x.mean(d)),
+    "prod": over(lambda x, d: (x / x.abs().max().clamp_min(1e-3) + 1).prod(d)),
+    "cumsum": over(lambda x, d: x.cumsum(d)),
+    "cumprod": over(lambda x, d: (x / x.abs().max().clamp_min(1e-3) + 1).cumprod(d)),
+    "linalg_vector_norm": over(lambda x, d: x.norm(dim=d)),
+    "norm": over(lambda x, d: torch.norm(x, 3, d)),
+    "logsumexp": over(lambda x, d: x.logsumexp(d)),
+    "softmax": over(lambda x, d: x.softmax(d)),
+    "log_softmax": over(lambda x, d: x.log_softmax(d)),
+    "var": over(lambda x, d: x.var(d), 2),
+    "std": over(lambda x, d: x.std(d), 2),
+    "var_mean": over(lambda x, d: torch.var_mean(x, d), 2),
+    "std_mean": over(lambda x, d: torch.std_mean(x, d), 2),
+    "amax": over(lambda x, d: (x * 0.7).amax(d)),
+    "argmax": over(lambda x, d: (x * 0.7).argmax(d)),
+    "argmin": over(lambda x, d: x.argmin(d)),
+    "max": over(lambda x, d: x.max(d)),
+    "min": over(lambda x, d: (x * 0.7).min(d)),
+    "sort": over(lambda x, d: (x * 0.7).sort(d)),
+    "argsort": over(lambda x, d: x.argsort(d)),
+    "median": over(lambda x, d: x.median(d)),
+    "nanmedian": over(lambda x, d: x.nanmedian(d)),
+    "mode": over(lambda x, d: x.mode(d)),
+    "kthvalue": over(lambda x, d: (x * 0.7).kthvalue(1, d)),
+    "topk": chosen(lambda x: (x * 0.7).topk(3)),
+    "mm": plain(torch.mm, (3, 300), (300, 4)),
+    "bmm": plain(torch.bmm, (2, 3, 70), (2, 70, 4)),
+    "mv": plain(torch.mv, (3, 300), (300,)),
+    "dot": plain(torch.dot, (700,), (700,)),
+    "linear": plain(F.linear, (3, 300), (4, 300), (4,)),
+    "convolution": convolved,
+    "addmm": scaled("addmm", "mn", "mk", "kn"),
+    "addmv": scaled("addmv", "m", "mk", "k"),
+    "addr": scaled("addr", "mn", "m", "n"),
+    "baddbmm": scaled("baddbmm", "bmn", "bmk", "bkn"),
+    "addbmm": scaled("addbmm", "mn", "bmk", "bkn"),
+    "addcmul": in_place("addcmul", 3, "value"),
+    "addcdiv": in_place("addcdiv", 3, "value"),
+    "lerp": with_scalar(torch.lerp, 2),
+    "scatter_add": scattered(lambda x, i, y: x.scatter_add(0, i, y)),
+    "scatter_reduce": scattered(lambda x, i, y: x.scatter_reduce(0, i, y, "mean")),
+    "index_add": scattered(lambda x, i, y: x.index_add(0, i[:, 0], y, alpha=-2.5)),
+    "index_reduce": scattered(lambda x, i, y: x.index_reduce(0, i[:, 0], y, "mean")),
+    "index_put": scattered(lambda x, i, y: x.index_put((i[:, 0],), y, accumulate=True)),
+    "col2im": plain(_unfold_back, (1, 8, 9)),
+    "_cdist_forward": plain(torch.cdist, (4, 20), (5, 20), half=False),
+    "_euclidean_dist": plain(torch.cdist, (30, 20), (28, 20), half=False),
+    "avg_pool1d": pooled(lambda x: F.avg_pool1d(x, 3, 2), 2),
+    "avg_pool2d": pooled(lambda x: F.avg_pool2d(x, 3, 2, 1), 3),
+    "avg_pool3d": pooled(lambda x: F.avg_pool3d(x.float(), 2), 4),
+    "adaptive_avg_pool1d": pooled(lambda x: F.adaptive_avg_pool1d(x, 3), 2),
+    "_adaptive_avg_pool2d": pooled(lambda x: F.adaptive_avg_pool2d(x, (2, 3)), 3),
+    "_adaptive_avg_pool3d": pooled(lambda x: F.adaptive_avg_pool3d(x, 2), 4),
+    "max_pool2d": pooled(lambda x: F.max_pool2d(x * 0.7, 2), 3),
+    "_fft_r2c": transformed(lambda x, n: torch.view_as_real(torch.fft.rfft2(x, norm=n))),
+    "_fft_c2r": transformed(lambda x, n: torch.fft.irfft(torch.complex(x, x.flip(0)), norm=n)),
+    "_fft_c2c": transformed(lambda x, n: torch.view_as_real(torch.fft.fft(x + 0j, norm=n))),
+    "upsample_linear1d": resized("linear", 1),
+    "upsample_bilinear2d": resized("bilinear", 2),
+    "upsample_trilinear3d": resized("trilinear", 3),
+    "upsample_bicubic2d": resized("bicubic", 2),
+    **{f"upsample_nearest{rank}d": resized("nearest", rank) for rank in (1, 2, 3)},
+    **{f"_upsample_nearest_exact{rank}d": resized("nearest-exact", rank) for rank in (1, 2, 3)},
+    "_upsample_bilinear2d_aa": blurred("bilinear"),
+    "_upsample_bicubic2d_aa": blurred("bicubic"),
+    "grid_sampler_2d": gridded(2),
+    "grid_sampler_3d": gridded(3),
+    "layer_norm": normed(lambda x: F.layer_norm(x, x.shape[-1:])),
+    "group_norm": normed(lambda x: F.group_norm(x, 2)),
+    "rms_norm": normed(lambda x: F.rms_norm(x, x.shape[-1:])),
+    "batch_norm": normed(lambda x: F.batch_norm(x, None, None, training=True)),
+    "_native_batch_norm_legit_no_training": normed(
+        lambda x: F.batch_norm(x, x.mean((0, 2)), x.var((0, 2)))
+    ),
+    "_scaled_dot_product_flash_attention_for_cpu": plain(
+        _attention, (1, 2, 4, 8), (1, 2, 5, 8), (1, 2, 5, 8)
+    ),
+    "binary_cross_entropy": lambda d: (
+        F.binary_cross_entropy,
+        [d.tensor(5, 4, low=0.01, high=0.99), d.tensor(5, 4, low=0.0, high=1.0)],
+    ),
+    "mse_loss": elementwise(F.mse_loss, 2),
+    "smooth_l1_loss": elementwise(F.smooth_l1_loss, 2),
+    "huber_loss": elementwise(F.huber_loss, 2),
+    "nan_to_num": elementwise(lambda x: torch.nan_to_num(x * 0.7)),
+}
+
+# Another name's generator draws calls of these, too: what that one ends in.
+ALIASES = {
+    "native_layer_norm": "layer_norm",
+    "native_group_norm": "group_norm",
+    "_fused_rms_norm": "rms_norm",
+    "native_batch_norm": "batch_norm",
+    "_native_batch_norm_legit": "batch_norm",
+    "_softmax": "softmax",
+    "_log_softmax": "log_softmax",
+}
+# Nothing of these rounds, and nothing jumps: they make, move, select or look at elements.
+EXACT = rounding.EXACT_NAMES - set(GENERATORS)
+
+
+def test_every_operator_has_a_generator() -> None:
+    named = rounding.ROUNDING_NAMES | rounding.COMPOUND | interpolation.NAMES | jumps.NAMES
+    missing = {ALIASES.get(name, name) for name in named} - set(GENERATORS)
+    assert not missing - EXACT, "draw calls of them"
+    assert not (missing & EXACT) & (jumps.NAMES | interpolation.NAMES)
+    assert set(ranges.DOMAINS) - set(GENERATORS) == {"special_ndtri"}
+
+
+def conforms(name: str, data: st.DataObject) -> None:
+    seed = data.draw(st.integers(0, 2**31))
+    dtype = data.draw(st.sampled_from(DTYPES))
+    draw = Draw(data, dtype, torch.Generator().manual_seed(seed))
+    function, inputs = GENERATORS[name](draw)
+
+    class Call(torch.nn.Module):
+        def forward(self, *items: torch.Tensor) -> Any:
+            return function(*items)
+
+    result = refer(Call(), [tuple(inputs)], Precision(), seed % 1000)
+    verdict = compare(result.eager, result)
+    assert verdict.passed, (verdict.problem, verdict.numerics[0].worst_index)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:index_reduce.. is in beta:UserWarning")
+_CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+@pytest.mark.parametrize("name", sorted(GENERATORS))
+@settings(
+    max_examples=4, derandomize=True, deadline=None, database=None, suppress_health_check=_CHECKS
+)
+@given(data=st.data())
+def test_eager_conforms_to_its_own_bound(name: str, data: st.DataObject) -> None:
+    conforms(name, data)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", sorted(GENERATORS))
+@settings(max_examples=400, deadline=None, database=None, suppress_health_check=_CHECKS)
+@given(data=st.data())
+def test_eager_conforms_to_its_own_bound_at_length(name: str, data: st.DataObject) -> None:
+    conforms(name, data)
