@@ -68,7 +68,7 @@ def test_changed_payloads_end_a_child_at_most(payload: bytes) -> None:
         b"",
         b"\xff" * 40,
         msgspec.msgpack.encode(["GraphStatus.TOSA_VALID", []]),
-        msgspec.msgpack.encode(["GraphStatus.TOSA_VALID", [["float32", [2, 3], b"1234"]]]),
+        msgspec.msgpack.encode(["GraphStatus.TOSA_VALID", [["<f4", [2, 3], b"1234"]]]),
         msgspec.msgpack.encode(["GraphStatus.TOSA_VALID", [["O", [2, 3], bytes(48)]]]),
     ],
 )

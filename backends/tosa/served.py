@@ -14,7 +14,7 @@ import numpy
 
 
 class Array(msgspec.Struct, array_like=True):
-    """An array: NumPy's name of its type, its shape, its elements in C order."""
+    """An array: NumPy's code of its type, such as ``<f4``, its shape, its elements in C order."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -23,7 +23,7 @@ class Array(msgspec.Struct, array_like=True):
     @classmethod
     def of(cls, array: numpy.ndarray[Any, Any]) -> Array:
         """An array as it travels."""
-        return cls(array.dtype.name, array.shape, memoryview(array.tobytes()))
+        return cls(array.dtype.str, array.shape, memoryview(array.tobytes()))
 
     def array(self) -> numpy.ndarray[Any, Any]:
         """What travelled; not writable.
