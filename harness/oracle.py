@@ -10,7 +10,6 @@ off, conditioning and cancellation included. docs/numerics.md derives the amplit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,7 @@ from harness.bounds import alternatives, limits
 from harness.case import Inputs
 from harness.perturbation import PerturbedMode
 from harness.precision import Precision
-from harness.semantics import GENERIC, PreserveDecoders, Semantics
+from harness.semantics import GENERIC, PreserveMeaning, Semantics
 from harness.steps import output_steps
 
 
@@ -112,8 +111,7 @@ def _run64(
     # Integers promote to the default dtype; that must not round the oracle.
     torch.set_default_dtype(torch.float64)
     try:
-        is_graph = isinstance(module, torch.fx.GraphModule)
-        with PreserveDecoders(mode.semantics) if is_graph else nullcontext(), mode:
+        with PreserveMeaning(mode.semantics), mode:
             return _run(module, wide_state, wide_calls)
     finally:
         torch.set_default_dtype(default)
