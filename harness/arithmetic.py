@@ -26,7 +26,7 @@ from harness.dequantize import Blocks, dequantize
 from harness.interpolation import NAMES as INTERPOLATIONS
 from harness.ranges import domain, inside
 from harness.rounding import ACTIVATIONS, COMPOUND, base_name
-from harness.semantics import GENERIC, Semantics
+from harness.semantics import DEFAULT_EPSILON, GENERIC, Semantics
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
@@ -111,10 +111,8 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         )
         if name.startswith("dequantize_per"):
             return dequantize(name, args)
-        if name in ("rms_norm", "_fused_rms_norm") and (*args, *[None] * 4)[3] is None:
-            # Not float64's: eager takes float32's for every narrower dtype.
-            kwargs = {**kwargs, "eps": kwargs.get("eps") or torch.finfo(torch.float32).eps}
-            args = args[:3]
+        if name == "_fused_rms_norm" and args[3] is None:
+            args = (*args[:3], DEFAULT_EPSILON)
         custom = _maybe_get_opdef(func)
         if custom is not None and func.namespace != "prims" and not func._schema.is_mutable:
             with self:  # written in Python: run as what it is made of
@@ -188,6 +186,11 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         """A quotient as the target rounds it."""
         with self:
             return super().divide(dividend, divisor)
+
+    def rest(self, dividend: Any, divisor: Any, whole: Any) -> torch.Tensor:
+        """What whole divisors leave of the dividend, as the target rounds it."""
+        with self:
+            return super().rest(dividend, divisor, whole)
 
     def confine(self, x: torch.Tensor, interval: tuple[float, float]) -> torch.Tensor:
         """The argument of a function that is defined on an interval only."""

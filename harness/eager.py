@@ -6,7 +6,6 @@ The module is left as it was: state and inputs are copies. State persists over t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map
 from harness.arithmetic import Float64Mode
 from harness.case import Inputs, seeded_with
 from harness.control_flow import uncompiled
-from harness.semantics import PreserveDecoders
+from harness.semantics import PreserveMeaning
 
 State = dict[str, torch.Tensor]
 
@@ -83,8 +82,7 @@ def run_calls_in_float64(
     # Integers promote to the default dtype; that must not round the oracle.
     torch.set_default_dtype(torch.float64)
     try:
-        is_graph = isinstance(module, torch.fx.GraphModule)
-        with PreserveDecoders(mode.semantics) if is_graph else nullcontext(), mode:
+        with PreserveMeaning(mode.semantics), mode:
             return _run(module, wide_state, wide_calls, calls, seed, inputs)
     finally:
         torch.set_default_dtype(default)

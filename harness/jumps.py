@@ -29,6 +29,11 @@ class Jumping:
         quotient: torch.Tensor = dividend / divisor
         return quotient
 
+    def rest(self, dividend: Any, divisor: Any, whole: Any) -> torch.Tensor:
+        """What whole divisors leave of the dividend, as the target rounds it."""
+        rest: torch.Tensor = dividend - divisor * whole
+        return rest
+
 
 def jumps(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether that call jumps as its arguments move, or may choose among equal elements."""
@@ -99,8 +104,7 @@ def _divide(
     function, leaves = _QUOTIENTS.get(name, (floor, False))
     dividend, divisor = args[:2]
     whole = mode.jump(function, mode.divide(dividend, divisor))
-    result: torch.Tensor = dividend - divisor * whole if leaves else whole
-    return result
+    return mode.rest(dividend, divisor, whole) if leaves else whole
 
 
 def _choose(mode: Jumping, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

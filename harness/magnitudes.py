@@ -111,8 +111,6 @@ def _terms(name: str, args: tuple[Any, ...], out: torch.Tensor) -> int:
         if name.startswith("avg_pool"):
             return math.prod(args[1])
         return max(1, first.numel() // max(1, out.numel())) * 2
-    if name.startswith(("upsample", "_upsample", "grid_sampler")):
-        return 16
     if name == "index_put":
         return int(args[2].numel()) + 1
     if name in ("cumsum", "cumprod"):

@@ -54,10 +54,9 @@ _REDUCTION = frozenset(
     """
     sum mean mm bmm addmm baddbmm addbmm addmv mv dot linear convolution cumsum prod avg_pool1d
     avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d
-    upsample_bilinear2d upsample_linear1d upsample_trilinear3d
-    _upsample_bilinear2d_aa scatter_add scatter_reduce index_add linalg_vector_norm
-    grid_sampler_2d grid_sampler_3d _cdist_forward _euclidean_dist cumprod index_reduce col2im
-    _fft_r2c _fft_c2r _fft_c2c upsample_bicubic2d _upsample_bicubic2d_aa nansum
+    scatter_add scatter_reduce index_add linalg_vector_norm
+    _cdist_forward _euclidean_dist cumprod index_reduce col2im
+    _fft_r2c _fft_c2r _fft_c2c nansum
     """.split()
 )
 ROUNDING_NAMES = _ROUNDED | _DIVISION | _REDUCTION

@@ -72,9 +72,21 @@ GENERIC = Semantics(decoders=DECODERS)
 """torchao's decoding operators, which several backends take."""
 
 
-class PreserveDecoders(TorchFunctionMode):
-    """Hands decoding operators to a dispatch mode undecomposed; the dispatcher would take the
-    composite ones apart first.
+DEFAULT_EPSILON = torch.finfo(torch.float32).eps
+"""What an rms norm adds where it is not told: float32's for it and for all narrower dtypes."""
+
+_RMS_NORMS = (
+    torch.nn.functional.rms_norm,
+    torch.rms_norm,
+    torch.ops.aten.rms_norm.default,
+)
+
+
+class PreserveMeaning(TorchFunctionMode):
+    """Hands operators to a dispatch mode that runs them in float64 as they are meant.
+
+    Decoding operators go undecomposed, as the dispatcher would take the composite ones apart first;
+    and an epsilon that follows from the dtype is the program's.
 
     Args:
         semantics: which operators decode.
@@ -87,7 +99,12 @@ class PreserveDecoders(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        kwargs = kwargs or {}
+        if func in _RMS_NORMS and len(args) < 4 and kwargs.get("eps") is None:
+            return func(*args, **{**kwargs, "eps": DEFAULT_EPSILON})
+        if func in _RMS_NORMS and len(args) == 4 and args[3] is None:
+            return func(*args[:3], DEFAULT_EPSILON, **kwargs)
         if self._semantics.decoder(func) is None:
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
         with torch._C._AutoDispatchBelowAutograd():
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)

@@ -433,7 +433,7 @@ def test_eager_conforms_to_its_own_bound(name: str, data: st.DataObject) -> None
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(GENERATORS))
-@settings(max_examples=400, deadline=None, database=None, suppress_health_check=_CHECKS)
+@settings(max_examples=100, deadline=None, database=None, suppress_health_check=_CHECKS)
 @given(data=st.data())
 def test_eager_conforms_to_its_own_bound_at_length(name: str, data: st.DataObject) -> None:
     conforms(name, data)
