@@ -147,8 +147,8 @@ class Run(msgspec.Struct, kw_only=True):
                 f"{missing[0]}{more}"
             )
         lines += self.damage[:_DAMAGE_SHOWN]
-        if (more := len(self.damage) - _DAMAGE_SHOWN) > 0:
-            lines.append(f"and {more:,} more damaged records")
+        if (hidden := len(self.damage) - _DAMAGE_SHOWN) > 0:
+            lines.append(f"and {hidden:,} more damaged records")
         return lines
 
     def cell(self, name: str) -> Cell:
