@@ -29,6 +29,11 @@ class Jumping:
         quotient: torch.Tensor = dividend / divisor
         return quotient
 
+    def remain(self, dividend: Any, divisor: Any, whole: torch.Tensor) -> torch.Tensor:
+        """What so many divisors leave of a dividend, as the target rounds it."""
+        rest: torch.Tensor = dividend - whole * divisor
+        return rest
+
 
 def jumps(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether that call jumps as its arguments move, or may choose among equal elements."""
@@ -99,8 +104,7 @@ def _divide(
     function, leaves = _QUOTIENTS.get(name, (floor, False))
     dividend, divisor = args[:2]
     whole = mode.jump(function, mode.divide(dividend, divisor))
-    result: torch.Tensor = dividend - divisor * whole if leaves else whole
-    return result
+    return mode.remain(dividend, divisor, whole) if leaves else whole
 
 
 def _choose(mode: Jumping, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
