@@ -187,10 +187,10 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         with self:
             return super().divide(dividend, divisor)
 
-    def rest(self, dividend: Any, divisor: Any, whole: Any) -> torch.Tensor:
-        """What whole divisors leave of the dividend, as the target rounds it."""
+    def remain(self, dividend: Any, divisor: Any, whole: torch.Tensor) -> torch.Tensor:
+        """What so many divisors leave of a dividend, as the target rounds it."""
         with self:
-            return super().rest(dividend, divisor, whole)
+            return super().remain(dividend, divisor, whole)
 
     def confine(self, x: torch.Tensor, interval: tuple[float, float]) -> torch.Tensor:
         """The argument of a function that is defined on an interval only."""

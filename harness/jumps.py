@@ -29,9 +29,9 @@ class Jumping:
         quotient: torch.Tensor = dividend / divisor
         return quotient
 
-    def rest(self, dividend: Any, divisor: Any, whole: Any) -> torch.Tensor:
-        """What whole divisors leave of the dividend, as the target rounds it."""
-        rest: torch.Tensor = dividend - divisor * whole
+    def remain(self, dividend: Any, divisor: Any, whole: torch.Tensor) -> torch.Tensor:
+        """What so many divisors leave of a dividend, as the target rounds it."""
+        rest: torch.Tensor = dividend - whole * divisor
         return rest
 
 
@@ -104,7 +104,7 @@ def _divide(
     function, leaves = _QUOTIENTS.get(name, (floor, False))
     dividend, divisor = args[:2]
     whole = mode.jump(function, mode.divide(dividend, divisor))
-    return mode.rest(dividend, divisor, whole) if leaves else whole
+    return mode.remain(dividend, divisor, whole) if leaves else whole
 
 
 def _choose(mode: Jumping, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

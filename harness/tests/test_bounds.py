@@ -237,6 +237,8 @@ JUMPS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[torch.Tensor], t
     "compare": (lambda x: x * 3 > 0.3, lambda k: torch.full_like(k, 0.1)),
     "frac": (lambda x: torch.frac(x * 10), lambda k: k / 10),
     "remainder": (lambda x: torch.remainder(x, 0.1), lambda k: k / 10),
+    "remainder of many": (lambda x: torch.remainder(x, 0.3), lambda k: k * 10),
+    "fmod of many": (lambda x: torch.fmod(x, 0.3), lambda k: k * 10),
     "floor_divide": (lambda x: x // 0.1, lambda k: k / 10),
     "chain": (lambda x: torch.floor((x * 0.7 + x * 0.3) * 10), lambda k: k / 10),
 }
