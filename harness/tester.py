@@ -12,9 +12,7 @@ reachable until an earlier stage runs again; a stage called too early says which
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -29,12 +27,13 @@ from harness.case import Built, Case, Inputs, case_seed
 from harness.checks import GraphChecks
 from harness.compare import Verdict, compare
 from harness.distribution import compare_draws
-from harness.errors import ConflictingOptions, StageFailure, StageOrderError
+from harness.errors import ConflictingOptions, StageOrderError
 from harness.interface import Interface
 from harness.locking import exclusive
 from harness.oracle import Reference, refer
 from harness.program import Program
 from harness.sequence import observing_state
+from harness.stage_clock import StageClock
 from harness.stages import LowerOptions, Pass
 from harness.target import Target
 
@@ -50,11 +49,9 @@ VENDOR_STAGES = (
     "run",
     "emulate",
 )
-# Executing is left to the backends, which say themselves what of it must take turns.
-_UNLOCKED = ("run", "emulate")
 
 
-class Tester(ArtifactReader, GraphChecks):
+class Tester(StageClock, ArtifactReader, GraphChecks):
     """The pipeline over one case on one target.
 
     Several testers may run in threads of one process: each stage but execution holds
@@ -92,12 +89,12 @@ class Tester(ArtifactReader, GraphChecks):
             UnknownTarget: no such backend or recipe.
             StageFailure: stage ``build``: the case cannot be built.
         """
+        super().__init__()
         self.case = case
         self.target = Target.parse(target) if isinstance(target, str) else target
         self.backend = backend or registry.backend(self.target.backend)
         self.recipe = recipe or registry.recipe(self.target, self.backend)
         self.seed = seed
-        self.seconds: dict[str, float] = {}
         self._passes = transform_passes
         self._artifacts = Artifacts()
         with self._stage("build"):
@@ -375,35 +372,6 @@ class Tester(ArtifactReader, GraphChecks):
 
     def _published(self) -> Any:
         return getattr(self.built.module, "constant_methods", None)
-
-    @contextmanager
-    def attributed(self, stage: str) -> Iterator[None]:
-        """Whatever fails in here failed in that stage, be it an exit or a skip."""
-        try:
-            yield
-        except (StageOrderError, ConflictingOptions, StageFailure, KeyboardInterrupt):
-            # A backend may find while running what an earlier stage did wrong.
-            raise
-        except BaseException as error:
-            raise StageFailure(stage, error) from error
-
-    @contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            with self.attributed(name):
-                if name in _UNLOCKED:
-                    yield
-                else:
-                    with exclusive():
-                        start = time.perf_counter()  # waiting is nobody's work
-                        yield
-        finally:
-            spent = time.perf_counter() - start
-            self.seconds[name] = self.seconds.get(name, 0.0) + spent
-
-    def _default_passes(self) -> Sequence[Pass]:
-        return self.recipe.transform_passes() if self._passes is None else self._passes
 
     def _resolve_passes(
         self, options: LowerOptions | None, given: Sequence[Pass] | None
