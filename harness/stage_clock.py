@@ -48,6 +48,3 @@ class StageClock:
         finally:
             spent = time.perf_counter() - start
             self.seconds[name] = self.seconds.get(name, 0.0) + spent
-
-    def _default_passes(self) -> Sequence[Pass]:
-        return self.recipe.transform_passes() if self._passes is None else self._passes

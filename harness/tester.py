@@ -60,7 +60,6 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
 
     Attributes:
         built: module and inputs, seeded from (seed, case) alone and cast to the recipe's dtype.
-        seconds: wall-clock seconds of each stage that ran, in order.
     """
 
     __test__ = False  # the name begins like a test class of pytest
@@ -372,6 +371,9 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
 
     def _published(self) -> Any:
         return getattr(self.built.module, "constant_methods", None)
+
+    def _default_passes(self) -> Sequence[Pass]:
+        return self.recipe.transform_passes() if self._passes is None else self._passes
 
     def _resolve_passes(
         self, options: LowerOptions | None, given: Sequence[Pass] | None
