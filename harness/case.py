@@ -202,13 +202,15 @@ def seeded_with(value: int) -> Iterator[None]:
     import numpy
     import torch
 
+    torch_state = torch.get_rng_state()
     python_state, numpy_state = random.getstate(), numpy.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(value)
-        random.seed(value)
-        numpy.random.seed(value % 2**32)
-        try:
-            yield
-        finally:
-            random.setstate(python_state)
-            numpy.random.set_state(numpy_state)
+    # Not torch.manual_seed: it keeps a call, with its stack, for each kind of device that is absent.
+    torch.default_generator.manual_seed(value)
+    random.seed(value)
+    numpy.random.seed(value % 2**32)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(torch_state)
+        random.setstate(python_state)
+        numpy.random.set_state(numpy_state)
