@@ -204,7 +204,7 @@ def seeded_with(value: int) -> Iterator[None]:
 
     torch_state = torch.get_rng_state()
     python_state, numpy_state = random.getstate(), numpy.random.get_state()
-    # Not torch.manual_seed: it keeps a call, with its stack, for each kind of device that is absent.
+    # Not torch.manual_seed: it keeps a call, with its stack, for each device that is absent.
     torch.default_generator.manual_seed(value)
     random.seed(value)
     numpy.random.seed(value % 2**32)

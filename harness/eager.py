@@ -52,7 +52,7 @@ def run_calls(
         inputs: positions of flat inputs to report as the call left them; None for those that it
             changed.
     """
-    state, fresh = tree_map(_copy, (_state(module), list(calls)))
+    state, fresh = _copies(_state(module), _copy), tree_map(_copy, list(calls))
     return _run(module, state, fresh, calls, seed, inputs)
 
 
@@ -75,7 +75,7 @@ def run_calls_in_float64(
     state = _state(module)
     for tensor in _tensors((calls, state)):
         mode.observe_dtype(tensor.dtype)
-    wide_state, wide_calls = tree_map(_widen_copy, (state, list(calls)))
+    wide_state, wide_calls = _copies(state, _widen_copy), tree_map(_widen_copy, list(calls))
     mode.inputs = _tensors(wide_calls)
     default = torch.get_default_dtype()
     mode.observe_dtype(default)
@@ -110,7 +110,8 @@ def _run(
     with torch.no_grad(), seeded_with(seed), uncompiled():
         for call, original in zip(calls, given, strict=True):
             before = {name: (tensor, tensor._version) for name, tensor in state.items()}
-            outputs, spec = tree_flatten(torch.func.functional_call(module, state, call))
+            returned = torch.func.functional_call(module, state, call, tie_weights=False)
+            outputs, spec = tree_flatten(returned)
             after = enumerate(zip(tree_leaves(call), tree_leaves(original), strict=True))
             results.append(
                 Returned(
@@ -141,7 +142,21 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _state(module: torch.nn.Module) -> State:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    """Parameters and buffers, each place once: a module in several places has one name, tied
+    weights have several. (With ``tie_weights`` functional_call puts a copy into the former twice,
+    and restores the first copy.)"""
+    return {
+        f"{path}.{name}" if path else name: tensor
+        for path, part in module.named_modules()
+        for name, tensor in (*part._parameters.items(), *part._buffers.items())
+        if tensor is not None
+    }
+
+
+def _copies(state: State, copy: Callable[[Any], Any]) -> State:
+    """Copies of the tensors; what was tied stays tied."""
+    made = {id(tensor): copy(tensor) for tensor in state.values()}
+    return {name: made[id(tensor)] for name, tensor in state.items()}
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:

@@ -282,7 +282,7 @@ def _of(graph: Graph, name: str) -> TosaOperator:
 def test_each_requirement_can_fail(name: str) -> None:
     tester = lowered("mxfp8_e4m3")
     change, expected = BREAKS[name]
-    (graph,) = graphs(tester.program)
+    (graph,) = graphs(tester.shipped.program)
     layers = converted(tester.exported, E4M3)
     assert list(problems([graph], E4M3, layers)) == []
     found = list(problems([change(graph)], E4M3, layers))
@@ -290,7 +290,7 @@ def test_each_requirement_can_fail(name: str) -> None:
 
 
 def test_a_product_of_two_casts_is_refused() -> None:
-    (graph,) = graphs(lowered("mxfp8_e4m3").program)
+    (graph,) = graphs(lowered("mxfp8_e4m3").shipped.program)
     scale = graph.tensors[_of(graph, CAST).outputs[1]]
     other = dataclasses.replace(scale, name="elsewhere")
     graph = dataclasses.replace(graph, tensors={**graph.tensors, "elsewhere": other})
@@ -338,7 +338,7 @@ def test_packed_codes_come_apart(bits: int) -> None:
 
 
 def test_a_payload_reads_as_it_was_written() -> None:
-    (graph,) = graphs(lowered("mxfp4").program)
+    (graph,) = graphs(lowered("mxfp4").shipped.program)
     blocks = {one.name: one.block_size for one in graph.operators if one.block_size is not None}
     assert blocks == {CAST: 32, MATMUL: 32, CONV: 32}
     weight = graph.tensors[_of(graph, CONV).inputs[2]]

@@ -121,7 +121,8 @@ class Counter(torch.nn.Module):
 def test_buffers_persist_over_calls_and_are_restored() -> None:
     module = Counter()
     calls = [(torch.tensor([1.0, 2.0]),)] * 3
-    assert [out[0].tolist() for out in run_calls(module, calls)] == [[1, 2], [2, 4], [3, 6]]
+    found = [call.outputs[0].tolist() for call in run_calls(module, calls)]
+    assert found == [[1, 2], [2, 4], [3, 6]]
     result = refer(module, calls, PRECISION, seed=0)
     assert [out[0].tolist() for out in result.oracle] == [[1, 2], [2, 4], [3, 6]]
     assert result.bound[2][0][0] > result.bound[0][0][0]
@@ -214,3 +215,20 @@ def test_a_variance_is_bounded_as_the_sums_it_is_made_of() -> None:
     bound = reference(lambda x: x.var(1), torch.randn(4, 512)).bound[0][0]
     # 136 roundings of a sum of 512 terms, divided by 511; not the 8 of a function.
     assert 30 * UNIT < float(bound.median()) < 3000 * UNIT
+
+
+def test_a_layer_in_two_places_and_tied_weights_are_left_as_they_were() -> None:
+    layer = torch.nn.Linear(3, 3)
+    tied = torch.nn.Linear(3, 3)
+    tied.weight = layer.weight
+    module = torch.nn.Sequential(layer, layer, tied).requires_grad_(False)
+    before = [p.clone() for p in module.parameters()]
+    x = torch.randn(2, 3)
+    result = refer(module, [(x,)], Precision(), 0)
+    assert all(torch.equal(p, b) for p, b in zip(module.parameters(), before, strict=True))
+    assert layer.weight is tied.weight
+    wide = [b.double() for b in before]
+    expected = x.double()
+    for bias in (wide[1], wide[1], wide[2]):
+        expected = expected @ wide[0].T + bias
+    torch.testing.assert_close(result.oracle[0][0], expected, rtol=1e-14, atol=0)

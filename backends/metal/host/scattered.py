@@ -3,7 +3,9 @@
 ``index_put`` and ``scatter`` without accumulation become a store ``out_ptr0[tmp5] = ...`` whose
 index was loaded. Where two indices are equal, PyTorch leaves open whose value stays
 (``torch.Tensor.index_put_``: "the behavior is undefined if indices contain duplicate elements";
-``scatter_``: "picked arbitrarily"), so that several threads write there is no race.
+``scatter_``: "picked arbitrarily"), so that several threads write there is no race. A small
+constant tensor of indices is not loaded but written out, in a temporary: Inductor's own indices are
+made of thread positions (``x0``, ``r0_1``), its temporaries (``tmp5``) are values of tensors.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 # A variable gets its value once, where it is declared, in what Inductor writes.
 _DECLARED = re.compile(r"\b(?:auto|bool|char|uchar|short|ushort|int|uint|long|ulong|u?int\d+_t)\s+")
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*=(?!=)(?P<value>[^;]*);")
+_TEMPORARY = re.compile(r"\btmp\d+\b")
 _STORE = re.compile(r"\s*=(?!=)")
 
 
@@ -54,7 +57,8 @@ def _loaded(text: str, pointers: frozenset[str]) -> frozenset[str]:
 def _only_scatters(text: str, name: str, pointers: frozenset[str], loaded: frozenset[str]) -> bool:
     stores = list(_uses(text, name))
     return bool(stores) and all(
-        index is not None and _depends(index, pointers | loaded) for index in stores
+        index is not None and (_TEMPORARY.search(index) or _depends(index, pointers | loaded))
+        for index in stores
     )
 
 

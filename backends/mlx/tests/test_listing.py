@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
@@ -68,12 +69,8 @@ def test_a_graph_that_was_wrong_before_is_not_blamed_on_an_instruction() -> None
     lower(tester)
     tester.run().refer()
     reference = tester.reference
-    tester.compare(type(reference)([[r + 1 for r in reference.oracle[0]]], *_rest(reference)))
+    tester.compare(replace(reference, oracle=[[r + 1 for r in reference.oracle[0]]]))
     assert "every instruction agrees" in list(BACKEND.inspect(tester.attempt))[-1]
-
-
-def _rest(reference: Any) -> tuple[Any, Any]:
-    return reference.bound, reference.eager
 
 
 def test_nothing_delegated_is_said() -> None:
