@@ -235,6 +235,7 @@ def op(
     dynamic_shapes: Sequence[Any] | None = None,
     calls: Sequence[Sequence[Input]] = (),
     tags: Iterable[str] = (),
+    untelling: str = "",
     **kwargs: Any,
 ) -> Case:
     """A case that calls a function.
@@ -246,11 +247,13 @@ def op(
         dynamic_shapes: per input, as ``torch.export.export`` takes it.
         calls: inputs of further calls.
         tags: more words; the tags that follow from the inputs are added.
+        untelling: why the outputs carry no signal, where they do not.
         kwargs: the function's other arguments.
     """
     apply = _APPLY[len(inputs)]
     shapes = None if dynamic_shapes is None else tuple(dynamic_shapes)
-    return _case(name, lambda: apply(function, kwargs), inputs, shapes, calls, tags, None)
+    case = _case(name, lambda: apply(function, kwargs), inputs, shapes, calls, tags, None)
+    return replace(case, untelling=untelling)
 
 
 def nn_case(
@@ -260,6 +263,7 @@ def nn_case(
     dynamic_shapes: Sequence[Any] | None = None,
     calls: Sequence[Sequence[Input]] = (),
     tags: Iterable[str] = (),
+    untelling: str = "",
 ) -> Case:
     """A case around a module with weights.
 
@@ -270,9 +274,11 @@ def nn_case(
         dynamic_shapes: per input, as ``torch.export.export`` takes it.
         calls: inputs of further calls.
         tags: more words; the tags that follow from the inputs are added.
+        untelling: why the outputs carry no signal, where they do not.
     """
     shapes = None if dynamic_shapes is None else tuple(dynamic_shapes)
-    return _case(name, module, inputs, shapes, calls, tags, torch.float32)
+    case = _case(name, module, inputs, shapes, calls, tags, torch.float32)
+    return replace(case, untelling=untelling)
 
 
 def _case(

@@ -126,12 +126,12 @@ class Metal:
             return Availability(True, runtime="native", packages=packages)
         from backends.metal.host.toolchain import compiler
 
+        if importlib.util.find_spec("executorch.backends.apple.metal") is None:
+            return Availability(False, "executorch's wheel has no Metal backend", packages=packages)
         try:
             compiler()
         except Exception as error:
-            return Availability(False, f"{error}", packages=packages)
-        if importlib.util.find_spec("executorch.backends.apple.metal") is None:
-            return Availability(False, "executorch's wheel has no Metal backend", packages=packages)
+            return Availability(False, f"{error}", packages=packages, can_lower=True)
         return Availability(True, runtime="emulated", packages=packages)
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:

@@ -144,12 +144,14 @@ class Mlx:
     def availability(self) -> Availability:
         """Ask the runtime for the delegate, then for what executes it without."""
         packages = ("mlx", "executorch", "torch")
+        can_lower = False
         try:
             generated.install()
+            can_lower = True
             import mlx.core
         except Exception as error:
             reason = f"{error}; install mlx in the version that pyproject.toml pins"
-            return Availability(False, reason, packages=packages)
+            return Availability(False, reason, packages=packages, can_lower=can_lower)
         del mlx
         from harness.execute import native_backends
 

@@ -74,7 +74,7 @@ class Xnnpack:
         if DELEGATE not in registered:
             have = ", ".join(registered) or "none"
             reason = f"the runtime has no {DELEGATE}, only {have}; install a build that has it"
-            return Availability(False, reason, packages=packages)
+            return Availability(False, reason, packages=packages, can_lower=True)
         return Availability(True, runtime="native", packages=packages)
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
