@@ -23,6 +23,9 @@ Shape = tuple[int, ...]
 Draw = Callable[[Shape], torch.Tensor]
 View = Callable[[Draw, Shape], torch.Tensor]
 
+COARSE = "an integer target may lose more steps on the way than the values differ by"
+"""Why a case is not telling on integer targets."""
+
 DTYPE_TAGS = {
     torch.float32: "fp32",
     torch.float16: "fp16",
@@ -279,6 +282,17 @@ def nn_case(
     shapes = None if dynamic_shapes is None else tuple(dynamic_shapes)
     case = _case(name, module, inputs, shapes, calls, tags, torch.float32)
     return replace(case, untelling=untelling)
+
+
+def explain(cases: Sequence[Case], reasons: dict[str, str]) -> list[Case]:
+    """The cases, with reasons why the outputs of some carry no signal, by name.
+
+    Raises:
+        KeyError: no case of that name.
+    """
+    for name in reasons.keys() - {case.name for case in cases}:
+        raise KeyError(name)
+    return [replace(case, untelling=reasons.get(case.name, case.untelling)) for case in cases]
 
 
 def _case(

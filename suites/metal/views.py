@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from harness.case import Case
-from suites.build import Input, distinct, nn_case, op, randn
+from suites.build import Input, distinct, explain, nn_case, op, randn
 from suites.metal.only import on_metal
 
 Tensor = torch.Tensor
@@ -153,3 +153,16 @@ CASES: list[Case] = on_metal(
     *PARTS,
     *CATS,
 )  # fmt: skip
+
+_EQUAL = "the layout makes all elements equal"
+CASES = explain(
+    CASES,
+    {
+        "_softmax/expanded_columns_of_result": _EQUAL,
+        "bmm/expanded_rows_of_result": _EQUAL,
+        "convolution/expanded_columns_of_result": _EQUAL,
+        "mm/expanded_rows_of_input": _EQUAL,
+        "mm/expanded_rows_of_result": _EQUAL,
+        "scaled_dot_product_attention/expanded_columns_of_result": _EQUAL,
+    },
+)

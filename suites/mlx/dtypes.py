@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from harness.case import Case
-from suites.build import bools, distinct, ints, nonzero, op, randn
+from suites.build import bools, distinct, explain, ints, nonzero, op, randn, uniform
 from suites.mlx.only import on_mlx
 
 _F16, _I8, _I32 = torch.float16, torch.int8, torch.int32
@@ -70,7 +70,7 @@ CASES: list[Case] = on_mlx(
        ints(-9, 9, 12)),
     op("div/trunc_mode_then_multiplied", lambda x: torch.div(x, 3, rounding_mode="trunc") * 3,
        ints(-9, 9, 12)),
-    op("div/floor_mode_0d", lambda x: torch.div(x, 2.0, rounding_mode="floor"), randn()),
+    op("div/floor_mode_0d", lambda x: torch.div(x, 2.0, rounding_mode="floor"), uniform(5, 9)),
     op("mul/0d_by_number", lambda x: x * 2.5, randn()),
     # Sums of integers
     op("sum/of_comparison", lambda x: (x > 0).sum(-1) * 2, randn(3, 40)),
@@ -84,3 +84,10 @@ CASES: list[Case] = on_mlx(
     # dtypes that the delegate's runtime has and its lowering does not take
     op("add/int16_chain", lambda x: (x.neg() + 1).abs(), ints(-9, 9, 3, 4, dtype=torch.int16)),
 )  # fmt: skip
+
+CASES = explain(
+    CASES,
+    {
+        "argmax/above_minus_one": "an index is always above -1; its type is the point",
+    },
+)

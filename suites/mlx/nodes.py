@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch.export import Dim
 
 from harness.case import Case
-from suites.build import distinct, ints, op, randn, uniform
+from suites.build import distinct, explain, ints, op, randn, uniform
 from suites.mlx.only import on_mlx, with_number
 
 _LENGTH = Dim("length", min=3, max=12)
@@ -123,7 +123,7 @@ CASES: list[Case] = on_mlx(
     _sized("full_like/size_as_value", lambda x: torch.full_like(x, x.shape[1])),
     _sized("repeat/size_times", lambda x: torch.arange(2.0).repeat(x.shape[1], 2)),
     _sized("repeat_interleave/size_times",
-           lambda x: torch.ones(2, 2).repeat_interleave(x.shape[1], 1)),
+           lambda x: torch.arange(4.0).reshape(2, 2).repeat_interleave(x.shape[1], 1)),
     _sized("roll/by_size", lambda x: torch.roll(x, x.shape[1] - 1, 1)),
     _sized("scalar_tensor/size", lambda x: torch.scalar_tensor(x.shape[1]) + x),
     _sized("slice_copy/dynamic_last_two", lambda x: x[:, -2:]),
@@ -168,3 +168,14 @@ CASES: list[Case] = on_mlx(
     with_number("slice_copy/at_number", lambda x, n: x.narrow(1, n, 1), randn(2, 5), 1, 0, 4),
     with_number("topk/number", lambda x, n: tuple(x.topk(n)), distinct(2, 5), 3, 1, 4),
 )  # fmt: skip
+
+CASES = explain(
+    CASES,
+    {
+        "add/size_as_shape": "it makes a constant; its size is the point",
+        "full/number_as_value": "it makes a constant",
+        "full/size_as_value": "it makes a constant",
+        "full_like/size_as_value": "it makes a constant",
+        "std/one_element_nan": "the deviation of one element is NaN",
+    },
+)

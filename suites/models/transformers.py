@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from harness.case import Case, Inputs
+from suites.build import COARSE, explain
 
 VOCABULARY = 256
 
@@ -87,3 +88,11 @@ CASES: list[Case] = [
     Case("deit/tiny", partial(deit_tiny, 12), tags=_TAGS | {"nightly"}),
     Case("whisper/encoder", whisper_encoder, tags=_TAGS),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "deit/tiny": COARSE,
+        "deit/tiny_4_layers": COARSE,
+    },
+)

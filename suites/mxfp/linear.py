@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from harness.case import Case
-from suites.build import Input, nn_case, randn, values, zeros
+from suites.build import Input, explain, nn_case, randn, values, zeros
 from suites.mxfp.build import (
     ALL,
     MX,
@@ -145,3 +145,13 @@ CASES: list[Case] = [
         ),
     ),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "mxfp_linear/bf16_rank2_bias": "a bfloat16 sum may err by as much as the values differ",
+        "mxfp_linear/bf16_rank3": "a bfloat16 sum may err by as much as the values differ",
+        "mxfp_linear/weights_subnormal": "weights that the format holds as zeros",
+        "mxfp_linear/weights_zero": "weights that the format holds as zeros",
+    },
+)

@@ -7,7 +7,19 @@ import math
 import torch
 
 from harness.case import Case
-from suites.build import bools, distinct, full, ints, nonzero, op, positive, randn, uniform, values
+from suites.build import (
+    bools,
+    distinct,
+    explain,
+    full,
+    ints,
+    nonzero,
+    op,
+    positive,
+    randn,
+    uniform,
+    values,
+)
 
 _INF = math.inf
 _I32, _U8, _F16 = torch.int32, torch.uint8, torch.float16
@@ -113,3 +125,11 @@ CASES: list[Case] = [
        ints(-1, 2, 3, 5, dtype=_I32)),
     op("logical_xor/bool", torch.logical_xor, bools(3, 5), bools(3, 5)),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "add/empty": "it has no elements",
+        "pow/zero_exponent": "anything to the power of 0 is 1",
+    },
+)

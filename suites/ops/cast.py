@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness.case import Case
-from suites.build import bools, distinct, ints, op, randn, values
+from suites.build import bools, distinct, explain, ints, op, randn, values
 
 _CL = torch.channels_last
 _F16, _F32, _I8, _I32, _I64 = torch.float16, torch.float32, torch.int8, torch.int32, torch.int64
@@ -40,3 +40,10 @@ CASES: list[Case] = [
        distinct(2, 3, 4, 5)),
     op("_to_copy/computed_in_fp16", lambda x: (x.to(_F16) * 2).to(_F32), randn(4, 7)),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "_to_copy/empty": "it has no elements",
+    },
+)

@@ -7,7 +7,7 @@ import math
 import torch
 
 from harness.case import Case
-from suites.build import bools, distinct, full, ints, op, randn, uniform, values
+from suites.build import COARSE, bools, distinct, explain, full, ints, op, randn, uniform, values
 
 _INF, _NAN = math.inf, math.nan
 _F32, _I32 = torch.float32, torch.int32
@@ -53,3 +53,12 @@ CASES: list[Case] = [
     op("clamp/tensor_bounds", torch.clamp, randn(3, 5), full(-0.5, 5), full(0.75, 3, 1)),
     op("clamp/channels_last", torch.clamp, randn(2, 3, 4, 5).channels_last(), min=-0.5, max=0.5),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "clamp/min_above_max": "every element becomes the maximum",
+        "eq/number": COARSE,
+        "lt/empty": "it has no elements",
+    },
+)

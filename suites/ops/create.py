@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness.case import Case
-from suites.build import bools, ints, op, randn
+from suites.build import bools, explain, ints, op, randn
 
 _I32 = torch.int32
 
@@ -42,3 +42,15 @@ CASES: list[Case] = [
     op("lift_fresh_copy/constant", lambda x: x + torch.tensor([0.5, -1.5, 2.5]), randn(2, 3)),
     op("dropout/eval_is_identity", lambda x: torch.dropout(x, 0.5, False) * 2, randn(3, 5)),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "fill/from_tensor": "it makes a constant",
+        "fill/number": "it makes a constant",
+        "full_like/fp32": "it makes a constant",
+        "full_like/other_dtype": "it makes a constant",
+        "ones_like/int32": "it makes a constant",
+        "zeros_like/empty": "it has no elements",
+    },
+)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from harness.case import Case
-from suites.build import Input, bools, distinct, ints, nn_case, op, randn, values
+from suites.build import Input, bools, distinct, explain, ints, nn_case, op, randn, values
 
 _I32, _I64 = torch.int32, torch.int64
 
@@ -87,3 +87,10 @@ CASES: list[Case] = [
     op("searchsorted/between", lambda x: torch.searchsorted(torch.arange(-1.0, 3.0), x),
        distinct(3, 5)),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "embedding/empty": "it has no elements",
+    },
+)

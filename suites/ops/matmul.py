@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from harness.case import Case
-from suites.build import bools, ints, nn_case, op, randn, zeros
+from suites.build import bools, explain, ints, nn_case, op, randn, zeros
 
 _I32 = torch.int32
 
@@ -67,3 +67,10 @@ CASES: list[Case] = [
     op("scaled_dot_product_attention/grouped_queries", F.scaled_dot_product_attention,
        randn(1, 4, 5, 8), randn(1, 2, 7, 8), randn(1, 2, 7, 8), enable_gqa=True),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "mm/empty_inner_dim": "a sum over nothing is 0",
+    },
+)

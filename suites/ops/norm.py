@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from harness.case import Case
-from suites.build import nn_case, op, randn, uniform, values
+from suites.build import COARSE, explain, nn_case, op, randn, uniform, values
 
 
 def _scrambled(module: nn.Module) -> nn.Module:
@@ -82,3 +82,12 @@ CASES: list[Case] = [
     op("_log_softmax/large_logits", torch.log_softmax, uniform(-300.0, 300.0, 4, 6), dim=-1),
     op("logsumexp/dim", torch.logsumexp, randn(3, 7), dim=-1),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "_log_softmax/large_logits": COARSE,
+        "_softmax/large_logits": COARSE,
+        "_softmax/size_one_dim": "a softmax of one element is 1",
+    },
+)

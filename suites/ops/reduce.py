@@ -7,7 +7,7 @@ import math
 import torch
 
 from harness.case import Case
-from suites.build import bools, distinct, ints, nonzero, op, randn, uniform, values
+from suites.build import COARSE, bools, distinct, explain, ints, nonzero, op, randn, uniform, values
 
 _I32 = torch.int32
 
@@ -81,3 +81,11 @@ CASES: list[Case] = [
     op("_cdist_forward/l2", torch.cdist, randn(2, 3, 5), randn(2, 4, 5)),
     op("_pdist_forward/l2", torch.nn.functional.pdist, randn(5, 4)),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "sum/empty_dim_gives_zeros": "a sum over nothing is 0",
+        "var/large_mean": COARSE,
+    },
+)

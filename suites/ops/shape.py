@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from harness.case import Case
-from suites.build import bools, ints, op, randn
+from suites.build import bools, explain, ints, op, randn
 
 _I32, _U8, _F16 = torch.int32, torch.uint8, torch.float16
 
@@ -99,3 +99,13 @@ CASES: list[Case] = [
     op("triu/above", torch.triu, randn(2, 5, 4), diagonal=1),
     op("movedim/fp16", torch.movedim, randn(2, 3, 4, dtype=_F16), source=0, destination=-1),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "expand_copy/scalar": "one element, repeated",
+        "repeat/zero_times": "it has no elements",
+        "slice_copy/to_empty": "it has no elements",
+        "view_copy/empty": "it has no elements",
+    },
+)

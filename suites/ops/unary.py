@@ -7,7 +7,19 @@ import math
 import torch
 
 from harness.case import Case
-from suites.build import bools, distinct, ints, nonzero, op, positive, randn, uniform, values
+from suites.build import (
+    COARSE,
+    bools,
+    distinct,
+    explain,
+    ints,
+    nonzero,
+    op,
+    positive,
+    randn,
+    uniform,
+    values,
+)
 
 _INF, _NAN = math.inf, math.nan
 
@@ -84,3 +96,11 @@ CASES: list[Case] = [
     op("logical_not/bool", torch.logical_not, bools(3, 5)),
     op("logical_not/fp32", torch.logical_not, ints(-1, 2, 3, 5, dtype=torch.float32)),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "atanh/near_zero": COARSE,
+        "neg/empty": "it has no elements",
+    },
+)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.nn import LayerNorm
 
 from harness.case import Case
-from suites.build import nn_case, op, randn, uniform
+from suites.build import COARSE, explain, nn_case, op, randn, uniform
 from suites.quant.only import TOSA, WEIGHTLESS, on, outlier, spread
 
 
@@ -80,3 +80,10 @@ CASES: list[Case] = [
                 uniform(1, 3, 2, 3, 8)),
     ),
 ]  # fmt: skip
+
+CASES = explain(
+    CASES,
+    {
+        "int_relu/negative_values": COARSE,
+    },
+)

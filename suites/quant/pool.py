@@ -15,7 +15,7 @@ from torch.nn import (
 )
 
 from harness.case import Case
-from suites.build import nn_case, op, randn, uniform
+from suites.build import COARSE, explain, nn_case, op, randn, uniform
 from suites.quant.only import TOSA, WEIGHTLESS, on
 
 
@@ -61,3 +61,10 @@ CASES: list[Case] = [
         op("int_sum/last", torch.sum, randn(3, 8), dim=-1),
     ),
 ]
+
+CASES = explain(
+    CASES,
+    {
+        "int_mean/two_dims": COARSE,
+    },
+)
