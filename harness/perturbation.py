@@ -213,8 +213,10 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             return values  # an input, or what moves, selects and compares made of it
         # An error as large as the bound itself would allow, twice.
         unsettled = product.unsettled(off.mul_(2 * self.precision.safety))
-        steps = self._steps(values.shape).mul_(encoded.steps())
-        return torch.where(unsettled, values + steps, values)
+        # A step from where it is without noise: noise that crosses a tie is that step already.
+        settled = product.encode(self._exact.encoded[number]) if known else encoded
+        steps = self._steps(values.shape).mul_(settled.steps())
+        return torch.where(unsettled, settled.values() + steps, values)
 
     def _steps(self, shape: torch.Size) -> torch.Tensor:
         """Errors of a requantization, in its steps."""

@@ -22,6 +22,7 @@ from harness.target import Target
 from harness.tester import Tester
 
 _TRACEBACK_LINES = 60
+_EXCUSE = "not run: the limitation says that running it would hurt other cells"
 
 
 def run_cell(
@@ -70,17 +71,13 @@ def run_cell(
     limitation = find(limitations, case, target)
     trial = _Trial(require_delegation, compare_runtimes, save)
     state = _availability(backend)
-    is_excused = False
+    excuse = None if limitation is None or limitation.run else limitation.shown_as
     if not (state.available or state.can_lower):
         ending = Ending(Status.UNAVAILABLE, error=state.reason)
-    elif limitation is not None and not limitation.run:
-        is_excused = True
-        reason = "not run: the limitation says that running it would hurt other cells"
-        ending = Ending(limitation.shown_as, error=reason)
     else:
         recipe = recipe or registry.recipe(target, backend)
         only = "lowered only, as asked" if lower_only else state.reason
-        ending = trial.end(case, target, seed, backend, recipe, only)
+        ending = trial.end(case, target, seed, backend, recipe, only, excuse)
     seconds = time.perf_counter() - start
     cell = Cell(
         case=case.name,
@@ -100,13 +97,13 @@ def run_cell(
         seconds=seconds,
         overhead=seconds - sum(trial.stages.values()),
         program_bytes=trial.program_bytes,
-        limitation=limitation.ref if limitation is not None and is_excused else None,
+        limitation=limitation.ref if limitation is not None and ending.excused else None,
         encodings=trial.encodings,
         outputs=trial.outputs,
         worker=worker,
         untelling=case.untelling,
     )
-    return cell if is_excused else judge(cell, limitation)
+    return cell if ending.excused else judge(cell, limitation)
 
 
 def lower(tester: Tester) -> None:
@@ -125,12 +122,14 @@ def lower(tester: Tester) -> None:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a cell ended, and where and why if it did not pass."""
+    """How a cell ended, and where and why if it did not pass; ``excused`` when its limitation
+    says that it must not run."""
 
     status: Status
     stage: str | None = None
     error: str | None = None
     traceback: str | None = None
+    excused: bool = False
 
 
 class _Trial:
@@ -149,7 +148,14 @@ class _Trial:
         self.verdict: Verdict | None = None
 
     def end(
-        self, case: Case, target: Target, seed: int, backend: Backend, recipe: Recipe, only: str
+        self,
+        case: Case,
+        target: Target,
+        seed: int,
+        backend: Backend,
+        recipe: Recipe,
+        only: str,
+        excuse: Status | None,
     ) -> Ending:
         """Take the cell as far as it goes.
 
@@ -160,6 +166,7 @@ class _Trial:
             backend: of the target.
             recipe: of the target.
             only: why it is lowered and not executed; empty to execute it.
+            excuse: how it ends where it must not run; None to run it.
         """
         try:
             tester = Tester(case, target, seed=seed, recipe=recipe, backend=backend)
@@ -168,6 +175,8 @@ class _Trial:
                 reason = recipe.unsupported(case, tester.built)
             if reason is not None:
                 return Ending(Status.UNSUPPORTED, error=reason)
+            if excuse is not None:
+                return Ending(excuse, error=_EXCUSE, excused=True)
             return self._lower(tester) or self._execute(tester, only)
         except StageFailure as failure:
             is_gap = isinstance(failure.cause, UnsupportedProgram)

@@ -33,5 +33,6 @@ def test_eager_is_green_and_wrong_is_red(case: Case) -> None:
     tester = Tester(case, "null:eager").export().lower().to_executorch().serialize()
     verdict = tester.run().compare().verdict
     assert verdict.passed, verdict.problem
+    reference = tester.reference
     tester.backend = WRONG
-    assert not tester.run().compare(tester.reference).verdict.passed
+    assert not tester.run().compare(reference).verdict.passed

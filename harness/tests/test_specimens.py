@@ -23,7 +23,6 @@ def test_the_verdict_is_right(specimen: Specimen) -> None:
     cell = run_cell(specimen.case, "null:eager")
     assert misjudged(specimen, cell) is None, cell.error
     assert cell.status is _STATUS[specimen.expected], f"{cell.stage}: {cell.error}"
-    assert cell.is_telling or specimen.expected is not Expected.DIFFERS
 
 
 def test_a_backend_that_spoils_its_outputs_is_found() -> None:
