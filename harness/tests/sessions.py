@@ -9,10 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.cell import Status
 from harness.run import Run
 
 ROOT = Path(__file__).parents[2]
+
+# A session is seconds: with one worker every change, without at night.
+WORKERS = [pytest.param("0", marks=pytest.mark.nightly), "1"]
 
 SUITE = """
 import ctypes, os, signal, time

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.run import CELLS_FILE, RUN_FILE, load, replace_file
-from harness.tests.sessions import ROOT, run
+from harness.tests.sessions import ROOT, WORKERS, run
 from reports import folder as reports_folder
 
 KILLED = """
@@ -28,7 +28,7 @@ def reporting(project: Path) -> Path:
     return project
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.nightly), "2"])
 def test_a_worker_killed_while_it_collects_leaves_an_incomplete_run(
     reporting: Path, workers: str
 ) -> None:
@@ -105,7 +105,7 @@ def fill(disk: Path, left: int) -> None:
     (disk / "filler").write_bytes(bytes(free - left))
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_disk_that_fills_up_ends_the_run_with_one_line(
     reporting: Path, disk: Callable[[int], Path], workers: str
 ) -> None:

@@ -11,7 +11,7 @@ import torch
 from harness import Case, run_cell
 from harness.cell import Status
 from harness.run import load
-from harness.tests.sessions import ROOT, outcomes, run
+from harness.tests.sessions import ROOT, WORKERS, outcomes, run
 
 LOWERS_ONLY = """
 import dataclasses
@@ -51,7 +51,7 @@ def away(project: Path, *, can_lower: bool) -> dict[str, str]:
     return {"PYTHONPATH": f"{ROOT}:{site}"}
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_run_that_lowers_only_is_what_was_asked_for(reporting: Path, workers: str) -> None:
     result = run(reporting, "-n", workers, "--lower-only")
     assert result.returncode == 0, result.stdout
@@ -128,7 +128,7 @@ pytest_plugins = ["harness.plugin"]
     ("declared", "arguments", "stale"),
     [
         (("sub/d", "add/c"), ("-n", "0"), True),
-        (("sub/d", "add/c"), ("-n", "1"), True),
+        pytest.param(("sub/d", "add/c"), ("-n", "1"), True, marks=pytest.mark.nightly),
         # One cell of it is still explained, and a narrower run cannot tell.
         (("sub/d",), ("-n", "0"), False),
         (("sub/d", "add/c"), ("-n", "0", "-k", "sub"), False),
@@ -175,7 +175,15 @@ pytest_plugins = ["harness.plugin"]
 """
 
 
-@pytest.mark.parametrize(("ini", "code"), [("", 0), ("warn", 0), ("error", 1), ("maybe", 4)])
+@pytest.mark.parametrize(
+    ("ini", "code"),
+    [
+        pytest.param("", 0, marks=pytest.mark.nightly),
+        ("warn", 0),
+        ("error", 1),
+        pytest.param("maybe", 4, marks=pytest.mark.nightly),
+    ],
+)
 def test_passes_that_tell_nothing_are_counted_or_red(project: Path, ini: str, code: int) -> None:
     (project / "conftest.py").write_text(UNTELLING)
     if ini:
@@ -195,7 +203,7 @@ def test_passes_that_tell_nothing_are_counted_or_red(project: Path, ini: str, co
 
 
 @pytest.mark.parametrize(("arguments", "installed"), [((), True), (("--no-speed",), False)])
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_torch_is_left_as_it_is_when_asked(
     project: Path, workers: str, arguments: tuple[str, ...], installed: bool
 ) -> None:
