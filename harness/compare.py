@@ -48,7 +48,9 @@ def compare(
     """
     numerics: list[Numerics] = []
     problems: list[str] = []
-    for call, values in enumerate(actual):
+    if len(actual) != len(reference.oracle):
+        problems.append(f"results of {len(actual)} calls, expected {len(reference.oracle)}")
+    for call, values in enumerate(actual[: len(reference.oracle)]):
         expected = reference.places[call] if reference.places else _outputs(reference.oracle[call])
         returned = interface.places if interface is not None else expected
         if interface is not None and (problem := interface.difference(reference.specs[call])):

@@ -44,7 +44,9 @@ def compare_draws(
     runs = [run_calls(module, calls, seed + sample) for sample in range(_SAMPLES)]
     numerics: list[Numerics] = []
     problems: list[str] = []
-    for call, values in enumerate(actual):
+    if len(actual) != len(calls):
+        problems.append(f"results of {len(actual)} calls, expected {len(calls)}")
+    for call, values in enumerate(actual[: len(calls)]):
         if problem := interface.difference(runs[0][call].spec):
             problems.append(f"call {call}: {problem}")
             continue

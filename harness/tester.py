@@ -301,19 +301,9 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
             reference: used instead of the one that :meth:`refer` computes.
         """
         ran: Ran = self._artifacts.need("run", "compare")
-        if self.case.draws:
-            with self._stage("compare"):
-                verdict = compare_draws(
-                    self.built.module,
-                    ran.calls,
-                    ran.execution.outputs,
-                    self.interface,
-                    case_seed(self.seed, self.case.name),
-                )
-        else:
-            if reference is None and self._artifacts.refer is None:
-                self.refer()
-            verdict = self._judge(ran.execution, reference or self.reference)
+        if reference is None and self._artifacts.refer is None and not self.case.draws:
+            self.refer()
+        verdict = self._judge(ran.calls, ran.execution, reference or self._artifacts.refer)
         self._artifacts.put("compare", verdict)
         return self
 
@@ -328,10 +318,11 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         self._artifacts.need("compare", "emulate")
         if not isinstance(self.backend, Emulating):
             raise ConflictingOptions(f"{self.backend.name} has no emulation to compare with")
-        flat = self._flat(self._artifacts.need("run", "emulate").calls)
+        ran: Ran = self._artifacts.need("run", "emulate")
+        flat = self._flat(ran.calls)
         with self._stage("emulate"):
             execution = self.backend.emulate(lowered.data, flat)
-        return self._judge(execution, self.reference)
+        return self._judge(ran.calls, execution, self._artifacts.refer)
 
     @property
     def reference_module(self) -> torch.nn.Module:
@@ -357,8 +348,15 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
 
     # Inner workings.
 
-    def _judge(self, execution: Execution, reference: Reference) -> Verdict:
+    def _judge(
+        self, calls: Sequence[Inputs], execution: Execution, reference: Reference | None
+    ) -> Verdict:
         with self._stage("compare"):
+            if reference is None:  # what a module draws has none
+                seed = case_seed(self.seed, self.case.name)
+                return compare_draws(
+                    self.built.module, calls, execution.outputs, self.interface, seed
+                )
             return compare(
                 execution.outputs,
                 reference,

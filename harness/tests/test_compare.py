@@ -144,3 +144,13 @@ def test_no_metric_ever_raises_or_hides_a_difference(left: list[float], right: l
     assert (row.problem is None) == same
     for value in (row.max_abs, row.mean_abs, row.sqnr_db, row.rel_fro, row.cosine):
         assert not math.isnan(value)
+
+
+def test_a_call_without_results_is_a_mismatch() -> None:
+    value, zeros = torch.ones(2), torch.zeros(2, dtype=torch.float64)
+    reference = Reference([[value.double()]] * 2, [[zeros]] * 2, [[value]] * 2)
+    assert compare([[value]] * 2, reference).passed
+    short = compare([[value]], reference)
+    assert not short.passed
+    assert short.problem == "results of 1 calls, expected 2"
+    assert not compare([[value]] * 3, reference).passed

@@ -107,3 +107,16 @@ def test_a_case_that_does_not_lower_says_so(monkeypatch: pytest.MonkeyPatch) -> 
         Case("test/broken", lambda: (Broken(), (torch.ones(1),))), Target("portable", "fp32")
     )
     assert "export: ValueError: no graph" in line
+
+
+@pytest.mark.usefixtures("delegated")
+def test_runtimes_that_draw_are_compared_by_distribution() -> None:
+    class Noise(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.rand(64, 64)
+
+    case = Case("test/noise", lambda: (Noise(), (torch.zeros(64, 64),)), draws=True)
+    backend = Both(emulated=1.0)
+    cell = run_cell(case, "portable:fp32", backend=backend, compare_runtimes=True)
+    assert cell.status is Status.MISMATCH
+    assert "the runtimes disagree: native conforms, emulated" in str(cell.error)
