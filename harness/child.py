@@ -119,9 +119,13 @@ class Child:
     def _kill(self) -> None:
         """At exit: without taking turns, as a thread may be waiting for an answer."""
         process = self._process
-        if process is not None and self._owner == os.getpid():
-            process.kill()
-            process.wait()
+        if process is None or self._owner != os.getpid():
+            return
+        process.kill()
+        process.wait()
+        for end in (self._socket, self._lifeline):
+            if end is not None:
+                end.close()
 
     def _connected(self) -> socket.socket:
         """The socket of a living child, started if need be."""
