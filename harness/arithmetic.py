@@ -260,13 +260,14 @@ def _widen(item: Any, keep: bool = False) -> Any:
     if isinstance(item, torch.Tensor):
         if keep or item.dtype in (torch.float64, torch.complex128):
             return item
-        return item.to(wide) if (wide := _wide(item.dtype)) else item
+        return item.to(wide) if (wide := wide_dtype(item.dtype)) else item
     if isinstance(item, torch.dtype):
-        return _wide(item) or item
+        return wide_dtype(item) or item
     return item
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype | None:
+def wide_dtype(dtype: torch.dtype) -> torch.dtype | None:
+    """What the oracle holds values of a dtype in; None for one that it takes as it is."""
     if dtype.is_complex:
         return torch.complex128
     return torch.float64 if dtype.is_floating_point else None

@@ -137,7 +137,7 @@ def compare_output(
     """
     if problem := structure_problem(actual, eager, spec):
         return unlike(actual, call, place, problem)
-    dtype, shape = _kind(actual), list(getattr(actual, "shape", ()))
+    dtype, shape = kind_name(actual), list(getattr(actual, "shape", ()))
     actual, oracle, eager, model = (numbers(item) for item in (actual, oracle, eager, model))
     assert actual is not None
     assert oracle is not None
@@ -279,7 +279,7 @@ def structure_problem(actual: Any, eager: Any, spec: TensorSpec | None = None) -
     """
     if not (isinstance(actual, torch.Tensor) and isinstance(eager, torch.Tensor)):
         same = type(actual) is type(eager)
-        return None if same else f"{_kind(actual)}, expected {_kind(eager)}"
+        return None if same else f"{kind_name(actual)}, expected {kind_name(eager)}"
     if actual.shape != eager.shape:
         return f"shape {tuple(actual.shape)}, expected {tuple(eager.shape)}"
     if actual.dtype != eager.dtype:
@@ -304,7 +304,7 @@ def unlike(actual: Any, call: int, place: Place, problem: str) -> Numerics:
         call=call,
         output=place.index,
         role=place.role,
-        dtype=_kind(actual),
+        dtype=kind_name(actual),
         shape=list(getattr(actual, "shape", ())),
         max_abs=math.inf,
         mean_abs=math.inf,
@@ -350,7 +350,7 @@ def _max(values: torch.Tensor) -> float:
     return float(values.max()) if values.numel() else 0.0
 
 
-def _kind(value: Any) -> str:
+def kind_name(value: Any) -> str:
     """The name of a tensor's dtype, or of a value's type."""
     if isinstance(value, torch.Tensor):
         return _name(value.dtype)

@@ -10,7 +10,7 @@ import torch
 
 from harness.case import Inputs
 from harness.cell import Numerics
-from harness.compare import Verdict, structure_problem, unlike
+from harness.compare import Verdict, kind_name, structure_problem, unlike
 from harness.eager import run_calls
 from harness.interface import Interface
 
@@ -73,7 +73,7 @@ def _row(value: Any, drawn: Sequence[Any], call: int, place: Any) -> Numerics:
     return Numerics(
         call=call,
         output=place.index,
-        dtype=str(value.dtype).removeprefix("torch."),
+        dtype=kind_name(value),
         shape=list(value.shape),
         max_abs=statistic,
         mean_abs=statistic,

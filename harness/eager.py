@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map
 
-from harness.arithmetic import Float64Mode
+from harness.arithmetic import Float64Mode, wide_dtype
 from harness.case import Inputs, seeded_with
 from harness.control_flow import uncompiled
 from harness.semantics import PreserveMeaning
@@ -167,14 +167,7 @@ def _copy(item: Any) -> Any:
     return item.detach().clone() if isinstance(item, torch.Tensor) else item
 
 
-_WIDE: dict[Callable[[torch.Tensor], bool], torch.dtype] = {
-    torch.Tensor.is_floating_point: torch.float64,
-    torch.Tensor.is_complex: torch.complex128,
-}
-
-
 def _widen_copy(item: Any) -> Any:
     if not isinstance(item, torch.Tensor):
         return item
-    wide = next((dtype for applies, dtype in _WIDE.items() if applies(item)), item.dtype)
-    return item.to(wide, copy=True)
+    return item.to(wide_dtype(item.dtype) or item.dtype, copy=True)
