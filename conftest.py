@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["harness.plugin"]
+pytest_plugins = ["harness.collection.plugin"]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Print the report after pytest's own summary and say where the page is."""
     from harness.errors import ConformError
-    from harness.run import load
+    from harness.record.run import load
 
     controller = config.pluginmanager.get_plugin("conform-controller")
     # Without a record of its own, the folder may hold the run of another session.
@@ -19,8 +19,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         return
     from rich.console import Console
 
-    from reports import folder as report_folder
-    from reports import terminal
+    from reports.render import folder as report_folder
+    from reports.render import terminal
     from reports.summary import Summary
 
     console = Console()

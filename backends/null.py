@@ -40,9 +40,9 @@ class Null:
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program with ATen's kernels."""
         from harness.case import seeded_with
-        from harness.execute import Interpreter
-        from harness.kernels import AtenKernels
-        from harness.locking import exclusive
+        from harness.execution.execute import Interpreter
+        from harness.execution.kernels import AtenKernels
+        from harness.execution.locking import exclusive
 
         interpreter = Interpreter(program, {}, AtenKernels())
         # ATen's kernels draw from the generator of the process.

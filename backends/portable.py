@@ -19,7 +19,7 @@ class Portable:
         """Available wherever the runtime's Python bindings load."""
         packages = ("executorch", "torch")
         try:
-            from harness.execute import native_backends
+            from harness.execution.execute import native_backends
 
             native_backends()
         except Exception as error:
@@ -28,7 +28,7 @@ class Portable:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively."""
-        from harness.execute import run_native
+        from harness.execution.execute import run_native
 
         return Execution(run_native(program, calls), "native")
 

@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.history import Nights
-from harness.run import RUN_FILE
-from reports.tests.browser import opened
+from harness.record.run import RUN_FILE
+from reports.site.tests.browser import opened
 
 AIM_PAINT_MS, AIM_FILTER_MS, AIM_GIB = 2_000, 150, 2.0
 _QUERIES = [

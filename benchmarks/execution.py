@@ -24,11 +24,12 @@ from rich.console import Console
 from rich.table import Table
 
 from backends.tosa import reference
-from harness import Case, Tester, runtime_call
-from harness.execute import Interpreter
-from harness.kernels import AtenKernels, Kernels, RuntimeKernels
-from harness.program import DelegatePayload, Program
-from harness.runner import lower
+from harness import Case, Tester
+from harness.execution import runtime_call
+from harness.execution.execute import Interpreter
+from harness.execution.kernels import AtenKernels, Kernels, RuntimeKernels
+from harness.execution.program import DelegatePayload, Program
+from harness.pipeline.runner import lower
 
 AIM_CHILD_MS, AIM_KERNELS_MS = 10.0, 5.0
 SHAPES = ((2, 3), (1, 3, 224, 224))

@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.cell import Cell, Delegation, LimitationRef, Numerics, Status
-from harness.run import CELLS_FILE, BackendState, Environment, RunInfo, RunWriter
+from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, Status
+from harness.record.run import CELLS_FILE, BackendState, Environment, RunInfo, RunWriter
 
 AIM_SECONDS, AIM_GIB = 10.0, 2.0
 TARGETS = ["portable:fp32", "xnnpack:fp32", "xnnpack:int8", "tosa:fp", "tosa:int",

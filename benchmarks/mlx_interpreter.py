@@ -21,10 +21,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from backends.mlx.delegate import executor, to_mlx
-from harness.discovery import find_case
-from harness.program import Program
-from harness.tester import Tester
+from backends.mlx.execution.delegate import executor, to_mlx
+from harness.collection.discovery import find_case
+from harness.execution.program import Program
+from harness.pipeline.tester import Tester
 
 AIM = 1.3
 

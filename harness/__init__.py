@@ -1,7 +1,7 @@
 """The core: a case meets a target; it knows no backend and no suite.
 
-Names are imported when first used, so that reading records (:mod:`harness.cell`,
-:mod:`harness.run`) never loads torch.
+Names are imported when first used, so that reading records (:mod:`harness.record.cell`,
+:mod:`harness.record.run`) never loads torch.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness.backend import Availability, Backend, Execution, Recipe
     from harness.case import Built, Case
-    from harness.cell import Cell, Delegation, Numerics, Status
     from harness.errors import ConformError
     from harness.limitation import Limitation
+    from harness.pipeline.runner import run_cell
+    from harness.pipeline.stages import LowerOptions
+    from harness.pipeline.tester import Tester
     from harness.precision import Precision
-    from harness.run import Run
-    from harness.runner import run_cell
-    from harness.stages import LowerOptions
+    from harness.record.cell import Cell, Delegation, Numerics, Status
+    from harness.record.run import Run
     from harness.target import Target
-    from harness.tester import Tester
 
 _HOME = {
     "Availability": "backend",

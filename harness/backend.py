@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from harness.case import Built, Case, Inputs
-    from harness.cell import Delegation, Encoding
-    from harness.compare import Verdict
-    from harness.program import Program
-    from harness.semantics import Semantics
+    from harness.execution.program import Program
+    from harness.numerics.compare import Verdict
+    from harness.numerics.formats.semantics import Semantics
+    from harness.record.cell import Delegation, Encoding
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _default_edge_config() -> EdgeCompileConfig:
 
 
 def _generic_semantics() -> Semantics:
-    from harness.semantics import GENERIC
+    from harness.numerics.formats.semantics import GENERIC
 
     return GENERIC
 

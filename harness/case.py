@@ -91,7 +91,8 @@ class Case:
         targets: globs over targets, separated by ``|``, of a case that is meant for some only;
             a plain run takes it to all that match. Empty: every target that a run selects.
         untelling: why its outputs carry no signal (zeros, a constant), so that passing is no
-            evidence; a case without a reason is expected to be telling (:mod:`harness.telling`).
+            evidence; a case without a reason is expected to be telling
+            (:mod:`harness.numerics.telling`).
         draws: the module draws random numbers, and targets make draws of their own: outputs are
             compared by their distribution alone. Without it such a module is refused.
     """

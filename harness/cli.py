@@ -127,7 +127,7 @@ def run(
     PATHS are suite folders or modules; default: all suites. This is pytest with the options
     of the plugin; the last line printed is the path of the HTML page.
     """
-    from harness.run import RUN_FILE, new_folder
+    from harness.record.run import RUN_FILE, new_folder
 
     run_dir = run_dir or new_folder(RUNS)
     is_new = not (run_dir / RUN_FILE).exists()
@@ -170,8 +170,8 @@ def report(folder: Path | None) -> None:
     """
     from rich.console import Console
 
-    from reports import terminal
-    from reports.folder import write
+    from reports.render import terminal
+    from reports.render.folder import write
     from reports.summary import Summary
 
     found = Summary.of(_load(folder))
@@ -198,7 +198,7 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
     from harness import registry
     from harness.backend import Inspectable
     from harness.target import split_cell_id
-    from reports import terminal
+    from reports.render import terminal
 
     name, target = split_cell_id(cell)
     loaded = _load(folder)
@@ -208,9 +208,9 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
     known = target.backend in registry.names()
     if program and known and isinstance(registry.backend(target.backend), Inspectable):
         _prepare(speed=speed)
-        from harness.discovery import find_case
+        from harness.collection.discovery import find_case
         from harness.errors import UnknownCell
-        from harness.inspection import inspect
+        from harness.pipeline.inspection import inspect
 
         click.echo()
         try:
@@ -228,7 +228,7 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
 def limitations(suites: Path, write: Path | None) -> None:
     """Print every known limitation of the suites as a Markdown table."""
     _silence_vendors()
-    from harness.catalogue import limitation_table
+    from harness.collection.catalogue import limitation_table
     from reports import output
 
     table = limitation_table(suites)
@@ -253,10 +253,10 @@ def repro(cell: str, seed: int, suites: Path, save: Path | None, speed: bool) ->
     from rich.console import Console
 
     from harness import registry
-    from harness.discovery import find_case
-    from harness.runner import run_cell
+    from harness.collection.discovery import find_case
+    from harness.pipeline.runner import run_cell
     from harness.target import split_cell_id
-    from reports import terminal
+    from reports.render import terminal
 
     name, target = split_cell_id(cell)
     registry.parse_targets([str(target)])
@@ -273,7 +273,7 @@ def _prepare(*, speed: bool) -> None:
     """Before this process lowers: no noise of vendors, and torch kept quick if that is wanted."""
     _silence_vendors()
     if speed:
-        from harness import speed as keeping
+        from harness.pipeline import speed as keeping
 
         keeping.install()
 
@@ -285,7 +285,7 @@ def _silence_vendors() -> None:
 
 
 def _load(folder: Path | None) -> Any:
-    from harness.run import latest, load
+    from harness.record.run import latest, load
 
     if folder is not None and not folder.is_dir():
         raise RunUnreadable(f"{folder} is not a folder; list the runs with: ls {RUNS}")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from harness.case import Case
-from harness.cell import Cell, LimitationRef, Status
 from harness.errors import LimitationError
+from harness.record.cell import Cell, LimitationRef, Status
 from harness.target import Target, any_glob
 
 _PREDICTABLE = frozenset({Status.FAILED, Status.MISMATCH, Status.CRASHED, Status.TIMEOUT})

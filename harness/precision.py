@@ -1,4 +1,4 @@
-"""How a target rounds, as data: the input of the bounds in :mod:`harness.oracle`.
+"""How a target rounds, as data: the input of the bounds in :mod:`harness.numerics.oracle`.
 
 The model and its sources are in docs/numerics.md. Imports no torch.
 """

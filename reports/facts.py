@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from harness.cell import Cell
-from harness.run import Run
+from harness.record.cell import Cell
+from harness.record.run import Run
 from reports import summary, text
 from reports.moment import moment
 from reports.numbers import was_lowered

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from reports import text, views
+from reports import text
+from reports.render import views
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -1,7 +1,7 @@
 """Outcome: a status as reports show it, with its word, its sign and what it means.
 
-Three words more than :class:`harness.cell.Status`: a pass in which the backend took nothing is
-not the same news as a pass, one that a constant would have got is no evidence at all, and an
+Three words more than :class:`harness.record.cell.Status`: a pass in which the backend took nothing
+is not the same news as a pass, one that a constant would have got is no evidence at all, and an
 expected cell without a record is not run.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 
-from harness.cell import Cell, Status
+from harness.record.cell import Cell, Status
 
 
 class Outcome(enum.Enum):

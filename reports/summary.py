@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from harness.cell import Cell, Delegation, Numerics
-from harness.run import Run
+from harness.record.cell import Cell, Delegation, Numerics
+from harness.record.run import Run
 from reports import text
 from reports.numbers import was_lowered, worst
 from reports.outcome import Outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from harness.run import Run
+from harness.record.run import Run
 from reports import text
 from reports.outcome import Outcome
 from reports.summary import Summary, Totals

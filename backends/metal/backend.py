@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
     from harness.case import Built, Case
-    from harness.semantics import Semantics
+    from harness.numerics.formats.semantics import Semantics
 
 DELEGATE = "MetalBackend"
 
@@ -61,7 +61,7 @@ INT4 = replace(FLOAT32, block_roundings=33.0)
 
 def partitioners() -> list[Partitioner]:
     """The delegate's partitioner; without Apple hardware its code is generated here."""
-    from backends.metal import upstream
+    from backends.metal.generation import upstream
 
     upstream.install()
     return upstream.partitioners()
@@ -120,7 +120,7 @@ class Metal:
     def availability(self) -> Availability:
         """Ask the runtime for the delegate, then for a compiler for the shaders."""
         packages = ("executorch", "torch")
-        from harness.execute import native_backends
+        from harness.execution.execute import native_backends
 
         if DELEGATE in native_backends():
             return Availability(True, runtime="native", packages=packages)
@@ -139,10 +139,10 @@ class Metal:
 
         Emulated, shaders that were not generated in this process run in a child.
         """
-        from backends.metal.own import is_own
-        from harness import foreign
-        from harness.execute import native_backends, run_native
-        from harness.program import Program
+        from backends.metal.generation.own import is_own
+        from harness.execution import foreign
+        from harness.execution.execute import native_backends, run_native
+        from harness.execution.program import Program
 
         delegates = Program(program).delegates
         if not delegates or DELEGATE in native_backends():
@@ -154,8 +154,8 @@ class Metal:
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program, each delegate call on the host, in this process."""
         from backends.metal.delegate import load
-        from harness.execute import Interpreter
-        from harness.kernels import RuntimeKernels
+        from harness.execution.execute import Interpreter
+        from harness.execution.kernels import RuntimeKernels
 
         interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
         return Execution([interpreter(inputs) for inputs in calls], "emulated")

@@ -7,16 +7,17 @@ from typing import Any
 import msgspec
 import torch
 
-from backends.metal import contract, generated
-from backends.metal.calls import Call
+from backends.metal import contract
+from backends.metal.cpp.wrapper import Program
 from backends.metal.fallbacks import IMPLEMENTATIONS
-from backends.metal.generated import Generated
-from backends.metal.machine import Machine
-from backends.metal.metadata import checking
-from backends.metal.wrapper import Program
+from backends.metal.generation import generated
+from backends.metal.generation.generated import Generated
+from backends.metal.machine.calls import Call
+from backends.metal.machine.machine import Machine
+from backends.metal.machine.metadata import checking
 from harness.errors import ProgramError, StageFailure
-from harness.execute import DelegateHandle
-from harness.program import DelegatePayload
+from harness.execution.execute import DelegateHandle
+from harness.execution.program import DelegatePayload
 
 
 class ContractViolation(ProgramError):

@@ -11,19 +11,19 @@ import torch
 
 from backends.metal import contract
 from backends.metal.backend import DELEGATE
-from backends.metal.calls import Call
+from backends.metal.cpp.wrapper import Program as Wrapper
 from backends.metal.delegate import code_of
 from backends.metal.fallbacks import IMPLEMENTATIONS
 from backends.metal.host.errors import SourceError
 from backends.metal.host.kernel_source import parse
-from backends.metal.machine import Machine
-from backends.metal.metadata import bound
-from backends.metal.wrapper import Program as Wrapper
+from backends.metal.machine.calls import Call
+from backends.metal.machine.machine import Machine
+from backends.metal.machine.metadata import bound
 from harness.backend import Attempt
 from harness.errors import describe
-from harness.execute import DelegateHandle, Interpreter
-from harness.kernels import RuntimeKernels
-from harness.program import DelegatePayload
+from harness.execution.execute import DelegateHandle, Interpreter
+from harness.execution.kernels import RuntimeKernels
+from harness.execution.program import DelegatePayload
 
 _WIDTH = 120
 

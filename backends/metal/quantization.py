@@ -98,7 +98,7 @@ class Format:
 def install() -> None:
     """Declare the operators where torchao's library is missing, and give the one of this format a
     kernel on the CPU, which torchao has not: eager references run there."""
-    from backends.metal import lowbit
+    from backends.metal.generation import lowbit
 
     lowbit.install()
     _kernel()

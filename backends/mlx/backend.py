@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from backends.mlx import generated
+from backends.mlx import codegen
 from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
 from harness.backend import Attempt, Availability, Execution, Lowered, Recipe
 from harness.case import Inputs
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
     from harness.case import Built, Case
-    from harness.cell import Encoding
-    from harness.program import Program
+    from harness.execution.program import Program
+    from harness.record.cell import Encoding
 
 DELEGATE = "MLXBackend"
 
@@ -61,7 +61,7 @@ INT4 = replace(FLOAT32, block_roundings=33.0)
 
 def partitioners() -> list[Partitioner]:
     """The delegate's partitioner; it takes no options."""
-    generated.install()
+    codegen.install()
     from executorch.backends.mlx import MLXPartitioner
 
     return [MLXPartitioner()]
@@ -69,7 +69,7 @@ def partitioners() -> list[Partitioner]:
 
 def passes() -> list[Any]:
     """The backend's default passes, the one that makes operations in-place last."""
-    generated.install()
+    codegen.install()
     from executorch.backends.mlx.passes import get_default_passes
 
     return list(get_default_passes())
@@ -146,22 +146,22 @@ class Mlx:
         packages = ("mlx", "executorch", "torch")
         can_lower = False
         try:
-            generated.install()
+            codegen.install()
             can_lower = True
             import mlx.core
         except Exception as error:
             reason = f"{error}; install mlx in the version that pyproject.toml pins"
             return Availability(False, reason, packages=packages, can_lower=can_lower)
         del mlx
-        from harness.execute import native_backends
+        from harness.execution.execute import native_backends
 
         runtime = "native" if DELEGATE in native_backends() else "emulated"
         return Availability(True, runtime=runtime, packages=packages)
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively where possible; a program without a delegate always is."""
-        from harness.execute import native_backends, run_native
-        from harness.program import Program
+        from harness.execution.execute import native_backends, run_native
+        from harness.execution.program import Program
 
         parsed = Program(program)
         if not parsed.plan.delegates or DELEGATE in native_backends():
@@ -170,7 +170,7 @@ class Mlx:
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program, each delegate call with ``mlx.core``."""
-        from harness.program import Program
+        from harness.execution.program import Program
 
         return _interpret(Program(program), calls)
 
@@ -182,9 +182,9 @@ class Mlx:
 
 
 def _interpret(program: Program, calls: Sequence[Inputs]) -> Execution:
-    from backends.mlx.delegate import loader
-    from harness.execute import Interpreter
-    from harness.kernels import RuntimeKernels
+    from backends.mlx.execution.delegate import loader
+    from harness.execution.execute import Interpreter
+    from harness.execution.kernels import RuntimeKernels
 
     interpreter = Interpreter(program, {DELEGATE: loader(program)}, RuntimeKernels())
     return Execution([interpreter(inputs) for inputs in calls], "emulated")

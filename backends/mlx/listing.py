@@ -11,15 +11,15 @@ import torch
 from torch.export import ExportedProgram
 
 from backends.mlx.backend import DELEGATE
-from backends.mlx.delegate import cache_of, executor, handle, to_torch
-from backends.mlx.executor import Executor
-from backends.mlx.graph import Graph, Node, TensorMeta
+from backends.mlx.execution.delegate import cache_of, executor, handle, to_torch
+from backends.mlx.execution.executor import Executor
+from backends.mlx.payload.graph import Graph, Node, TensorMeta
 from harness.backend import Attempt
-from harness.execute import DelegateHandle, Interpreter
-from harness.kernels import RuntimeKernels
-from harness.oracle import Reference, refer
-from harness.program import DelegatePayload
-from harness.validation import torch_dtype
+from harness.execution.execute import DelegateHandle, Interpreter
+from harness.execution.kernels import RuntimeKernels
+from harness.execution.program import DelegatePayload
+from harness.execution.validation import torch_dtype
+from harness.numerics.oracle import Reference, refer
 
 _SHORT = {
     "float32": "f32",

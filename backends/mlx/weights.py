@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from backends.mlx import payload
-from backends.mlx.graph import Graph, Node
+from backends.mlx.payload import reader
+from backends.mlx.payload.graph import Graph, Node
 from backends.mlx.quantization import Format
-from harness.cell import Encoding
-from harness.delegation import op_name
-from harness.packing import unpacked
-from harness.program import DelegatePayload, Program
+from harness.execution.program import DelegatePayload, Program
+from harness.numerics.formats.packing import unpacked
+from harness.pipeline.delegation import op_name
+from harness.record.cell import Encoding
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -79,7 +79,7 @@ def encodings(made: Format, lowered: Lowered) -> list[Encoding]:
     """The weights of linear layers as the program carries them, each once."""
     found: dict[str, Encoding] = {}
     for graph, delegate in _graphs(lowered.program):
-        data = {one.slot: one for one in payload.constants(graph, delegate.named_data)}
+        data = {one.slot: one for one in reader.constants(graph, delegate.named_data)}
         for node in _quantized([graph]):
             if node.w not in data:
                 continue  # rows of an embedding, taken before they are decoded
@@ -100,7 +100,7 @@ def encodings(made: Format, lowered: Lowered) -> list[Encoding]:
 
 def _graphs(program: Program) -> Iterator[tuple[Graph, DelegatePayload]]:
     for delegate in program.delegates:
-        yield payload.load(delegate.data), delegate
+        yield reader.load(delegate.data), delegate
 
 
 def _quantized(graphs: Sequence[Graph]) -> Iterator[Node]:

@@ -20,7 +20,15 @@ import tosa_serializer
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from harness.microscaling import E2M1, E2M3, E3M2, E4M3, E5M2, Element, unpack_nibbles
+from harness.numerics.formats.microscaling import (
+    E2M1,
+    E2M3,
+    E3M2,
+    E4M3,
+    E5M2,
+    Element,
+    unpack_nibbles,
+)
 
 Array = NDArray[Any]
 Encoder = Callable[[Array], tuple[Array, Array]]

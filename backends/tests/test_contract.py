@@ -10,9 +10,9 @@ import torch
 
 from harness import Case, Target, registry, run_cell
 from harness.backend import Backend, MissingBackend
-from harness.cell import Status
 from harness.errors import UnknownTarget
-from harness.execute import native_backends
+from harness.execution.execute import native_backends
+from harness.record.cell import Status
 
 BACKENDS = registry.names()
 TARGETS = list(registry.known_targets())

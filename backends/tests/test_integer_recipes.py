@@ -12,10 +12,11 @@ import torch
 from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils
 
 from backends.xnnpack.quantization import quantizer
-from harness import Case, Tester, run_cell, stages
-from harness.cell import Status
-from harness.compare import Verdict, compare
-from harness.stages import LowerOptions
+from harness import Case, Tester, run_cell
+from harness.numerics.compare import Verdict, compare
+from harness.pipeline import stages
+from harness.pipeline.stages import LowerOptions
+from harness.record.cell import Status
 from suites.build import nn_case, op, randn, values
 
 STATIC = ("xnnpack:int8", "xnnpack:int8_per_tensor", "tosa:int")

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from backends.tests.mx_encoders import COUNT, Array, Encoder, blocks_of, mlx, torchao, tosa
-from harness.microscaling import (
+from harness.numerics.formats.microscaling import (
     E2M1,
     E2M3,
     E3M2,

@@ -24,10 +24,19 @@ from backends.tosa import reference, served
 from backends.tosa.graph import root
 from backends.tosa.semantics import RULE
 from harness import Case, Tester
-from harness.compare import compare
-from harness.microscaling import E2M1, E2M3, E3M2, E4M3, E5M2, Element, decode_scales, encode
-from harness.packing import unpacked
-from harness.program import Program
+from harness.execution.program import Program
+from harness.numerics.compare import compare
+from harness.numerics.formats.microscaling import (
+    E2M1,
+    E2M3,
+    E3M2,
+    E4M3,
+    E5M2,
+    Element,
+    decode_scales,
+    encode,
+)
+from harness.numerics.formats.packing import unpacked
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 

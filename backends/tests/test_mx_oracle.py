@@ -13,8 +13,8 @@ from executorch.backends.arm.ao_ext import MXFPOpConfig, to_mxfp
 from executorch.backends.arm.ao_ext.mxfp import mxfp_dtype_to_str
 
 from backends.tosa.semantics import PAYLOADS, RULE, mxfp
-from harness import oracle
-from harness.microscaling import E2M1, E4M3, E5M2, ELEMENTS, Element, encode
+from harness.numerics import oracle
+from harness.numerics.formats.microscaling import E2M1, E4M3, E5M2, ELEMENTS, Element, encode
 from harness.precision import Precision
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # executorch's: experimental
@@ -191,7 +191,7 @@ def test_a_flipped_scale_moves_a_value_by_a_step(element: Element) -> None:
 
 
 def test_without_the_exact_run_every_element_may_be_a_step_off() -> None:
-    from harness.perturbation import PerturbedMode
+    from harness.numerics.perturbation import PerturbedMode
 
     x, layer = torch.randn(4, 32).double(), identity(E4M3)
     with PerturbedMode(Precision(), 0, 0, semantics=SEMANTICS):

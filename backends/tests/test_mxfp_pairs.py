@@ -14,7 +14,7 @@ from backends.tosa.backend import mxfp
 from backends.tosa.mxfp import FORMATS
 from harness import Case, run_cell
 from harness.backend import Recipe
-from harness.cell import CROSS_BACKEND, Cell
+from harness.record.cell import CROSS_BACKEND, Cell
 from suites.mxfp.shared import CASES
 
 pytestmark = pytest.mark.filterwarnings("ignore:This API is experimental")

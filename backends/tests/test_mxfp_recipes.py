@@ -18,8 +18,8 @@ from backends.tosa.mxfp import FORMATS
 from backends.tosa.mxfp_graph import converted, graphs, problems, verify
 from harness import Case, Tester, run_cell
 from harness.backend import Lowered
-from harness.packing import unpacked
-from harness.runner import lower
+from harness.numerics.formats.packing import unpacked
+from harness.pipeline.runner import lower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 
@@ -31,7 +31,7 @@ import torch
 from backends.tosa.backend import BACKEND
 from backends.tosa.graph import read
 from executorch.exir import to_edge_transform_and_lower
-from harness.program import Program
+from harness.execution.program import Program
 
 found = {}
 before = hasattr(torch.ops.tosa_mxfp, "linear")

@@ -9,7 +9,7 @@ import pytest
 
 from backends.null import WRONG
 from harness import Case, Target, Tester
-from harness.discovery import all_suites
+from harness.collection.discovery import all_suites
 from harness.limitation import find
 
 OPS = Path(__file__).parents[2] / "suites" / "ops"

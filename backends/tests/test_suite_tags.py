@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from backends.mlx import generated
+from backends.mlx import codegen
 from harness.case import Case
-from harness.discovery import all_suites
+from harness.collection.discovery import all_suites
 from suites.build import Input, bools, full, ints, op, randn, uniform, values, zeros
 
 F16, BF16, I32 = torch.float16, torch.bfloat16, torch.int32
@@ -66,7 +66,7 @@ def test_what_is_drawn_by_hand_says_so() -> None:
 
 @pytest.mark.nightly
 def test_the_tags_of_all_cases_are_true() -> None:
-    generated.install()  # some modules of suites/mlx are upstream's
+    codegen.install()  # some modules of suites/mlx are upstream's
     folder = Path(__file__).resolve().parents[2] / "suites"
     untrue = []
     for case in (case for suite in all_suites(folder) for case in suite.cases):

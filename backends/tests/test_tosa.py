@@ -8,7 +8,7 @@ import torch
 from backends.tosa.reference import load, store, to_array
 from harness import Case, Tester
 from harness.errors import ProgramError
-from harness.program import DelegatePayload, Program
+from harness.execution.program import DelegatePayload, Program
 
 
 def payload(data: bytes) -> DelegatePayload:

@@ -13,8 +13,8 @@ import torch
 from backends.tosa.reference import CHILD, load
 from harness import Case, Tester
 from harness.errors import ProgramError
-from harness.program import DelegatePayload, Program
-from harness.runner import lower
+from harness.execution.program import DelegatePayload, Program
+from harness.pipeline.runner import lower
 
 
 class Layer(torch.nn.Module):

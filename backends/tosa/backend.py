@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
     from harness.case import Built, Case
-    from harness.cell import Encoding
-    from harness.semantics import Semantics
+    from harness.numerics.formats.semantics import Semantics
+    from harness.record.cell import Encoding
 
 DELEGATE = "TOSABackend"
 FP = "TOSA-1.0+FP"
@@ -148,9 +148,9 @@ class Tosa:
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program; a program without a delegate runs natively."""
         from backends.tosa.reference import load
-        from harness.execute import Interpreter, run_native
-        from harness.kernels import RuntimeKernels
-        from harness.program import Program
+        from harness.execution.execute import Interpreter, run_native
+        from harness.execution.kernels import RuntimeKernels
+        from harness.execution.program import Program
 
         if not Program(program).plan.delegates:
             return Execution(run_native(program, calls), "native")

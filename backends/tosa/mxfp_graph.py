@@ -15,10 +15,10 @@ import torch
 
 from backends.tosa.graph import Graph, TosaOperator, read
 from backends.tosa.mxfp import BLOCK, BlockFormat
-from harness.cell import Encoding
-from harness.delegation import op_name
-from harness.packing import unpacked
-from harness.program import Program
+from harness.execution.program import Program
+from harness.numerics.formats.packing import unpacked
+from harness.pipeline.delegation import op_name
+from harness.record.cell import Encoding
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

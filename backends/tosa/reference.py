@@ -12,10 +12,10 @@ import torch
 
 from backends.tosa.graph import root
 from backends.tosa.served import Array, Request, Result
-from harness.child import Child
 from harness.errors import ProgramError
-from harness.execute import DelegateHandle
-from harness.program import DelegatePayload
+from harness.execution.child import Child
+from harness.execution.execute import DelegateHandle
+from harness.execution.program import DelegatePayload
 
 # What a whole cell may take by default (--cell-timeout).
 CALL_SECONDS = 300.0

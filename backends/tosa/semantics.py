@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import torch
 
-from harness.block_scaled import BlockProduct
-from harness.microscaling import (
+from harness.numerics.formats.block_scaled import BlockProduct
+from harness.numerics.formats.microscaling import (
     E2M1,
     E2M3,
     E3M2,
@@ -25,7 +25,7 @@ from harness.microscaling import (
     decode_scales,
     unpack_nibbles,
 )
-from harness.semantics import GENERIC, Semantics
+from harness.numerics.formats.semantics import GENERIC, Semantics
 
 RULE = ScaleRule.TOSA
 """How CAST_TO_BLOCK_SCALED of the pinned reference model chooses a scale. The operators' kernels

@@ -66,7 +66,7 @@ class Xnnpack:
         try:
             import executorch.backends.xnnpack.partition.xnnpack_partitioner  # noqa: F401
 
-            from harness.execute import native_backends
+            from harness.execution.execute import native_backends
 
             registered = native_backends()
         except Exception as error:
@@ -79,7 +79,7 @@ class Xnnpack:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively."""
-        from harness.execute import run_native
+        from harness.execution.execute import run_native
 
         return Execution(run_native(program, calls), "native")
 

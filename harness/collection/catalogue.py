@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.discovery import Suite, all_suites
+from harness.collection.discovery import Suite, all_suites
 from harness.limitation import Limitation
 
 _HEAD = """# Known limitations

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from harness import registry
-from harness.cell import Cell, Status
-from harness.collect import (
+from harness.collection.discovery import load_suite
+from harness.collection.items import (
     CELL_PROPERTY,
     DEMANDING,
     LIMITATION_PROPERTY,
@@ -20,14 +20,14 @@ from harness.collect import (
     cell_of,
     vendor_warnings_ignored,
 )
-from harness.discovery import load_suite
+from harness.collection.stale import Claim, Claims
+from harness.collection.watchdog import load_and_settle
 from harness.errors import ConformError, RunUnwritable, UnknownTarget
 from harness.limitation import find, judge
-from harness.recorder import Recorder
-from harness.run import RunInfo, environment, now
-from harness.stale import Claim, Claims
+from harness.record.cell import Cell, Status
+from harness.record.recorder import Recorder
+from harness.record.run import RunInfo, environment, now
 from harness.target import Target, split_cell_id
-from harness.watchdog import load_and_settle
 
 # Workers that die one after the other without a record in between will go on doing so.
 _IDLE_DEATHS = 3

@@ -16,16 +16,16 @@ import pytest
 
 from harness import registry
 from harness.case import Case
-from harness.cell import Cell, Status
-from harness.discovery import Suite, load_suite
+from harness.collection.discovery import Suite, load_suite
+from harness.collection.stale import claim_of
 from harness.errors import ConformError
-from harness.stale import claim_of
+from harness.record.cell import Cell, Status
 from harness.target import Target, cell_id, is_cell_id
 
 CELL_PROPERTY = "conform_cell"
 """Key under which a report carries the cell's JSON from worker to controller."""
 LIMITATION_PROPERTY = "conform_limitation"
-"""Key under which it carries what the cell says of its limitation (:mod:`harness.stale`)."""
+"""Key under which it carries what the cell says of its limitation (see ``stale.py``)."""
 
 
 class RedCell(Exception):
@@ -88,7 +88,7 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the cell and hand its record to the report."""
-        from harness.runner import run_cell
+        from harness.pipeline.runner import run_cell
 
         with vendor_warnings_ignored():
             cell = run_cell(

@@ -1,8 +1,8 @@
 """The pytest plugin: options, collection, transport of records, crashes and timeouts as rows.
 
-Works in one process and under xdist. One :class:`~harness.controller.Controller` owns the run
-folder; each worker has a :class:`~harness.watchdog.Watchdog` and attaches its records to its
-reports.
+Works in one process and under xdist. One :class:`~harness.collection.controller.Controller` owns
+the run folder; each worker has a :class:`~harness.collection.watchdog.Watchdog` and attaches its
+records to its reports.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from typing import Any
 import pytest
 
 from harness import registry
-from harness.collect import DEMANDING, SELECTED, CellItem, SuiteFile, vendor_warnings_ignored
-from harness.contradictions import INTEGERS
-from harness.controller import Controller, check_demanded
-from harness.discovery import is_suite
+from harness.collection.controller import Controller, check_demanded
+from harness.collection.discovery import is_suite
+from harness.collection.items import (
+    DEMANDING,
+    SELECTED,
+    CellItem,
+    SuiteFile,
+    vendor_warnings_ignored,
+)
+from harness.collection.watchdog import Watchdog
 from harness.errors import ConflictingOptions, ConformError, UsageError
-from harness.run import available_cores, check_writable, new_folder
+from harness.record.contradictions import INTEGERS
+from harness.record.run import available_cores, check_writable, new_folder
 from harness.target import Target
-from harness.watchdog import Watchdog
 
 _WORKER_MEMORY_GIB = 3
 # Each native crash costs a worker; xdist's own limit of 4 a worker would end the run.
@@ -68,7 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--no-speed",
         action="store_true",
-        help="leave torch as it is (harness.speed, docs/adr/0004); programs are the same",
+        help="leave torch as it is (harness.pipeline.speed, docs/adr/0004); programs are the same",
     )
     group.addoption(
         "--cell-timeout",
@@ -137,9 +143,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Keep torch quick where this process is going to lower something."""
     lowers = any(isinstance(item, CellItem) for item in session.items)
     # Self-tests that lower have imported the tester by now.
-    lowers = lowers or "harness.tester" in sys.modules
+    lowers = lowers or "harness.pipeline.tester" in sys.modules
     if lowers and not session.config.option.collectonly and not session.config.option.no_speed:
-        from harness import speed
+        from harness.pipeline import speed
 
         with vendor_warnings_ignored():
             speed.install()
@@ -155,7 +161,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep the cells of one case on one worker; other tests go wherever there is room."""
-    from harness.scheduling import CaseScheduling
+    from harness.collection.scheduling import CaseScheduling
 
     return CaseScheduling(config, log)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from harness.collect import cell_of
+from harness.collection.items import cell_of
 
 # A worker runs a test once it knows the next one.
 _ENOUGH = 2

@@ -14,9 +14,9 @@ import msgspec
 
 from harness import registry
 from harness.case import Case
-from harness.cell import Cell, Status
-from harness.discovery import Suite, package_cases
+from harness.collection.discovery import Suite, package_cases
 from harness.limitation import Limitation, find
+from harness.record.cell import Cell, Status
 from harness.target import Target
 
 

@@ -12,9 +12,9 @@ from typing import TextIO
 import pytest
 
 from harness import registry
-from harness.collect import CellItem, vendor_warnings_ignored
-from harness.host import available_cores
-from harness.recorder import LOGS
+from harness.collection.items import CellItem, vendor_warnings_ignored
+from harness.record.host import available_cores
+from harness.record.recorder import LOGS
 
 
 class Watchdog:
@@ -66,7 +66,7 @@ class Watchdog:
 
 def load_and_settle(cells: Sequence[CellItem]) -> None:
     """Load the backends of these cells, and tell the garbage collector that they stay."""
-    from harness import speed
+    from harness.pipeline import speed
 
     with vendor_warnings_ignored():
         for name in sorted({item.target.backend for item in cells}):

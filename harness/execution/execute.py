@@ -4,7 +4,7 @@
 program's own instruction list where the runtime of this host lacks the delegate: the memory
 plan, the constants and the kernel calls are those of the ``.pte``, each delegate call goes to the
 backend's loader, and kernels are those of the set that the caller chose
-(:mod:`harness.kernels`). The exported graph is never consulted.
+(:mod:`harness.execution.kernels`). The exported graph is never consulted.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from executorch.exir import schema
 
 from harness.case import Inputs
 from harness.errors import ProgramError
-from harness.kernels import KernelHandle, Kernels
-from harness.operators import register_operators
-from harness.program import DelegatePayload, Program, TensorSpec
-from harness.validation import offset, planned_bytes
+from harness.execution.kernels import KernelHandle, Kernels
+from harness.execution.operators import register_operators
+from harness.execution.program import DelegatePayload, Program, TensorSpec
+from harness.execution.validation import offset, planned_bytes
 
 DelegateHandle = Callable[[list[Any]], None]
 """Executes one delegate call: gets all its arguments, inputs first, writes into its outputs.

@@ -1,7 +1,7 @@
 """Programs that nobody here lowered, executed in a warm child process.
 
 A backend hands on what it does not trust with :func:`execute`; in the child it is asked again and
-finds :func:`is_inside` true. What crashes there is an error here (:mod:`harness.child`).
+finds :func:`is_inside` true. What crashes there is an error here (:mod:`harness.execution.child`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import torch
 
 from harness.backend import Execution
 from harness.case import Inputs
-from harness.child import Child
 from harness.errors import ProgramError
+from harness.execution.child import Child
 
 _MARK = "CONFORM_FOREIGN"
 

@@ -1,8 +1,8 @@
 """Who executes the kernel calls that a program leaves around its delegates.
 
 :class:`RuntimeKernels` takes the kernels of the installed ExecuTorch runtime: a kernel call
-becomes a program of its own (:mod:`harness.runtime_call`), with the same operator and the same
-declarations of its arguments, which the runtime loads once and then executes in the
+becomes a program of its own (:mod:`~harness.execution.runtime_call`), with the same operator and
+the same declarations of its arguments, which the runtime loads once and then executes in the
 interpreter's memory. So an operator that no delegate took has the vendor's numerics, and the
 vendor's errors; where the runtime has no such kernel, the program is refused, as the runtime
 refuses it (error 0x14).
@@ -22,10 +22,10 @@ import torch
 from executorch.exir import schema
 
 from harness.errors import ProgramError
-from harness.operators import is_dynamic, kernel_name, native_kernels, resolve
-from harness.program import Program
-from harness.runtime_call import RuntimeCall
-from harness.validation import torch_dtype
+from harness.execution.operators import is_dynamic, kernel_name, native_kernels, resolve
+from harness.execution.program import Program
+from harness.execution.runtime_call import RuntimeCall
+from harness.execution.validation import torch_dtype
 
 KernelHandle = Callable[[list[Any]], None]
 """Executes one kernel call: gets its arguments as the plan lists them, lists resolved, and writes

@@ -12,7 +12,7 @@ from executorch.exir._serialize._program import PTEFile, deserialize_pte_binary
 from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
-from harness.validation import torch_dtype, validate
+from harness.execution.validation import torch_dtype, validate
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
 from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
-from harness.operators import is_dynamic, kernel_name, resolve
-from harness.program import Program
-from harness.validation import INDEX_LISTS
+from harness.execution.operators import is_dynamic, kernel_name, resolve
+from harness.execution.program import Program
+from harness.execution.validation import INDEX_LISTS
 
 # Programs kept of a call whose numbers change, such as a position; the oldest is dropped.
 _KEPT_PROGRAMS = 64
@@ -67,7 +67,7 @@ class RuntimeCall:
         self._loaded: dict[str, tuple[_LoadedPlan, list[int]]] = {}
 
     def __call__(self, arguments: list[Any]) -> None:
-        """Execute; see :data:`harness.kernels.KernelHandle`.
+        """Execute; see :data:`harness.execution.kernels.KernelHandle`.
 
         Raises:
             ProgramError: the runtime refuses or fails.

@@ -1,4 +1,4 @@
-"""In the child of :mod:`harness.foreign`: executes programs on backends."""
+"""In the child of :mod:`harness.execution.foreign`: executes programs on backends."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import warnings
 
 import msgspec
 
-from harness import foreign, registry
+from harness import registry
+from harness.execution import foreign
 
 
 def answer(request: bytes) -> bytes:
-    """Execute a :class:`~harness.foreign.Task` and answer with a Result."""
+    """Execute a :class:`~harness.execution.foreign.Task` and answer with a Result."""
     # A warning would only be printed; what it says of, the parent sees or does not need.
     warnings.simplefilter("ignore")
     task = msgspec.msgpack.decode(request, type=foreign.Task)

@@ -1,7 +1,7 @@
 """The dispatch mode that runs a module in float64, whatever its dtypes.
 
-:mod:`harness.perturbation` has the one that errs as a target's arithmetic does;
-:mod:`harness.oracle` makes references of the runs.
+:mod:`harness.numerics.perturbation` has the one that errs as a target's arithmetic does;
+:mod:`harness.numerics.oracle` makes references of the runs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from harness import jumps
-from harness.block_scaled import BlockProduct
-from harness.control_flow import run_dense
-from harness.dequantize import Blocks, dequantize
-from harness.interpolation import NAMES as INTERPOLATIONS
-from harness.ranges import domain, inside
-from harness.rounding import ACTIVATIONS, COMPOUND, base_name
-from harness.semantics import DEFAULT_EPSILON, GENERIC, Semantics
+from harness.numerics.control_flow import run_dense
+from harness.numerics.error_model import jumps
+from harness.numerics.error_model.interpolation import NAMES as INTERPOLATIONS
+from harness.numerics.error_model.ranges import domain, inside
+from harness.numerics.error_model.rounding import ACTIVATIONS, COMPOUND, base_name
+from harness.numerics.formats.block_scaled import BlockProduct
+from harness.numerics.formats.dequantize import Blocks, dequantize
+from harness.numerics.formats.semantics import DEFAULT_EPSILON, GENERIC, Semantics
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 

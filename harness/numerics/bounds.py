@@ -1,4 +1,4 @@
-"""The bound on an output's error, from the perturbed runs of :mod:`harness.perturbation`.
+"""The bound on an output's error, from the perturbed runs of :mod:`harness.numerics.perturbation`.
 
 docs/numerics.md derives it.
 """

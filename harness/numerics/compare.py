@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from harness.bounds import attained
-from harness.cell import Numerics
-from harness.interface import Interface, Place
-from harness.oracle import Reference, numbers
-from harness.program import TensorSpec
-from harness.telling import telling
+from harness.execution.interface import Interface, Place
+from harness.execution.program import TensorSpec
+from harness.numerics.bounds import attained
+from harness.numerics.oracle import Reference, numbers
+from harness.numerics.telling import telling
+from harness.record.cell import Numerics
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def compare_output(
         oracle: float64 (or exact integer) reference, same shape.
         bound: float64, the shape of the oracle's numbers; largest error that conforms, per element.
         eager: eager output in the recipe's dtype; gives the expected dtype.
-        others: further values that conform (:func:`harness.bounds.alternatives`).
+        others: further values that conform (:func:`harness.numerics.bounds.alternatives`).
         spec: what the program declares about this output.
         model: the float model's output, for quantized recipes.
         step: quantization step of the output, in its unit.

@@ -9,7 +9,7 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.control_flow import run_dense
+from harness.numerics.control_flow import run_dense
 
 
 class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from harness.case import Inputs
-from harness.cell import Numerics
-from harness.compare import Verdict, kind_name, structure_problem, unlike
-from harness.eager import run_calls
-from harness.interface import Interface
+from harness.execution.interface import Interface
+from harness.numerics.compare import Verdict, kind_name, structure_problem, unlike
+from harness.numerics.eager import run_calls
+from harness.record.cell import Numerics
 
 #: Chance that a correct output is called wrong.
 _CHANCE = 1e-6

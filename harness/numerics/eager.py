@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map
 
-from harness.arithmetic import Float64Mode, wide_dtype
 from harness.case import Inputs, seeded_with
-from harness.control_flow import uncompiled
-from harness.semantics import PreserveMeaning
+from harness.numerics.arithmetic import Float64Mode, wide_dtype
+from harness.numerics.control_flow import uncompiled
+from harness.numerics.formats.semantics import PreserveMeaning
 
 State = dict[str, torch.Tensor]
 

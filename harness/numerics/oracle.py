@@ -19,17 +19,17 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec
 
-from harness.arithmetic import Float64Mode
-from harness.bounds import alternatives, limits
 from harness.case import Inputs
-from harness.determinism import Draws, agree
-from harness.eager import Returned, coarsest_dtype, run_calls, run_calls_in_float64
 from harness.errors import NotDeterministic
-from harness.interface import Place, output_paths
-from harness.perturbation import PerturbedMode
+from harness.execution.interface import Place, output_paths
+from harness.numerics.arithmetic import Float64Mode
+from harness.numerics.bounds import alternatives, limits
+from harness.numerics.determinism import Draws, agree
+from harness.numerics.eager import Returned, coarsest_dtype, run_calls, run_calls_in_float64
+from harness.numerics.formats.semantics import GENERIC, Semantics
+from harness.numerics.perturbation import PerturbedMode
+from harness.numerics.steps import output_steps
 from harness.precision import Precision
-from harness.semantics import GENERIC, Semantics
-from harness.steps import output_steps
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Reference:
         places: what each value is; empty for outputs in their order.
         specs: the tree of the outputs of each call; empty where nobody compares it.
         model: the outputs of the float model, where the reference is a quantized graph.
-        alternatives: other values that conform (:func:`harness.bounds.alternatives`).
+        alternatives: other values that conform (:func:`harness.numerics.bounds.alternatives`).
     """
 
     oracle: list[list[Any]]

@@ -1,6 +1,6 @@
 """The dispatch mode that errs in float64 as a target's arithmetic does.
 
-docs/numerics.md derives the amplitudes; :mod:`harness.bounds` makes bounds of the runs.
+docs/numerics.md derives the amplitudes; :mod:`harness.numerics.bounds` makes bounds of the runs.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from harness.arithmetic import Float64Mode, Trace
-from harness.block_scaled import BlockProduct
-from harness.dequantize import Blocks
-from harness.interpolation import interpolate
-from harness.magnitudes import Reduction, is_inexact, reduction
-from harness.noise import Noise
+from harness.numerics.arithmetic import Float64Mode, Trace
+from harness.numerics.error_model.interpolation import interpolate
+from harness.numerics.error_model.magnitudes import Reduction, is_inexact, reduction
+from harness.numerics.error_model.noise import Noise
+from harness.numerics.error_model.ranges import Range, domain, halfway, usual
+from harness.numerics.error_model.rounding import RoundingKind, base_name, kind_of
+from harness.numerics.formats.block_scaled import BlockProduct
+from harness.numerics.formats.dequantize import Blocks
+from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.precision import Precision
-from harness.ranges import Range, domain, halfway, usual
-from harness.rounding import RoundingKind, base_name, kind_of
-from harness.semantics import GENERIC, Semantics
 
 _FLOAT32_UNIT = 2.0**-24
 
@@ -32,8 +32,9 @@ _FLOAT32_UNIT = 2.0**-24
 class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     """Float64 with every result perturbed by the amplitude of the target's rounding there.
 
-    Signs are balanced over the runs (:mod:`harness.noise`). In every second run, numbers that are
-    out of the dtype's range become infinite or zero inside of what is made of several operations.
+    Signs are balanced over the runs (:mod:`harness.numerics.error_model.noise`). In every second
+    run, numbers that are out of the dtype's range become infinite or zero inside of what is made of
+    several operations.
 
     Args:
         precision: the rounding model of the target.

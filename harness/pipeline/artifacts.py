@@ -12,11 +12,11 @@ from torch.export import ExportedProgram
 
 from harness.backend import Execution, Lowered
 from harness.case import Inputs
-from harness.cell import Delegation
-from harness.compare import Verdict
 from harness.errors import StageOrderError
-from harness.interface import Interface
-from harness.oracle import Reference
+from harness.execution.interface import Interface
+from harness.numerics.compare import Verdict
+from harness.numerics.oracle import Reference
+from harness.record.cell import Delegation
 
 
 @dataclass(frozen=True)

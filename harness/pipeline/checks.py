@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import torch
 
-from harness.cell import Delegation
-from harness.delegation import op_name
 from harness.errors import CheckFailure
+from harness.pipeline.delegation import op_name
+from harness.record.cell import Delegation
 
 Calls = Sequence[torch.fx.Node]
 

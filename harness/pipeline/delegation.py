@@ -12,7 +12,7 @@ from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch.export import ExportedProgram
 
-from harness.cell import Delegation
+from harness.record.cell import Delegation
 
 
 def op_name(target: Any) -> str:

@@ -8,9 +8,9 @@ from harness import registry
 from harness.backend import Inspectable
 from harness.case import Case
 from harness.errors import StageFailure
-from harness.runner import lower
+from harness.pipeline.runner import lower
+from harness.pipeline.tester import Tester
 from harness.target import Target
-from harness.tester import Tester
 
 
 def inspect(case: Case, target: Target, *, seed: int = 0) -> Iterator[str]:

@@ -13,13 +13,13 @@ import torch
 from harness import registry
 from harness.backend import Availability, Backend, Emulating, Recipe
 from harness.case import Case
-from harness.cell import CROSS_BACKEND, Cell, Delegation, Encoding, Output, Status
-from harness.compare import Verdict
 from harness.errors import StageFailure, UnsupportedProgram, UsageError, describe, printable
+from harness.execution.locking import exclusive
 from harness.limitation import Limitation, find, judge
-from harness.locking import exclusive
+from harness.numerics.compare import Verdict
+from harness.pipeline.tester import Tester
+from harness.record.cell import CROSS_BACKEND, Cell, Delegation, Encoding, Output, Status
 from harness.target import Target
-from harness.tester import Tester
 
 _TRACEBACK_LINES = 60
 _EXCUSE = "not run: the limitation says that running it would hurt other cells"
@@ -44,7 +44,7 @@ def run_cell(
 
     Never raises for what the case or the backend does, exits and skips included: that becomes the
     cell's status, stage and error. Threads may call it; all but execution takes turns
-    (:mod:`harness.locking`).
+    (:mod:`harness.execution.locking`).
 
     Args:
         case: what is tested.

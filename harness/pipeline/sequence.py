@@ -8,7 +8,7 @@ import torch
 from torch.export import ExportedProgram
 
 from harness.case import Inputs
-from harness.eager import run_calls
+from harness.numerics.eager import run_calls
 
 
 def observing_state(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from harness.errors import ConflictingOptions, StageFailure, StageOrderError
-from harness.locking import exclusive
+from harness.execution.locking import exclusive
 
 # Executing is left to the backends, which say themselves what of it must take turns.
 _UNLOCKED = ("run", "emulate")

@@ -1,6 +1,6 @@
 """The stages as plain functions: explicit options in, a typed artifact out.
 
-Each can be called alone; :class:`harness.tester.Tester` chains them. None of them catches
+Each can be called alone; :class:`harness.pipeline.tester.Tester` chains them. None of them catches
 anything: attributing an error to a stage is the tester's work.
 """
 

@@ -6,7 +6,7 @@
 
 Every stage takes its options explicitly and otherwise uses the recipe's; every artifact stays
 reachable until an earlier stage runs again; a stage called too early says which one is missing.
-:func:`harness.runner.run_cell` drives it and makes the record.
+:func:`harness.pipeline.runner.run_cell` drives it and makes the record.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ import torch
 from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchProgramManager
 from torch.utils._pytree import tree_leaves
 
-from harness import delegation, registry, stages
-from harness.artifacts import ArtifactReader, Artifacts, Exported, Partitioned, Ran
+from harness import registry
 from harness.backend import Attempt, Backend, Emulating, Execution, Lowered, Recipe
 from harness.case import Built, Case, Inputs, case_seed
-from harness.checks import GraphChecks
-from harness.compare import Verdict, compare
-from harness.distribution import compare_draws
 from harness.errors import ConflictingOptions, StageOrderError
-from harness.interface import Interface
-from harness.locking import exclusive
-from harness.oracle import Reference, refer
-from harness.program import Program
-from harness.sequence import observing_state
-from harness.stage_clock import StageClock
-from harness.stages import LowerOptions, Pass
+from harness.execution.interface import Interface
+from harness.execution.locking import exclusive
+from harness.execution.program import Program
+from harness.numerics.compare import Verdict, compare
+from harness.numerics.distribution import compare_draws
+from harness.numerics.oracle import Reference, refer
+from harness.pipeline import delegation, stages
+from harness.pipeline.artifacts import ArtifactReader, Artifacts, Exported, Partitioned, Ran
+from harness.pipeline.checks import GraphChecks
+from harness.pipeline.sequence import observing_state
+from harness.pipeline.stage_clock import StageClock
+from harness.pipeline.stages import LowerOptions, Pass
 from harness.target import Target
 
 # Stages that are the vendors' work; everything else a cell spends is ours.
@@ -55,8 +56,8 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
     """The pipeline over one case on one target.
 
     Several testers may run in threads of one process: each stage but execution holds
-    :func:`harness.locking.exclusive`, because export, passes and the reference use global state
-    of torch. Threads therefore gain nothing but in execution.
+    :func:`~harness.execution.locking.exclusive`, because export, passes and the reference use
+    global state of torch. Threads therefore gain nothing but in execution.
 
     Attributes:
         built: module and inputs, seeded from (seed, case) alone and cast to the recipe's dtype.

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness import registry
-from harness.cell import Cell, Status
 from harness.errors import RunUnwritable
-from harness.run import BackendState, RunInfo, RunWriter
+from harness.record.cell import Cell, Status
+from harness.record.run import BackendState, RunInfo, RunWriter
 from harness.target import split_cell_id
 
 LOGS = "logs"

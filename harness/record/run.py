@@ -18,12 +18,12 @@ from typing import IO
 
 import msgspec
 
-from harness import contradictions
-from harness.cell import Cell, Status
 from harness.errors import RunUnreadable, RunUnwritable, UnknownCell
-from harness.host import Environment as Environment
-from harness.host import available_cores as available_cores
-from harness.host import environment as environment
+from harness.record import contradictions
+from harness.record.cell import Cell, Status
+from harness.record.host import Environment as Environment
+from harness.record.host import available_cores as available_cores
+from harness.record.host import environment as environment
 
 #: 2 adds, all optional: ``records`` and ``merged_from`` of a run, ``part`` of a cell. 3 adds, all
 #: optional: ``telling`` and ``role`` of numerics, ``untelling`` of a cell.
@@ -85,7 +85,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
     until the run has ended, and so is ``records``, the number of lines it wrote. ``complete`` says
     that it ended by itself, with a record of every cell. ``merged_from`` has the parts of a merged
     run. ``lower_only`` was asked for: nothing was executed. ``speed`` says whether what keeps torch
-    quick (:mod:`harness.speed`) was installed; None where that is not known."""
+    quick (:mod:`harness.pipeline.speed`) was installed; None where that is not known."""
 
     schema: int = SCHEMA_VERSION
     started: str = ""
@@ -284,8 +284,8 @@ def load(path: Path | str) -> Run:
     """Load a run folder.
 
     A line of ``cells.jsonl`` that is truncated, garbled or contradicts itself
-    (:mod:`harness.contradictions`) does not hide the others: it becomes an entry of ``Run.damage``
-    and makes the run incomplete. So does what ``run.json`` cannot say of itself.
+    (:mod:`harness.record.contradictions`) does not hide the others: it becomes an entry of
+    ``Run.damage`` and makes the run incomplete. So does what ``run.json`` cannot say of itself.
 
     Raises:
         RunUnreadable: no such folder, no ``run.json``, not valid, or no schema of this version.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.backend import Backend
-from harness.cell import Cell, Status
-from harness.runner import run_cell
+from harness.pipeline.runner import run_cell
+from harness.record.cell import Cell, Status
 from harness.target import Target
 from harness.testing.specimens import SPECIMENS, Expected, Specimen
 

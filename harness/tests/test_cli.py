@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.cell import Cell, Delegation, Numerics, Status
 from harness.cli import main
-from harness.run import CELLS_FILE, RunInfo, RunWriter
+from harness.record.cell import Cell, Delegation, Numerics, Status
+from harness.record.run import CELLS_FILE, RunInfo, RunWriter
 
 ROOT = Path(__file__).parents[2]
 

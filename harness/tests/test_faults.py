@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness import Case, Tester, run_cell
-from harness.cell import Status
+from harness.record.cell import Status
 
 FLOAT_TARGETS = ("portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "null:eager")
 TARGETS = (*FLOAT_TARGETS, "tosa:int")

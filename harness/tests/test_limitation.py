@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from harness import Case, Limitation, Target
-from harness.cell import Cell, Status
 from harness.errors import LimitationError
 from harness.limitation import find, judge, unmatched
+from harness.record.cell import Cell, Status
 
 CASE = Case("add/int", lambda: (torch.nn.Identity(), (torch.ones(1),)), tags=frozenset({"int32"}))
 TARGET = Target("x", "fp32")

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from harness import Case, run_cell
-from harness.cell import Cell, Status
 from harness.errors import CaseError, UsageError, describe
+from harness.record.cell import Cell, Status
 
 
 class Call(torch.nn.Module):

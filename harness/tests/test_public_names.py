@@ -55,5 +55,5 @@ def test_from_module_leaves_the_given_module_alone() -> None:
 
 
 def test_records_start_without_torch() -> None:
-    code = "import sys, harness.cell, harness.run; assert 'torch' not in sys.modules"
+    code = "import sys, harness.record.cell, harness.record.run; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -37,9 +37,9 @@ def update(file: Path, run: Path, allow_incomplete: bool, times: bool) -> None:
     """
     from rich.console import Console
 
-    from reports import baseline
-    from reports.baseline_report import render
-    from reports.snapshot import take
+    from reports.comparison import baseline
+    from reports.comparison.baseline_report import render
+    from reports.comparison.snapshot import take
 
     taken = take(read_run(run))
     if not taken.cells:

@@ -11,8 +11,8 @@ import click
 from harness.errors import RunUnreadable
 
 if TYPE_CHECKING:
-    from harness.run import Run
-    from reports.snapshot import Snapshot
+    from harness.record.run import Run
+    from reports.comparison.snapshot import Snapshot
 
 
 def style_option(part: str) -> Callable[[Any], Any]:
@@ -33,7 +33,7 @@ def read_run(folder: Path) -> Run:
     Raises:
         RunUnreadable: it is not one.
     """
-    from harness.run import load
+    from harness.record.run import load
 
     if not folder.is_dir():
         raise RunUnreadable(f"{folder} is not a run folder; list the runs with: ls runs")
@@ -46,8 +46,8 @@ def read_side(path: Path) -> Snapshot:
     Raises:
         RunUnreadable: it is neither.
     """
-    from reports import baseline
-    from reports.snapshot import take
+    from reports.comparison import baseline
+    from reports.comparison.snapshot import take
 
     return take(read_run(path)) if path.is_dir() else baseline.load(path)
 

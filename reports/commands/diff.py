@@ -47,8 +47,8 @@ def command(
     Exit code 0 whenever the two could be compared, whatever changed, and 2 when not; what goes
     red on changes is conform gate.
     """
-    from reports.diff import Thresholds, diff
-    from reports.diff.select import chosen, kinds_named
+    from reports.comparison.diff import Thresholds, diff
+    from reports.comparison.diff.select import chosen, kinds_named
 
     wanted = kinds_named(kinds)
     usual = Thresholds()
@@ -60,14 +60,14 @@ def command(
     found = diff(read_side(before), read_side(after), limits, times_across_hosts=times_across_hosts)
     found = chosen(found, kinds=wanted, target=target)
     if style == "json":
-        from reports.diff import plain
+        from reports.comparison.diff import plain
 
         click.echo(plain.render(found))
     elif style == "markdown":
-        from reports.diff import markdown
+        from reports.comparison.diff import markdown
 
         click.echo(markdown.render(found, limit=limit), nl=False)
     else:
-        from reports.diff import terminal
+        from reports.comparison.diff import terminal
 
         terminal.render(found, limit=limit)

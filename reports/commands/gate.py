@@ -69,8 +69,8 @@ def _gate(
     files: tuple[Path | None, Path | None, Path | None],
     annotations: bool | None,
 ) -> int:
-    from reports import gate
-    from reports.gate import github, junit, markdown, sarif, terminal
+    from reports.comparison import gate
+    from reports.comparison.gate import github, junit, markdown, sarif, terminal
 
     rules = gate.load(policy)
     judged = gate.judge(read_side(baseline), read_run(run), rules, subset=subset)

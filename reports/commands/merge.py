@@ -25,7 +25,7 @@ def command(out: Path, runs: tuple[Path, ...]) -> None:
     which conform gate does not let pass.
     """
     from reports import text
-    from reports.merge import merge
+    from reports.comparison.merge import merge
 
     made = merge(out, [read_run(folder) for folder in runs])
     run = made.run

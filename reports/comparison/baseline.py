@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from harness.cell import read_number, spell_number
 from harness.errors import RunUnreadable, RunUnwritable
-from harness.run import (
+from harness.record.cell import read_number, spell_number
+from harness.record.run import (
     NOT_A_RECORD,
     SCHEMA_VERSION,
     BackendState,
@@ -28,7 +28,7 @@ from harness.run import (
 )
 from harness.target import cell_id
 from reports import text
-from reports.snapshot import CellFacts, Snapshot, take
+from reports.comparison.snapshot import CellFacts, Snapshot, take
 from reports.summary import NO_TARGET
 
 #: Of this layout; the records inside have the schema of runs.

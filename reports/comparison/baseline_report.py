@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reports import text
+from reports.comparison.diff import diff
+from reports.comparison.diff import terminal as diff_terminal
+from reports.comparison.snapshot import Snapshot
 from reports.console import and_more, section, styled
-from reports.diff import diff
-from reports.diff import terminal as diff_terminal
 from reports.outcome import Outcome
-from reports.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,10 +11,18 @@ from pathlib import Path
 
 import msgspec
 
-from harness.cell import Cell, Status
 from harness.errors import RunUnwritable, UsageError
-from harness.run import BackendState, Environment, Part, Run, RunInfo, RunWriter, check_writable
-from harness.run import load as load_run
+from harness.record.cell import Cell, Status
+from harness.record.run import (
+    BackendState,
+    Environment,
+    Part,
+    Run,
+    RunInfo,
+    RunWriter,
+    check_writable,
+)
+from harness.record.run import load as load_run
 from reports import text
 from reports.outcome import Outcome
 

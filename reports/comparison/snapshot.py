@@ -1,7 +1,7 @@
 """Snapshot: what a comparison needs of a run, one :class:`CellFacts` a cell.
 
 A loaded run becomes one with :func:`take`; a stored baseline is one on disk
-(:mod:`reports.baseline`). Cells with several records are in it once, with the worst.
+(:mod:`reports.comparison.baseline`). Cells with several records are in it once, with the worst.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from harness.cell import Cell, Status
-from harness.run import Environment, Run, RunInfo
+from harness.record.cell import Cell, Status
+from harness.record.run import Environment, Run, RunInfo
 from reports import facts, text
 from reports.numbers import was_lowered, worst
 from reports.outcome import Outcome

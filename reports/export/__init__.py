@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import ConflictingOptions, RunUnwritable, UsageError
-from harness.run import Run
+from harness.record.run import Run
 from reports import output
 
 FORMATS = ("parquet", "csv", "json", "junit")

@@ -14,8 +14,8 @@ import math
 from datetime import datetime
 from xml.etree import ElementTree
 
-from harness.cell import Cell, Status
-from harness.run import Run
+from harness.record.cell import Cell, Status
+from harness.record.run import Run
 from reports import facts, junit, text
 from reports.moment import moment
 from reports.outcome import Outcome

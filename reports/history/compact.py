@@ -21,9 +21,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.cell import Cell
 from harness.errors import RunUnreadable
-from harness.run import CELLS_FILE, RUN_FILE, Environment, Run, RunInfo, load
+from harness.record.cell import Cell
+from harness.record.run import CELLS_FILE, RUN_FILE, Environment, Run, RunInfo, load
 from reports import summary, text
 from reports.numbers import was_lowered
 from reports.outcome import Outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reports.history.view import View
-from reports.markdown import Bounded, more, prose, table
+from reports.render.markdown import Bounded, more, prose, table
 
 
 def render(shown: View) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.errors import RunUnwritable
-from harness.run import Run, replace_file
-from reports import html, markdown
+from harness.record.run import Run, replace_file
+from reports.render import html, markdown
 from reports.summary import Summary
 
 

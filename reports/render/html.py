@@ -11,9 +11,10 @@ import base64
 import hashlib
 from typing import Any
 
-from harness.run import Run
-from reports import facts, jinja, pairs, text, views
+from harness.record.run import Run
+from reports import facts, jinja, text
 from reports.outcome import Outcome
+from reports.render import pairs, views
 from reports.summary import Summary, slowest_stage
 from reports.verdict import RunVerdict
 

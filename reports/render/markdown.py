@@ -7,9 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from harness.run import Run
-from reports import facts, pairs, text
+from harness.record.run import Run
+from reports import facts, text
 from reports.outcome import Outcome
+from reports.render import pairs
 from reports.summary import Row, Summary, Totals, slowest_stage
 from reports.verdict import RunVerdict, VerdictKind
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from harness.cell import Cell, Numerics
-from harness.run import Run
-from reports import facts, pairs, text
+from harness.record.cell import Cell, Numerics
+from harness.record.run import Run
+from reports import facts, text
 from reports.console import and_more, new_grid, new_table, section, style_of, styled
 from reports.outcome import Outcome
+from reports.render import pairs
 from reports.summary import Summary, Totals, slowest_stage
 from reports.verdict import RunVerdict, VerdictKind
 

@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.cell import Cell, Numerics, Status
-from harness.run import Run
+from harness.record.cell import Cell, Numerics, Status
+from harness.record.run import Run
 from reports import facts, text
 from reports.outcome import Outcome
 from reports.summary import Row, Totals

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import RunUnreadable
-from harness.run import Run, load
+from harness.record.run import Run, load
 from reports import facts, jinja
+from reports.comparison.snapshot import take
 from reports.site import changes, manifest, page
 from reports.site.columns import Catalogue, CellHistory, columns, comparison
 from reports.site.details import SHARD, write_details, write_histories
 from reports.site.folder import INDEX, Folder, opened
 from reports.site.pack import script
 from reports.site.store import Found, find
-from reports.snapshot import take
 from reports.summary import Summary, Totals
 from reports.verdict import RunVerdict
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.cell import Cell
-from harness.run import Environment
-from reports import summary, text, views
-from reports.diff import signature
+from harness.record.cell import Cell
+from harness.record.run import Environment
+from reports import summary, text
+from reports.comparison.diff import signature
+from reports.comparison.snapshot import CellFacts, Snapshot
 from reports.outcome import Outcome
+from reports.render import views
 from reports.site.pack import number
-from reports.snapshot import CellFacts, Snapshot
 from reports.summary import Row
 
 #: The letter of each outcome in a string of outcomes; a cell that a run does not have is a dot.
@@ -149,7 +150,7 @@ def _gap(reason: str, link: str | None) -> list[str | None]:
 
 
 def comparison(facts: list[CellFacts], run: Snapshot) -> dict[str, Any]:
-    """What :func:`reports.diff.diff` reads of each cell, for the same rules in the page."""
+    """What ``reports.comparison.diff`` reads of each cell; the page has the same rules."""
     signatures, runtimes, hosts, shares = Index([""]), Index(["none"]), Index([""]), Index()
     made: dict[str, list[Any]] = {
         name: [] for name in ("signature", "runtime", "host", "share", "bytes", "outputs")

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from harness.run import Run
-from reports import views
+from harness.record.run import Run
+from reports.render import views
 from reports.site.columns import ABSENT, MEASURES, NOTHING, CellHistory
 from reports.site.folder import Folder
 from reports.site.pack import number, script

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.run import Run
-from reports import facts, summary, text, views
-from reports.diff import Kind, Thresholds
-from reports.diff.environment import described
-from reports.diff.transition import transition
+from harness.record.run import Run
+from reports import facts, summary, text
+from reports.comparison.diff import Kind, Thresholds
+from reports.comparison.diff.environment import described
+from reports.comparison.diff.transition import transition
+from reports.comparison.snapshot import CellFacts, Snapshot
 from reports.outcome import Outcome
+from reports.render import views
 from reports.site.columns import LETTERS
-from reports.snapshot import CellFacts, Snapshot
 from reports.summary import Totals
 from reports.verdict import RunVerdict
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.run import Run
+from harness.record.run import Run
 from reports import facts, jinja, text
-from reports.diff import Kind, diff
+from reports.comparison.diff import Kind, diff
 from reports.site import manifest
 from reports.summary import Cause, Summary
 from reports.verdict import RunVerdict

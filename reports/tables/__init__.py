@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.run import Run
+from harness.record.run import Run
 from reports.tables.cells import failures, frame, not_run, slowest
 from reports.tables.counts import column, coverage, limitations, matrix, totals
 from reports.tables.delegation import delegation, left_over

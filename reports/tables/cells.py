@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from harness.cell import Cell
-from harness.run import Run
+from harness.record.cell import Cell
+from harness.record.run import Run
 from reports import facts, summary
 from reports.outcome import Outcome
 from reports.summary import Summary

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from harness.run import Run
+from harness.record.run import Run
 from reports.outcome import Outcome
 from reports.summary import Row, Summary, Totals
 from reports.tables.lazy import Frame, pandas

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.run import Run
+from harness.record.run import Run
 from reports import text
 from reports.summary import Summary
 from reports.tables.lazy import Frame, pandas

@@ -6,8 +6,8 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from harness.cell import Numerics
-from harness.run import Run
+from harness.record.cell import Numerics
+from harness.record.run import Run
 from reports.summary import Summary
 from reports.tables.lazy import Frame, pandas
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.run import BackendState, Environment, Run
+from harness.record.run import BackendState, Environment, Run
 from reports import facts
 from reports.tables.lazy import Frame, pandas
 

@@ -1,4 +1,4 @@
-// Everything known of one cell, from the strings that reports/views.py spells.
+// Everything known of one cell, from the strings that reports/render/views.py spells.
 function part(title, ...children) {
   return make("div", {}, make("h4", {}, title), ...children);
 }

@@ -9,8 +9,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cell import Cell, Delegation, LimitationRef, Numerics, Status
-from harness.run import RUN_FILE, BackendState, Environment, Run, RunInfo, RunWriter, load, now
+from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, Status
+from harness.record.run import (
+    RUN_FILE,
+    BackendState,
+    Environment,
+    Run,
+    RunInfo,
+    RunWriter,
+    load,
+    now,
+)
 
 TARGETS = ("portable:fp32", "xnnpack:fp32", "xnnpack:int8", "xnnpack:int8_dynamic", "tosa:fp",
            "tosa:int", "tosa:mxfp8_e4m3", "mlx:fp32", "mlx:int4", "metal:fp32")  # fmt: skip

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.cell import Status
 from harness.cli import main
 from harness.errors import RunUnreadable
-from harness.run import CELLS_FILE, RUN_FILE, load
+from harness.record.cell import Status
+from harness.record.run import CELLS_FILE, RUN_FILE, load
 from reports.tests.runs import cell, numerics, write
 
 SCHEMA1 = Path(__file__).parent / "data" / "schema1"

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.cell import Status
 from harness.errors import RunUnreadable
-from harness.run import CELLS_FILE, RUN_FILE, SCHEMA_VERSION, load
-from reports import baseline, markdown
-from reports.diff import diff
+from harness.record.cell import Status
+from harness.record.run import CELLS_FILE, RUN_FILE, SCHEMA_VERSION, load
+from reports.comparison import baseline
+from reports.comparison.diff import diff
+from reports.render import markdown
 from reports.summary import Summary
 from reports.tests.runs import cell, write
 

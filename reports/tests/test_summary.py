@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.cell import Cell, Delegation, LimitationRef, Status
-from harness.run import BackendState
-from reports import facts, html, markdown, summary, tables, terminal
+from harness.record.cell import Cell, Delegation, LimitationRef, Status
+from harness.record.run import BackendState
+from reports import facts, summary, tables
 from reports.outcome import Outcome
+from reports.render import html, markdown, terminal
 from reports.summary import Summary
 from reports.tests.runs import cell, large, numerics, write
 from reports.verdict import RunVerdict, VerdictKind

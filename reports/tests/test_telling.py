@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.cell import Cell, Delegation, Status
-from reports import html, markdown, tables, terminal
-from reports.diff import Kind, diff
+from harness.record.cell import Cell, Delegation, Status
+from reports import tables
+from reports.comparison.diff import Kind, diff
+from reports.comparison.gate import judge, parse
 from reports.export import junit, render
-from reports.gate import judge, parse
 from reports.outcome import Outcome
+from reports.render import html, markdown, terminal
 from reports.summary import Summary
 from reports.tests.runs import cell, numerics, write
 from reports.verdict import RunVerdict, VerdictKind

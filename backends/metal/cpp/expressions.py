@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from backends.metal.cpp_syntax import (
+from backends.metal.cpp.syntax import (
     Binary,
     Braces,
     CallOf,

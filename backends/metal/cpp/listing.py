@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from backends.metal.cpp_syntax import (
+from backends.metal.cpp.syntax import (
     Assign,
     Binary,
     Block,
@@ -28,7 +28,7 @@ from backends.metal.cpp_syntax import (
 )
 
 if TYPE_CHECKING:
-    from backends.metal.wrapper import Program
+    from backends.metal.cpp.wrapper import Program
 
 _PLUMBING = (
     "AOTI_TORCH_ERROR_CODE_CHECK std::move wrap_with_raii_handle_if_needed RAIIAtenTensorHandle "

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from backends.metal.cpp_expressions import SCALARS, ExpressionParser
-from backends.metal.cpp_syntax import (
+from backends.metal.cpp.expressions import SCALARS, ExpressionParser
+from backends.metal.cpp.syntax import (
     Assign,
     Block,
     Braces,

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from backends.metal.cpp_parser import parse_function
-from backends.metal.cpp_syntax import Function, Source, UnknownStatement, WrapperError
+from backends.metal.cpp.parser import parse_function
+from backends.metal.cpp.syntax import Function, Source, UnknownStatement, WrapperError
 
 RUN = "AOTInductorModel::run_impl"
 CONSTANT_RUN = "AOTInductorModel::_const_run_impl"
@@ -127,7 +127,7 @@ class Program:
 
     def lines(self) -> Iterator[str]:
         """Readable statements: numbered calls with what is known of their shapes."""
-        from backends.metal.listing import lines
+        from backends.metal.cpp.listing import lines
 
         return lines(self)
 

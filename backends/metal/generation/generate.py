@@ -18,12 +18,12 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 
-from backends.metal import lowbit
-from backends.metal.generated import Generated, collect, encode
-from backends.metal.host_tensor import MPS, to_host
-from backends.metal.own import remember
-from backends.metal.pretend import pretending
-from backends.metal.upstream import METHOD, AotiBackend, MetalBackend, quiet
+from backends.metal.generation import lowbit
+from backends.metal.generation.generated import Generated, collect, encode
+from backends.metal.generation.host_tensor import MPS, to_host
+from backends.metal.generation.own import remember
+from backends.metal.generation.pretend import pretending
+from backends.metal.generation.upstream import METHOD, AotiBackend, MetalBackend, quiet
 from harness.errors import ConformError
 
 # The names by which preprocess finds the two files among those that a compilation left.

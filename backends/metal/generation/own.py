@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 
-from harness.program import DelegatePayload
+from harness.execution.program import DelegatePayload
 
 _OWN: set[bytes] = set()
 
 
 def remember(library: bytes) -> None:
-    """Note a payload's code, as :func:`backends.metal.generated.encode` wrote it."""
+    """Note a payload's code, as :func:`backends.metal.generation.generated.encode` wrote it."""
     _OWN.add(hashlib.sha256(library).digest())
 
 

@@ -25,8 +25,8 @@ from torch.utils._ordered_set import OrderedSet
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from backends.metal import composite
-from backends.metal.host_tensor import HostTensor, to_cpu
+from backends.metal.generation import composite
+from backends.metal.generation.host_tensor import HostTensor, to_cpu
 
 # A base M4. Inductor asks whether a GPU is "big" (it is not), and nothing else of it.
 CORES = 10

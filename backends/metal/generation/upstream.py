@@ -34,7 +34,7 @@ __all__ = ["AotiBackend", "MetalBackend", "partitioners", "quiet"]
 def install() -> None:
     """Generate instead of compiling where there is no Apple hardware, in this process."""
     if not torch.backends.mps.is_available():
-        from backends.metal.generate import preprocess
+        from backends.metal.generation.generate import preprocess
 
         MetalBackend.preprocess = staticmethod(preprocess)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from backends.metal.memory import Tensor
+from backends.metal.machine.memory import Tensor
 
 Fallback = Callable[..., Any]
 """Stands in for a kernel of the runtime that is no shader.

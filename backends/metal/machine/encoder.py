@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from backends.metal.cpp_syntax import WrapperError
+from backends.metal.cpp.syntax import WrapperError
 from backends.metal.host import Buffer, Kernel, dispatch_array, dispatch_single
 from backends.metal.host.launch import Grid
-from backends.metal.memory import CPU, Tensor
-from backends.metal.values import Closure
+from backends.metal.machine.memory import CPU, Tensor
+from backends.metal.machine.values import Closure
 
 
 class EncodingError(WrapperError):

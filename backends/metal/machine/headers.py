@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from backends.metal import values
-from backends.metal.cpp_syntax import WrapperError
-from backends.metal.memory import CPU, Tensor
-from backends.metal.values import Owner
+from backends.metal.cpp.syntax import WrapperError
+from backends.metal.machine import values
+from backends.metal.machine.memory import CPU, Tensor
+from backends.metal.machine.values import Owner
 
 
 class LayoutMismatch(WrapperError):

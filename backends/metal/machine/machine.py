@@ -13,24 +13,24 @@ from typing import Any
 
 import torch
 
-from backends.metal import memory, values
-from backends.metal.calls import Call, Check, Fallback
 from backends.metal.contract.layout import extent, row_major
-from backends.metal.cpp_syntax import UnknownFunction, WrapperError
-from backends.metal.encoder import SHADER_SHIMS, Encoder
-from backends.metal.headers import HEADERS
+from backends.metal.cpp.syntax import UnknownFunction, WrapperError
+from backends.metal.cpp.wrapper import ConstantInfo, Program
 from backends.metal.host import Library
-from backends.metal.interpreter import Interpreter
-from backends.metal.memory import CPU, MPS, Storage, Tensor
-from backends.metal.shims import (
+from backends.metal.machine import memory, values
+from backends.metal.machine.calls import Call, Check, Fallback
+from backends.metal.machine.encoder import SHADER_SHIMS, Encoder
+from backends.metal.machine.headers import HEADERS
+from backends.metal.machine.memory import CPU, MPS, Storage, Tensor
+from backends.metal.machine.shims import (
     NUMBERS,
     SHIMS,
     BadCall,
     copy_,
     create_tensor_from_blob_v2,
 )
-from backends.metal.values import UNSET, Host, Owner, Pointer
-from backends.metal.wrapper import ConstantInfo, Program
+from backends.metal.machine.statements import Interpreter
+from backends.metal.machine.values import UNSET, Host, Owner, Pointer
 
 # The wrapper's function that compares the inputs with those that were traced.
 INPUT_CHECKS = "__check_inputs_outputs"

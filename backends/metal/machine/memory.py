@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import torch
 
 from backends.metal.contract.layout import extent, ordered
-from backends.metal.cpp_syntax import WrapperError
+from backends.metal.cpp.syntax import WrapperError
 
 CPU, MPS = 0, 13
 """c10's numbers for the two devices."""

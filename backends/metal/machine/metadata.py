@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from backends.metal import contract
-from backends.metal.calls import Call, Check
 from backends.metal.contract import FUNCTIONS, TensorMeta
-from backends.metal.memory import CPU, DTYPES, Storage, Tensor
-from backends.metal.values import Closure
+from backends.metal.machine.calls import Call, Check
+from backends.metal.machine.memory import CPU, DTYPES, Storage, Tensor
+from backends.metal.machine.values import Closure
 
 
 def checking(

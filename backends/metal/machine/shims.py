@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from backends.metal import memory
 from backends.metal.contract.layout import packed, row_major
-from backends.metal.cpp_syntax import WrapperError
-from backends.metal.memory import CPU, DTYPES, MPS, Storage, Tensor
+from backends.metal.cpp.syntax import WrapperError
+from backends.metal.machine import memory
+from backends.metal.machine.memory import CPU, DTYPES, MPS, Storage, Tensor
 
 
 class BadCall(WrapperError):

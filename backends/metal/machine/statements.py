@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from backends.metal import arithmetic
-from backends.metal.cpp_syntax import (
+from backends.metal.cpp.syntax import (
     Assign,
     Binary,
     Block,
@@ -33,7 +32,8 @@ from backends.metal.cpp_syntax import (
     While,
     WrapperError,
 )
-from backends.metal.values import UNSET, Closure, Host, Owner, Pointer, Text, member
+from backends.metal.machine import arithmetic
+from backends.metal.machine.values import UNSET, Closure, Host, Owner, Pointer, Text, member
 
 
 class Thrown(WrapperError):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backends.metal.cpp_syntax import Lambda, WrapperError
-from backends.metal.memory import Tensor
+from backends.metal.cpp.syntax import Lambda, WrapperError
+from backends.metal.machine.memory import Tensor
 
 
 class _Unset:

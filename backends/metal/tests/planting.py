@@ -19,15 +19,15 @@ from torch.utils._pytree import tree_leaves
 
 from backends.metal import delegate
 from backends.metal.backend import BACKEND
-from backends.metal.generated import SHADER, Generated
+from backends.metal.generation.generated import SHADER, Generated
 from backends.metal.host.kernel_source import parse
 from backends.metal.tests.planting_rules import RULES, Match, Place
 from harness.case import Case
-from harness.compare import compare
 from harness.errors import describe
-from harness.program import Program
-from harness.runner import lower
-from harness.tester import Tester
+from harness.execution.program import Program
+from harness.numerics.compare import compare
+from harness.pipeline.runner import lower
+from harness.pipeline.tester import Tester
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.backend_details import PreprocessResult
 from torch.export import ExportedProgram
 
-from backends.metal import upstream
+from backends.metal.generation import upstream
 
 
 class Apply(torch.nn.Module):

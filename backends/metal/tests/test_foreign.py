@@ -7,13 +7,14 @@ import pytest
 import torch
 from executorch.exir._serialize._program import deserialize_pte_binary, serialize_pte_binary
 
-from backends.metal import generated, own
 from backends.metal.backend import BACKEND
-from harness import Case, Tester, foreign, run_cell
-from harness.cell import Status
+from backends.metal.generation import generated, own
+from harness import Case, Tester, run_cell
 from harness.errors import ProgramError
-from harness.program import Program
-from harness.runner import lower
+from harness.execution import foreign
+from harness.execution.program import Program
+from harness.pipeline.runner import lower
+from harness.record.cell import Status
 
 pytestmark = pytest.mark.skipif(
     not BACKEND.availability().available, reason=BACKEND.availability().reason

@@ -13,9 +13,9 @@ from backends.metal.backend import BACKEND
 from backends.metal.fallbacks import IMPLEMENTATIONS
 from harness import Case, Target
 from harness.errors import StageFailure
-from harness.inspection import inspect
-from harness.runner import lower
-from harness.tester import Tester
+from harness.pipeline.inspection import inspect
+from harness.pipeline.runner import lower
+from harness.pipeline.tester import Tester
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 

@@ -20,8 +20,8 @@ from backends.metal.fallbacks.quantized import unpack
 from backends.metal.quantization import Format, install, int4
 from backends.metal.semantics import int4 as int4_semantics
 from harness import Case, Recipe, Tester, run_cell
-from harness.program import Program
-from harness.runner import lower
+from harness.execution.program import Program
+from harness.pipeline.runner import lower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 
@@ -33,7 +33,7 @@ from backends.metal.backend import partitioners
 from backends.metal.delegate import code_of
 from backends.metal.quantization import int4
 from executorch.exir import to_edge_transform_and_lower
-from harness.program import Program
+from harness.execution.program import Program
 
 model = torch.nn.Sequential(torch.nn.Linear(64, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
 model = int4(model.eval().requires_grad_(False))

@@ -1,6 +1,6 @@
 """The off-graph KV cache: what ``UpdateAndAttendNode`` writes to and attends over.
 
-The planner of :mod:`backends.mlx.cache_plan` directs the pools that hold the cells
+The planner of :mod:`backends.mlx.execution.cache_plan` directs the pools that hold the cells
 (``MLXSequenceCache.h`` in ``backends/mlx/runtime`` of executorch), and :func:`attend` is the
 instruction (``exec_update_and_attend`` in ``MLXInterpreter.h``). The graph says nothing about
 the cache but the number of a layer: all else is the application's to decide.
@@ -13,8 +13,15 @@ from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
-from backends.mlx.cache_plan import CacheConfig, LayerConfig, LayerPolicy, Planner, Run, StepPlan
-from backends.mlx.kernels.base import check_memory
+from backends.mlx.execution.cache_plan import (
+    CacheConfig,
+    LayerConfig,
+    LayerPolicy,
+    Planner,
+    Run,
+    StepPlan,
+)
+from backends.mlx.execution.kernels.base import check_memory
 from harness.errors import ProgramError
 
 __all__ = [

@@ -16,7 +16,7 @@ import numpy as np
 from executorch.exir import schema
 
 from harness.errors import ProgramError
-from harness.program import Program
+from harness.execution.program import Program
 
 # Longest sequence where neither program nor application bounds it.
 UNBOUNDED = 2**17

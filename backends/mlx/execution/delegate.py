@@ -10,15 +10,15 @@ import mlx.core as mx
 import numpy
 import torch
 
-from backends.mlx import payload
-from backends.mlx.cache import CacheConfig, SequenceCache
-from backends.mlx.executor import Executor, Observer
-from backends.mlx.graph import Dim, Graph, Slot, SlotKind
-from backends.mlx.kernels.base import DTYPES, dtype_of
+from backends.mlx.execution.cache import CacheConfig, SequenceCache
+from backends.mlx.execution.executor import Executor, Observer
+from backends.mlx.execution.kernels.base import DTYPES, dtype_of
+from backends.mlx.payload import reader
+from backends.mlx.payload.graph import Dim, Graph, Slot, SlotKind
 from harness.errors import ProgramError
-from harness.execute import DelegateHandle, DelegateLoader
-from harness.program import DelegatePayload, Program
-from harness.validation import torch_dtype
+from harness.execution.execute import DelegateHandle, DelegateLoader
+from harness.execution.program import DelegatePayload, Program
+from harness.execution.validation import torch_dtype
 
 _DTYPES = {torch_dtype(scalar_type): dtype for scalar_type, dtype in DTYPES.items()}
 
@@ -52,7 +52,7 @@ def executor(
     Without a cache given, a program that asks for one gets flat layers of its own. The options
     are the executor's.
     """
-    graph = payload.load(delegate.data)
+    graph = reader.load(delegate.data)
     layers = [
         node.layer_id
         for chain in graph.chains
@@ -63,7 +63,7 @@ def executor(
         cache = SequenceCache(CacheConfig.inferred(layers))
     constants = [
         _from_bytes(constant.data, constant.shape, dtype_of(constant.scalar_type))
-        for constant in payload.constants(graph, delegate.named_data)
+        for constant in reader.constants(graph, delegate.named_data)
     ]
     return Executor(graph, constants, cache=cache, **options)
 

@@ -15,11 +15,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from backends.mlx.cache import SequenceCache, attend
-from backends.mlx.checks import MAX_ALLOCATION_BYTES
-from backends.mlx.graph import Graph, Node, SlotKind
-from backends.mlx.kernels import BUILDERS, Builder, Step
-from backends.mlx.kernels.base import (
+from backends.mlx.execution.cache import SequenceCache, attend
+from backends.mlx.execution.kernels import BUILDERS, Builder, Step
+from backends.mlx.execution.kernels.base import (
     INT32_MAX,
     INT32_MIN,
     axis_in,
@@ -27,6 +25,8 @@ from backends.mlx.kernels.base import (
     dtype_of,
     integer,
 )
+from backends.mlx.payload.checks import MAX_ALLOCATION_BYTES
+from backends.mlx.payload.graph import Graph, Node, SlotKind
 from harness.errors import ProgramError, UnsupportedProgram
 
 Observer = Callable[[int, int, Node, list[Any], list[Any]], None]

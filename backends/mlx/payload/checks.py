@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from backends.mlx.graph import Graph, Node, PayloadError, Tid, Vid
+from backends.mlx.payload.graph import Graph, Node, PayloadError, Tid, Vid
 
 # Bytes an element, by ScalarType number: the dtypes of resolve_dtype in MLXExecutor.h.
 ITEM_SIZES: Mapping[int, int] = {

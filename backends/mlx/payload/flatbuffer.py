@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backends.mlx.schema import Field, Schema, struct_of
+from backends.mlx.payload.schema import Field, Schema, struct_of
 
 # Verifier::Options::max_tables and FLATBUFFERS_MAX_BUFFER_SIZE in flatbuffers' verifier.h, base.h.
 MAX_TABLES = 1_000_000

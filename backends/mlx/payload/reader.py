@@ -14,10 +14,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backends.mlx import checks, schema
-from backends.mlx.flatbuffer import Build, Malformed, Reader
-from backends.mlx.generated import GenerationError
-from backends.mlx.graph import Dim, Graph, Node, PayloadError, Slot, SlotKind, TensorMeta, Tid, Vid
+from backends.mlx.codegen import GenerationError
+from backends.mlx.payload import checks, schema
+from backends.mlx.payload.flatbuffer import Build, Malformed, Reader
+from backends.mlx.payload.graph import (
+    Dim,
+    Graph,
+    Node,
+    PayloadError,
+    Slot,
+    SlotKind,
+    TensorMeta,
+    Tid,
+    Vid,
+)
 
 __all__ = ["Constant", "PayloadError", "constants", "load"]
 

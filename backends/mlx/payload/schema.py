@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backends.mlx.generated import GenerationError, load_generator, wheel_folder
+from backends.mlx.codegen import GenerationError, load_generator, wheel_folder
 
 ROOT = "MLXGraph"
 UNION = "OpNode"

@@ -17,23 +17,24 @@ from pathlib import Path
 import torch
 from torch.utils._pytree import tree_leaves
 
-from backends.mlx import delegate, payload
 from backends.mlx.backend import DELEGATE
-from backends.mlx.executor import Executor
-from backends.mlx.graph import Graph, Node
-from backends.mlx.kernels import Builder
-from backends.mlx.tests.mutations import Fault, faults_of
+from backends.mlx.execution import delegate
+from backends.mlx.execution.executor import Executor
+from backends.mlx.execution.kernels import Builder
+from backends.mlx.payload import reader
+from backends.mlx.payload.graph import Graph, Node
+from backends.mlx.payload.tests.mutations import Fault, faults_of
 from harness import registry
 from harness.case import Case
-from harness.compare import compare
-from harness.discovery import all_suites
+from harness.collection.discovery import all_suites
 from harness.errors import StageFailure
-from harness.execute import DelegateHandle, Interpreter
-from harness.kernels import RuntimeKernels
-from harness.program import DelegatePayload, Program
-from harness.runner import lower
+from harness.execution.execute import DelegateHandle, Interpreter
+from harness.execution.kernels import RuntimeKernels
+from harness.execution.program import DelegatePayload, Program
+from harness.numerics.compare import compare
+from harness.pipeline.runner import lower
+from harness.pipeline.tester import Tester
 from harness.target import Target
-from harness.tester import Tester
 
 ROOT = Path(__file__).parents[3]
 
@@ -113,7 +114,7 @@ class _Prepared:
         except StageFailure:
             return None
         program = Program(tester.program)
-        return cls(tester, program, [payload.load(d.data) for d in program.delegates])
+        return cls(tester, program, [reader.load(d.data) for d in program.delegates])
 
     @property
     def nodes(self) -> Iterator[Node]:

@@ -12,8 +12,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from backends.mlx import generated
-from backends.mlx.generated import GenerationError
+from backends.mlx import codegen
+from backends.mlx.codegen import GenerationError
 
 ROOT = Path(__file__).parents[3]
 MADE = ("mlx_graph_schema.py", "_generated_serializers.py", "mlx_graph_serialize.py", "__init__.py")
@@ -26,7 +26,7 @@ def wheel(tmp_path: Path) -> Path:
 
 
 def copy_of_wheel(target: Path) -> Path:
-    installed = generated.wheel_folder() / "serialization"
+    installed = codegen.wheel_folder() / "serialization"
     package = target / "executorch" / "backends" / "mlx" / "serialization"
     package.mkdir(parents=True)
     for name in ("__init__.py", "generate.py", "mlx_graph_serialize.py", "schema.fbs"):
@@ -50,10 +50,10 @@ def assert_complete(entry: Path) -> None:
 
 def test_an_entry_is_made_once_and_leaves_the_wheel_as_it_was(wheel: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in wheel.rglob("*") if path.is_file()}
-    entry = generated.ensure(wheel, tmp_path / "cache")
+    entry = codegen.ensure(wheel, tmp_path / "cache")
     assert_complete(entry)
     stamp = entry.stat().st_mtime_ns
-    assert generated.ensure(wheel, tmp_path / "cache") == entry
+    assert codegen.ensure(wheel, tmp_path / "cache") == entry
     assert entry.stat().st_mtime_ns == stamp
     assert list((tmp_path / "cache").iterdir()) == [entry]
     assert {path: path.read_bytes() for path in wheel.rglob("*") if path.is_file()} == before
@@ -61,21 +61,21 @@ def test_an_entry_is_made_once_and_leaves_the_wheel_as_it_was(wheel: Path, tmp_p
 
 @pytest.mark.parametrize("changed", ["schema.fbs", "generate.py", "mlx_graph_serialize.py"])
 def test_another_wheel_is_another_entry(wheel: Path, tmp_path: Path, changed: str) -> None:
-    first = generated.ensure(wheel, tmp_path)
+    first = codegen.ensure(wheel, tmp_path)
     comment = "\n// changed\n" if changed.endswith("fbs") else "\n# changed\n"
     with (wheel / changed).open("a") as file:
         file.write(comment)
-    second = generated.ensure(wheel, tmp_path)
+    second = codegen.ensure(wheel, tmp_path)
     assert first != second
     assert_complete(first)
     assert_complete(second)
 
 
 def test_another_compiler_is_another_entry(wheel: Path, tmp_path: Path) -> None:
-    first = generated.ensure(wheel, tmp_path)
+    first = codegen.ensure(wheel, tmp_path)
     with flatc_of(wheel).open("ab") as file:
         file.write(b"\0")
-    assert generated.ensure(wheel, tmp_path) != first
+    assert codegen.ensure(wheel, tmp_path) != first
 
 
 def test_where_the_cache_cannot_be_written_a_private_folder_serves(
@@ -84,9 +84,9 @@ def test_where_the_cache_cannot_be_written_a_private_folder_serves(
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: file / name)
-    entry = generated.ensure(wheel)
+    entry = codegen.ensure(wheel)
     assert_complete(entry)
-    assert generated.ensure(wheel) == entry
+    assert codegen.ensure(wheel) == entry
     assert entry.parent.stat().st_mode & 0o077 == 0
 
 
@@ -94,26 +94,26 @@ def test_an_entry_in_a_folder_that_can_only_be_read_is_used(
     wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / name)
-    entry = generated.ensure(wheel)
+    entry = codegen.ensure(wheel)
     assert entry.is_relative_to(tmp_path)
-    monkeypatch.setattr(generated, "_writable", lambda folder: False)
-    assert generated.ensure(wheel) == entry
+    monkeypatch.setattr(codegen, "_writable", lambda folder: False)
+    assert codegen.ensure(wheel) == entry
 
 
 def test_a_given_folder_that_cannot_be_written_is_an_error(wheel: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(GenerationError, match=r"cannot write the generated modules: .*file"):
-        generated.ensure(wheel, tmp_path / "file" / "cache")
+        codegen.ensure(wheel, tmp_path / "file" / "cache")
 
 
 # Both have generated before either publishes.
 RACE = """
 import sys, time
 from pathlib import Path
-from backends.mlx import generated
+from backends.mlx import codegen
 
 wheel, cache, meeting, name = sys.argv[1:]
-original = generated._generate
+original = codegen._generate
 
 def generate_and_wait(folder, flatc):
     original(folder, flatc)
@@ -122,8 +122,8 @@ def generate_and_wait(folder, flatc):
     while len(list(Path(meeting).iterdir())) < 2 and time.monotonic() < end:
         time.sleep(0.01)
 
-generated._generate = generate_and_wait
-print(generated.ensure(Path(wheel), Path(cache)))
+codegen._generate = generate_and_wait
+print(codegen.ensure(Path(wheel), Path(cache)))
 """
 
 
@@ -151,12 +151,12 @@ def test_a_process_that_dies_leaves_no_entry(wheel: Path, tmp_path: Path) -> Non
     dying = RACE.replace("original(folder, flatc)", "import os; os._exit(3)")
     command = [sys.executable, "-c", dying, str(wheel), str(tmp_path), str(tmp_path), "x"]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 3
-    assert_complete(generated.ensure(wheel, tmp_path))
+    assert_complete(codegen.ensure(wheel, tmp_path))
 
 
 def test_a_fresh_process_without_a_cache_can_import_the_delegate() -> None:
     script = (
-        "from backends.mlx import generated; generated.install(); generated.install()\n"
+        "from backends.mlx import codegen; codegen.install(); codegen.install()\n"
         "from executorch.backends.mlx.serialization.mlx_graph_schema import MLXGraph\n"
         "print(MLXGraph.__module__)"
     )
@@ -268,7 +268,7 @@ def test_a_wheel_that_lacks_something_is_told_in_one_line(
     spoil(wheel)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GenerationError, match=message) as caught:
-        generated.ensure(wheel, tmp_path / "cache")
+        codegen.ensure(wheel, tmp_path / "cache")
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / "cache").glob("*"))
 
@@ -278,12 +278,12 @@ def test_a_flatc_on_the_path_serves(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     shutil.move(flatc_of(wheel), tmp_path / "flatc")
-    assert_complete(generated.ensure(wheel, tmp_path / "cache"))
+    assert_complete(codegen.ensure(wheel, tmp_path / "cache"))
 
 
 def test_without_executorch_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(generated.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(codegen.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(GenerationError, match="has no backends/mlx; install the version"):
-        generated.wheel_folder()
+        codegen.wheel_folder()

@@ -9,11 +9,12 @@ import mlx.core as mx
 import pytest
 import torch
 
-from backends.mlx import BACKEND, executor
-from backends.mlx.kernels import BUILDERS
+from backends.mlx import BACKEND
+from backends.mlx.execution import executor
+from backends.mlx.execution.kernels import BUILDERS
 from harness import Case, run_cell
-from harness.runner import lower
-from harness.tester import Tester
+from harness.pipeline.runner import lower
+from harness.pipeline.tester import Tester
 
 
 class Chain(torch.nn.Module):

@@ -11,9 +11,9 @@ from collections import Counter
 import pytest
 from executorch.exir.lowered_backend_module import get_lowered_backend_modules
 
-from backends.mlx import payload
+from backends.mlx.payload import reader
 from harness.case import Case
-from harness.tester import Tester
+from harness.pipeline.tester import Tester
 from suites.mlx import patterns
 from suites.mlx.only import on_mlx
 
@@ -23,7 +23,7 @@ def instructions(case: Case, target: str) -> Counter[str]:
     (prepared,) = on_mlx(case)
     lowered = Tester(prepared, target).export().lower().lowered
     graphs = [
-        payload.load(module.processed_bytes)
+        reader.load(module.processed_bytes)
         for module in get_lowered_backend_modules(lowered.exported_program().graph_module)
     ]
     return Counter(node.kind for graph in graphs for chain in graph.chains for node in chain)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backends.mlx import schema
+from backends.mlx.payload import schema
 from backends.mlx.tests.catchers import CATCHERS
 from backends.mlx.tests.planting import RECIPES, ROOT, cases_in, cells_of, plant_all
 

@@ -13,12 +13,12 @@ import numpy
 import pytest
 import torch
 
-from backends.mlx import payload
 from backends.mlx.backend import edge_config, partitioners, passes
+from backends.mlx.payload import reader
 from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
 from harness import Case, Precision, Recipe, Tester
-from harness.program import Program
-from harness.semantics import GENERIC
+from harness.execution.program import Program
+from harness.numerics.formats.semantics import GENERIC
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 
@@ -36,10 +36,11 @@ OPERATORS = {
 FRESH = """
 import json
 import torch
-from backends.mlx import payload, quantization
+from backends.mlx import quantization
+from backends.mlx.payload import reader
 from backends.mlx.backend import edge_config, partitioners, passes
 from executorch.exir import to_edge_transform_and_lower
-from harness.program import Program
+from harness.execution.program import Program
 
 found = {}
 for name in ("int4", "mxfp8", "nvfp4"):
@@ -53,7 +54,7 @@ for name in ("int4", "mxfp8", "nvfp4"):
         compile_config=edge_config(),
     )
     program = Program(bytes(lowered.to_executorch().buffer))
-    graph = payload.load(program.delegates[0].data)
+    graph = reader.load(program.delegates[0].data)
     found[name] = {
         "operators": [str(node.target) for node in exported.run_decompositions({}).graph.nodes],
         "delegates": len(program.delegates),
@@ -107,9 +108,9 @@ class Stored:
 
     def __init__(self, tester: Tester) -> None:
         delegate = Program(tester.program).delegates[0]
-        graph = payload.load(delegate.data)
+        graph = reader.load(delegate.data)
         (node,) = [n for n in graph.chains[graph.main] if n.kind == "QuantizedMatmulNode"]
-        found = payload.constants(graph, delegate.named_data)
+        found = reader.constants(graph, delegate.named_data)
         data = {constant.slot: numpy.frombuffer(constant.data, numpy.uint8) for constant in found}
         self.mode: str = node.mode
         self.codes = data[node.w].reshape(32, -1)
@@ -302,7 +303,7 @@ def test_a_shared_weight_stays_shared(weight_format: Format) -> None:
         build=lambda: (Tied(), (torch.randint(0, 32, (2, 5)),)),
     )
     assert tester.run().compare().verdict.passed
-    graph = payload.load(Program(tester.program).delegates[0].data)
+    graph = reader.load(Program(tester.program).delegates[0].data)
     nodes = graph.chains[graph.main]
     head = [node for node in nodes if node.kind == "QuantizedMatmulNode"][-1]
     looked_up = [node.x for node in nodes if node.kind == "TakeNode"]
@@ -342,7 +343,7 @@ def test_packed_experts_are_quantized() -> None:
         return experts, (torch.randn(5, 1, 64), torch.tensor([2, 0, 1, 1, 2]))
 
     tester = quantized(int4, build=build)
-    graph = payload.load(Program(tester.program).delegates[0].data)
+    graph = reader.load(Program(tester.program).delegates[0].data)
     (node,) = [n for n in graph.chains[graph.main] if n.kind == "GatherQmmNode"]
     assert {name: vars(node)[name] for name in OPTIONS["int4"]} == OPTIONS["int4"]
     verdict = tester.run().compare().verdict

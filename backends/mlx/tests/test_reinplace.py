@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from torch.utils._pytree import tree_leaves
 
-from backends.mlx import payload
 from backends.mlx.backend import DELEGATE
-from backends.mlx.delegate import load
-from backends.mlx.graph import Graph, Node, Tid
+from backends.mlx.execution.delegate import load
+from backends.mlx.payload import reader
+from backends.mlx.payload.graph import Graph, Node, Tid
 from harness import run_cell
 from harness.case import Case
-from harness.compare import compare
 from harness.errors import ProgramError
-from harness.execute import Interpreter
-from harness.kernels import RuntimeKernels
-from harness.program import Program
-from harness.tester import Tester
+from harness.execution.execute import Interpreter
+from harness.execution.kernels import RuntimeKernels
+from harness.execution.program import Program
+from harness.numerics.compare import compare
+from harness.pipeline.tester import Tester
 from suites.mlx import reinplace
 
 CASES = {case.name: case for case in reinplace.CASES}
@@ -87,7 +87,7 @@ def passes(tester: Tester, monkeypatch: pytest.MonkeyPatch, graph: Graph) -> boo
     """Whether a cell's program conforms when it is executed as another graph."""
     program = Program(tester.program)
     with monkeypatch.context() as patch:
-        patch.setattr(payload, "load", lambda data: graph)
+        patch.setattr(reader, "load", lambda data: graph)
         interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
     try:
         outputs = [interpreter(program.arrange(tree_leaves(call))) for call in tester.built.calls]
@@ -103,7 +103,7 @@ def test_an_overwritten_operand_makes_the_cell_red(
     tester = lowered(CASES[f"reinplace/{name}"])
     assert tester.run().compare().verdict.passed
     (part,) = Program(tester.program).delegates
-    honest = payload.load(part.data)
+    honest = reader.load(part.data)
     faults = list(overwritten(honest))
     assert faults
     assert passes(tester, monkeypatch, honest)
@@ -142,5 +142,5 @@ def test_a_careless_pass_makes_the_cell_red(name: str, monkeypatch: pytest.Monke
 )
 def test_the_chains_are_really_done_in_place(name: str) -> None:
     (part,) = Program(lowered(CASES[f"reinplace/{name}"]).program).delegates
-    chain = payload.load(part.data).chains[0]
+    chain = reader.load(part.data).chains[0]
     assert sum(bool(set(node.writes) & set(node.reads)) for node in chain) >= 3

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from backends.mlx import flatbuffer, payload, schema
-from backends.mlx.graph import PayloadError
-from backends.mlx.tests.payloads import (
+from backends.mlx.payload import flatbuffer, reader, schema
+from backends.mlx.payload.graph import PayloadError
+from backends.mlx.payload.tests.payloads import (
     encode,
     generated_serializers,
     graph,
@@ -21,7 +21,7 @@ from backends.mlx.tests.payloads import (
     sample,
     serializers,
 )
-from backends.mlx.tests.test_flatbuffer import Buffer
+from backends.mlx.payload.tests.test_flatbuffer import Buffer
 
 
 class Sharing(serializers.MLXGraphSerializer):
@@ -89,11 +89,11 @@ def overlapping_vtables(kind: str, count: int) -> bytes:
 
 def measured(data: bytes) -> tuple[bool, float, float]:
     """Whether it loads, seconds, and bytes of memory for each byte of the payload."""
-    payload.load(encode(graph()))
+    reader.load(encode(graph()))
     tracemalloc.start()
     began = time.process_time()
     try:
-        loaded = bool(payload.load(data))
+        loaded = bool(reader.load(data))
     except PayloadError:
         loaded = False
     seconds = time.process_time() - began
@@ -114,7 +114,7 @@ def test_vectors_that_are_stored_once_and_used_often_are_refused(
     data = shared_perm(monkeypatch, 2_000, 100_000)
     assert len(data) < MEGABYTE
     with pytest.raises(PayloadError, match=r"instructions\[\d+\].op .*more tables and vectors"):
-        payload.load(data)
+        reader.load(data)
 
 
 @pytest.mark.parametrize("kind", ["NoopNode", "ConvTranspose3DNode", "MetalKernelNode"])
@@ -156,11 +156,11 @@ def test_a_string_that_is_used_often_is_kept_once() -> None:
     given = [sample("MetalKernelNode", source=source, header=source) for _ in range(500)]
     data = encode(graph(*given))
     assert len(data) < 10 * len(source)
-    kernels = payload.load(data).chains[0]
+    kernels = reader.load(data).chains[0]
     assert len({id(kernel.source) for kernel in kernels} | {id(k.header) for k in kernels}) == 1
 
 
 def test_vectors_longer_than_the_runtime_reads_are_refused() -> None:
     given = graph(mlx.TransposeNode(mlx.Tid(0), mlx.Tid(1), [0] * (flatbuffer.MAX_ELEMENTS + 1)))
     with pytest.raises(PayloadError, match=r"perm: vector of 1000001 elements, the runtime reads"):
-        payload.load(encode(given))
+        reader.load(encode(given))

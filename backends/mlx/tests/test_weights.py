@@ -10,13 +10,13 @@ from functools import cache
 import pytest
 import torch
 
-from backends.mlx import payload
-from backends.mlx.graph import Graph, Node
+from backends.mlx.payload import reader
+from backends.mlx.payload.graph import Graph, Node
 from backends.mlx.quantization import Format, mxfp8, nvfp4
 from backends.mlx.weights import encodings, expected, problems, verify
 from harness import Case, Tester
-from harness.program import Program
-from harness.runner import lower
+from harness.execution.program import Program
+from harness.pipeline.runner import lower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 
@@ -36,7 +36,7 @@ def lowered(name: str) -> Tester:
 
 def graph(name: str) -> Graph:
     (delegate,) = Program(lowered(name).program).delegates
-    return payload.load(delegate.data)
+    return reader.load(delegate.data)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.tests.sessions import new_project
+from harness.collection.tests.sessions import new_project
 
 
 @pytest.fixture

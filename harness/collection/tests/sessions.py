@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from harness.cell import Status
-from harness.run import Run
+from harness.record.cell import Status
+from harness.record.run import Run
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 # A session is seconds: with one worker every change, without at night.
 WORKERS = [pytest.param("0", marks=pytest.mark.nightly), "1"]
@@ -46,7 +46,7 @@ HANG = "time.sleep(600)"
 
 def new_project(folder: Path) -> Path:
     """A project of its own with one small suite and the plugin."""
-    (folder / "conftest.py").write_text('pytest_plugins = ["harness.plugin"]\n')
+    (folder / "conftest.py").write_text('pytest_plugins = ["harness.collection.plugin"]\n')
     (folder / "pytest.ini").write_text("[pytest]\nconform_suites = suites\n")
     suites = folder / "suites"
     suites.mkdir()

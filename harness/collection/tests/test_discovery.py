@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.discovery import is_suite
+from harness.collection.discovery import is_suite
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.run import CELLS_FILE, RUN_FILE, load, replace_file
-from harness.tests.sessions import ROOT, WORKERS, run
-from reports import folder as reports_folder
+from harness.collection.tests.sessions import ROOT, WORKERS, run
+from harness.record.run import CELLS_FILE, RUN_FILE, load, replace_file
+from reports.render import folder as reports_folder
 
 KILLED = """
 if os.environ.get("PYTEST_XDIST_WORKER") == "gw0":
@@ -58,7 +58,7 @@ def test_a_dead_worker_of_other_tests_makes_no_run(project: Path) -> None:
 def test_a_run_that_was_stopped_is_not_complete(project: Path) -> None:
     (project / "conftest.py").write_text(
         "import pytest\n"
-        'pytest_plugins = ["harness.plugin"]\n'
+        'pytest_plugins = ["harness.collection.plugin"]\n'
         "def pytest_runtest_teardown(item):\n"
         "    if 'add/b' in item.name:\n"
         "        raise KeyboardInterrupt\n"

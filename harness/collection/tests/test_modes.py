@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from harness import Case, run_cell
-from harness.cell import Status
-from harness.run import load
-from harness.tests.sessions import ROOT, WORKERS, outcomes, run
+from harness.collection.tests.sessions import ROOT, WORKERS, outcomes, run
+from harness.record.cell import Status
+from harness.record.run import load
 
 LOWERS_ONLY = """
 import dataclasses
@@ -120,7 +120,7 @@ def unsupported(case, *built):
     return "declared out of scope" if case.name in {declared!r} else None
 
 null.recipes["eager"] = dataclasses.replace(recipe, unsupported=unsupported)
-pytest_plugins = ["harness.plugin"]
+pytest_plugins = ["harness.collection.plugin"]
 """
 
 
@@ -139,7 +139,7 @@ def test_a_limitation_whose_cells_are_all_declared_unsupported_is_stale(
 ) -> None:
     (project / "conftest.py").write_text(STALE.format(declared=declared))
     (project / "suites" / "limitations.py").write_text(
-        "from harness.cell import Status\n"
+        "from harness.record.cell import Status\n"
         "from harness.limitation import Limitation\n"
         "LIMITATIONS = [Limitation(target='null:*', case='sub/d|add/c', reason='never seen',\n"
         "                          run=False)]\n"
@@ -156,10 +156,10 @@ def test_a_limitation_whose_cells_are_all_declared_unsupported_is_stale(
 UNTELLING = """
 import dataclasses
 import pytest
-import harness.runner
-from harness.cell import Status
+import harness.pipeline.runner
+from harness.record.cell import Status
 
-run_cell = harness.runner.run_cell
+run_cell = harness.pipeline.runner.run_cell
 
 def without_signal(case, target, **options):
     cell = run_cell(case, target, **options)
@@ -170,8 +170,8 @@ def without_signal(case, target, **options):
         cell.untelling = "zeros by design" if case.name == "add/b" else ""
     return cell
 
-harness.runner.run_cell = without_signal
-pytest_plugins = ["harness.plugin"]
+harness.pipeline.runner.run_cell = without_signal
+pytest_plugins = ["harness.collection.plugin"]
 """
 
 
@@ -209,10 +209,10 @@ def test_torch_is_left_as_it_is_when_asked(
 ) -> None:
     (project / "suites" / "test_speed.py").write_text(
         "from torchao.quantization.pt2e.observer import HistogramObserver\n"
-        "import harness.tester\n"
+        "import harness.pipeline.tester\n"
         "def test_it():\n"
         "    search = HistogramObserver._non_linear_param_search\n"
-        f"    assert (search.__module__ == 'harness.speed.calibration') is {installed}\n"
+        f"    assert (search.__module__ == 'harness.pipeline.speed.calibration') is {installed}\n"
     )
     result = run(project, "-n", workers, "-k", "add/a or test_it", *arguments)
     assert result.returncode == 0, result.stdout

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cell import Status
-from harness.run import CELLS_FILE, RUN_FILE, load
-from harness.tests.sessions import (
+from harness.collection.tests.sessions import (
     HANG,
     SEGFAULT,
     command,
@@ -24,6 +22,8 @@ from harness.tests.sessions import (
     run,
     write_suite,
 )
+from harness.record.cell import Status
+from harness.record.run import CELLS_FILE, RUN_FILE, load
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
@@ -98,7 +98,7 @@ def test_a_dead_worker_becomes_a_row_and_the_rest_goes_on(
 
 def test_workers_that_die_before_any_cell_end_the_session(project: Path) -> None:
     (project / "conftest.py").write_text(
-        'pytest_plugins = ["harness.plugin"]\n'
+        'pytest_plugins = ["harness.collection.plugin"]\n'
         "def pytest_collection(session):\n"
         "    if hasattr(session.config, 'workerinput'):\n"
         "        __import__('os')._exit(1)\n"
@@ -111,7 +111,7 @@ def test_workers_that_die_before_any_cell_end_the_session(project: Path) -> None
 def test_a_predicted_crash_is_xfailed(project: Path) -> None:
     write_suite(project, SEGFAULT)
     (project / "suites" / "limitations.py").write_text(
-        "from harness.cell import Status\n"
+        "from harness.record.cell import Status\n"
         "from harness.limitation import Limitation\n"
         "LIMITATIONS = [Limitation(target='null:*', case='death/*', reason='reads address 0',\n"
         "                          outcome=Status.CRASHED)]\n"
@@ -155,7 +155,7 @@ def test_an_expected_backend_that_did_not_load_is_red(project: Path, workers: st
     (project / "conftest.py").write_text(
         "from harness import registry\n"
         'registry.BUILT_IN["broken"] = registry.BuiltIn("broken:BACKEND", ("fp32",))\n'
-        'pytest_plugins = ["harness.plugin"]\n'
+        'pytest_plugins = ["harness.collection.plugin"]\n'
     )
     result = run(project, "-n", workers, "--targets", "null:eager,broken:fp32")
     assert result.returncode == 1, result.stdout

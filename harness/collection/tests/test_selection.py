@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness import registry
+from harness.collection.tests.sessions import ROOT, environment, run
 from harness.errors import UnknownTarget
-from harness.run import RUN_FILE, load
-from harness.tests.sessions import ROOT, environment, run
+from harness.record.run import RUN_FILE, load
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import msgspec
 import torch
 
 from harness.errors import ProgramError
-from harness.execute import Interpreter, run_native
-from harness.kernels import AtenKernels, RuntimeKernels
+from harness.execution.execute import Interpreter, run_native
+from harness.execution.kernels import AtenKernels, RuntimeKernels
 
 torch.set_num_threads(1)
 SETS = {"runtime": RuntimeKernels(), "aten": AtenKernels()}

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from harness import Case, Tester
-from harness.execute import Interpreter, run_native
-from harness.kernels import AtenKernels
-from harness.runner import lower
+from harness.execution.execute import Interpreter, run_native
+from harness.execution.kernels import AtenKernels
+from harness.pipeline.runner import lower
 
 ROWS = {0: torch.export.Dim("rows", max=8)}
 

@@ -19,14 +19,14 @@ from executorch.exir._serialize._program import (
 )
 from executorch.exir.scalar_type import ScalarType
 
-from harness.child import Child
 from harness.errors import ProgramError, UnsupportedProgram
-from harness.execute import Interpreter
-from harness.kernels import AtenKernels
-from harness.program import Program
-from harness.tests.interpreting import Task
-from harness.tests.test_kernels import PROGRAMS, program_of
-from harness.validation import host_bytes, validate
+from harness.execution.child import Child
+from harness.execution.execute import Interpreter
+from harness.execution.kernels import AtenKernels
+from harness.execution.program import Program
+from harness.execution.tests.interpreting import Task
+from harness.execution.tests.test_kernels import PROGRAMS, program_of
+from harness.execution.validation import host_bytes, validate
 
 X = torch.tensor([0.5, -2.0, 7.25, 1e-3])
 EDGES = (-(2**31), -1, 0, 1, 2, 3, 5, 7, 13, 16, 1000, 2**16, 2**31 - 1)

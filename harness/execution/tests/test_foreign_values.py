@@ -6,9 +6,9 @@ import msgspec
 import pytest
 import torch
 
-from harness import foreign
 from harness.errors import ProgramError
-from harness.tests.test_kernels import program_of
+from harness.execution import foreign
+from harness.execution.tests.test_kernels import program_of
 
 TENSORS = [
     torch.arange(24).reshape(2, 3, 4),

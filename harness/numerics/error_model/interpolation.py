@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 Draw = Callable[..., torch.Tensor]
-"""Makes noise of up to the given sizes (:meth:`harness.noise.Noise.uniform`)."""
+"""Makes noise of up to the given sizes (``Noise.uniform``)."""
 
 _ROUNDINGS = 3
 _UNIT = 2.0**-24

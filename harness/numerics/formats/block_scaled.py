@@ -1,7 +1,7 @@
 """A product of two tensors in an MX format whose operator encodes the first of them itself.
 
-Which operators do is for a recipe to say (:mod:`harness.semantics`); :mod:`harness.arithmetic` runs
-them.
+Which operators do is for a recipe to say (:mod:`~harness.numerics.formats.semantics`);
+:mod:`harness.numerics.arithmetic` runs them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.microscaling import Element, Encoded, ScaleRule, encode
+from harness.numerics.formats.microscaling import Element, Encoded, ScaleRule, encode
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Block-quantized weights as their formats define them, in float64.
 
 torchao's decoding operators compute in the dtype of the result. Here codes, scales and offsets
-are taken as the numbers they stand for; :mod:`harness.oracle` puts them together.
+are taken as the numbers they stand for; :mod:`harness.numerics.oracle` puts them together.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from harness.microscaling import E2M1, unpack_nibbles
+from harness.numerics.formats.microscaling import E2M1, unpack_nibbles
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from harness.block_scaled import BlockProduct
-from harness.dequantize import DECODERS, Blocks, Product
+from harness.numerics.formats.block_scaled import BlockProduct
+from harness.numerics.formats.dequantize import DECODERS, Blocks, Product
 
 
 @dataclass(frozen=True)

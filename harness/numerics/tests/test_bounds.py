@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness.compare import Verdict, compare
-from harness.oracle import Reference, refer
+from harness.numerics.compare import Verdict, compare
+from harness.numerics.oracle import Reference, refer
 from harness.precision import Precision
 
 F = torch.nn.functional

@@ -15,9 +15,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness import interpolation, jumps, ranges, rounding
-from harness.compare import compare
-from harness.oracle import refer
+from harness.numerics.compare import compare
+from harness.numerics.error_model import interpolation, jumps, ranges, rounding
+from harness.numerics.oracle import refer
 from harness.precision import Precision
 
 F = torch.nn.functional

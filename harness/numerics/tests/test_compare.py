@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cell import Numerics
-from harness.compare import compare, compare_output, cosine, relative_frobenius, sqnr_db
-from harness.oracle import Reference
-from harness.program import TensorSpec
+from harness.execution.program import TensorSpec
+from harness.numerics.compare import compare, compare_output, cosine, relative_frobenius, sqnr_db
+from harness.numerics.oracle import Reference
+from harness.record.cell import Numerics
 
 INF, NAN = math.inf, math.nan
 

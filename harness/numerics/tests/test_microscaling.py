@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.microscaling import (
+from harness.numerics.formats.microscaling import (
     E2M1,
     E2M3,
     E3M2,

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch._decomp import decomposition_table
 
-from harness.oracle import Reference, refer, run_calls
+from harness.numerics.error_model.rounding import ACTIVATIONS, COMPOUND, RoundingKind, kind_of
+from harness.numerics.oracle import Reference, refer, run_calls
 from harness.precision import Precision
-from harness.rounding import ACTIVATIONS, COMPOUND, RoundingKind, kind_of
 
 PRECISION = Precision()
 UNIT = 2.0**-24

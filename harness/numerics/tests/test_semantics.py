@@ -12,10 +12,10 @@ import harness
 from backends.null import BACKEND
 from harness import Case, Tester
 from harness.backend import Recipe
-from harness.dequantize import Blocks, Product
-from harness.oracle import refer
+from harness.numerics.formats.dequantize import Blocks, Product
+from harness.numerics.formats.semantics import GENERIC, Semantics
+from harness.numerics.oracle import refer
 from harness.precision import Precision
-from harness.semantics import GENERIC, Semantics
 
 
 @torch.library.custom_op("conform_test::times_codes", mutates_args=())
@@ -66,6 +66,6 @@ def test_torchaos_decoders_are_generic() -> None:
 
 
 def test_the_harness_names_no_operator_of_a_backend() -> None:
-    for file in Path(harness.__file__).parent.glob("*.py"):
+    for file in Path(harness.__file__).parent.rglob("*.py"):
         text = file.read_text()
         assert not any(name in text for name in ("tosa_mxfp", "_4bit_weight", "mlx::")), file

@@ -19,7 +19,7 @@ import gc
 from torch.fx.traceback import NodeSource
 from torchao.quantization.pt2e.observer import HistogramObserver
 
-from harness.speed import calibration, code, kept
+from harness.pipeline.speed import calibration, code, kept
 
 
 @functools.cache

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import torch
 from torchao.quantization.pt2e import observer
 
-from harness.speed import install
-from harness.speed.calibration import search_range
+from harness.pipeline.speed import install
+from harness.pipeline.speed.calibration import search_range
 
 
 def histograms() -> Iterator[torch.Tensor]:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness import speed
-from harness.speed.code import DeferredCode
+from harness.pipeline import speed
+from harness.pipeline.speed.code import DeferredCode
 
 
 class Doubled(torch.nn.Module):

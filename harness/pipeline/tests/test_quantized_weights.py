@@ -17,8 +17,8 @@ from torchao.quantization.granularity import PerGroup
 from backends.null import BACKEND
 from harness import Case, Precision, Recipe, Tester, run_cell
 from harness.errors import ConflictingOptions, StageFailure, StageOrderError
-from harness.oracle import refer
-from harness.semantics import GENERIC
+from harness.numerics.formats.semantics import GENERIC
+from harness.numerics.oracle import refer
 
 UNIT = 2.0**-24
 LINEAR = Case("quantized/linear", lambda: (torch.nn.Linear(64, 8), (torch.randn(3, 64),)))

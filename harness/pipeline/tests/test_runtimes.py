@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from backends import portable
-from harness import Case, delegation, registry, run_cell
+from harness import Case, registry, run_cell
 from harness.backend import Attempt, Availability, Emulating, Execution, Inspectable
 from harness.case import Inputs
-from harness.cell import Delegation, Status
 from harness.errors import ConflictingOptions
-from harness.inspection import inspect
+from harness.pipeline import delegation
+from harness.pipeline.inspection import inspect
+from harness.record.cell import Delegation, Status
 from harness.target import Target
 
 RELU = Case("test/relu", lambda: (torch.nn.ReLU(), (torch.randn(4, 4),)))

@@ -58,7 +58,7 @@ def test_seed_and_name_matter() -> None:
 
 
 def test_another_process_sees_the_same() -> None:
-    code = "from harness.tests.test_seeds import *; print(fingerprint(CASE, 7))"
+    code = "from harness.pipeline.tests.test_seeds import *; print(fingerprint(CASE, 7))"
     output = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
     )

@@ -10,17 +10,18 @@ import pytest
 import torch
 from torch._export import utils as export_utils
 
-from harness import registry, speed
-from harness.speed import kept
+from harness import registry
+from harness.pipeline import speed
+from harness.pipeline.speed import kept
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 CODE = """
 import hashlib, re, sys, tempfile
 from pathlib import Path
 import torch
 from harness import Case, registry, run_cell, speed
-from harness.discovery import all_suites
+from harness.collection.discovery import all_suites
 
 mode, what = sys.argv[1:]
 if mode == "with":

@@ -14,8 +14,7 @@ from torch.fx.passes.infra.pass_base import PassResult
 
 from backends.null import Null
 from backends.xnnpack.backend import partitioners
-from harness import Case, Recipe, Tester, run_cell, stages
-from harness.cell import Status
+from harness import Case, Recipe, Tester, run_cell
 from harness.errors import (
     CheckFailure,
     ConflictingOptions,
@@ -24,10 +23,12 @@ from harness.errors import (
     StageOrderError,
     UnknownTarget,
 )
-from harness.execute import Interpreter
-from harness.kernels import AtenKernels
+from harness.execution.execute import Interpreter
+from harness.execution.kernels import AtenKernels
+from harness.pipeline import stages
+from harness.pipeline.stages import LowerOptions
 from harness.precision import Precision
-from harness.stages import LowerOptions
+from harness.record.cell import Status
 
 
 class Mlp(torch.nn.Module):

@@ -11,7 +11,7 @@ import torch
 
 from harness import Case, Recipe, Tester, registry, run_cell
 from harness.backend import Lowered
-from harness.cell import CROSS_BACKEND, Cell, Encoding
+from harness.record.cell import CROSS_BACKEND, Cell, Encoding
 from harness.target import Target
 
 NULL = Target.parse("null:eager")

@@ -6,7 +6,7 @@ import pytest
 
 from backends.null import BACKEND, WRONG
 from harness import registry, run_cell
-from harness.cell import Status
+from harness.record.cell import Status
 from harness.testing import SPECIMENS, Expected, Specimen, check_backend
 from harness.testing.contract import misjudged
 

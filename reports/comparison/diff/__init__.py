@@ -2,8 +2,8 @@
 
 ::
 
-    from harness.run import load
-    from reports.diff import diff
+    from harness.record.run import load
+    from reports.comparison.diff import diff
 
     found = diff(load("runs/yesterday"), load("runs/today"))
     found.counts, found.environment, found.by_op(), found.of(Kind.NEWLY_FAILING)
@@ -11,10 +11,10 @@
 
 from __future__ import annotations
 
-from reports.diff.compare import Change, Diff, diff, grouped
-from reports.diff.environment import EnvironmentChange
-from reports.diff.kinds import Kind, Thresholds
-from reports.diff.signature import normalised, signature
+from reports.comparison.diff.compare import Change, Diff, diff, grouped
+from reports.comparison.diff.environment import EnvironmentChange
+from reports.comparison.diff.kinds import Kind, Thresholds
+from reports.comparison.diff.signature import normalised, signature
 
 __all__ = [
     "Change",

@@ -6,15 +6,19 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from harness.run import Run
+from harness.record.run import Run
 from reports import text
-from reports.diff.environment import EnvironmentChange, environment_changes, times_comparable
-from reports.diff.kinds import Kind, Thresholds
-from reports.diff.measures import measures
-from reports.diff.signature import signature
-from reports.diff.transition import transition
+from reports.comparison.diff.environment import (
+    EnvironmentChange,
+    environment_changes,
+    times_comparable,
+)
+from reports.comparison.diff.kinds import Kind, Thresholds
+from reports.comparison.diff.measures import measures
+from reports.comparison.diff.signature import signature
+from reports.comparison.diff.transition import transition
+from reports.comparison.snapshot import CellFacts, Snapshot, take
 from reports.outcome import Outcome
-from reports.snapshot import CellFacts, Snapshot, take
 
 
 @dataclass(frozen=True)

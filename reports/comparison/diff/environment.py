@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.run import Environment
+from harness.record.run import Environment
 from reports import text
-from reports.snapshot import CellFacts, Snapshot
+from reports.comparison.snapshot import CellFacts, Snapshot
 
 _FIELDS = ("python", "platform", "machine", "processor", "cores", "host")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from reports import text
-from reports.diff.compare import Change, Diff
-from reports.diff.kinds import Kind
-from reports.diff.words import headline, kinds_of
-from reports.markdown import Bounded, code, more, prose, table
+from reports.comparison.diff.compare import Change, Diff
+from reports.comparison.diff.kinds import Kind
+from reports.comparison.diff.words import headline, kinds_of
+from reports.render.markdown import Bounded, code, more, prose, table
 
 _GROUPS = 20
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reports import text
-from reports.diff.kinds import Kind, Thresholds
-from reports.snapshot import CellFacts, OutputFacts
+from reports.comparison.diff.kinds import Kind, Thresholds
+from reports.comparison.snapshot import CellFacts, OutputFacts
 
 
 @dataclass(frozen=True)

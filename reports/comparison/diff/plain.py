@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from harness.cell import spell_number
-from reports.diff.compare import Change, Diff
+from harness.record.cell import spell_number
+from reports.comparison.diff.compare import Change, Diff
 
 
 def render(found: Diff) -> str:

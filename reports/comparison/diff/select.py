@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from harness.errors import UsageError
 from harness.target import any_glob
-from reports.diff.compare import Diff
-from reports.diff.kinds import Kind
+from reports.comparison.diff.compare import Diff
+from reports.comparison.diff.kinds import Kind
 
 
 def kinds_named(names: Iterable[str]) -> list[Kind]:

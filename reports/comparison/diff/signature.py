@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from reports import text
+from reports.comparison.snapshot import CellFacts
 from reports.outcome import Outcome
-from reports.snapshot import CellFacts
 
 _LENGTH = 200
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reports import text
+from reports.comparison.diff.compare import Change, Diff
+from reports.comparison.diff.kinds import Kind
+from reports.comparison.diff.words import headline, kinds_of
 from reports.console import and_more, new_grid, new_table, section, styled
-from reports.diff.compare import Change, Diff
-from reports.diff.kinds import Kind
-from reports.diff.words import headline, kinds_of
 
 if TYPE_CHECKING:
     from rich.console import Console

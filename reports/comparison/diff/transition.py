@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from reports.diff.kinds import Kind
-from reports.diff.signature import signature
+from reports.comparison.diff.kinds import Kind
+from reports.comparison.diff.signature import signature
+from reports.comparison.snapshot import CellFacts
 from reports.outcome import Outcome
-from reports.snapshot import CellFacts
 
 _NEWLY_RED = {
     Outcome.MISMATCH: Kind.NEWLY_FAILING,

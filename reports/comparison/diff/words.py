@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reports import text
-from reports.diff.compare import Change, Diff
-from reports.diff.kinds import Kind
+from reports.comparison.diff.compare import Change, Diff
+from reports.comparison.diff.kinds import Kind
 
 
 def headline(found: Diff) -> str:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from reports.gate.judge import Colour, Judgement, judge
-from reports.gate.policy import Policy, Waiver, load, parse
+from reports.comparison.gate.judge import Colour, Judgement, judge
+from reports.comparison.gate.policy import Policy, Waiver, load, parse
 
 __all__ = ["Colour", "Judgement", "Policy", "Waiver", "judge", "load", "parse"]

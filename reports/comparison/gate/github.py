@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 
 from reports import text
-from reports.gate.judge import Colour, Judgement
+from reports.comparison.gate.judge import Colour, Judgement
 
 # GitHub shows ten of each level a step.
 _ERRORS = 9

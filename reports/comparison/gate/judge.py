@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from harness.run import Run
+from harness.record.run import Run
 from harness.target import any_glob
 from reports import text
-from reports.diff import Change, Diff, Kind, diff
-from reports.gate import obstacles
-from reports.gate.policy import Policy, Waiver
-from reports.snapshot import Snapshot, take
+from reports.comparison.diff import Change, Diff, Kind, diff
+from reports.comparison.gate import obstacles
+from reports.comparison.gate.policy import Policy, Waiver
+from reports.comparison.snapshot import Snapshot, take
 
 
 class Colour(enum.Enum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from xml.etree import ElementTree as xml
 
 from reports import junit
-from reports.diff import Change
-from reports.gate.judge import Judgement
-from reports.snapshot import CellFacts
+from reports.comparison.diff import Change
+from reports.comparison.gate.judge import Judgement
+from reports.comparison.snapshot import CellFacts
 
 
 def render(judged: Judgement) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from reports import text
-from reports.diff import Change
-from reports.diff.markdown import changes_table, environment
-from reports.diff.words import kinds_of
-from reports.gate.judge import Colour, Judgement
-from reports.markdown import Bounded, code, more, prose, table
+from reports.comparison.diff import Change
+from reports.comparison.diff.markdown import changes_table, environment
+from reports.comparison.diff.words import kinds_of
+from reports.comparison.gate.judge import Colour, Judgement
+from reports.render.markdown import Bounded, code, more, prose, table
 
 #: The first line: by it a workflow finds its own comment and replaces it.
 MARK = "<!-- conform-gate -->"

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from harness.target import any_glob
 from reports import text
-from reports.diff import Change, Diff, Kind
-from reports.gate.policy import Policy
+from reports.comparison.diff import Change, Diff, Kind
+from reports.comparison.gate.policy import Policy
+from reports.comparison.snapshot import Snapshot
 from reports.outcome import Outcome
-from reports.snapshot import Snapshot
 
 _LENGTH = 500
 

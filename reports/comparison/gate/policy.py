@@ -13,7 +13,7 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.target import any_glob
-from reports.diff.kinds import Kind, Thresholds
+from reports.comparison.diff.kinds import Kind, Thresholds
 
 #: What is red unless a policy says otherwise: everything that was lost, but size and time.
 USUALLY_RED = (

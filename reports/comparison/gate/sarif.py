@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from reports import text
-from reports.diff import Change, Kind
-from reports.gate.judge import Judgement
+from reports.comparison.diff import Change, Kind
+from reports.comparison.gate.judge import Judgement
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _OBSTACLE = "could-not-judge"

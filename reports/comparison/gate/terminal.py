@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reports import text
+from reports.comparison.diff import Change
+from reports.comparison.diff.terminal import environment
+from reports.comparison.diff.words import kinds_of
+from reports.comparison.gate.judge import Colour, Judgement
 from reports.console import and_more, new_grid, new_table, section, styled
-from reports.diff import Change
-from reports.diff.terminal import environment
-from reports.diff.words import kinds_of
-from reports.gate.judge import Colour, Judgement
 
 if TYPE_CHECKING:
     from rich.console import Console

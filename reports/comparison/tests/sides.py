@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.cell import Cell, Delegation, LimitationRef, Status
-from harness.run import BackendState, Environment, Run, RunInfo
+from harness.record.cell import Cell, Delegation, LimitationRef, Status
+from harness.record.run import BackendState, Environment, Run, RunInfo
 from reports.tests.runs import cell, numerics
 
 #: The cell that changes, and those beside it that do not.

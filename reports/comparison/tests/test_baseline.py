@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.cell import Cell, Delegation, Status
 from harness.cli import main
 from harness.errors import RunUnreadable
-from reports import baseline
-from reports.diff import diff
-from reports.snapshot import take
+from harness.record.cell import Cell, Delegation, Status
+from reports.comparison import baseline
+from reports.comparison.diff import diff
+from reports.comparison.snapshot import take
 from reports.tests.runs import cell, large, numerics, write
 
 

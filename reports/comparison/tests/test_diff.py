@@ -11,17 +11,26 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from harness.cell import Delegation
 from harness.cli import main
 from harness.errors import UsageError
-from harness.run import Environment, Part
-from reports.diff import Diff, Kind, Thresholds, diff, markdown, normalised, plain, terminal
-from reports.diff.select import chosen, kinds_named
-from reports.diff.transition import transition
+from harness.record.cell import Delegation
+from harness.record.run import Environment, Part
+from reports.comparison.diff import (
+    Diff,
+    Kind,
+    Thresholds,
+    diff,
+    markdown,
+    normalised,
+    plain,
+    terminal,
+)
+from reports.comparison.diff.select import chosen, kinds_named
+from reports.comparison.diff.transition import transition
+from reports.comparison.snapshot import CellFacts
+from reports.comparison.tests.sides import HERE, SUBJECT, made, side
 from reports.outcome import Outcome
-from reports.snapshot import CellFacts
 from reports.tests.runs import cell, large, numerics, write
-from reports.tests.sides import HERE, SUBJECT, made, side
 
 NAME = f"{SUBJECT}@xnnpack:fp32"
 

@@ -15,11 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from harness.cell import Status
 from harness.cli import main
-from reports.gate import Judgement, github, judge, junit, markdown, parse, sarif, terminal
+from harness.record.cell import Status
+from reports.comparison.gate import (
+    Judgement,
+    github,
+    judge,
+    junit,
+    markdown,
+    parse,
+    sarif,
+    terminal,
+)
+from reports.comparison.tests.sides import SUBJECT, side
 from reports.tests.runs import cell, large, write
-from reports.tests.sides import SUBJECT, side
 
 ODD = (
     "a | b `c` \\| **d** <img src=x onerror=y> </details> [f](javascript:g) @someone\n"
@@ -259,7 +268,7 @@ def test_an_error_of_the_gate_itself_is_not_red(
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("reports.gate.judge", broken)
+    monkeypatch.setattr("reports.comparison.gate.judge", broken)
     assert _gate(pair).exit_code == 2
 
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from harness.errors import UsageError
-from reports.diff import Kind
-from reports.gate import policy
-from reports.gate.policy import GateThresholds, Policy, TargetPolicy, Waiver
+from reports.comparison.diff import Kind
+from reports.comparison.gate import policy
+from reports.comparison.gate.policy import GateThresholds, Policy, TargetPolicy, Waiver
 
 WAIVER = '[[waiver]]\ncell = "a"\nkind = "fixed"\nreason = "r"\nowner = "o"\nexpires = 2030-01-01\n'
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "gate.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "gate.md"
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from harness.run import CELLS_FILE, RUN_FILE, Run, RunInfo, load
-from reports.gate import judge, parse
-from reports.snapshot import take
-from reports.tests.sides import made, side
+from harness.record.run import CELLS_FILE, RUN_FILE, Run, RunInfo, load
+from reports.comparison.gate import judge, parse
+from reports.comparison.snapshot import take
+from reports.comparison.tests.sides import made, side
 
 TODAY = datetime.date(2026, 6, 15)
 

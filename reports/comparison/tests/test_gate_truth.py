@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.run import BackendState, Environment, Part
-from reports.gate import judge, parse
-from reports.tests.sides import SUBJECT, side
+from harness.record.run import BackendState, Environment, Part
+from reports.comparison.gate import judge, parse
+from reports.comparison.tests.sides import SUBJECT, side
 
 TODAY = datetime.date(2026, 6, 15)
 
@@ -117,7 +117,7 @@ def test_one_transition_under_the_usual_policy(before: str, after: str, code: in
 
 
 def _accepted(run: Any) -> Any:
-    from reports.snapshot import take
+    from reports.comparison.snapshot import take
 
     taken = take(run)
     taken.stored = True

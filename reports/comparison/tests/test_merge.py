@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from harness.cell import Delegation, Status
 from harness.cli import main
 from harness.errors import RunUnwritable, UsageError
-from harness.run import RUN_FILE, BackendState, Environment, Run, load
-from reports.diff import diff
-from reports.merge import merge
+from harness.record.cell import Delegation, Status
+from harness.record.run import RUN_FILE, BackendState, Environment, Run, load
+from reports.comparison.diff import diff
+from reports.comparison.merge import merge
+from reports.comparison.snapshot import take
 from reports.outcome import Outcome
-from reports.snapshot import take
 from reports.summary import Summary
 from reports.tests.runs import cell, write
 

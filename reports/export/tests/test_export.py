@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from harness.cell import LimitationRef, Status
 from harness.cli import main
 from harness.errors import ConflictingOptions, RunUnwritable, UsageError
-from harness.run import Run
+from harness.record.cell import LimitationRef, Status
+from harness.record.run import Run
 from reports import export, tables
 from reports.export.flat import as_text
 from reports.tests.runs import cell, large, numerics, write

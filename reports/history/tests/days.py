@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from harness.cell import Cell, Status
-from harness.run import Environment
+from harness.record.cell import Cell, Status
+from harness.record.run import Environment
 from reports.tests.runs import cell, write
 
 START = datetime(2026, 1, 1, 2, tzinfo=UTC)

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from harness.cell import Delegation, Status
 from harness.cli import main
 from harness.errors import UnknownCell, UsageError
-from harness.run import BackendState
+from harness.record.cell import Delegation, Status
+from harness.record.run import BackendState
 from reports import history
-from reports.tests.days import night, words
+from reports.history.tests.days import night, words
 from reports.tests.runs import cell, numerics
 
 PASSED, FAILED, CRASHED = Status.PASSED, Status.FAILED, Status.CRASHED

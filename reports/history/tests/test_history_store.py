@@ -12,13 +12,13 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from harness.cell import Status
 from harness.errors import RunUnreadable, UnknownCell
-from harness.run import CELLS_FILE, RUN_FILE, Part, load
+from harness.record.cell import Status
+from harness.record.run import CELLS_FILE, RUN_FILE, Part, load
 from reports import history
 from reports.history import compact, store
+from reports.history.tests.days import START, environment, night
 from reports.outcome import Outcome
-from reports.tests.days import START, environment, night
 from reports.tests.runs import cell, numerics
 
 

@@ -6,9 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from harness.cell import Delegation, LimitationRef, Status
-from harness.run import BackendState, Run
-from reports import html
+from harness.record.cell import Delegation, LimitationRef, Status
+from harness.record.run import BackendState, Run
+from reports.render import html
 from reports.tests.markup import Page
 from reports.tests.runs import cell, large, numerics, write
 

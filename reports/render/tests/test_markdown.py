@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cell import Delegation, LimitationRef, Status
-from reports import markdown
+from harness.record.cell import Delegation, LimitationRef, Status
+from reports.render import markdown
 from reports.tests.runs import cell, write
 
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness.cell import CROSS_BACKEND, Cell, Encoding, Output, Status
-from reports import html, markdown, terminal
-from reports.pairs import pairs, rows
+from harness.record.cell import CROSS_BACKEND, Cell, Encoding, Output, Status
+from reports.render import html, markdown, terminal
+from reports.render.pairs import pairs, rows
 from reports.tests.runs import cell, numerics, write
 
 ARM, MLX = "tosa:mxfp8_e4m3", "mlx:mxfp8"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from reports import site
-from reports.tests import browser as chromium
-from reports.tests.nights import hostile, store
+from reports.site.tests import browser as chromium
+from reports.site.tests.nights import hostile, store
 
 
 @pytest.fixture(scope="module")

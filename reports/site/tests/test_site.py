@@ -16,17 +16,17 @@ from click.testing import CliRunner
 
 from harness import cli
 from harness.errors import RunUnreadable, RunUnwritable, UsageError
-from harness.run import CELLS_FILE, RUN_FILE, load
+from harness.record.run import CELLS_FILE, RUN_FILE, load
 from reports import site
-from reports.diff import Kind
+from reports.comparison.diff import Kind
 from reports.outcome import Outcome
 from reports.site import manifest
 from reports.site.columns import ABSENT, LETTERS
 from reports.site.folder import INDEX, MARKER, opened
 from reports.site.pack import number, script
+from reports.site.tests.nights import EVIL, NAMES, hostile, store
 from reports.summary import Summary
 from reports.tests.markup import Page
-from reports.tests.nights import EVIL, NAMES, hostile, store
 from reports.tests.runs import cell, large, write
 
 

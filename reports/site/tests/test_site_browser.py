@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 import pytest
 
-from harness.run import load
+from harness.record.run import load
 from reports import site, summary, text
 from reports.outcome import Outcome
+from reports.site.tests import browser as chromium
+from reports.site.tests.browser import follow, hash_of, is_wide
 from reports.summary import Summary
-from reports.tests import browser as chromium
-from reports.tests.browser import follow, hash_of, is_wide
 
 pytestmark = chromium.needed
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from harness.run import load
+from harness.record.run import load
 from reports import text
-from reports.diff import Kind, diff
-from reports.tests import browser as chromium
-from reports.tests.browser import follow, is_wide
-from reports.tests.nights import EVIL, LONG, NAMES
+from reports.comparison.diff import Kind, diff
+from reports.site.tests import browser as chromium
+from reports.site.tests.browser import follow, is_wide
+from reports.site.tests.nights import EVIL, LONG, NAMES
 
 pytestmark = chromium.needed
 VIEWS = ["", "#/cells", "#/compare", "#/changes", "#/limitations"]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.cell import Cell, Delegation, LimitationRef, Numerics, Status
-from harness.run import Environment, Part, Run, RunInfo
+from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, Status
+from harness.record.run import Environment, Part, Run, RunInfo
 from reports import tables
 from reports.tests.runs import cell, large, numerics, write
 

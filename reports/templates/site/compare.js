@@ -1,4 +1,4 @@
-// Two runs of the site, by the rules of reports/diff: outcomes by its table, numbers by measures.js.
+// Two runs of the site, by the rules of reports/comparison/diff: outcomes by its table, numbers by measures.js.
 const PAGE = 200;
 const BY = { kind: "Kind of change", op: "Op", target: "Target", cause: "Cause" };
 

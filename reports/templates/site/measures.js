@@ -1,4 +1,4 @@
-// reports/diff/measures.py in the browser: the numbers of one cell that became worse. A test
+// reports/comparison/diff/measures.py in the browser: the numbers of one cell that became worse. A test
 // holds the two against each other, so a rule changes in both or not at all.
 const NOTHING_TAKEN = [0, 0, 0, [], []];
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.cell import Status
 from harness.limitation import Limitation
+from harness.record.cell import Status
 
 _ALL = "mlx:*"
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/"

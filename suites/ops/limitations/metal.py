@@ -6,8 +6,8 @@ What ends with ``[refusal]``, ``[missing]`` or ``[defect]`` broke a rule of the 
 
 from __future__ import annotations
 
-from harness.cell import Status
 from harness.limitation import Limitation
+from harness.record.cell import Status
 
 _ALL = "metal:*"
 _FLOAT32 = "metal:fp32"

@@ -6,8 +6,8 @@ every target that it shows on.
 
 from __future__ import annotations
 
-from harness.cell import Status
 from harness.limitation import Limitation
+from harness.record.cell import Status
 
 _ALL = "portable:*|xnnpack:*|tosa:*"
 _NATIVE = "portable:*|xnnpack:*"

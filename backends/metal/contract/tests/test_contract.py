@@ -26,9 +26,9 @@ from backends.metal.contract.rule import (
     PACKED_COPIES,
     STALE_VIEWS,
 )
+from backends.metal.contract.tests.contract_calls import BAD, GOOD, LAST, PREFIX, meta, sdpa
 from backends.metal.fallbacks import IMPLEMENTATIONS
-from backends.metal.tests.contract_calls import BAD, GOOD, LAST, PREFIX, meta, sdpa
-from backends.metal.upstream import MetalBackend
+from backends.metal.generation.upstream import MetalBackend
 
 
 def call(function, changes):
@@ -203,5 +203,5 @@ def test_table():
 
 
 def test_the_page_is_current():
-    page = Path(__file__).parents[3] / "docs" / "metal_contract.md"
+    page = Path(__file__).parents[4] / "docs" / "metal_contract.md"
     assert page.read_text() == contract_document(), "run python -m backends.metal.contract"

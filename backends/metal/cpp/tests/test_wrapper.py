@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from backends.metal.cpp_parser import parse_function
-from backends.metal.cpp_syntax import (
+from backends.metal.cpp.parser import parse_function
+from backends.metal.cpp.syntax import (
     Assign,
     Declare,
     Do,
@@ -14,10 +14,10 @@ from backends.metal.cpp_syntax import (
     UnknownStatement,
     WrapperError,
 )
-from backends.metal.generate import generate
+from backends.metal.cpp.tests.wrappers import copy, empty, launch, output, view, wrapper
+from backends.metal.cpp.wrapper import KernelName, Program
+from backends.metal.generation.generate import generate
 from backends.metal.tests.programs import Apply, partition
-from backends.metal.tests.wrappers import copy, empty, launch, output, view, wrapper
-from backends.metal.wrapper import KernelName, Program
 
 
 def body(text: str) -> tuple[object, ...]:

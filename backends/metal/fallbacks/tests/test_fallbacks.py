@@ -11,7 +11,7 @@ from executorch.backends.apple.metal.ops.gather_qmv import _quantize_int4_affine
 
 from backends.metal.fallbacks import IMPLEMENTATIONS
 from backends.metal.fallbacks.quantized import unpack
-from backends.metal.lowbit import pack
+from backends.metal.generation.lowbit import pack
 
 FLOATS = [torch.float32, torch.bfloat16]
 ROUNDOFF = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8}

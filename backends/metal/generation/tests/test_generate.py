@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from backends.metal import lowbit, upstream
-from backends.metal.generate import MissingFallback, generate, preprocess
-from backends.metal.generated import Generated, decode
-from backends.metal.host_tensor import MPS, HostTensor, to_cpu, to_host
+from backends.metal.generation import lowbit, upstream
+from backends.metal.generation.generate import MissingFallback, generate, preprocess
+from backends.metal.generation.generated import Generated, decode
+from backends.metal.generation.host_tensor import MPS, HostTensor, to_cpu, to_host
 from backends.metal.tests.programs import Apply, Apply3, partition
 
 
@@ -39,12 +39,12 @@ def test_another_process_gives_the_same_text() -> None:
         generated = generate(partition(torch.nn.Linear(8, 16), torch.ones(2, 8)))
         return hashlib.sha256(generated.wrapper.encode() + generated.weights).hexdigest()
 
-    script = "import hashlib, torch\nfrom backends.metal.generate import generate\n"
+    script = "import hashlib, torch\nfrom backends.metal.generation.generate import generate\n"
     script += "from backends.metal.tests.programs import partition\n"
     script += textwrap.dedent(inspect.getsource(digest)) + "print('digest', digest())"
     done = subprocess.run(
         [sys.executable, "-c", script],
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
         capture_output=True,
         text=True,
         check=True,

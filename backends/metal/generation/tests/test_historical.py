@@ -14,15 +14,16 @@ import torch
 from executorch.backends.apple.metal.passes.decompose_linear_pass import DecomposeLinearPass
 from executorch.exir.pass_base import PassResult
 
-from backends.metal import delegate, memory
+from backends.metal import delegate
 from backends.metal.contract import FUNCTIONS, layout
 from backends.metal.contract.memory import MISSING
 from backends.metal.contract.rule import CONV_STRIDES, PACKED_COPIES, STALE_VIEWS, Rule
 from backends.metal.fallbacks import IMPLEMENTATIONS
-from backends.metal.generate import generate
+from backends.metal.generation.generate import generate
+from backends.metal.machine import memory
 from backends.metal.tests.programs import partition
-from harness.cell import Status
-from harness.runner import run_cell
+from harness.pipeline.runner import run_cell
+from harness.record.cell import Status
 from suites.metal import convolution, matmul, views
 
 CASES = {case.name: case for module in (convolution, matmul, views) for case in module.CASES}

@@ -7,20 +7,20 @@ import pytest
 import torch
 
 from backends.metal import contract
-from backends.metal.calls import Call
-from backends.metal.cpp_syntax import UnknownFunction, WrapperError
-from backends.metal.encoder import EncodingError
+from backends.metal.cpp.syntax import UnknownFunction, WrapperError
+from backends.metal.cpp.tests.wrappers import SCALE, copy, empty, launch, output, view, wrapper
+from backends.metal.cpp.wrapper import Program
 from backends.metal.fallbacks import IMPLEMENTATIONS
-from backends.metal.headers import LayoutMismatch
 from backends.metal.host import OutOfBounds
-from backends.metal.interpreter import Thrown
-from backends.metal.machine import Machine
-from backends.metal.memory import OutsideStorage
-from backends.metal.metadata import checking
-from backends.metal.shims import BadCall
-from backends.metal.tests.wrappers import SCALE, copy, empty, launch, output, view, wrapper
-from backends.metal.values import NullHandle
-from backends.metal.wrapper import Program
+from backends.metal.machine.calls import Call
+from backends.metal.machine.encoder import EncodingError
+from backends.metal.machine.headers import LayoutMismatch
+from backends.metal.machine.machine import Machine
+from backends.metal.machine.memory import OutsideStorage
+from backends.metal.machine.metadata import checking
+from backends.metal.machine.shims import BadCall
+from backends.metal.machine.statements import Thrown
+from backends.metal.machine.values import NullHandle
 
 SIX = torch.arange(6.0).reshape(2, 3)
 BUFFER = empty("buf0", "2L, 3L", "3L, 1L")

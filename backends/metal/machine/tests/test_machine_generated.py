@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 import torch
 
-from backends.metal.calls import Call
+from backends.metal.cpp.wrapper import Program
 from backends.metal.fallbacks import IMPLEMENTATIONS
-from backends.metal.generate import generate
+from backends.metal.generation.generate import generate
 from backends.metal.host import OutOfBounds
-from backends.metal.interpreter import Thrown
-from backends.metal.machine import Machine
+from backends.metal.machine.calls import Call
+from backends.metal.machine.machine import Machine
+from backends.metal.machine.statements import Thrown
 from backends.metal.tests.programs import Apply, Apply3, partition
-from backends.metal.wrapper import Program
 
 
 def generated(

@@ -1,12 +1,12 @@
 """One builder a node type: an instruction becomes a function on the slots.
 
 The node types that run other chains (``IfNode``, ``ScanNode``) and the cache's are in
-:mod:`backends.mlx.executor`, which has what they need.
+:mod:`backends.mlx.execution.executor`, which has what they need.
 """
 
 from __future__ import annotations
 
-from backends.mlx.kernels import (
+from backends.mlx.execution.kernels import (
     create,
     elementwise,
     index,
@@ -17,7 +17,7 @@ from backends.mlx.kernels import (
     shape,
     symbolic,
 )
-from backends.mlx.kernels.base import Builder, Step
+from backends.mlx.execution.kernels.base import Builder, Step
 
 __all__ = ["BUILDERS", "Builder", "Step"]
 

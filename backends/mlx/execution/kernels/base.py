@@ -14,8 +14,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from backends.mlx.checks import MAX_ALLOCATION_BYTES
-from backends.mlx.graph import Node, Vid
+from backends.mlx.payload.checks import MAX_ALLOCATION_BYTES
+from backends.mlx.payload.graph import Node, Vid
 from harness.errors import ProgramError, UnsupportedProgram
 
 Step = Callable[[list[Any], list[Any]], None]

@@ -8,8 +8,7 @@ from typing import Any
 import mlx.core as mx
 import numpy
 
-from backends.mlx.graph import Node
-from backends.mlx.kernels.base import (
+from backends.mlx.execution.kernels.base import (
     Builder,
     Step,
     check_allocation,
@@ -18,6 +17,7 @@ from backends.mlx.kernels.base import (
     integer,
     integers,
 )
+from backends.mlx.payload.graph import Node
 from harness.errors import ProgramError
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import mlx.core as mx
 
-from backends.mlx.graph import Node
-from backends.mlx.kernels.base import Builder, Step, dtype_of
+from backends.mlx.execution.kernels.base import Builder, Step, dtype_of
+from backends.mlx.payload.graph import Node
 
 UNARY: dict[str, Callable[..., mx.array]] = {
     "AbsNode": mx.abs,

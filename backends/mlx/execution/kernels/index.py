@@ -7,8 +7,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from backends.mlx.graph import Node, Tid
-from backends.mlx.kernels.base import Builder, Step, axis_in, check_indices, integer
+from backends.mlx.execution.kernels.base import Builder, Step, axis_in, check_indices, integer
+from backends.mlx.payload.graph import Node, Tid
 from harness.errors import ProgramError
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import mlx.core as mx
 
-from backends.mlx.graph import Node, Tid, Vid
-from backends.mlx.kernels.base import (
+from backends.mlx.execution.kernels.base import (
     Builder,
     Step,
     check_indices,
     check_memory,
     integer,
 )
+from backends.mlx.payload.graph import Node, Tid, Vid
 from harness.errors import ProgramError
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 import numpy
 
-from backends.mlx.graph import Node
-from backends.mlx.kernels.base import Builder, Step, check_allocation, dtype_of, integers
+from backends.mlx.execution.kernels.base import Builder, Step, check_allocation, dtype_of, integers
+from backends.mlx.payload.graph import Node
 from harness.errors import ProgramError, UnsupportedProgram
 
 if TYPE_CHECKING:

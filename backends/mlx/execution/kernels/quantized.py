@@ -6,9 +6,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from backends.mlx.graph import Node
-from backends.mlx.kernels.base import Builder, Step, dtype_of
-from backends.mlx.kernels.linear import gathering, optional
+from backends.mlx.execution.kernels.base import Builder, Step, dtype_of
+from backends.mlx.execution.kernels.linear import gathering, optional
+from backends.mlx.payload.graph import Node
 from harness.errors import ProgramError, UnsupportedProgram
 
 

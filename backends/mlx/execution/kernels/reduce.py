@@ -8,9 +8,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from backends.mlx.graph import Node
-from backends.mlx.kernels.base import Builder, Step, axis_in, integer
-from backends.mlx.kernels.elementwise import unary
+from backends.mlx.execution.kernels.base import Builder, Step, axis_in, integer
+from backends.mlx.execution.kernels.elementwise import unary
+from backends.mlx.payload.graph import Node
 from harness.errors import ProgramError
 
 # Over a list of axes; an empty list means all of them.

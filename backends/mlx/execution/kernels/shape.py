@@ -8,8 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from backends.mlx.graph import Node, Tid
-from backends.mlx.kernels.base import (
+from backends.mlx.execution.kernels.base import (
     Builder,
     Step,
     axis_in,
@@ -17,7 +16,8 @@ from backends.mlx.kernels.base import (
     integer,
     integers,
 )
-from backends.mlx.kernels.elementwise import unary
+from backends.mlx.execution.kernels.elementwise import unary
+from backends.mlx.payload.graph import Node, Tid
 from harness.errors import ProgramError
 
 

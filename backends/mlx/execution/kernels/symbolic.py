@@ -9,8 +9,15 @@ from typing import Any
 import mlx.core as mx
 import numpy
 
-from backends.mlx.graph import Node
-from backends.mlx.kernels.base import INT32_MAX, INT32_MIN, Builder, Step, axis_in, integer
+from backends.mlx.execution.kernels.base import (
+    INT32_MAX,
+    INT32_MIN,
+    Builder,
+    Step,
+    axis_in,
+    integer,
+)
+from backends.mlx.payload.graph import Node
 from harness.errors import ProgramError
 
 

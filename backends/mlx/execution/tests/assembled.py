@@ -14,9 +14,9 @@ import mlx.core as mx
 import numpy
 import torch
 
-from backends.mlx import payload
-from backends.mlx.executor import Executor, Observer
-from backends.mlx.tests.payloads import encode, graph, integer, mlx, slot
+from backends.mlx.execution.executor import Executor, Observer
+from backends.mlx.payload import reader
+from backends.mlx.payload.tests.payloads import encode, graph, integer, mlx, slot
 
 Array = numpy.ndarray[Any, Any]
 
@@ -56,7 +56,7 @@ class Assembled:
                 output_map=[slot(count)],
             )
         )
-        program = Executor(payload.load(encoded), [])
+        program = Executor(reader.load(encoded), [])
         return numpy.array(program([*arrays, *numbers], observer=observer)[0])
 
 

@@ -25,12 +25,13 @@ from typing import IO, Any, NamedTuple
 import mlx.core as mx
 import numpy
 
-from backends.mlx import executor, payload
-from backends.mlx.cache import CacheConfig, SequenceCache
-from backends.mlx.checks import ITEM_SIZES
-from backends.mlx.graph import Graph, Slot, SlotKind
-from backends.mlx.kernels import Builder
-from backends.mlx.kernels.base import dtype_of
+from backends.mlx.execution import executor
+from backends.mlx.execution.cache import CacheConfig, SequenceCache
+from backends.mlx.execution.kernels import Builder
+from backends.mlx.execution.kernels.base import dtype_of
+from backends.mlx.payload import reader
+from backends.mlx.payload.checks import ITEM_SIZES
+from backends.mlx.payload.graph import Graph, Slot, SlotKind
 from harness.errors import ProgramError
 
 # Of a payload whose tensors are small: what more than that costs is a defect.
@@ -132,7 +133,7 @@ def _exactly(stream: _Stream, count: int) -> bytes:
 
 
 def _serve() -> None:
-    payload._reader()
+    reader._reader()
     # Unbuffered, so that a child takes one message and leaves the next to its successor.
     requests, replies = io.FileIO(0), io.FileIO(os.dup(1), "w")
     with tempfile.TemporaryFile() as notes:
@@ -221,7 +222,7 @@ class _Large(Exception):
 
 
 def _execute(data: bytes, named: dict[str, bytes], rng: Any, wrap: Any) -> tuple[str, str]:
-    graph = payload.load(data)
+    graph = reader.load(data)
     try:
         constants = [_constant(graph, slot, named, rng) for slot in range(graph.constants)]
         buffers = [graph.declared(slot.index) for slot in graph.buffer_map]

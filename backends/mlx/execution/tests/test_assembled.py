@@ -10,14 +10,15 @@ import mlx.core as mx
 import numpy
 import pytest
 
-from backends.mlx import delegate, payload
-from backends.mlx.executor import Executor
-from backends.mlx.graph import Node
-from backends.mlx.tests.assembled import PROGRAMS, Assembled
-from backends.mlx.tests.payloads import integer, mlx
+from backends.mlx.execution import delegate
+from backends.mlx.execution.executor import Executor
+from backends.mlx.execution.tests.assembled import PROGRAMS, Assembled
+from backends.mlx.payload import reader
+from backends.mlx.payload.graph import Node
+from backends.mlx.payload.tests.payloads import integer, mlx
 from harness.errors import ProgramError
-from harness.program import Program
-from harness.tester import Tester
+from harness.execution.program import Program
+from harness.pipeline.tester import Tester
 from suites.mlx import operators
 
 
@@ -69,10 +70,10 @@ def sampler() -> Executor:
     case = next(case for case in operators.CASES if case.name == "sample/greedy")
     lowered = Tester(case, "mlx:fp32").export().lower().to_executorch().serialize()
     (part,) = Program(lowered.program).delegates
-    graph = payload.load(part.data)
+    graph = reader.load(part.data)
     chains = tuple(tuple(_mended(chain)) for chain in graph.chains)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(payload, "load", lambda data: dataclasses.replace(graph, chains=chains))
+        patch.setattr(reader, "load", lambda data: dataclasses.replace(graph, chains=chains))
         return delegate.executor(part)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from backends.mlx import checks, payload
-from backends.mlx.graph import PayloadError
-from backends.mlx.tests.payloads import encode, graph, integer, mlx, nodes, sample
+from backends.mlx.payload import checks, reader
+from backends.mlx.payload.graph import PayloadError
+from backends.mlx.payload.tests.payloads import encode, graph, integer, mlx, nodes, sample
 
 Bad = tuple[str, dict[str, Any], str]
 
@@ -120,7 +120,7 @@ def test_the_instruction_and_its_field_are_named(
             if name.endswith("chain_idx"):
                 setattr(instruction.op, name, 2)
     with pytest.raises(PayloadError, match=message) as caught:
-        payload.load(encode(given))
+        reader.load(encode(given))
     assert str(caught.value).startswith(f"MLX payload: chain 1, instruction 1 ({kind}): ")
 
 
@@ -128,12 +128,12 @@ def test_the_instruction_and_its_field_are_named(
 def test_a_choice_that_is_none_is_refused(kind: str, field: str, value: Any, message: str) -> None:
     where = rf"^MLX payload: instruction_chains\[0\].instructions\[0\].op \({kind}\).{field}: "
     with pytest.raises(PayloadError, match=where + ".*" + message):
-        payload.load(encode(graph(sample(kind, **{field: value}))))
+        reader.load(encode(graph(sample(kind, **{field: value}))))
 
 
 def test_what_is_read_from_a_value_slot_is_left_to_execution() -> None:
     dynamic = integer(mlx.Vid(0))
-    payload.load(
+    reader.load(
         encode(graph(sample("ARangeNode", step=dynamic), sample("SplitNode", sizes=[dynamic])))
     )
 

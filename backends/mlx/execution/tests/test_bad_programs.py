@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from backends.mlx import payload
-from backends.mlx.graph import PayloadError
-from backends.mlx.tests.payloads import (
+from backends.mlx.payload import reader
+from backends.mlx.payload.graph import PayloadError
+from backends.mlx.payload.tests.payloads import (
     encode,
     graph,
     integer,
@@ -197,14 +197,14 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_what_the_runtime_accepts_loads(name: str) -> None:
-    payload.load(encode(GOOD[name]()))
+    reader.load(encode(GOOD[name]()))
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_the_runtime_refuses_is_refused_with_one_line(name: str) -> None:
     make, message = BAD[name]
     with pytest.raises(PayloadError, match=message) as caught:
-        payload.load(encode(make()))
+        reader.load(encode(make()))
     line = str(caught.value)
     assert line.startswith("MLX payload: ")
     assert "\n" not in line

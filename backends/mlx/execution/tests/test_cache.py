@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.mlx.cache import (
+from backends.mlx.execution.cache import (
     CacheConfig,
     LayerConfig,
     LayerPolicy,

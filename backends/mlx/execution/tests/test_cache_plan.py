@@ -8,10 +8,17 @@ import pytest
 import torch
 from executorch.exir import to_edge
 
-from backends.mlx.cache_plan import CacheConfig, LayerConfig, LayerPolicy, Planner, Run, StepPlan
-from harness import stages
+from backends.mlx.execution.cache_plan import (
+    CacheConfig,
+    LayerConfig,
+    LayerPolicy,
+    Planner,
+    Run,
+    StepPlan,
+)
 from harness.errors import ProgramError
-from harness.program import Program
+from harness.execution.program import Program
+from harness.pipeline import stages
 
 FLAT = LayerConfig()
 

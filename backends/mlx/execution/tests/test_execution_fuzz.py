@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from backends.mlx import payload
-from backends.mlx.graph import PayloadError
+from backends.mlx.execution.tests.assembled import PROGRAMS, Assembled
+from backends.mlx.execution.tests.execution import Worker
 from backends.mlx.listing import listing
-from backends.mlx.tests import hostile
-from backends.mlx.tests.assembled import PROGRAMS, Assembled
-from backends.mlx.tests.execution import Worker
-from backends.mlx.tests.payloads import NAMES, encode, graph, mlx, real, slot, tensor_meta
-from backends.mlx.tests.test_payload_fuzz import (
+from backends.mlx.payload import reader
+from backends.mlx.payload.graph import PayloadError
+from backends.mlx.payload.tests import hostile
+from backends.mlx.payload.tests.payloads import NAMES, encode, graph, mlx, real, slot, tensor_meta
+from backends.mlx.payload.tests.test_payload_fuzz import (
     EDITS,
     NIGHTLY,
     SETTINGS,
@@ -76,7 +76,7 @@ def edited_graph(seed: int, edits: list[Edit]) -> tuple[bytes, dict[str, bytes]]
 
 def loads(data: bytes) -> bool:
     try:
-        payload.load(data)
+        reader.load(data)
     except PayloadError:
         return False
     return True
@@ -84,7 +84,7 @@ def loads(data: bytes) -> bool:
 
 def shown(data: bytes) -> Iterator[str]:
     try:
-        yield from listing(payload.load(data), 0, {})
+        yield from listing(reader.load(data), 0, {})
     except Exception as error:  # the defect is what matters
         yield f"(no listing: {error})"
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from backends.mlx import payload
-from backends.mlx.executor import Executor
-from backends.mlx.tests.execution import Outcome, Worker
-from backends.mlx.tests.payloads import encode, graph, integer, mlx, slot, tensor_meta
+from backends.mlx.execution.executor import Executor
+from backends.mlx.execution.tests.execution import Outcome, Worker
+from backends.mlx.payload import reader
+from backends.mlx.payload.tests.payloads import encode, graph, integer, mlx, slot, tensor_meta
 from harness.errors import UnsupportedProgram
 
 _I32, _F32, _U32, _U8 = 3, 6, 28, 0
@@ -182,4 +182,4 @@ def test_buffers_larger_than_memory_are_refused() -> None:
         tensor_meta=[tensor_meta(2**30)] * count,
     )
     with pytest.raises(UnsupportedProgram, match="the buffers would take"):
-        Executor(payload.load(encode(given)), [])
+        Executor(reader.load(encode(given)), [])

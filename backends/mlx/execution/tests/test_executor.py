@@ -11,14 +11,14 @@ import torch
 
 from backends.mlx import BACKEND
 from backends.mlx.backend import DELEGATE
-from backends.mlx.delegate import load
-from backends.mlx.graph import Node
+from backends.mlx.execution.delegate import load
+from backends.mlx.payload.graph import Node
 from harness import Case, run_cell
 from harness.case import Inputs
 from harness.errors import ProgramError
-from harness.execute import Interpreter
-from harness.kernels import RuntimeKernels
-from harness.tester import Tester
+from harness.execution.execute import Interpreter
+from harness.execution.kernels import RuntimeKernels
+from harness.pipeline.tester import Tester
 
 
 class Mlp(torch.nn.Module):
@@ -147,7 +147,7 @@ def test_another_dtype_is_refused(mlp: bytes) -> None:
 
 
 def test_a_raw_metal_kernel_is_unsupported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from backends.mlx import payload
+    from backends.mlx.payload import reader
 
     def with_kernel(data: bytes) -> object:
         graph = original(data)
@@ -161,8 +161,8 @@ def test_a_raw_metal_kernel_is_unsupported_by_name(monkeypatch: pytest.MonkeyPat
         object.__setattr__(graph, "chains", ((kernel, *graph.chains[0]), *graph.chains[1:]))
         return graph
 
-    original = payload.load
-    monkeypatch.setattr(payload, "load", with_kernel)
+    original = reader.load
+    monkeypatch.setattr(reader, "load", with_kernel)
     cell = run_cell(Case("test/metal", lambda: (Mlp(), (inputs_of(0),))), "mlx:fp32")
     assert (cell.status.value, cell.stage) == ("unsupported", "run")
     assert "MetalKernelNode" in str(cell.error)

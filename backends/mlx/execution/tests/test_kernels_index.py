@@ -7,8 +7,8 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from backends.mlx.graph import Node, Tid
-from backends.mlx.kernels import BUILDERS
+from backends.mlx.execution.kernels import BUILDERS
+from backends.mlx.payload.graph import Node, Tid
 from harness.errors import ProgramError
 
 X = mx.arange(12).astype(mx.float32).reshape(3, 4)

@@ -11,10 +11,11 @@ import numpy
 import pytest
 import torch
 
-from backends.mlx import generated, payload
-from backends.mlx.executor import Executor
-from backends.mlx.tests.assembled import Assembled, V
-from backends.mlx.tests.payloads import encode, graph, integer, mlx, slot
+from backends.mlx import codegen
+from backends.mlx.execution.executor import Executor
+from backends.mlx.execution.tests.assembled import Assembled, V
+from backends.mlx.payload import reader
+from backends.mlx.payload.tests.payloads import encode, graph, integer, mlx, slot
 from harness import Case, run_cell
 from harness.errors import ProgramError, UnsupportedProgram
 
@@ -146,7 +147,7 @@ def run(given: Any, *arrays: mx.array) -> list[Any]:
             output_map=[slot(count)],
         )
     )
-    return Executor(payload.load(encoded), [])(list(arrays))
+    return Executor(reader.load(encoded), [])(list(arrays))
 
 
 def copying(source: str = "out[i] = a[i];", **fields: Any) -> Any:
@@ -215,7 +216,7 @@ class Custom(torch.nn.Module):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        generated.install()
+        codegen.install()
         importlib.import_module(f"{OPERATORS}.{name}")
         self.operator = getattr(torch.ops.mlx, name)
 
@@ -249,7 +250,7 @@ class Recurrence(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        generated.install()
+        codegen.install()
         importlib.import_module(f"{OPERATORS}.gated_delta_rule")
         self.register_buffer("state", torch.zeros(1, 2, 4, 32))
 

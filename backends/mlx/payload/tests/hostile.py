@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from backends.mlx import schema
-from backends.mlx.tests.payloads import graph, integer, mlx, nodes, slot, tensor_meta
+from backends.mlx.payload import schema
+from backends.mlx.payload.tests.payloads import graph, integer, mlx, nodes, slot, tensor_meta
 
 _F32, _F16, _BF16, _I8, _I32, _I64, _U32, _BOOL, _U8 = 6, 5, 15, 1, 3, 4, 28, 11, 0
 _DTYPES = (_F32, _F32, _F32, _F16, _BF16, _I32, _I64, _U32, _BOOL, _U8, _I8, 2)

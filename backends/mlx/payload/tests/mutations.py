@@ -13,8 +13,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from backends.mlx.graph import Node, Tid, Vid
-from backends.mlx.kernels import Builder, Step
+from backends.mlx.execution.kernels import Builder, Step
+from backends.mlx.payload.graph import Node, Tid, Vid
 
 # Functions that one line further down would have been right.
 SIBLINGS: dict[str, Callable[..., mx.array]] = {

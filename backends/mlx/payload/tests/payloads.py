@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
-from backends.mlx import generated, schema
-from harness.program import DelegatePayload, Program
+from backends.mlx import codegen
+from backends.mlx.payload import schema
+from harness.execution.program import DelegatePayload, Program
 
-generated.install()
+codegen.install()
 
 from executorch.backends.mlx import MLXPartitioner, preprocess  # noqa: E402
 from executorch.backends.mlx.passes import get_default_passes  # noqa: E402

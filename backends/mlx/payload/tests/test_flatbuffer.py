@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from backends.mlx import flatbuffer, payload, schema
-from backends.mlx.tests.payloads import (
+from backends.mlx.payload import flatbuffer, reader, schema
+from backends.mlx.payload.tests.payloads import (
     bindings,
     encode,
     graph,
@@ -200,12 +200,12 @@ def test_more_tables_than_the_runtime_reads_are_malformed(monkeypatch: pytest.Mo
 def test_any_nonzero_byte_is_true() -> None:
     buffer = Buffer(sample("SdpaNode", causal=True))
     buffer.put("B", buffer.node + buffer.entry(buffer.node, 6), 0x82)
-    (node,) = payload._reader().read(bytes(buffer.data))["instruction_chains"][0]
+    (node,) = reader._reader().read(bytes(buffer.data))["instruction_chains"][0]
     assert node.causal is True
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
 def test_floats_need_not_be_finite(value: float) -> None:
     given = sample("FullNode", v=mlx.FloatOrVid.from_literal(value))
-    (node,) = payload.load(encode(graph(given))).chains[0]
+    (node,) = reader.load(encode(graph(given))).chains[0]
     assert repr(node.v) == repr(value)

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from backends.mlx import checks, flatbuffer, generated, payload, schema
-from backends.mlx.graph import PayloadError, SlotKind, Tid, Vid
-from backends.mlx.kernels.base import DTYPES
-from backends.mlx.tests.payloads import (
+from backends.mlx import codegen
+from backends.mlx.execution.kernels.base import DTYPES
+from backends.mlx.payload import checks, flatbuffer, reader, schema
+from backends.mlx.payload.graph import PayloadError, SlotKind, Tid, Vid
+from backends.mlx.payload.tests.payloads import (
     NAMES,
     bindings,
     encode,
@@ -69,7 +70,7 @@ def plain(data: bytes) -> Any:
 def test_every_node_type_reads_as_flatc_reads_it(kind: str, full: bool) -> None:
     data = encode(graph([sample(kind, full=full)], []))
     assert repr(plain(data)) == repr(flatc(data))
-    (node,) = payload.load(data).chains[0]
+    (node,) = reader.load(data).chains[0]
     assert node.kind == kind
     assert list(node.fields) == [field.name for field in schema.load().tables[kind]]
 
@@ -105,7 +106,7 @@ def converted(given: Any, field: schema.Field | None = None) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 def test_real_programs_decode_to_what_was_serialized(name: str) -> None:
     delegate, given = real(name)
-    found = payload.load(delegate.data)
+    found = reader.load(delegate.data)
     assert found.version == given.version
     assert len(found.chains) == len(given.instruction_chains)
     for chain, expected in zip(found.chains, given.instruction_chains, strict=True):
@@ -146,8 +147,8 @@ def test_real_programs_decode_to_what_was_serialized(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_constants_are_the_named_data(name: str) -> None:
     delegate, given = real(name)
-    found = payload.load(delegate.data)
-    constants = payload.constants(found, delegate.named_data)
+    found = reader.load(delegate.data)
+    constants = reader.constants(found, delegate.named_data)
     assert [constant.slot for constant in constants] == list(range(given.num_constant_tensors))
     for constant in constants:
         meta = given.tensor_meta[constant.slot]
@@ -164,7 +165,7 @@ def test_item_sizes_are_those_of_mlx() -> None:
 
 def test_the_error_is_a_program_error() -> None:
     with pytest.raises(ProgramError, match=r"^MLX payload: 0 bytes") as caught:
-        payload.load(b"")
+        reader.load(b"")
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
@@ -180,7 +181,7 @@ def header(
 
 
 def test_the_runtime_ignores_padding_and_data_size() -> None:
-    loaded = payload.load(header(padding=b"abcd", size=2**64 - 1) + b"data")
+    loaded = reader.load(header(padding=b"abcd", size=2**64 - 1) + b"data")
     assert loaded.chains == ((),)
 
 
@@ -199,7 +200,7 @@ def test_the_runtime_ignores_padding_and_data_size() -> None:
 )
 def test_a_bad_header_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(PayloadError, match=message):
-        payload.load(data)
+        reader.load(data)
 
 
 # --- constants
@@ -214,23 +215,23 @@ def test_a_bad_header_is_refused(data: bytes, message: str) -> None:
     ],
 )
 def test_constants_that_do_not_fit_are_refused(named: dict[str, bytes], message: str) -> None:
-    loaded = payload.load(encode(with_constant()))
+    loaded = reader.load(encode(with_constant()))
     with pytest.raises(PayloadError, match=message):
-        payload.constants(loaded, named)
+        reader.constants(loaded, named)
 
 
 def test_constants_may_have_more_bytes_and_none() -> None:
-    loaded = payload.load(encode(with_constant()))
-    (constant,) = payload.constants(loaded, {"w": bytes(range(32))})
+    loaded = reader.load(encode(with_constant()))
+    (constant,) = reader.constants(loaded, {"w": bytes(range(32))})
     assert bytes(constant.data) == bytes(range(24))
-    empty = payload.load(encode(with_constant(meta=[tensor_meta(2**31 - 1, 0)])))
-    assert bytes(payload.constants(empty, {"w": b"x"})[0].data) == b""
+    empty = reader.load(encode(with_constant(meta=[tensor_meta(2**31 - 1, 0)])))
+    assert bytes(reader.constants(empty, {"w": b"x"})[0].data) == b""
 
 
 def test_the_last_name_of_a_constant_counts() -> None:
     given = with_constant()
     given.named_slots += [mlx.NamedSlot("later", slot(0)), mlx.NamedSlot("value", slot(0, 1))]
-    assert payload.load(encode(given)).names == {0: "later"}
+    assert reader.load(encode(given)).names == {0: "later"}
 
 
 def test_messages_are_short_whatever_the_payload_says() -> None:
@@ -241,7 +242,7 @@ def test_messages_are_short_whatever_the_payload_says() -> None:
         with_constant(name="n" * 100_000, meta=[]),
     ):
         with pytest.raises(PayloadError) as caught:
-            payload.load(encode(bad))
+            reader.load(encode(bad))
         assert len(str(caught.value)) < 300
 
 
@@ -258,5 +259,5 @@ def test_a_schema_without_a_field_that_a_rule_needs_says_so(
     found = schema.load()
     tables = {**found.tables, "PadNode": found.tables["PadNode"][:2]}
     monkeypatch.setattr(schema, "load", lambda: dataclasses.replace(found, tables=tables))
-    with pytest.raises(generated.GenerationError, match=re.escape("has no PadNode.pad_width")):
-        payload._reader.__wrapped__()
+    with pytest.raises(codegen.GenerationError, match=re.escape("has no PadNode.pad_width")):
+        reader._reader.__wrapped__()

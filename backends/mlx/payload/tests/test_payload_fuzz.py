@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from backends.mlx import payload
-from backends.mlx.graph import Graph, Node, PayloadError, SlotKind, Tid, Vid
-from backends.mlx.tests.payloads import NAMES, encode, graph, mlx, nodes, real, sample
+from backends.mlx.payload import reader
+from backends.mlx.payload.graph import Graph, Node, PayloadError, SlotKind, Tid, Vid
+from backends.mlx.payload.tests.payloads import NAMES, encode, graph, mlx, nodes, real, sample
 
 # What reading may cost, whatever the payload holds.
 SECONDS = 30.0
@@ -194,8 +194,8 @@ def survives(data: bytes, named: dict[str, bytes]) -> Graph | None:
     tracemalloc.start()
     began = time.process_time()
     try:
-        loaded = payload.load(data)
-        payload.constants(loaded, named)
+        loaded = reader.load(data)
+        reader.constants(loaded, named)
     except PayloadError as error:
         loaded, said = None, str(error)
     finally:
@@ -234,7 +234,7 @@ def items(node: Node) -> Iterator[Any]:
 @pytest.fixture(scope="module", autouse=True)
 def _warm() -> None:
     """Lowering and the schema are no part of what is measured."""
-    payload._reader()
+    reader._reader()
     for data, named, _ in seeds():
         assert survives(data, named) is not None
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from backends.mlx import schema
-from backends.mlx.generated import GenerationError
-from backends.mlx.tests.test_generated import copy_of_wheel
+from backends.mlx.codegen import GenerationError
+from backends.mlx.payload import schema
+from backends.mlx.tests.test_codegen import copy_of_wheel
 
 
 @pytest.fixture
