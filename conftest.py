@@ -10,8 +10,8 @@ pytest_plugins = ["harness.collection.plugin"]
 @pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Print the report after pytest's own summary and say where the page is."""
-    from harness.errors import ConformError
-    from harness.record.run import load
+    from harness import ConformError
+    from harness.record.folder import load
 
     controller = config.pluginmanager.get_plugin("conform-controller")
     # Without a record of its own, the folder may hold the run of another session.
@@ -19,8 +19,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         return
     from rich.console import Console
 
-    from reports.render import folder as report_folder
-    from reports.render import terminal
+    from reports.render import folder as report_folder, terminal
     from reports.summary import Summary
 
     console = Console()

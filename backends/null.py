@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.backend import Availability, Execution, Recipe
-from harness.case import Inputs
-from harness.precision import Precision
+from harness import Availability, Execution, Inputs, Precision, Recipe
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
@@ -39,9 +37,8 @@ class Null:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program with ATen's kernels."""
+        from harness import AtenKernels, Interpreter
         from harness.case import seeded_with
-        from harness.execution.execute import Interpreter
-        from harness.execution.kernels import AtenKernels
         from harness.execution.locking import exclusive
 
         interpreter = Interpreter(program, {}, AtenKernels())

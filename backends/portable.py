@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.backend import Availability, Execution, Recipe
-from harness.case import Inputs
-from harness.precision import Precision
+from harness import Availability, Execution, Inputs, Precision, Recipe
 
 
 class Portable:
@@ -19,7 +17,7 @@ class Portable:
         """Available wherever the runtime's Python bindings load."""
         packages = ("executorch", "torch")
         try:
-            from harness.execution.execute import native_backends
+            from harness import native_backends
 
             native_backends()
         except Exception as error:
@@ -28,7 +26,7 @@ class Portable:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively."""
-        from harness.execution.execute import run_native
+        from harness import run_native
 
         return Execution(run_native(program, calls), "native")
 

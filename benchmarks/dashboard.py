@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.history import Nights
-from harness.record.run import RUN_FILE
+from harness.record.folder import RUN_FILE
 from reports.site.tests.browser import opened
 
 AIM_PAINT_MS, AIM_FILTER_MS, AIM_GIB = 2_000, 150, 2.0

@@ -24,11 +24,9 @@ from rich.console import Console
 from rich.table import Table
 
 from backends.tosa import reference
-from harness import Case, Tester
+from harness import AtenKernels, Case, DelegatePayload, Interpreter, Program, RuntimeKernels, Tester
 from harness.execution import runtime_call
-from harness.execution.execute import Interpreter
-from harness.execution.kernels import AtenKernels, Kernels, RuntimeKernels
-from harness.execution.program import DelegatePayload, Program
+from harness.execution.kernels import Kernels
 from harness.pipeline.runner import lower
 
 AIM_CHILD_MS, AIM_KERNELS_MS = 10.0, 5.0

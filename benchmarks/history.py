@@ -28,8 +28,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, Status
-from harness.record.run import CELLS_FILE, BackendState, Environment, RunInfo, RunWriter
+from harness import Cell, Delegation, Numerics, Status
+from harness.record.cell import LimitationRef
+from harness.record.folder import CELLS_FILE, RunWriter
+from harness.record.host import Environment
+from harness.record.run import BackendState, RunInfo
 
 AIM_SECONDS, AIM_GIB = 10.0, 2.0
 TARGETS = ["portable:fp32", "xnnpack:fp32", "xnnpack:int8", "tosa:fp", "tosa:int",

@@ -22,9 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from backends.mlx.execution.delegate import executor, to_mlx
+from harness import Program, Tester
 from harness.collection.discovery import find_case
-from harness.execution.program import Program
-from harness.pipeline.tester import Tester
 
 AIM = 1.3
 

@@ -18,10 +18,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from harness import registry
+from harness import registry, run_cell
 from harness.collection.discovery import all_suites
 from harness.pipeline import speed
-from harness.pipeline.runner import run_cell
 from harness.pipeline.tester import VENDOR_STAGES
 
 AIM_MS = 20.0

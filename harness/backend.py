@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     from harness.case import Built, Case, Inputs
     from harness.execution.program import Program
-    from harness.numerics.compare import Verdict
     from harness.numerics.formats.semantics import Semantics
-    from harness.record.cell import Delegation, Encoding
+    from harness.record.cell import Delegation, Encoding, Numerics
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,8 @@ class Attempt:
         precision: how the target rounds.
         semantics: what operators mean that are no arithmetic of tensors.
         seed: of the case, from which noise is drawn.
-        verdict: what the comparison found; None for a cell that did not come that far.
+        problem: what the comparison found wrong; None where nothing is, or it did not come so far.
+        numerics: the values that were compared.
     """
 
     lowered: Lowered
@@ -96,7 +96,8 @@ class Attempt:
     precision: Precision
     semantics: Semantics
     seed: int
-    verdict: Verdict | None
+    problem: str | None
+    numerics: Sequence[Numerics]
 
 
 def _nothing() -> list[Any]:
@@ -107,12 +108,6 @@ def _default_edge_config() -> EdgeCompileConfig:
     from executorch.exir import EdgeCompileConfig
 
     return EdgeCompileConfig()
-
-
-def _generic_semantics() -> Semantics:
-    from harness.numerics.formats.semantics import GENERIC
-
-    return GENERIC
 
 
 def uncalibratable(case: Case, built: Built) -> str | None:
@@ -146,8 +141,8 @@ class Recipe:
         verify: what is wrong with the lowered program, or None; a reason fails the cell at stage
             ``lower``.
         encodings: the quantized weights that its program carries, for the record.
-        semantics: makes the meaning of operators that are no arithmetic of tensors; by default of
-            torchao's decoding operators.
+        semantics: makes the meaning of operators that are no arithmetic of tensors; None for that
+            of torchao's decoding operators alone.
     """
 
     name: str
@@ -162,7 +157,7 @@ class Recipe:
     require_delegation: bool = False
     verify: Callable[[Lowered], str | None] | None = None
     encodings: Callable[[Lowered], list[Encoding]] | None = None
-    semantics: Callable[[], Semantics] = _generic_semantics
+    semantics: Callable[[], Semantics] | None = None
 
 
 @runtime_checkable

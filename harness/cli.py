@@ -127,7 +127,7 @@ def run(
     PATHS are suite folders or modules; default: all suites. This is pytest with the options
     of the plugin; the last line printed is the path of the HTML page.
     """
-    from harness.record.run import RUN_FILE, new_folder
+    from harness.record.folder import RUN_FILE, new_folder
 
     run_dir = run_dir or new_folder(RUNS)
     is_new = not (run_dir / RUN_FILE).exists()
@@ -285,7 +285,7 @@ def _silence_vendors() -> None:
 
 
 def _load(folder: Path | None) -> Any:
-    from harness.record.run import latest, load
+    from harness.record.folder import latest, load
 
     if folder is not None and not folder.is_dir():
         raise RunUnreadable(f"{folder} is not a folder; list the runs with: ls {RUNS}")

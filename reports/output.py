@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from harness.errors import RunUnwritable
-from harness.record.run import replace_file
+from harness.record.folder import replace_file
 
 
 def write(path: Path, content: bytes) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from harness.case import Case
+from harness import Case
 
 Shape = tuple[int, ...]
 Draw = Callable[[Shape], torch.Tensor]

@@ -9,18 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backends.metal.contract.layout import SUPPORTED
+from backends.metal.contract.rule import DELEGATE
 from backends.metal.quantization import int4
-from harness.backend import Attempt, Availability, Execution, Recipe
-from harness.case import Inputs
-from harness.precision import Precision
+from harness import Attempt, Availability, Execution, Inputs, Precision, Recipe
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness.case import Built, Case
-    from harness.numerics.formats.semantics import Semantics
-
-DELEGATE = "MetalBackend"
+    from harness import Built, Case, Semantics
 
 # Bounds of Metal's precise functions (Metal Shading Language Specification, "Numerical
 # Compliance", single precision); division, sqrt and rsqrt round correctly. erf is c10's, within an
@@ -61,9 +57,9 @@ INT4 = replace(FLOAT32, block_roundings=33.0)
 
 def partitioners() -> list[Partitioner]:
     """The delegate's partitioner; without Apple hardware its code is generated here."""
-    from backends.metal.generation import upstream
+    from backends.metal.generation import generate, upstream
 
-    upstream.install()
+    generate.install()
     return upstream.partitioners()
 
 
@@ -120,7 +116,7 @@ class Metal:
     def availability(self) -> Availability:
         """Ask the runtime for the delegate, then for a compiler for the shaders."""
         packages = ("executorch", "torch")
-        from harness.execution.execute import native_backends
+        from harness import native_backends
 
         if DELEGATE in native_backends():
             return Availability(True, runtime="native", packages=packages)
@@ -140,9 +136,8 @@ class Metal:
         Emulated, shaders that were not generated in this process run in a child.
         """
         from backends.metal.generation.own import is_own
+        from harness import Program, native_backends, run_native
         from harness.execution import foreign
-        from harness.execution.execute import native_backends, run_native
-        from harness.execution.program import Program
 
         delegates = Program(program).delegates
         if not delegates or DELEGATE in native_backends():
@@ -154,8 +149,7 @@ class Metal:
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program, each delegate call on the host, in this process."""
         from backends.metal.delegate import load
-        from harness.execution.execute import Interpreter
-        from harness.execution.kernels import RuntimeKernels
+        from harness import Interpreter, RuntimeKernels
 
         interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
         return Execution([interpreter(inputs) for inputs in calls], "emulated")

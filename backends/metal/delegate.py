@@ -8,16 +8,14 @@ import msgspec
 import torch
 
 from backends.metal import contract
-from backends.metal.cpp.wrapper import Program
+from backends.metal.cpp.wrapper import Wrapper
 from backends.metal.fallbacks import IMPLEMENTATIONS
 from backends.metal.generation import generated
 from backends.metal.generation.generated import Generated
 from backends.metal.machine.calls import Call
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.metadata import checking
-from harness.errors import ProgramError, StageFailure
-from harness.execution.execute import DelegateHandle
-from harness.execution.program import DelegatePayload
+from harness import DelegateHandle, DelegatePayload, ProgramError, StageFailure
 
 
 class ContractViolation(ProgramError):
@@ -68,7 +66,7 @@ def machine_of(code: Generated, *, checked: bool = True) -> Machine:
         raise StageFailure("lower", ContractViolation(f"{violation}; at {call.source.strip()}"))
 
     return Machine(
-        Program.parse(code.wrapper),
+        Wrapper.parse(code.wrapper),
         code.kernels,
         code.tensors(),
         mutated={constant.spec.name for constant in code.constants if constant.mutated},

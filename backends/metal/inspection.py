@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from backends.metal import contract
-from backends.metal.backend import DELEGATE
-from backends.metal.cpp.wrapper import Program as Wrapper
+from backends.metal.contract.rule import DELEGATE
+from backends.metal.cpp.listing import lines
+from backends.metal.cpp.wrapper import Wrapper
 from backends.metal.delegate import code_of
 from backends.metal.fallbacks import IMPLEMENTATIONS
 from backends.metal.host.errors import SourceError
@@ -19,11 +20,8 @@ from backends.metal.host.kernel_source import parse
 from backends.metal.machine.calls import Call
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.metadata import bound
-from harness.backend import Attempt
+from harness import Attempt, DelegateHandle, DelegatePayload, Interpreter, RuntimeKernels
 from harness.errors import describe
-from harness.execution.execute import DelegateHandle, Interpreter
-from harness.execution.kernels import RuntimeKernels
-from harness.execution.program import DelegatePayload
 
 _WIDTH = 120
 
@@ -136,7 +134,7 @@ def _load(payload: DelegatePayload, delegates: list[Inspected]) -> DelegateHandl
 def listing(inspected: Inspected, number: int) -> Iterator[str]:
     """The wrapper's statements, each kernel's source, and a line for each call's contract."""
     yield f"Metal delegate {number}"
-    for line in inspected.wrapper.lines():
+    for line in lines(inspected.wrapper):
         yield f"  {line}"
     for library, source in inspected.kernels.items():
         yield f"  source of {library}"

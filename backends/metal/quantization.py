@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from harness.case import Built, Case
+    from harness import Built, Case
 
 OPERATOR = "torchao::_linear_fp_act_4bit_weight"
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import torch
 
 from backends.metal.quantization import OPERATOR
-from harness.numerics.formats.dequantize import Blocks, Product
+from harness import GENERIC, Blocks, Product, Semantics
 from harness.numerics.formats.microscaling import unpack_nibbles
-from harness.numerics.formats.semantics import GENERIC, Semantics
 
 
 def int4() -> Semantics:

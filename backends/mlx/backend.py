@@ -8,20 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backends.mlx import codegen
+from backends.mlx.payload.graph import DELEGATE
 from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
-from harness.backend import Attempt, Availability, Execution, Lowered, Recipe
-from harness.case import Inputs
-from harness.precision import Precision
+from harness import Attempt, Availability, Execution, Inputs, Lowered, Precision, Recipe
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness.case import Built, Case
-    from harness.execution.program import Program
-    from harness.record.cell import Encoding
-
-DELEGATE = "MLXBackend"
+    from harness import Built, Case, Encoding, Program
 
 # A function's argument: mlx's exp multiplies it by a rounded log2(e) and rounds the product
 # (cpu/simd/math.h). Divisions: rsqrt divides by a rounded root (cpu/simd/base_simd.h), softmax
@@ -153,15 +148,14 @@ class Mlx:
             reason = f"{error}; install mlx in the version that pyproject.toml pins"
             return Availability(False, reason, packages=packages, can_lower=can_lower)
         del mlx
-        from harness.execution.execute import native_backends
+        from harness import native_backends
 
         runtime = "native" if DELEGATE in native_backends() else "emulated"
         return Availability(True, runtime=runtime, packages=packages)
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively where possible; a program without a delegate always is."""
-        from harness.execution.execute import native_backends, run_native
-        from harness.execution.program import Program
+        from harness import Program, native_backends, run_native
 
         parsed = Program(program)
         if not parsed.plan.delegates or DELEGATE in native_backends():
@@ -170,7 +164,7 @@ class Mlx:
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program, each delegate call with ``mlx.core``."""
-        from harness.execution.program import Program
+        from harness import Program
 
         return _interpret(Program(program), calls)
 
@@ -183,8 +177,7 @@ class Mlx:
 
 def _interpret(program: Program, calls: Sequence[Inputs]) -> Execution:
     from backends.mlx.execution.delegate import loader
-    from harness.execution.execute import Interpreter
-    from harness.execution.kernels import RuntimeKernels
+    from harness import Interpreter, RuntimeKernels
 
     interpreter = Interpreter(program, {DELEGATE: loader(program)}, RuntimeKernels())
     return Execution([interpreter(inputs) for inputs in calls], "emulated")

@@ -29,7 +29,7 @@ from typing import Any
 
 import platformdirs
 
-from harness.errors import ConformError
+from harness import ConformError
 
 _DELEGATE = "executorch.backends.mlx"
 _PACKAGE = f"{_DELEGATE}.serialization"

@@ -10,14 +10,10 @@ import mlx.core as mx
 import torch
 from torch.export import ExportedProgram
 
-from backends.mlx.backend import DELEGATE
 from backends.mlx.execution.delegate import cache_of, executor, handle, to_torch
 from backends.mlx.execution.executor import Executor
-from backends.mlx.payload.graph import Graph, Node, TensorMeta
-from harness.backend import Attempt
-from harness.execution.execute import DelegateHandle, Interpreter
-from harness.execution.kernels import RuntimeKernels
-from harness.execution.program import DelegatePayload
+from backends.mlx.payload.graph import DELEGATE, Graph, Node, TensorMeta
+from harness import Attempt, DelegateHandle, DelegatePayload, Interpreter, RuntimeKernels
 from harness.execution.validation import torch_dtype
 from harness.numerics.oracle import Reference, refer
 
@@ -67,15 +63,12 @@ def inspect(attempt: Attempt) -> Iterator[str]:
         attempt: when it was compared and failed, the first instruction that leaves the reference
             is named.
     """
-    verdict = attempt.verdict
-    failed = verdict is not None and not verdict.passed
-    rows = verdict.numerics if verdict is not None else []
-    traces = trace(attempt, next((row.call for row in rows if row.problem), 0))
+    traces = trace(attempt, next((row.call for row in attempt.numerics if row.problem), 0))
     if not traces:
         yield "nothing was delegated to MLX"
     for number, traced in enumerate(traces):
         yield from listing(traced.program.graph, number, traced.results)
-    if failed:
+    if attempt.problem is not None:
         for number, traced in enumerate(traces):
             yield divergence(attempt, number, traced)
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from harness.case import Built, Case
+    from harness import Built, Case
 
 
 @dataclass(frozen=True)

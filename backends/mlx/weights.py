@@ -11,15 +11,14 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import Graph, Node
 from backends.mlx.quantization import Format
-from harness.execution.program import DelegatePayload, Program
+from harness import DelegatePayload, Encoding, Program
+from harness.execution.operators import op_name
 from harness.numerics.formats.packing import unpacked
-from harness.pipeline.delegation import op_name
-from harness.record.cell import Encoding
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from harness.backend import Lowered
+    from harness import Lowered
 
 # The operator of a layer with a quantized weight, and what it has to become. Experts are
 # gathered by an operator of the delegate's own, which has no other lowering.

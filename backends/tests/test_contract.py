@@ -8,11 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness import Case, Target, registry, run_cell
-from harness.backend import Backend, MissingBackend
+from harness import Backend, Case, Status, Target, native_backends, registry, run_cell
+from harness.backend import MissingBackend
 from harness.errors import UnknownTarget
-from harness.execution.execute import native_backends
-from harness.record.cell import Status
 
 BACKENDS = registry.names()
 TARGETS = list(registry.known_targets())

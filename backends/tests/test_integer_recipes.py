@@ -12,11 +12,9 @@ import torch
 from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils
 
 from backends.xnnpack.quantization import quantizer
-from harness import Case, Tester, run_cell
+from harness import Case, LowerOptions, Status, Tester, run_cell
 from harness.numerics.compare import Verdict, compare
 from harness.pipeline import stages
-from harness.pipeline.stages import LowerOptions
-from harness.record.cell import Status
 from suites.build import nn_case, op, randn, values
 
 STATIC = ("xnnpack:int8", "xnnpack:int8_per_tensor", "tosa:int")

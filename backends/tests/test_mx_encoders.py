@@ -15,8 +15,7 @@ from functools import partial
 import numpy
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from backends.tests.mx_encoders import COUNT, Array, Encoder, blocks_of, mlx, torchao, tosa
 from harness.numerics.formats.microscaling import (

@@ -23,8 +23,7 @@ from backends.tests.mx_encoders import Array
 from backends.tosa import reference, served
 from backends.tosa.graph import root
 from backends.tosa.semantics import RULE
-from harness import Case, Tester
-from harness.execution.program import Program
+from harness import Case, Program, Tester
 from harness.numerics.compare import compare
 from harness.numerics.formats.microscaling import (
     E2M1,

@@ -13,9 +13,9 @@ from executorch.backends.arm.ao_ext import MXFPOpConfig, to_mxfp
 from executorch.backends.arm.ao_ext.mxfp import mxfp_dtype_to_str
 
 from backends.tosa.semantics import PAYLOADS, RULE, mxfp
+from harness import Precision
 from harness.numerics import oracle
 from harness.numerics.formats.microscaling import E2M1, E4M3, E5M2, ELEMENTS, Element, encode
-from harness.precision import Precision
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # executorch's: experimental
 

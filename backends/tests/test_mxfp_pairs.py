@@ -12,9 +12,8 @@ import torch
 
 from backends.tosa.backend import mxfp
 from backends.tosa.mxfp import FORMATS
-from harness import Case, run_cell
-from harness.backend import Recipe
-from harness.record.cell import CROSS_BACKEND, Cell
+from harness import Case, Cell, Recipe, run_cell
+from harness.record.cell import CROSS_BACKEND
 from suites.mxfp.shared import CASES
 
 pytestmark = pytest.mark.filterwarnings("ignore:This API is experimental")

@@ -16,8 +16,7 @@ import torch
 from backends.tosa.graph import Graph, TosaOperator, TosaTensor
 from backends.tosa.mxfp import FORMATS
 from backends.tosa.mxfp_graph import converted, graphs, problems, verify
-from harness import Case, Tester, run_cell
-from harness.backend import Lowered
+from harness import Case, Lowered, Tester, run_cell
 from harness.numerics.formats.packing import unpacked
 from harness.pipeline.runner import lower
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from backends.mlx import codegen
-from harness.case import Case
+from harness import Case
 from harness.collection.discovery import all_suites
 from suites.build import Input, bools, full, ints, op, randn, uniform, values, zeros
 

@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from backends.tosa.reference import load, store, to_array
-from harness import Case, Tester
-from harness.errors import ProgramError
-from harness.execution.program import DelegatePayload, Program
+from harness import Case, DelegatePayload, Program, ProgramError, Tester
 
 
 def payload(data: bytes) -> DelegatePayload:

@@ -11,9 +11,7 @@ import pytest
 import torch
 
 from backends.tosa.reference import CHILD, load
-from harness import Case, Tester
-from harness.errors import ProgramError
-from harness.execution.program import DelegatePayload, Program
+from harness import Case, DelegatePayload, Program, ProgramError, Tester
 from harness.pipeline.runner import lower
 
 

@@ -7,17 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backends.tosa.mxfp import FORMATS, BlockFormat
-from harness.backend import Availability, Execution, Lowered, Recipe, uncalibratable
-from harness.case import Inputs
-from harness.precision import Precision
+from harness import Availability, Execution, Inputs, Lowered, Precision, Recipe, uncalibratable
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness.case import Built, Case
-    from harness.numerics.formats.semantics import Semantics
-    from harness.record.cell import Encoding
+    from harness import Built, Case, Encoding, Semantics
 
 DELEGATE = "TOSABackend"
 FP = "TOSA-1.0+FP"
@@ -148,9 +144,7 @@ class Tosa:
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program; a program without a delegate runs natively."""
         from backends.tosa.reference import load
-        from harness.execution.execute import Interpreter, run_native
-        from harness.execution.kernels import RuntimeKernels
-        from harness.execution.program import Program
+        from harness import Interpreter, Program, RuntimeKernels, run_native
 
         if not Program(program).plan.delegates:
             return Execution(run_native(program, calls), "native")

@@ -14,7 +14,7 @@ from tosa.Conv2dBlockScaledAttribute import Conv2dBlockScaledAttribute
 from tosa.MatMulTBlockScaledAttribute import MatMulTBlockScaledAttribute
 from tosa.TosaGraph import TosaGraph
 
-from harness.errors import ProgramError
+from harness import ProgramError
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import CaseError
+from harness import CaseError
 
 if TYPE_CHECKING:
     import torch
 
-    from harness.case import Built, Case
+    from harness import Built, Case
 
 BLOCK = 32
 _DTYPES = ("float32", "bfloat16")

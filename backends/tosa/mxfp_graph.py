@@ -15,15 +15,14 @@ import torch
 
 from backends.tosa.graph import Graph, TosaOperator, read
 from backends.tosa.mxfp import BLOCK, BlockFormat
-from harness.execution.program import Program
+from harness import Encoding, Program
+from harness.execution.operators import op_name
 from harness.numerics.formats.packing import unpacked
-from harness.pipeline.delegation import op_name
-from harness.record.cell import Encoding
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from harness.backend import Lowered
+    from harness import Lowered
 
 CAST = "CAST_TO_BLOCK_SCALED"
 SCALE = "FP8UE8M0"

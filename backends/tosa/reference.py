@@ -12,10 +12,8 @@ import torch
 
 from backends.tosa.graph import root
 from backends.tosa.served import Array, Request, Result
-from harness.errors import ProgramError
+from harness import DelegateHandle, DelegatePayload, ProgramError
 from harness.execution.child import Child
-from harness.execution.execute import DelegateHandle
-from harness.execution.program import DelegatePayload
 
 # What a whole cell may take by default (--cell-timeout).
 CALL_SECONDS = 300.0

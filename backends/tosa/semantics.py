@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import torch
 
-from harness.numerics.formats.block_scaled import BlockProduct
+from harness import GENERIC, BlockProduct, Semantics
 from harness.numerics.formats.microscaling import (
     E2M1,
     E2M3,
@@ -25,7 +25,6 @@ from harness.numerics.formats.microscaling import (
     decode_scales,
     unpack_nibbles,
 )
-from harness.numerics.formats.semantics import GENERIC, Semantics
 
 RULE = ScaleRule.TOSA
 """How CAST_TO_BLOCK_SCALED of the pinned reference model chooses a scale. The operators' kernels

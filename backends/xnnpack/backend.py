@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from backends.xnnpack.quantization import DYNAMIC, STATIC, quantizer
-from harness.backend import Availability, Execution, Recipe, uncalibratable
-from harness.case import Inputs
-from harness.precision import Precision
+from harness import Availability, Execution, Inputs, Precision, Recipe, uncalibratable
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
@@ -66,7 +64,7 @@ class Xnnpack:
         try:
             import executorch.backends.xnnpack.partition.xnnpack_partitioner  # noqa: F401
 
-            from harness.execution.execute import native_backends
+            from harness import native_backends
 
             registered = native_backends()
         except Exception as error:
@@ -79,7 +77,7 @@ class Xnnpack:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively."""
-        from harness.execution.execute import run_native
+        from harness import run_native
 
         return Execution(run_native(program, calls), "native")
 

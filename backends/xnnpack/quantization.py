@@ -6,8 +6,7 @@ import copy
 import functools
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UnsupportedProgram
-from harness.precision import Precision
+from harness import Precision, UnsupportedProgram
 
 if TYPE_CHECKING:
     import torch

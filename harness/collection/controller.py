@@ -25,8 +25,10 @@ from harness.collection.watchdog import load_and_settle
 from harness.errors import ConformError, RunUnwritable, UnknownTarget
 from harness.limitation import find, judge
 from harness.record.cell import Cell, Status
+from harness.record.folder import now
+from harness.record.host import environment
 from harness.record.recorder import Recorder
-from harness.record.run import RunInfo, environment, now
+from harness.record.run import RunInfo
 from harness.target import Target, split_cell_id
 
 # Workers that die one after the other without a record in between will go on doing so.

@@ -27,7 +27,8 @@ from harness.collection.items import (
 from harness.collection.watchdog import Watchdog
 from harness.errors import ConflictingOptions, ConformError, UsageError
 from harness.record.contradictions import INTEGERS
-from harness.record.run import available_cores, check_writable, new_folder
+from harness.record.folder import check_writable, new_folder
+from harness.record.host import available_cores
 from harness.target import Target
 
 _WORKER_MEMORY_GIB = 3

@@ -1,4 +1,4 @@
-"""Operators by the names that a program calls them by: in torch, and in the runtime."""
+"""Operators by their names: in reports, in the runtime, and those that a program calls them by."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ import torch
 from executorch.exir import schema
 
 from harness.errors import ProgramError
+
+
+def op_name(target: Any) -> str:
+    """The name of a call target as reports spell it: ``aten.add.Tensor``."""
+    schema = getattr(target, "_schema", None)
+    if schema is None:
+        return getattr(target, "__name__", str(target))
+    overload = schema.overload_name or "default"
+    return f"{schema.name.replace('::', '.')}.{overload}"
 
 
 def kernel_name(operator: schema.Operator) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Self
 import torch
 
 from harness.errors import CheckFailure
-from harness.pipeline.delegation import op_name
+from harness.execution.operators import op_name
 from harness.record.cell import Delegation
 
 Calls = Sequence[torch.fx.Node]

@@ -5,23 +5,14 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch.export import ExportedProgram
 
+from harness.execution.operators import op_name
 from harness.record.cell import Delegation
-
-
-def op_name(target: Any) -> str:
-    """The name of a call target as reports spell it: ``aten.add.Tensor``."""
-    schema = getattr(target, "_schema", None)
-    if schema is None:
-        return getattr(target, "__name__", str(target))
-    overload = schema.overload_name or "default"
-    return f"{schema.name.replace('::', '.')}.{overload}"
 
 
 def lowered_modules(program: ExportedProgram) -> Iterator[LoweredBackendModule]:

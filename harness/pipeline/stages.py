@@ -16,9 +16,9 @@ from executorch.exir import (
     EdgeProgramManager,
     ExecutorchBackendConfig,
     ExecutorchProgramManager,
+    to_edge as exir_to_edge,
     to_edge_transform_and_lower,
 )
-from executorch.exir import to_edge as exir_to_edge
 from executorch.exir.backend.partitioner import Partitioner
 from torch.export import ExportedProgram
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass

@@ -29,6 +29,7 @@ from harness.execution.locking import exclusive
 from harness.execution.program import Program
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
+from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.numerics.oracle import Reference, refer
 from harness.pipeline import delegation, stages
 from harness.pipeline.artifacts import ArtifactReader, Artifacts, Exported, Partitioned, Ran
@@ -288,7 +289,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
                 calls,
                 self.recipe.precision,
                 case_seed(self.seed, self.case.name),
-                self.recipe.semantics(),
+                self._semantics(),
                 changed=() if self._artifacts.lower is None else self.interface.changed,
                 model=None if module is self.built.module else self.built.module,
             )
@@ -336,15 +337,16 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
     @property
     def attempt(self) -> Attempt:
         """The cell as far as it came, once it is serialized."""
-        ran = self._artifacts.run
+        ran, verdict = self._artifacts.run, self._artifacts.compare
         calls = self.built.calls if ran is None else ran.calls
         return Attempt(
             lowered=self.shipped,
             calls=self._flat([self.interface.arrange(inputs) for inputs in calls]),
             precision=self.recipe.precision,
-            semantics=self.recipe.semantics(),
+            semantics=self._semantics(),
             seed=case_seed(self.seed, self.case.name),
-            verdict=self._artifacts.compare,
+            problem=None if verdict is None else verdict.problem,
+            numerics=() if verdict is None else verdict.numerics,
         )
 
     # Inner workings.
@@ -367,6 +369,9 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
 
     def _flat(self, calls: Sequence[Inputs]) -> list[Inputs]:
         return [self.shipped.program.arrange(tree_leaves(inputs)) for inputs in calls]
+
+    def _semantics(self) -> Semantics:
+        return GENERIC if self.recipe.semantics is None else self.recipe.semantics()
 
     def _published(self) -> Any:
         return getattr(self.built.module, "constant_methods", None)

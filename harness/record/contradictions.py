@@ -8,12 +8,9 @@ rules that every writer of every schema version keeps stand here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from harness.record.cell import Cell, Numerics, Status
-
-if TYPE_CHECKING:
-    from harness.record.run import RunInfo
+from harness.record.run import RunInfo
 
 #: The integers that a record may have: 64 bits with a sign, as tables and readers carry them.
 INTEGERS = range(-(2**63), 2**63)

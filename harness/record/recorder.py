@@ -11,7 +11,8 @@ from pathlib import Path
 from harness import registry
 from harness.errors import RunUnwritable
 from harness.record.cell import Cell, Status
-from harness.record.run import BackendState, RunInfo, RunWriter
+from harness.record.folder import RunWriter
+from harness.record.run import BackendState, RunInfo
 from harness.target import split_cell_id
 
 LOGS = "logs"

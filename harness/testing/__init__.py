@@ -11,6 +11,8 @@
 from __future__ import annotations
 
 from harness.testing.contract import check_backend as check_backend
-from harness.testing.specimens import SPECIMENS as SPECIMENS
-from harness.testing.specimens import Expected as Expected
-from harness.testing.specimens import Specimen as Specimen
+from harness.testing.specimens import (
+    SPECIMENS as SPECIMENS,
+    Expected as Expected,
+    Specimen as Specimen,
+)

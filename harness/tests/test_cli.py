@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 
 from harness.cli import main
 from harness.record.cell import Cell, Delegation, Numerics, Status
-from harness.record.run import CELLS_FILE, RunInfo, RunWriter
+from harness.record.folder import CELLS_FILE, RunWriter
+from harness.record.run import RunInfo
 
 ROOT = Path(__file__).parents[2]
 

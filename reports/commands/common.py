@@ -33,7 +33,7 @@ def read_run(folder: Path) -> Run:
     Raises:
         RunUnreadable: it is not one.
     """
-    from harness.record.run import load
+    from harness.record.folder import load
 
     if not folder.is_dir():
         raise RunUnreadable(f"{folder} is not a run folder; list the runs with: ls runs")

@@ -35,7 +35,7 @@ def command(
     XML, unavailable and not-run cells are errors; xfailed, unsupported and lowered-only ones, and
     passes that any constant would have got, are skipped, with the reason.
     """
-    from harness.record.run import latest
+    from harness.record.folder import latest
     from reports import export
     from reports.commands.common import read_run
 

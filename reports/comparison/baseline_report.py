@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reports import text
-from reports.comparison.diff import diff
-from reports.comparison.diff import terminal as diff_terminal
+from reports.comparison.diff import diff, terminal as diff_terminal
 from reports.comparison.snapshot import Snapshot
 from reports.console import and_more, section, styled
 from reports.outcome import Outcome

@@ -13,16 +13,9 @@ import msgspec
 
 from harness.errors import RunUnwritable, UsageError
 from harness.record.cell import Cell, Status
-from harness.record.run import (
-    BackendState,
-    Environment,
-    Part,
-    Run,
-    RunInfo,
-    RunWriter,
-    check_writable,
-)
-from harness.record.run import load as load_run
+from harness.record.folder import RunWriter, check_writable, load as load_run
+from harness.record.host import Environment
+from harness.record.run import BackendState, Part, Run, RunInfo
 from reports import text
 from reports.outcome import Outcome
 

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from harness.record.cell import Cell, Status
-from harness.record.run import Environment, Run, RunInfo
+from harness.record.host import Environment
+from harness.record.run import Run, RunInfo
 from reports import facts, text
 from reports.numbers import was_lowered, worst
 from reports.outcome import Outcome

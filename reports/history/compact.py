@@ -23,7 +23,9 @@ import pyarrow.parquet as pq
 
 from harness.errors import RunUnreadable
 from harness.record.cell import Cell
-from harness.record.run import CELLS_FILE, RUN_FILE, Environment, Run, RunInfo, load
+from harness.record.folder import CELLS_FILE, RUN_FILE, load
+from harness.record.host import Environment
+from harness.record.run import Run, RunInfo
 from reports import summary, text
 from reports.numbers import was_lowered
 from reports.outcome import Outcome

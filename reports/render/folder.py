@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.errors import RunUnwritable
-from harness.record.run import Run, replace_file
+from harness.record.folder import replace_file
+from harness.record.run import Run
 from reports.render import html, markdown
 from reports.summary import Summary
 

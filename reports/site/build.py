@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import RunUnreadable
-from harness.record.run import Run, load
+from harness.record.folder import load
+from harness.record.run import Run
 from reports import facts, jinja
 from reports.comparison.snapshot import take
 from reports.site import changes, manifest, page

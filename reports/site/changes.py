@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import ConformError
-from harness.record.run import RUN_FILE
+from harness.record.folder import RUN_FILE
 from reports import text
 from reports.outcome import Outcome
 

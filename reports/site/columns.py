@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.record.cell import Cell
-from harness.record.run import Environment
+from harness.record.host import Environment
 from reports import summary, text
 from reports.comparison.diff import signature
 from reports.comparison.snapshot import CellFacts, Snapshot

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import RunUnwritable, UsageError
-from harness.record.run import replace_file
+from harness.record.folder import replace_file
 
 MARKER = "conform-site.json"
 INDEX = "index.html"

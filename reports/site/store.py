@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import RunUnreadable
-from harness.record.run import NOT_A_RECORD, RUN_FILE
+from harness.record.folder import NOT_A_RECORD, RUN_FILE
 from reports.moment import moment
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.record.run import BackendState, Environment, Run
+from harness.record.host import Environment
+from harness.record.run import BackendState, Run
 from reports import facts
 from reports.tables.lazy import Frame, pandas
 

@@ -10,16 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, Status
-from harness.record.run import (
-    RUN_FILE,
-    BackendState,
-    Environment,
-    Run,
-    RunInfo,
-    RunWriter,
-    load,
-    now,
-)
+from harness.record.folder import RUN_FILE, RunWriter, load, now
+from harness.record.host import Environment
+from harness.record.run import BackendState, Run, RunInfo
 
 TARGETS = ("portable:fp32", "xnnpack:fp32", "xnnpack:int8", "xnnpack:int8_dynamic", "tosa:fp",
            "tosa:int", "tosa:mxfp8_e4m3", "mlx:fp32", "mlx:int4", "metal:fp32")  # fmt: skip

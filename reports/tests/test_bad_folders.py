@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.record.run import CELLS_FILE, RUN_FILE
+from harness.record.folder import CELLS_FILE, RUN_FILE
 from reports import history, site
 from reports.tests.runs import cell, numerics, write
 

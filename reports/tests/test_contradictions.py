@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.cli import main
 from harness.errors import RunUnreadable
 from harness.record.cell import Status
-from harness.record.run import CELLS_FILE, RUN_FILE, load
+from harness.record.folder import CELLS_FILE, RUN_FILE, load
 from reports.tests.runs import cell, numerics, write
 
 SCHEMA1 = Path(__file__).parent / "data" / "schema1"

@@ -10,7 +10,8 @@ import pytest
 
 from harness.errors import RunUnreadable
 from harness.record.cell import Status
-from harness.record.run import CELLS_FILE, RUN_FILE, SCHEMA_VERSION, load
+from harness.record.folder import CELLS_FILE, RUN_FILE, load
+from harness.record.run import SCHEMA_VERSION
 from reports.comparison import baseline
 from reports.comparison.diff import diff
 from reports.render import markdown

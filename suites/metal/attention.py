@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, bools, op, randn
 from suites.metal.only import on_metal
 

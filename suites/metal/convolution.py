@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch.nn import BatchNorm1d, BatchNorm2d, Conv1d, Conv2d, ConvTranspose2d, ReLU, Sequential
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, nn_case, op, randn
 from suites.metal.only import on_metal
 

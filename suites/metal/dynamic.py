@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch.export import Dim
 from torch.nn import Conv1d, Conv2d, LayerNorm, Linear, Sequential, SiLU
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, distinct, nn_case, op, randn
 from suites.metal.convolution import Conformer
 from suites.metal.only import on_metal

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch.nn import Linear, Sequential, SiLU
 
-from harness.case import Case
+from harness import Case
 from suites.build import nn_case, randn
 from suites.metal.only import on_metal
 

@@ -6,7 +6,7 @@ them all. Everything here is red on a device, too, or computes something else th
 
 from __future__ import annotations
 
-from harness.limitation import Limitation
+from harness import Limitation
 
 _ALL = "metal:*"
 _RUNTIME = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/apple/metal/runtime/"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.case import Case
+from harness import Case
 
 TARGETS = "metal:fp32|metal:bf16"
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch.export import Dim
 from torch.nn import Linear
 
-from harness.case import Case, Inputs
+from harness import Case, Inputs
 from suites.build import nn_case, op, randn
 from suites.metal.only import on_metal
 from suites.models.transformers import Output

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, distinct, op
 from suites.metal.only import on_metal
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, distinct, explain, nn_case, op, randn
 from suites.metal.only import on_metal
 

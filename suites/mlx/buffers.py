@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.export import Dim
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, ints, nn_case, randn, values
 from suites.mlx.only import number, on_mlx
 

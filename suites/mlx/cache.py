@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.export import Dim
 
-from harness.case import Case, Inputs
+from harness import Case, Inputs
 
 Steps = Sequence[tuple[int, int]]
 """Position and number of tokens of each call; the first is exported."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from harness.case import Case
+from harness import Case
 from suites.build import bools, distinct, explain, ints, nonzero, op, randn, uniform
 from suites.mlx.only import on_mlx
 

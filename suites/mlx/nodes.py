@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch.export import Dim
 
-from harness.case import Case
+from harness import Case
 from suites.build import distinct, explain, ints, op, randn, uniform
 from suites.mlx.only import on_mlx, with_number
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from harness import registry
-from harness.case import Case, Inputs
+from harness import Case, Inputs, registry
 from suites.build import Input, full, op
 
 TARGETS = "mlx:fp32|mlx:bf16"

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.export import Dim
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, distinct, full, ints, nn_case, randn, uniform
 from suites.mlx.only import on_mlx
 

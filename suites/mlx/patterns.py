@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch.export import Dim
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, full, nn_case, op, randn, uniform
 from suites.mlx.only import number, on_mlx
 

@@ -13,7 +13,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, explain, ints, nn_case, randn
 
 _QUANTIZING = "mlx:int4|mlx:mxfp8|mlx:nvfp4"

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from harness.case import Case, Inputs
+from harness import Case, Inputs
 from suites.build import COARSE, explain
 
 VOCABULARY = 256

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from harness.case import Case
+from harness import Case
 
 ARM = "tosa:mxfp*"
 MX = f"{ARM}|mlx:mxfp8"

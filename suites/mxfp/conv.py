@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, nn_case, randn, zeros
 from suites.mxfp.build import ARM, SOME_ARM, edited, on, outlier, scaled, zero_block
 

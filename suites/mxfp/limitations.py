@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.limitation import Limitation
+from harness import Limitation
 
 LIMITATIONS: list[Limitation] = [
     Limitation(

@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, explain, nn_case, randn, values, zeros
 from suites.mxfp.build import (
     ALL,

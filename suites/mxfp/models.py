@@ -7,7 +7,7 @@ import itertools
 import torch
 import torch.nn.functional as F
 
-from harness.case import Case
+from harness import Case
 from suites.build import nn_case, randn
 from suites.mlx.quantized import Gated
 from suites.mxfp.build import ALL, ARM, SOME, on

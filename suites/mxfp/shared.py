@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from harness.case import Case
+from harness import Case
 from harness.record.cell import CROSS_BACKEND
 from suites.build import Input, ints, nn_case, randn
 from suites.mlx.quantized import Gated

@@ -7,7 +7,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from harness.case import Case
+from harness import Case
 from suites.build import distinct, ints, nn_case, op, randn, values
 
 _INF = math.inf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from harness.case import Case
+from harness import Case
 from suites.build import bools, distinct, explain, ints, op, randn, values
 
 _CL = torch.channels_last

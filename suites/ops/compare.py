@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from harness.case import Case
+from harness import Case
 from suites.build import COARSE, bools, distinct, explain, full, ints, op, randn, uniform, values
 
 _INF, _NAN = math.inf, math.nan

@@ -14,7 +14,7 @@ from torch.nn import (
     Sequential,
 )
 
-from harness.case import Case
+from harness import Case
 from suites.build import nn_case, op, randn
 
 _F16 = torch.float16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from harness.case import Case
+from harness import Case
 from suites.build import bools, explain, ints, op, randn
 
 _I32 = torch.int32

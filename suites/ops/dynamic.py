@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch.export import Dim
 
-from harness.case import Case
+from harness import Case
 from suites.build import distinct, ints, nn_case, op, randn
 
 _BATCH = Dim("batch", min=1, max=8)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, bools, distinct, explain, ints, nn_case, op, randn, values
 
 _I32, _I64 = torch.int32, torch.int64

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from harness.case import Case
+from harness import Case
 from suites.build import COARSE, explain, nn_case, op, randn, uniform, values
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from harness.case import Case
+from harness import Case
 from suites.build import distinct, ints, op, randn, uniform
 
 CASES: list[Case] = [

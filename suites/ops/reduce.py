@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from harness.case import Case
+from harness import Case
 from suites.build import COARSE, bools, distinct, explain, ints, nonzero, op, randn, uniform, values
 
 _I32 = torch.int32

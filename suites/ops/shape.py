@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from harness.case import Case
+from harness import Case
 from suites.build import bools, explain, ints, op, randn
 
 _I32, _U8, _F16 = torch.int32, torch.uint8, torch.float16

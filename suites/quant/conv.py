@@ -19,7 +19,7 @@ from torch.nn import (
     ZeroPad2d,
 )
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, nn_case, randn, uniform
 from suites.quant.only import ALL, STATIC, on, spread
 

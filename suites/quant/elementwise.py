@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn import LayerNorm
 
-from harness.case import Case
+from harness import Case
 from suites.build import COARSE, explain, nn_case, op, randn, uniform
 from suites.quant.only import TOSA, WEIGHTLESS, on, outlier, spread
 

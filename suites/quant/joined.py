@@ -31,7 +31,7 @@ from torch.nn import (
     Tanh,
 )
 
-from harness.case import Case
+from harness import Case
 from suites.build import ints, nn_case, op, randn, uniform
 from suites.quant.only import ALL, TOSA, WEIGHTLESS, WEIGHTS_ASIDE, on
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import Hardtanh, Linear, ReLU, ReLU6, Sequential
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, full, nn_case, op, randn, uniform, zeros
 from suites.quant.only import ALL, TOSA, WEIGHTS_ASIDE, on, outlier, spread
 

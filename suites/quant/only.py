@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from harness.case import Case
+from harness import Case
 from suites.build import Input, Shape
 
 TOSA = "tosa:int"

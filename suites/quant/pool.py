@@ -14,7 +14,7 @@ from torch.nn import (
     Sequential,
 )
 
-from harness.case import Case
+from harness import Case
 from suites.build import COARSE, explain, nn_case, op, randn, uniform
 from suites.quant.only import TOSA, WEIGHTLESS, on
 

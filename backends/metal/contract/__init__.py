@@ -13,8 +13,8 @@ here (``layout``). The inputs and outputs of a delegate pass through the runtime
 ``aoti_torch_empty_strided`` and ``aoti_torch_copy_`` for them as the delegate calls those.
 """
 
-from backends.metal.contract.call import Call, TensorMeta, Violation
-from backends.metal.contract.rule import RELEASE, Function, Kind, Rule
+from backends.metal.contract.call import Call, TensorMeta
+from backends.metal.contract.rule import RELEASE, Function, Kind, Rule, Violation
 from backends.metal.contract.table import (
     FUNCTIONS,
     Checker,

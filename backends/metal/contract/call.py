@@ -1,13 +1,10 @@
-"""A call of the generated wrapper with what its arguments are, and what may be wrong with it."""
+"""A call of the generated wrapper, with what its arguments are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
-
-if TYPE_CHECKING:
-    from backends.metal.contract.rule import Kind, Rule
+from typing import Literal, TypeAlias, cast
 
 Origin: TypeAlias = Literal["input", "constant", "buffer"]
 
@@ -73,36 +70,3 @@ class Call:
     def integers(self, name: str) -> tuple[int, ...]:
         """The array given for a parameter; ``nullptr`` is empty."""
         return cast("tuple[int, ...] | None", self.arguments[name]) or ()
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A call that the runtime would refuse, or compute wrongly.
-
-    Attributes:
-        call: what was called.
-        argument: the parameter at fault; empty where the function itself is.
-        value: what is wrong, with the figures.
-        rule: what would have been right.
-    """
-
-    call: Call
-    argument: str
-    value: str
-    rule: Rule
-
-    @property
-    def kind(self) -> Kind:
-        """Whether the function is missing, refuses the call, or mistreats it silently."""
-        return self.rule.kind
-
-    @property
-    def link(self) -> str:
-        """The upstream issue of a known defect, or the source that the rule came from."""
-        return self.rule.link or self.rule.url
-
-    def __str__(self) -> str:
-        subject = " ".join(filter(None, (self.argument, self.value, self.rule.broken)))
-        subject = subject.replace(" :", ":")
-        where = self.rule.source.rpartition("/")[2]
-        return f"{self.call.function}: {subject} [{self.kind.value}] {where}".rstrip()

@@ -1,4 +1,4 @@
-"""What the runtime asks of a call, as data."""
+"""What the runtime asks of a call, as data, and how a call breaks it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from backends.metal.contract.call import Call
 
 RELEASE = "v1.5.1"
 REPOSITORY = "https://github.com/pytorch/executorch"
+DELEGATE = "MetalBackend"
+"""The name under which the runtime registers the delegate, and programs ask for it."""
+
 METAL = "backends/apple/metal/runtime"
 AOTI = "backends/aoti"
 
@@ -64,6 +67,39 @@ class Rule:
     def url(self) -> str:
         """The source at the pinned release; empty for a function that has none."""
         return f"{REPOSITORY}/blob/{RELEASE}/{self.source}" if self.source else ""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A call that the runtime would refuse, or compute wrongly.
+
+    Attributes:
+        call: what was called.
+        argument: the parameter at fault; empty where the function itself is.
+        value: what is wrong, with the figures.
+        rule: what would have been right.
+    """
+
+    call: Call
+    argument: str
+    value: str
+    rule: Rule
+
+    @property
+    def kind(self) -> Kind:
+        """Whether the function is missing, refuses the call, or mistreats it silently."""
+        return self.rule.kind
+
+    @property
+    def link(self) -> str:
+        """The upstream issue of a known defect, or the source that the rule came from."""
+        return self.rule.link or self.rule.url
+
+    def __str__(self) -> str:
+        subject = " ".join(filter(None, (self.argument, self.value, self.rule.broken)))
+        subject = subject.replace(" :", ":")
+        where = self.rule.source.rpartition("/")[2]
+        return f"{self.call.function}: {subject} [{self.kind.value}] {where}".rstrip()
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from backends.metal.contract import attention, convolution, launch, matmul, memory, quantized
-from backends.metal.contract.call import Call, Value, Violation
-from backends.metal.contract.rule import RELEASE, Function, Kind, Rule, SharedGraph
+from backends.metal.contract.call import Call, Value
+from backends.metal.contract.rule import RELEASE, Function, Kind, Rule, SharedGraph, Violation
 
 FUNCTIONS: dict[str, Function] = {
     function.name: function

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from backends.metal.cpp.syntax import (
     Assign,
@@ -26,9 +25,7 @@ from backends.metal.cpp.syntax import (
     Unary,
     While,
 )
-
-if TYPE_CHECKING:
-    from backends.metal.cpp.wrapper import Program
+from backends.metal.cpp.wrapper import Wrapper
 
 _PLUMBING = (
     "AOTI_TORCH_ERROR_CODE_CHECK std::move wrap_with_raii_handle_if_needed RAIIAtenTensorHandle "
@@ -38,18 +35,18 @@ _QUIET = ("__check_inputs_outputs", "AOTI_TORCH_WARN", "assert_size_stride")
 _QUIET_METHODS = ("reset", "clear")
 
 
-def lines(program: Program) -> Iterator[str]:
+def lines(wrapper: Wrapper) -> Iterator[str]:
     """What a program has and does, a line each."""
-    yield f"{program.inputs} inputs, {program.outputs} outputs"
+    yield f"{wrapper.inputs} inputs, {wrapper.outputs} outputs"
     listing = _Listing()
-    for index, info in enumerate(program.constants):
+    for index, info in enumerate(wrapper.constants):
         shape = f"{info.dtype} {list(info.shape)} strides {list(info.strides)}"
         listing.shapes[info.name] = f"{info.dtype} {list(info.shape)}"
         kept = f", {info.device}" if info.device != "mps" else ""
         yield f"constant {index} {info.name}: {shape}{kept}"
-    for kernel in program.kernels.values():
+    for kernel in wrapper.kernels.values():
         yield f"kernel {kernel.library}: {kernel.function}"
-    yield from listing.statements(program.run.body, "")
+    yield from listing.statements(wrapper.run.body, "")
 
 
 class _Listing:

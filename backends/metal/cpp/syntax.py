@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from harness.errors import ProgramError, UnsupportedProgram
+from harness import ProgramError, UnsupportedProgram
 
 LINE_LIMIT = 160
 

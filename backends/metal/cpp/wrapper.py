@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backends.metal.cpp.parser import parse_function
@@ -64,7 +64,7 @@ class ConstantInfo:
 
 
 @dataclass(frozen=True)
-class Program:
+class Wrapper:
     """What a wrapper says, as data; it has no state and serves any number of machines.
 
     Attributes:
@@ -84,7 +84,7 @@ class Program:
     outputs: int
 
     @staticmethod
-    def parse(wrapper: str) -> Program:
+    def parse(wrapper: str) -> Wrapper:
         """Read a wrapper.
 
         Raises:
@@ -102,7 +102,7 @@ class Program:
         constants = _constants(source)
         if len(constants) != int(counts[3]):
             raise WrapperError(f"{counts[3]} constants are declared, {len(constants)} described")
-        program = Program(
+        program = Wrapper(
             source, functions, _kernels(source), constants, int(counts[1]), int(counts[2])
         )
         if CONSTANT_RUN in functions and functions[CONSTANT_RUN].body:
@@ -124,12 +124,6 @@ class Program:
         """The C++ of ``run_impl``."""
         found = next(m for m in _FUNCTION.finditer(self.source.text) if m[1] == RUN)
         return self.source.text[found.start() : self.source.text.find("\n}", found.end()) + 2]
-
-    def lines(self) -> Iterator[str]:
-        """Readable statements: numbered calls with what is known of their shapes."""
-        from backends.metal.cpp.listing import lines
-
-        return lines(self)
 
 
 def _kernels(source: Source) -> dict[str, KernelName]:

@@ -24,7 +24,7 @@ from backends.metal.generation.host_tensor import MPS, to_host
 from backends.metal.generation.own import remember
 from backends.metal.generation.pretend import pretending
 from backends.metal.generation.upstream import METHOD, AotiBackend, MetalBackend, quiet
-from harness.errors import ConformError
+from harness import ConformError
 
 # The names by which preprocess finds the two files among those that a compilation left.
 LIBRARY, WEIGHTS = "partition.wrapper.so", "partition.wrapper_weights.blob"
@@ -56,6 +56,12 @@ def generate(edge_program: ExportedProgram, compile_specs: Sequence[Any] = ()) -
         torch._inductor.exc.InductorError: Inductor cannot generate code for an operator.
     """
     return _run(edge_program, compile_specs)[0]
+
+
+def install() -> None:
+    """Generate instead of compiling where there is no Apple hardware, in this process."""
+    if not torch.backends.mps.is_available():
+        MetalBackend.preprocess = staticmethod(preprocess)
 
 
 def preprocess(edge_program: ExportedProgram, compile_specs: list[Any]) -> PreprocessResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from harness.execution.program import DelegatePayload
+from harness import DelegatePayload
 
 _OWN: set[bytes] = set()
 

@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import torch
-
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
@@ -29,14 +27,6 @@ with quiet():
     from executorch.backends.apple.metal.metal_partitioner import MetalPartitioner
 
 __all__ = ["AotiBackend", "MetalBackend", "partitioners", "quiet"]
-
-
-def install() -> None:
-    """Generate instead of compiling where there is no Apple hardware, in this process."""
-    if not torch.backends.mps.is_available():
-        from backends.metal.generation.generate import preprocess
-
-        MetalBackend.preprocess = staticmethod(preprocess)
 
 
 def partitioners() -> list[Partitioner]:

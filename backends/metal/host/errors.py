@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.errors import ProgramError
+from harness import ProgramError
 
 
 class SourceError(ProgramError):

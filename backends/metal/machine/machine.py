@@ -15,7 +15,7 @@ import torch
 
 from backends.metal.contract.layout import extent, row_major
 from backends.metal.cpp.syntax import UnknownFunction, WrapperError
-from backends.metal.cpp.wrapper import ConstantInfo, Program
+from backends.metal.cpp.wrapper import ConstantInfo, Wrapper
 from backends.metal.host import Library
 from backends.metal.machine import memory, values
 from backends.metal.machine.calls import Call, Check, Fallback
@@ -29,7 +29,7 @@ from backends.metal.machine.shims import (
     copy_,
     create_tensor_from_blob_v2,
 )
-from backends.metal.machine.statements import Interpreter
+from backends.metal.machine.statements import WrapperInterpreter
 from backends.metal.machine.values import UNSET, Host, Owner, Pointer
 
 # The wrapper's function that compares the inputs with those that were traced.
@@ -60,7 +60,7 @@ class Machine:
 
     def __init__(
         self,
-        program: Program,
+        program: Wrapper,
         kernels: Mapping[str, str],
         constants: Sequence[torch.Tensor] = (),
         *,
@@ -81,7 +81,7 @@ class Machine:
             for name, function in program.functions.items()
             if check_inputs or name != INPUT_CHECKS
         }
-        self._interpreter = Interpreter(functions, self, program.source.quote)
+        self._interpreter = WrapperInterpreter(functions, self, program.source.quote)
         self._encoders: dict[str, Encoder] = {}
         self._host = Host()
         missing = sorted({kernel.library for kernel in program.kernels.values()} - set(kernels))

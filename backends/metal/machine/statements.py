@@ -83,7 +83,7 @@ class _Left(Exception):
     value: Any
 
 
-class Interpreter:
+class WrapperInterpreter:
     """Walks over functions.
 
     Args:
@@ -282,25 +282,25 @@ def _placed(error: WrapperError, line: int, source: str) -> WrapperError:
     return placed
 
 
-_STATEMENTS: dict[type, Callable[[Interpreter, Any, Scope], None]] = {
-    Declare: Interpreter._declare,
-    Assign: Interpreter._assign,
-    Do: Interpreter._do,
-    If: Interpreter._if,
-    While: Interpreter._while,
-    Block: Interpreter._block,
-    Leave: Interpreter._leave,
+_STATEMENTS: dict[type, Callable[[WrapperInterpreter, Any, Scope], None]] = {
+    Declare: WrapperInterpreter._declare,
+    Assign: WrapperInterpreter._assign,
+    Do: WrapperInterpreter._do,
+    If: WrapperInterpreter._if,
+    While: WrapperInterpreter._while,
+    Block: WrapperInterpreter._block,
+    Leave: WrapperInterpreter._leave,
 }
-_EXPRESSIONS: dict[type, Callable[[Interpreter, Any, Scope], Any]] = {
-    Literal: Interpreter._literal,
-    Name: Interpreter._name,
-    Unary: Interpreter._unary,
-    Binary: Interpreter._binary,
-    Ternary: Interpreter._ternary,
-    CallOf: Interpreter._call,
-    Member: Interpreter._member,
-    Index: Interpreter._index,
-    Braces: Interpreter._braces,
-    Cast: Interpreter._cast,
-    Lambda: Interpreter._lambda,
+_EXPRESSIONS: dict[type, Callable[[WrapperInterpreter, Any, Scope], Any]] = {
+    Literal: WrapperInterpreter._literal,
+    Name: WrapperInterpreter._name,
+    Unary: WrapperInterpreter._unary,
+    Binary: WrapperInterpreter._binary,
+    Ternary: WrapperInterpreter._ternary,
+    CallOf: WrapperInterpreter._call,
+    Member: WrapperInterpreter._member,
+    Index: WrapperInterpreter._index,
+    Braces: WrapperInterpreter._braces,
+    Cast: WrapperInterpreter._cast,
+    Lambda: WrapperInterpreter._lambda,
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from harness.case import Case
+from harness import Case
 
 Tensor = torch.Tensor
 

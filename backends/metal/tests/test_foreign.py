@@ -9,12 +9,9 @@ from executorch.exir._serialize._program import deserialize_pte_binary, serializ
 
 from backends.metal.backend import BACKEND
 from backends.metal.generation import generated, own
-from harness import Case, Tester, run_cell
-from harness.errors import ProgramError
+from harness import Case, Program, ProgramError, Status, Tester, run_cell
 from harness.execution import foreign
-from harness.execution.program import Program
 from harness.pipeline.runner import lower
-from harness.record.cell import Status
 
 pytestmark = pytest.mark.skipif(
     not BACKEND.availability().available, reason=BACKEND.availability().reason

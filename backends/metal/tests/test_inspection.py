@@ -11,11 +11,9 @@ import torch
 from backends.metal import inspection
 from backends.metal.backend import BACKEND
 from backends.metal.fallbacks import IMPLEMENTATIONS
-from harness import Case, Target
-from harness.errors import StageFailure
+from harness import Case, StageFailure, Target, Tester
 from harness.pipeline.inspection import inspect
 from harness.pipeline.runner import lower
-from harness.pipeline.tester import Tester
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 

@@ -22,7 +22,7 @@ from backends.mlx.execution.cache_plan import (
     StepPlan,
 )
 from backends.mlx.execution.kernels.base import check_memory
-from harness.errors import ProgramError
+from harness import ProgramError
 
 __all__ = [
     "AttendSpec",

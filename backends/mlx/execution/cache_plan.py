@@ -15,8 +15,7 @@ import mlx.core as mx
 import numpy as np
 from executorch.exir import schema
 
-from harness.errors import ProgramError
-from harness.execution.program import Program
+from harness import Program, ProgramError
 
 # Longest sequence where neither program nor application bounds it.
 UNBOUNDED = 2**17

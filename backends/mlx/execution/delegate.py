@@ -15,9 +15,7 @@ from backends.mlx.execution.executor import Executor, Observer
 from backends.mlx.execution.kernels.base import DTYPES, dtype_of
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import Dim, Graph, Slot, SlotKind
-from harness.errors import ProgramError
-from harness.execution.execute import DelegateHandle, DelegateLoader
-from harness.execution.program import DelegatePayload, Program
+from harness import DelegateHandle, DelegateLoader, DelegatePayload, Program, ProgramError
 from harness.execution.validation import torch_dtype
 
 _DTYPES = {torch_dtype(scalar_type): dtype for scalar_type, dtype in DTYPES.items()}

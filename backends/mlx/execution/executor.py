@@ -27,7 +27,7 @@ from backends.mlx.execution.kernels.base import (
 )
 from backends.mlx.payload.checks import MAX_ALLOCATION_BYTES
 from backends.mlx.payload.graph import Graph, Node, SlotKind
-from harness.errors import ProgramError, UnsupportedProgram
+from harness import ProgramError, UnsupportedProgram
 
 Observer = Callable[[int, int, Node, list[Any], list[Any]], None]
 """Called after each instruction with chain, position, node, tensor slots and value slots."""

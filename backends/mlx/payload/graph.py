@@ -12,7 +12,10 @@ from enum import StrEnum
 from types import SimpleNamespace
 from typing import Any
 
-from harness.errors import ProgramError
+from harness import ProgramError
+
+DELEGATE = "MLXBackend"
+"""The name under which the runtime registers the delegate, and programs ask for it."""
 
 
 class PayloadError(ProgramError):

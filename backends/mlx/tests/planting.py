@@ -17,24 +17,27 @@ from pathlib import Path
 import torch
 from torch.utils._pytree import tree_leaves
 
-from backends.mlx.backend import DELEGATE
 from backends.mlx.execution import delegate
 from backends.mlx.execution.executor import Executor
 from backends.mlx.execution.kernels import Builder
 from backends.mlx.payload import reader
-from backends.mlx.payload.graph import Graph, Node
+from backends.mlx.payload.graph import DELEGATE, Graph, Node
 from backends.mlx.payload.tests.mutations import Fault, faults_of
-from harness import registry
-from harness.case import Case
+from harness import (
+    Case,
+    DelegateHandle,
+    DelegatePayload,
+    Interpreter,
+    Program,
+    RuntimeKernels,
+    StageFailure,
+    Target,
+    Tester,
+    registry,
+)
 from harness.collection.discovery import all_suites
-from harness.errors import StageFailure
-from harness.execution.execute import DelegateHandle, Interpreter
-from harness.execution.kernels import RuntimeKernels
-from harness.execution.program import DelegatePayload, Program
 from harness.numerics.compare import compare
 from harness.pipeline.runner import lower
-from harness.pipeline.tester import Tester
-from harness.target import Target
 
 ROOT = Path(__file__).parents[3]
 

@@ -14,21 +14,15 @@ from typing import Any
 import pytest
 from torch.utils._pytree import tree_leaves
 
-from backends.mlx.backend import DELEGATE
 from backends.mlx.execution.delegate import cache_of, executor, handle
 from backends.mlx.execution.tests.assembled import PROGRAMS
 from backends.mlx.execution.tests.test_metal_kernel import PROGRAMS as KERNELS
-from backends.mlx.payload.graph import Node
+from backends.mlx.payload.graph import DELEGATE, Node
 from backends.mlx.payload.tests.payloads import nodes
-from harness.case import Case
+from harness import Case, Interpreter, Limitation, Program, RuntimeKernels, Target, Tester
 from harness.collection.discovery import all_suites
-from harness.execution.execute import Interpreter
-from harness.execution.kernels import RuntimeKernels
-from harness.execution.program import Program
-from harness.limitation import Limitation, find
+from harness.limitation import find
 from harness.pipeline.runner import lower
-from harness.pipeline.tester import Tester
-from harness.target import Target
 
 SUITES = Path(__file__).parents[3] / "suites"
 

@@ -12,9 +12,8 @@ import torch
 from backends.mlx import BACKEND
 from backends.mlx.execution import executor
 from backends.mlx.execution.kernels import BUILDERS
-from harness import Case, run_cell
+from harness import Case, Tester, run_cell
 from harness.pipeline.runner import lower
-from harness.pipeline.tester import Tester
 
 
 class Chain(torch.nn.Module):

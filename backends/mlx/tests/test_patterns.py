@@ -12,8 +12,7 @@ import pytest
 from executorch.exir.lowered_backend_module import get_lowered_backend_modules
 
 from backends.mlx.payload import reader
-from harness.case import Case
-from harness.pipeline.tester import Tester
+from harness import Case, Tester
 from suites.mlx import patterns
 from suites.mlx.only import on_mlx
 

@@ -16,9 +16,7 @@ import torch
 from backends.mlx.backend import edge_config, partitioners, passes
 from backends.mlx.payload import reader
 from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
-from harness import Case, Precision, Recipe, Tester
-from harness.execution.program import Program
-from harness.numerics.formats.semantics import GENERIC
+from harness import GENERIC, Case, Precision, Program, Recipe, Tester
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 

@@ -13,18 +13,11 @@ from typing import Any
 import pytest
 from torch.utils._pytree import tree_leaves
 
-from backends.mlx.backend import DELEGATE
 from backends.mlx.execution.delegate import load
 from backends.mlx.payload import reader
-from backends.mlx.payload.graph import Graph, Node, Tid
-from harness import run_cell
-from harness.case import Case
-from harness.errors import ProgramError
-from harness.execution.execute import Interpreter
-from harness.execution.kernels import RuntimeKernels
-from harness.execution.program import Program
+from backends.mlx.payload.graph import DELEGATE, Graph, Node, Tid
+from harness import Case, Interpreter, Program, ProgramError, RuntimeKernels, Tester, run_cell
 from harness.numerics.compare import compare
-from harness.pipeline.tester import Tester
 from suites.mlx import reinplace
 
 CASES = {case.name: case for case in reinplace.CASES}

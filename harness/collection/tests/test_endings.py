@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.collection.tests.sessions import ROOT, WORKERS, run
-from harness.record.run import CELLS_FILE, RUN_FILE, load, replace_file
+from harness.record.folder import CELLS_FILE, RUN_FILE, load, replace_file
 from reports.render import folder as reports_folder
 
 KILLED = """

@@ -11,7 +11,7 @@ import torch
 from harness import Case, run_cell
 from harness.collection.tests.sessions import ROOT, WORKERS, outcomes, run
 from harness.record.cell import Status
-from harness.record.run import load
+from harness.record.folder import load
 
 LOWERS_ONLY = """
 import dataclasses

@@ -23,7 +23,7 @@ from harness.collection.tests.sessions import (
     write_suite,
 )
 from harness.record.cell import Status
-from harness.record.run import CELLS_FILE, RUN_FILE, load
+from harness.record.folder import CELLS_FILE, RUN_FILE, load
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])

@@ -12,7 +12,7 @@ import pytest
 from harness import registry
 from harness.collection.tests.sessions import ROOT, environment, run
 from harness.errors import UnknownTarget
-from harness.record.run import RUN_FILE, load
+from harness.record.folder import RUN_FILE, load
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from harness.execution.program import TensorSpec
 from harness.numerics.compare import compare, compare_output, cosine, relative_frobenius, sqnr_db

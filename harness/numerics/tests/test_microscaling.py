@@ -8,8 +8,7 @@ import ml_dtypes
 import numpy
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from harness.numerics.formats.microscaling import (
     E2M1,

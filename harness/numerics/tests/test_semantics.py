@@ -11,7 +11,6 @@ import torch
 import harness
 from backends.null import BACKEND
 from harness import Case, Tester
-from harness.backend import Recipe
 from harness.numerics.formats.dequantize import Blocks, Product
 from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.numerics.oracle import refer
@@ -59,7 +58,12 @@ def test_the_meaning_of_an_operator_comes_with_the_recipe() -> None:
 
 
 def test_torchaos_decoders_are_generic() -> None:
-    assert Recipe("plain", Precision()).semantics() is GENERIC
+    tester = Tester(
+        Case("semantics/relu", lambda: (torch.nn.ReLU(), (torch.ones(2),))), "null:eager"
+    )
+    assert tester.recipe.semantics is None
+    tester.export().lower().to_executorch().serialize()
+    assert tester.attempt.semantics is GENERIC
     assert all(name.startswith("torchao::") for name in GENERIC.decoders)
     assert not GENERIC.products
     assert not GENERIC.block_products

@@ -8,8 +8,7 @@ import sys
 
 import numpy
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from harness import Case, Tester
 from harness.case import case_seed

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from harness.errors import RunUnreadable, RunUnwritable, UnknownCell, UnknownTarget
 from harness.record.cell import Cell, Delegation, Encoding, LimitationRef, Numerics, Output, Status
-from harness.record.run import CELLS_FILE, RUN_FILE, RunInfo, RunWriter, latest, load
+from harness.record.folder import CELLS_FILE, RUN_FILE, RunWriter, latest, load
+from harness.record.run import RunInfo
 from harness.target import Target, cell_id, split_cell_id
 
 _words = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)
@@ -193,7 +193,7 @@ def test_a_full_disk_keeps_what_was_written(tmp_path: Path) -> None:
 def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path) -> None:
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from harness.record.run import RunInfo, RunWriter\n"
+        "from harness.record.folder import RunWriter; from harness.record.run import RunInfo\n"
         "from harness.record.cell import Cell, Status\n"
         "writer = RunWriter(Path(sys.argv[1]), RunInfo(expected=['a@x:y', 'b@x:y']))\n"
         "writer.append(Cell(case='a', target='x:y', status=Status.FAILED))\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.record.run import Environment
+from harness.record.host import Environment
 from reports import text
 from reports.comparison.snapshot import CellFacts, Snapshot
 

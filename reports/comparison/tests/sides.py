@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.record.cell import Cell, Delegation, LimitationRef, Status
-from harness.record.run import BackendState, Environment, Run, RunInfo
+from harness.record.host import Environment
+from harness.record.run import BackendState, Run, RunInfo
 from reports.tests.runs import cell, numerics
 
 #: The cell that changes, and those beside it that do not.

@@ -14,7 +14,8 @@ from rich.console import Console
 from harness.cli import main
 from harness.errors import UsageError
 from harness.record.cell import Delegation
-from harness.record.run import Environment, Part
+from harness.record.host import Environment
+from harness.record.run import Part
 from reports.comparison.diff import (
     Diff,
     Kind,

@@ -11,8 +11,7 @@ from xml.etree import ElementTree as xml
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rich.console import Console
 
 from harness.cli import main

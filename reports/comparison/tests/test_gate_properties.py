@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import assume, event, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, event, given, settings, strategies as st
 
-from harness.record.run import CELLS_FILE, RUN_FILE, Run, RunInfo, load
+from harness.record.folder import CELLS_FILE, RUN_FILE, load
+from harness.record.run import Run, RunInfo
 from reports.comparison.gate import judge, parse
 from reports.comparison.snapshot import take
 from reports.comparison.tests.sides import made, side

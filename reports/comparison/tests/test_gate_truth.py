@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.record.run import BackendState, Environment, Part
+from harness.record.host import Environment
+from harness.record.run import BackendState, Part
 from reports.comparison.gate import judge, parse
 from reports.comparison.tests.sides import SUBJECT, side
 

@@ -12,7 +12,9 @@ from click.testing import CliRunner
 from harness.cli import main
 from harness.errors import RunUnwritable, UsageError
 from harness.record.cell import Delegation, Status
-from harness.record.run import RUN_FILE, BackendState, Environment, Run, load
+from harness.record.folder import RUN_FILE, load
+from harness.record.host import Environment
+from harness.record.run import BackendState, Run
 from reports.comparison.diff import diff
 from reports.comparison.merge import merge
 from reports.comparison.snapshot import take

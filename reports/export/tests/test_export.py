@@ -15,8 +15,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pandas.testing import assert_frame_equal
 
 from harness.cli import main

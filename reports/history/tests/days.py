@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.record.cell import Cell, Status
-from harness.record.run import Environment
+from harness.record.host import Environment
 from reports.tests.runs import cell, write
 
 START = datetime(2026, 1, 1, 2, tzinfo=UTC)

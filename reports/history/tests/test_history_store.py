@@ -14,7 +14,8 @@ import pytest
 
 from harness.errors import RunUnreadable, UnknownCell
 from harness.record.cell import Status
-from harness.record.run import CELLS_FILE, RUN_FILE, Part, load
+from harness.record.folder import CELLS_FILE, RUN_FILE, load
+from harness.record.run import Part
 from reports import history
 from reports.history import compact, store
 from reports.history.tests.days import START, environment, night

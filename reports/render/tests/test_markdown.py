@@ -6,8 +6,7 @@ import itertools
 import re
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from harness.record.cell import Delegation, LimitationRef, Status
 from reports.render import markdown

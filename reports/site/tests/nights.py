@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from harness.record.cell import Cell, Delegation, LimitationRef, Status
-from harness.record.run import BackendState, Environment
+from harness.record.host import Environment
+from harness.record.run import BackendState
 from reports.tests.runs import cell, large, numerics, write
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</script>\u2028]]>`${7}"

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from harness import cli
 from harness.errors import RunUnreadable, RunUnwritable, UsageError
-from harness.record.run import CELLS_FILE, RUN_FILE, load
+from harness.record.folder import CELLS_FILE, RUN_FILE, load
 from reports import site
 from reports.comparison.diff import Kind
 from reports.outcome import Outcome

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from harness.record.run import load
+from harness.record.folder import load
 from reports import site, summary, text
 from reports.outcome import Outcome
 from reports.site.tests import browser as chromium

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from harness.record.run import load
+from harness.record.folder import load
 from reports import text
 from reports.comparison.diff import Kind, diff
 from reports.site.tests import browser as chromium

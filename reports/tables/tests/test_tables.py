@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, Status
-from harness.record.run import Environment, Part, Run, RunInfo
+from harness.record.host import Environment
+from harness.record.run import Part, Run, RunInfo
 from reports import tables
 from reports.tests.runs import cell, large, numerics, write
 

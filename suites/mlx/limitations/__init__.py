@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.limitation import Limitation
+from harness import Limitation
 from suites.mlx.limitations.handlers import HANDLERS
 from suites.mlx.limitations.patterns import PATTERNS
 from suites.mlx.limitations.programs import PROGRAMS

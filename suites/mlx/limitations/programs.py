@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.limitation import Limitation
-from harness.record.cell import Status
+from harness import Limitation, Status
 
 _ALL = "mlx:*"
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.limitation import Limitation
+from harness import Limitation
 from suites.ops.limitations.metal import METAL
 from suites.ops.limitations.mlx import MLX
 from suites.ops.limitations.runtime import RUNTIME

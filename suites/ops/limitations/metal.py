@@ -6,8 +6,7 @@ What ends with ``[refusal]``, ``[missing]`` or ``[defect]`` broke a rule of the 
 
 from __future__ import annotations
 
-from harness.limitation import Limitation
-from harness.record.cell import Status
+from harness import Limitation, Status
 
 _ALL = "metal:*"
 _FLOAT32 = "metal:fp32"

@@ -6,8 +6,7 @@ every target that it shows on.
 
 from __future__ import annotations
 
-from harness.limitation import Limitation
-from harness.record.cell import Status
+from harness import Limitation, Status
 
 _ALL = "portable:*|xnnpack:*|tosa:*"
 _NATIVE = "portable:*|xnnpack:*"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.limitation import Limitation
-from harness.record.cell import Status
+from harness import Limitation, Status
 
 _TARGET = "xnnpack:*"
 _EXECUTORCH = "https://github.com/pytorch/executorch/"

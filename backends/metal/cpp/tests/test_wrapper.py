@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from backends.metal.cpp.listing import lines
 from backends.metal.cpp.parser import parse_function
 from backends.metal.cpp.syntax import (
     Assign,
@@ -15,7 +16,7 @@ from backends.metal.cpp.syntax import (
     WrapperError,
 )
 from backends.metal.cpp.tests.wrappers import copy, empty, launch, output, view, wrapper
-from backends.metal.cpp.wrapper import KernelName, Program
+from backends.metal.cpp.wrapper import KernelName, Wrapper
 from backends.metal.generation.generate import generate
 from backends.metal.tests.programs import Apply, partition
 
@@ -79,31 +80,31 @@ def test_what_is_not_understood_is_quoted(text: str) -> None:
 def test_an_unknown_statement_in_a_wrapper_names_its_line() -> None:
     source = wrapper("goto out;")
     with pytest.raises(UnknownStatement) as caught:
-        Program.parse(source)
+        Wrapper.parse(source)
     assert source.splitlines()[caught.value.line - 1].strip() == "goto out;"
 
 
 def test_other_text_is_no_wrapper() -> None:
     with pytest.raises(WrapperError, match="no AOTI wrapper"):
-        Program.parse("int main() { return 0; }")
+        Wrapper.parse("int main() { return 0; }")
 
 
 def test_constants_folded_at_run_time_are_refused() -> None:
     folding = "void AOTInductorModel::_const_run_impl(\n    int a\n) {\n    fold();\n}\n"
     with pytest.raises(UnknownStatement, match="folded at run time"):
-        Program.parse(wrapper("") + folding)
+        Wrapper.parse(wrapper("") + folding)
 
 
 def test_missing_constants_are_told() -> None:
     source = wrapper("", constants=[("weight", "2, 3", "3, 1")])
     with pytest.raises(WrapperError, match="not described completely"):
-        Program.parse(source.replace("constants_info_[0].shape", "x"))
+        Wrapper.parse(source.replace("constants_info_[0].shape", "x"))
     with pytest.raises(WrapperError, match="1 constants are declared, 0 described"):
-        Program.parse(source.replace("constants_info_", "x"))
+        Wrapper.parse(source.replace("constants_info_", "x"))
 
 
 def test_constants_and_kernels() -> None:
-    program = Program.parse(
+    program = Wrapper.parse(
         wrapper("", constants=[("weight", "2, 3", "3, 1")], kernels=["mps_lib_0"])
     )
     (info,) = program.constants
@@ -125,7 +126,7 @@ def test_listing() -> None:
         + output("var_0"),
         kernels=["mps_lib_0"],
     )
-    assert list(Program.parse(source).lines()) == [
+    assert list(lines(Wrapper.parse(source))) == [
         "1 inputs, 1 outputs",
         "kernel mps_lib_0: generated_kernel",
         "   1 buf0 = empty float32 [2, 3] strides [3, 1] on mps",
@@ -138,16 +139,16 @@ def test_listing() -> None:
 
 def test_generated_wrapper() -> None:
     generated = generate(partition(torch.nn.Linear(8, 16), torch.ones(2, 8)))
-    program = Program.parse(generated.wrapper)
+    program = Wrapper.parse(generated.wrapper)
     assert [info.name for info in program.constants] == [
         constant.spec.name for constant in generated.constants
     ]
     assert {kernel.library for kernel in program.kernels.values()} == set(generated.kernels)
-    assert any("aoti_torch_mps_mm_out" in line for line in program.lines())
+    assert any("aoti_torch_mps_mm_out" in line for line in lines(program))
 
 
 def test_generated_reduction_states_its_threadgroups() -> None:
-    program = Program.parse(
+    program = Wrapper.parse(
         generate(partition(Apply(lambda a: a.sum(-1)), torch.ones(3, 70))).wrapper
     )
-    assert any("threads [3, 70] groups of [1, 70]" in line for line in program.lines())
+    assert any("threads [3, 70] groups of [1, 70]" in line for line in lines(program))

@@ -22,8 +22,7 @@ from backends.metal.fallbacks import IMPLEMENTATIONS
 from backends.metal.generation.generate import generate
 from backends.metal.machine import memory
 from backends.metal.tests.programs import partition
-from harness.pipeline.runner import run_cell
-from harness.record.cell import Status
+from harness import Status, run_cell
 from suites.metal import convolution, matmul, views
 
 CASES = {case.name: case for module in (convolution, matmul, views) for case in module.CASES}

@@ -9,7 +9,7 @@ import torch
 from backends.metal import contract
 from backends.metal.cpp.syntax import UnknownFunction, WrapperError
 from backends.metal.cpp.tests.wrappers import SCALE, copy, empty, launch, output, view, wrapper
-from backends.metal.cpp.wrapper import Program
+from backends.metal.cpp.wrapper import Wrapper
 from backends.metal.fallbacks import IMPLEMENTATIONS
 from backends.metal.host import OutOfBounds
 from backends.metal.machine.calls import Call
@@ -30,7 +30,7 @@ def machine(body: str, **options: Any) -> Machine:
     constants: Sequence[torch.Tensor] = options.pop("values", ())
     layout = {key: options.pop(key) for key in ("inputs", "outputs", "constants") if key in options}
     shaders = options.pop("shaders", {})
-    program = Program.parse(wrapper(body, kernels=list(shaders), **layout))
+    program = Wrapper.parse(wrapper(body, kernels=list(shaders), **layout))
     return Machine(program, shaders, constants, **options)
 
 
@@ -185,7 +185,7 @@ def unwritten(body: str) -> str:
 def test_errors_quote_the_line(body: str, error: type[WrapperError], text: str) -> None:
     source = wrapper(unwritten(body))
     with pytest.raises(error) as caught:
-        Machine(Program.parse(source), {}).run([SIX])
+        Machine(Wrapper.parse(source), {}).run([SIX])
     assert text in str(caught.value)
     line = " ".join(source.splitlines()[caught.value.line - 1].split())
     assert line.startswith(caught.value.source.rstrip("…"))
@@ -212,7 +212,7 @@ def test_what_does_not_fit_the_program(
     inputs: list[torch.Tensor], constants: list[torch.Tensor], text: str
 ) -> None:
     with pytest.raises(WrapperError, match=text):
-        Machine(Program.parse(wrapper(output("arg0"))), {}, constants).run(inputs)
+        Machine(Wrapper.parse(wrapper(output("arg0"))), {}, constants).run(inputs)
 
 
 def test_constant_of_another_shape() -> None:
@@ -227,7 +227,7 @@ def test_output_that_is_never_written() -> None:
 
 def test_missing_source() -> None:
     with pytest.raises(WrapperError, match="no source for mps_lib_0"):
-        Machine(Program.parse(wrapper("", kernels=["mps_lib_0"])), {})
+        Machine(Wrapper.parse(wrapper("", kernels=["mps_lib_0"])), {})
 
 
 def test_kernel_beyond_its_buffer() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from backends.metal.cpp.wrapper import Program
+from backends.metal.cpp.wrapper import Wrapper
 from backends.metal.fallbacks import IMPLEMENTATIONS
 from backends.metal.generation.generate import generate
 from backends.metal.host import OutOfBounds
@@ -25,7 +25,7 @@ def generated(
         flat = torch.frombuffer(data, dtype=getattr(torch, constant.spec.dtype))
         shape = [int(size) for size in constant.spec.shape]
         constants.append(flat.as_strided(shape, [int(step) for step in constant.spec.strides]))
-    program = Program.parse(made.wrapper)
+    program = Wrapper.parse(made.wrapper)
     return Machine(
         program,
         made.kernels,

@@ -16,7 +16,7 @@ import mlx.core as mx
 
 from backends.mlx.payload.checks import MAX_ALLOCATION_BYTES
 from backends.mlx.payload.graph import Node, Vid
-from harness.errors import ProgramError, UnsupportedProgram
+from harness import ProgramError, UnsupportedProgram
 
 Step = Callable[[list[Any], list[Any]], None]
 """Executes one instruction on the tensor slots and the value slots."""

@@ -18,7 +18,7 @@ from backends.mlx.execution.kernels.base import (
     integers,
 )
 from backends.mlx.payload.graph import Node
-from harness.errors import ProgramError
+from harness import ProgramError
 
 
 def _filled(shape: Sequence[int], value: float, dtype: mx.Dtype) -> mx.array:

@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from backends.mlx.execution.kernels.base import Builder, Step, axis_in, check_indices, integer
 from backends.mlx.payload.graph import Node, Tid
-from harness.errors import ProgramError
+from harness import ProgramError
 
 
 def take(node: Node) -> Step:

@@ -17,7 +17,7 @@ from backends.mlx.execution.kernels.base import (
     integer,
 )
 from backends.mlx.payload.graph import Node, Tid, Vid
-from harness.errors import ProgramError
+from harness import ProgramError
 
 
 def optional(slot: Tid | None) -> Callable[[list[Any]], Any]:

@@ -19,7 +19,7 @@ import numpy
 
 from backends.mlx.execution.kernels.base import Builder, Step, check_allocation, dtype_of, integers
 from backends.mlx.payload.graph import Node
-from harness.errors import ProgramError, UnsupportedProgram
+from harness import ProgramError, UnsupportedProgram
 
 if TYPE_CHECKING:
     from backends.metal.host import Library

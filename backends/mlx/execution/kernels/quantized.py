@@ -9,7 +9,7 @@ import mlx.core as mx
 from backends.mlx.execution.kernels.base import Builder, Step, dtype_of
 from backends.mlx.execution.kernels.linear import gathering, optional
 from backends.mlx.payload.graph import Node
-from harness.errors import ProgramError, UnsupportedProgram
+from harness import ProgramError, UnsupportedProgram
 
 
 def _check_quantized(node: Node, weights: mx.array, scales: mx.array) -> int:

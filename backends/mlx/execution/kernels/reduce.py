@@ -11,7 +11,7 @@ import mlx.core as mx
 from backends.mlx.execution.kernels.base import Builder, Step, axis_in, integer
 from backends.mlx.execution.kernels.elementwise import unary
 from backends.mlx.payload.graph import Node
-from harness.errors import ProgramError
+from harness import ProgramError
 
 # Over a list of axes; an empty list means all of them.
 OVER_AXES: dict[str, Callable[..., mx.array]] = {

@@ -18,7 +18,7 @@ from backends.mlx.execution.kernels.base import (
 )
 from backends.mlx.execution.kernels.elementwise import unary
 from backends.mlx.payload.graph import Node, Tid
-from harness.errors import ProgramError
+from harness import ProgramError
 
 
 def reshape(node: Node) -> Step:

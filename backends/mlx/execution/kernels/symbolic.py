@@ -18,7 +18,7 @@ from backends.mlx.execution.kernels.base import (
     integer,
 )
 from backends.mlx.payload.graph import Node
-from harness.errors import ProgramError
+from harness import ProgramError
 
 
 def arithmetic(function: Callable[[int, int], int], node: Node) -> Step:

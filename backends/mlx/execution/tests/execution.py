@@ -32,7 +32,7 @@ from backends.mlx.execution.kernels.base import dtype_of
 from backends.mlx.payload import reader
 from backends.mlx.payload.checks import ITEM_SIZES
 from backends.mlx.payload.graph import Graph, Slot, SlotKind
-from harness.errors import ProgramError
+from harness import ProgramError
 
 # Of a payload whose tensors are small: what more than that costs is a defect.
 SECONDS = 10.0

@@ -16,9 +16,7 @@ from backends.mlx.execution.tests.assembled import PROGRAMS, Assembled
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import Node
 from backends.mlx.payload.tests.payloads import integer, mlx
-from harness.errors import ProgramError
-from harness.execution.program import Program
-from harness.pipeline.tester import Tester
+from harness import Program, ProgramError, Tester
 from suites.mlx import operators
 
 

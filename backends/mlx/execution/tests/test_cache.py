@@ -10,8 +10,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from backends.mlx.execution.cache import (
     CacheConfig,
@@ -23,7 +22,7 @@ from backends.mlx.execution.cache import (
     attend,
     window_mask,
 )
-from harness.errors import ProgramError
+from harness import ProgramError
 
 DIM = 4
 SCALE = 0.5

@@ -16,8 +16,7 @@ from backends.mlx.execution.cache_plan import (
     Run,
     StepPlan,
 )
-from harness.errors import ProgramError
-from harness.execution.program import Program
+from harness import Program, ProgramError
 from harness.pipeline import stages
 
 FLAT = LayerConfig()

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy
 import pytest
-from hypothesis import given, reject, settings
-from hypothesis import strategies as st
+from hypothesis import given, reject, settings, strategies as st
 
 from backends.mlx.execution.tests.assembled import PROGRAMS, Assembled
 from backends.mlx.execution.tests.execution import Worker

@@ -14,7 +14,7 @@ from backends.mlx.execution.executor import Executor
 from backends.mlx.execution.tests.execution import Outcome, Worker
 from backends.mlx.payload import reader
 from backends.mlx.payload.tests.payloads import encode, graph, integer, mlx, slot, tensor_meta
-from harness.errors import UnsupportedProgram
+from harness import UnsupportedProgram
 
 _I32, _F32, _U32, _U8 = 3, 6, 28, 0
 A, B, C, OUT = map(mlx.Tid, range(4))

@@ -10,15 +10,9 @@ import pytest
 import torch
 
 from backends.mlx import BACKEND
-from backends.mlx.backend import DELEGATE
 from backends.mlx.execution.delegate import load
-from backends.mlx.payload.graph import Node
-from harness import Case, run_cell
-from harness.case import Inputs
-from harness.errors import ProgramError
-from harness.execution.execute import Interpreter
-from harness.execution.kernels import RuntimeKernels
-from harness.pipeline.tester import Tester
+from backends.mlx.payload.graph import DELEGATE, Node
+from harness import Case, Inputs, Interpreter, ProgramError, RuntimeKernels, Tester, run_cell
 
 
 class Mlp(torch.nn.Module):

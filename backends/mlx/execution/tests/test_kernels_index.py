@@ -9,7 +9,7 @@ import pytest
 
 from backends.mlx.execution.kernels import BUILDERS
 from backends.mlx.payload.graph import Node, Tid
-from harness.errors import ProgramError
+from harness import ProgramError
 
 X = mx.arange(12).astype(mx.float32).reshape(3, 4)
 

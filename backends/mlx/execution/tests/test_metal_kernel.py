@@ -16,8 +16,7 @@ from backends.mlx.execution.executor import Executor
 from backends.mlx.execution.tests.assembled import Assembled, V
 from backends.mlx.payload import reader
 from backends.mlx.payload.tests.payloads import encode, graph, integer, mlx, slot
-from harness import Case, run_cell
-from harness.errors import ProgramError, UnsupportedProgram
+from harness import Case, ProgramError, UnsupportedProgram, run_cell
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 

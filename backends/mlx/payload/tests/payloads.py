@@ -11,14 +11,16 @@ import torch
 
 from backends.mlx import codegen
 from backends.mlx.payload import schema
-from harness.execution.program import DelegatePayload, Program
+from harness import DelegatePayload, Program
 
 codegen.install()
 
 from executorch.backends.mlx import MLXPartitioner, preprocess  # noqa: E402
 from executorch.backends.mlx.passes import get_default_passes  # noqa: E402
-from executorch.backends.mlx.serialization import mlx_graph_schema as mlx  # noqa: E402
-from executorch.backends.mlx.serialization import mlx_graph_serialize as serializers  # noqa: E402
+from executorch.backends.mlx.serialization import (  # noqa: E402
+    mlx_graph_schema as mlx,
+    mlx_graph_serialize as serializers,
+)
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower  # noqa: E402
 
 SLOTS = 64

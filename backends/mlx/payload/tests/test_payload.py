@@ -27,7 +27,7 @@ from backends.mlx.payload.tests.payloads import (
     tensor_meta,
     with_constant,
 )
-from harness.errors import ProgramError
+from harness import ProgramError
 
 
 def tree(name: str, table: Any) -> dict[str, Any]:

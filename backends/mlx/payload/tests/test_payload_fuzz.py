@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, reject, settings, strategies as st
 
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import Graph, Node, PayloadError, SlotKind, Tid, Vid

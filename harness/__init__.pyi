@@ -1,0 +1,48 @@
+# The public names and where they live: read by type checkers, and by lazy_loader at run time.
+from .backend import (
+    Attempt as Attempt,
+    Availability as Availability,
+    Backend as Backend,
+    Emulating as Emulating,
+    Execution as Execution,
+    Inspectable as Inspectable,
+    Lowered as Lowered,
+    Recipe as Recipe,
+    uncalibratable as uncalibratable,
+)
+from .case import Built as Built, Case as Case, Inputs as Inputs
+from .errors import (
+    CaseError as CaseError,
+    ConformError as ConformError,
+    ProgramError as ProgramError,
+    StageFailure as StageFailure,
+    UnsupportedProgram as UnsupportedProgram,
+    UsageError as UsageError,
+)
+from .execution.execute import (
+    DelegateHandle as DelegateHandle,
+    DelegateLoader as DelegateLoader,
+    Interpreter as Interpreter,
+    native_backends as native_backends,
+    run_native as run_native,
+)
+from .execution.kernels import AtenKernels as AtenKernels, RuntimeKernels as RuntimeKernels
+from .execution.program import DelegatePayload as DelegatePayload, Program as Program
+from .limitation import Limitation as Limitation
+from .numerics.formats.block_scaled import BlockProduct as BlockProduct
+from .numerics.formats.dequantize import Blocks as Blocks, Product as Product
+from .numerics.formats.semantics import GENERIC as GENERIC, Semantics as Semantics
+from .pipeline.runner import run_cell as run_cell
+from .pipeline.stages import LowerOptions as LowerOptions
+from .pipeline.tester import Tester as Tester
+from .precision import Precision as Precision
+from .record.cell import (
+    Cell as Cell,
+    Delegation as Delegation,
+    Encoding as Encoding,
+    Numerics as Numerics,
+    Status as Status,
+)
+from .record.run import Run as Run
+from .target import Target as Target
+from .testing.contract import check_backend as check_backend

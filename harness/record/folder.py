@@ -1,0 +1,249 @@
+"""The folder of a run: ``run.json`` and ``cells.jsonl``, written and loaded. Imports no torch.
+
+``run.json`` is written when the run starts (``complete: false``) and replaced when it ends;
+``cells.jsonl`` gets one line as each cell ends. A run that was killed therefore loads, and
+says that it is incomplete and which expected cells have no record.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from harness.errors import RunUnreadable, RunUnwritable
+from harness.record import contradictions
+from harness.record.cell import Cell
+from harness.record.run import SCHEMA_VERSION, Run, RunInfo
+
+RUN_FILE = "run.json"
+CELLS_FILE = "cells.jsonl"
+
+# Only lines with that many digits in a row can have an integer of more than 64 bits.
+_LONG = re.compile(rb"[0-9]{19}")
+
+#: What reading a damaged record raises: it is no JSON, of other types, or nested without end.
+NOT_A_RECORD = (
+    msgspec.MsgspecError,
+    UnicodeDecodeError,
+    AttributeError,
+    TypeError,
+    RecursionError,
+)
+
+
+class RunWriter:
+    """Appends a run to a folder; used by one process only.
+
+    Each line is flushed when written, so that records survive a kill. A full disk raises
+    once and leaves the lines already written intact.
+    """
+
+    def __init__(self, path: Path, info: RunInfo) -> None:
+        """Create the folder and write ``run.json``.
+
+        Raises:
+            RunUnwritable: the folder cannot be created, or already holds a run.
+        """
+        self.path = path
+        self.info = info
+        check_writable(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._write_info()
+            # Unbuffered: a line is on disk when append returns, and nothing is left to close.
+            self._cells: IO[bytes] = (path / CELLS_FILE).open("xb", buffering=0)
+            self._records = 0
+        except OSError as error:
+            raise RunUnwritable(
+                f"cannot write the run folder {path}: {error.strerror}; choose another --run-dir"
+            ) from error
+
+    def append(self, cell: Cell) -> None:
+        """Write one record.
+
+        Raises:
+            RunUnwritable: the disk is full or the folder is gone.
+        """
+        line = cell.to_json().encode() + b"\n"
+        end = self._cells.tell()
+        try:
+            written = self._cells.write(line)
+            if written < len(line):
+                # A disk that fills up in the middle takes part of the line, and says so only at
+                # the next write.
+                self._cells.truncate(end)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise RunUnwritable(
+                f"cannot append to {self.path / CELLS_FILE}: {error.strerror}"
+            ) from error
+        self._records += 1
+
+    def close(
+        self, *, exit_status: int | None, ended: str | None = "", complete: bool = True
+    ) -> None:
+        """Mark the run as ended, now and by itself unless it is said otherwise."""
+        self._cells.close()
+        self.info.ended = now() if ended == "" else ended
+        self.info.exit_status = exit_status
+        self.info.complete = complete
+        self.info.records = self._records
+        self.save()
+
+    def save(self) -> None:
+        """Rewrite ``run.json`` after ``info`` has changed.
+
+        Raises:
+            RunUnwritable: the disk refuses.
+        """
+        try:
+            self._write_info()
+        except OSError as error:
+            raise RunUnwritable(f"cannot write {self.path / RUN_FILE}: {error.strerror}") from error
+
+    def _write_info(self) -> None:
+        content = msgspec.json.format(msgspec.json.encode(self.info), indent=1)
+        replace_file(self.path / RUN_FILE, content)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a kill in the middle, never sees half of it.
+
+    A symbolic link that stands there is replaced, never followed.
+
+    Raises:
+        OSError: the folder or the disk refuses; what was there is as it was.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        # Of a process that was killed and had our number; exclusively, so that no link is followed.
+        draft.unlink(missing_ok=True)
+        with draft.open("xb") as file:
+            file.write(content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def new_folder(root: Path) -> Path:
+    """A name for the folder of a run that starts now; nothing is made."""
+    stamp = now().partition("+")[0].replace(":", "").replace("-", "")
+    return root / f"{stamp}-{os.getpid()}"
+
+
+def check_writable(folder: Path) -> None:
+    """Find out early whether a run folder can be made; makes nothing.
+
+    Raises:
+        RunUnwritable: it holds a run already, or something is in the way.
+    """
+    if (folder / RUN_FILE).exists() or (folder / CELLS_FILE).exists():
+        raise RunUnwritable(f"{folder} already holds a run; choose another --run-dir or remove it")
+    existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        problem = "is not a folder" if not existing.is_dir() else "is not writable"
+        raise RunUnwritable(
+            f"cannot write the run folder {folder}: {existing} {problem}; choose another --run-dir"
+        )
+
+
+def load(path: Path | str) -> Run:
+    """Load a run folder.
+
+    A line of ``cells.jsonl`` that is truncated, garbled or contradicts itself
+    (:mod:`harness.record.contradictions`) does not hide the others: it becomes an entry of
+    ``Run.damage`` and makes the run incomplete. So does what ``run.json`` cannot say of itself.
+
+    Raises:
+        RunUnreadable: no such folder, no ``run.json``, not valid, or no schema of this version.
+    """
+    path = Path(path)
+    file = path / RUN_FILE
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise RunUnreadable(
+            f"{path} is not a run folder: cannot read {RUN_FILE} ({error.strerror})"
+        ) from error
+    try:
+        record = msgspec.json.decode(raw)
+        info = msgspec.convert(record, type=RunInfo)
+    except NOT_A_RECORD as error:
+        raise RunUnreadable(f"{file} is not a run record: {error}") from error
+    check_schema(file, info.schema)
+    cells: list[Cell] = []
+    damage: list[str] = []
+    for number, line in _lines(path / CELLS_FILE):
+        try:
+            cell = Cell.from_json(line)
+        except NOT_A_RECORD as error:
+            damage.append(f"{CELLS_FILE} line {number} is not a cell record: {error}")
+            continue
+        contradiction = contradictions.of_cell(cell)
+        if _LONG.search(line) and contradictions.has_long_integer(msgspec.to_builtins(cell)):
+            contradiction = "has a number of more than 64 bits"
+        if contradiction is None:
+            cells.append(cell)
+        else:
+            damage.append(
+                f"{CELLS_FILE} line {number} contradicts itself: {cell.id} {contradiction}"
+            )
+    if info.records is not None and len(cells) != info.records and not damage:
+        # A line that is gone as a whole leaves no other trace where a cell has several records.
+        damage.append(f"{CELLS_FILE} has {len(cells)} records, the run wrote {info.records}")
+    damage += [
+        f"{RUN_FILE} contradicts itself: {line}"
+        for line in contradictions.of_run(info, record, cells)
+    ]
+    return Run(path=path, info=info, cells=cells, damage=damage)
+
+
+def check_schema(file: Path, schema: int) -> None:
+    """Refuse records of a version that this one does not know.
+
+    Raises:
+        RunUnreadable: the schema is newer, or there never was one of that number.
+    """
+    if schema < 1:
+        raise RunUnreadable(f"{file} has schema {schema}, and the first schema is 1")
+    if schema > SCHEMA_VERSION:
+        raise RunUnreadable(
+            f"{file} has schema {schema}, this version reads up to {SCHEMA_VERSION}; "
+            "update the project"
+        )
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunUnreadable(f"cannot read {path}: {error.strerror}") from error
+
+
+def latest(root: Path) -> Path:
+    """The newest run folder below ``root``.
+
+    Raises:
+        RunUnreadable: there is none.
+    """
+    runs = sorted(root.glob(f"*/{RUN_FILE}"), key=lambda file: file.stat().st_mtime)
+    if not runs:
+        raise RunUnreadable(f"no run below {root}; make one with: conform run")
+    return runs[-1].parent
+
+
+def now() -> str:
+    """The current time, UTC, ISO 8601 with seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
