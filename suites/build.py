@@ -25,6 +25,8 @@ View = Callable[[Draw, Shape], torch.Tensor]
 
 COARSE = "an integer target may lose more steps on the way than the values differ by"
 """Why a case is not telling on integer targets."""
+CANCELS = "its terms cancel, and bfloat16 may err by more than what is left of them"
+"""Why a case is not telling in bfloat16."""
 
 DTYPE_TAGS = {
     torch.float32: "fp32",

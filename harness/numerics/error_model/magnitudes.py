@@ -20,7 +20,7 @@ LAMBDA = 6.0
 
 _FFT = frozenset({"_fft_r2c", "_fft_c2r", "_fft_c2c"})
 # Their error is relative to the result itself.
-_RELATIVE = frozenset("prod cumprod linalg_vector_norm _cdist_forward _euclidean_dist".split())
+_RELATIVE = frozenset("prod cumprod linalg_vector_norm _cdist_forward".split())
 _SCALARS = frozenset({"alpha", "beta"})
 _PRODUCTS = frozenset("mm bmm mv dot linear addmm baddbmm addmv addbmm".split())
 _ALONG_ONE = frozenset({"cumsum", "logcumsumexp"})
@@ -117,7 +117,7 @@ def _terms(name: str, args: tuple[Any, ...], out: torch.Tensor) -> int:
         return first.shape[args[1]] if first.dim() else 1
     if name in ("scatter_add", "scatter_reduce", "index_add", "index_reduce", "col2im"):
         return first.numel()
-    if name in ("_cdist_forward", "_euclidean_dist"):
+    if name == "_cdist_forward":
         return 2 * first.shape[-1]
     return first.numel() // max(1, out.numel())
 

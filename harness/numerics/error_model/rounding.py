@@ -55,7 +55,7 @@ _REDUCTION = frozenset(
     sum mean mm bmm addmm baddbmm addbmm addmv mv dot linear convolution cumsum prod avg_pool1d
     avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d
     scatter_add scatter_reduce index_add linalg_vector_norm
-    _cdist_forward _euclidean_dist cumprod index_reduce col2im
+    _cdist_forward cumprod index_reduce col2im
     _fft_r2c _fft_c2r _fft_c2c nansum
     """.split()
 )
@@ -69,7 +69,7 @@ COMPOUND = frozenset(
     _log_softmax softmax log_softmax logsumexp var std var_mean std_mean gelu silu mish elu
     leaky_relu hardswish hardsigmoid softplus log_sigmoid_forward glu celu selu logit addcmul
     addcdiv lerp addr norm logaddexp _scaled_dot_product_flash_attention_for_cpu
-    binary_cross_entropy mse_loss smooth_l1_loss huber_loss nan_to_num
+    binary_cross_entropy mse_loss smooth_l1_loss huber_loss nan_to_num _euclidean_dist
     """.split()
 )
 
@@ -81,6 +81,11 @@ ACTIVATIONS = frozenset(
     logit
     """.split()
 )
+
+
+def sums(name: str) -> bool:
+    """Whether the operation of that base name adds up, itself or in its parts."""
+    return name in _REDUCTION or name in COMPOUND
 
 
 def base_name(func: Any) -> str:

@@ -40,6 +40,17 @@ def judge(result: Reference, *outputs: torch.Tensor) -> bool:
 
 # Sums of products.
 
+
+def test_points_that_are_equal_may_be_as_far_apart_as_their_squares_cancel() -> None:
+    """cdist of many points is a matrix product and a root: 0 comes out as the root of noise."""
+    points = torch.full((30, 20), 1e-6)
+    result = reference(torch.cdist, points, points[:28])
+    assert compare(result.eager, result).passed
+    assert not bool(result.oracle[0][0].any())
+    assert judge(result, torch.full((30, 28), 1e-9))
+    assert not judge(result, torch.full((30, 28), 1e-7))
+
+
 SCALED: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "addmm": lambda b, x, y: torch.addmm(b, x, y, alpha=-1),
     "addmm_": lambda b, x, y: b.clone().addmm_(x, y, alpha=-1),

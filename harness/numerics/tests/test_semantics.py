@@ -71,5 +71,7 @@ def test_torchaos_decoders_are_generic() -> None:
 
 def test_the_harness_names_no_operator_of_a_backend() -> None:
     for file in Path(harness.__file__).parent.rglob("*.py"):
+        if "tests" in file.parts:
+            continue
         text = file.read_text()
         assert not any(name in text for name in ("tosa_mxfp", "_4bit_weight", "mlx::")), file

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 
 from backends import portable
-from harness import Case, registry, run_cell
+from harness import Case, Precision, Tester, registry, run_cell
 from harness.backend import Attempt, Availability, Emulating, Execution, Inspectable
 from harness.case import Inputs
 from harness.errors import ConflictingOptions
@@ -46,6 +47,23 @@ class Both:
 
     def inspect(self, attempt: Attempt) -> Iterable[str]:
         return [f"{len(attempt.lowered.data)} bytes"]
+
+
+@pytest.mark.parametrize(
+    ("module", "wide"), [(torch.nn.Linear(4, 4), False), (torch.nn.ReLU(), True)]
+)
+def test_sums_that_are_left_to_the_runtime_are_in_the_dtype(
+    module: torch.nn.Module, wide: bool
+) -> None:
+    recipe = replace(
+        portable.BACKEND.recipes["fp32"],
+        dtype="bfloat16",
+        precision=Precision(float32_sums=frozenset({"linear", "addmm"})),
+    )
+    case = Case.from_module("test/left_over", module.eval(), (torch.randn(4, 4),))
+    tester = Tester(case, "portable:fp32", recipe=recipe)
+    tester.export().lower().to_executorch().serialize()
+    assert bool(tester.attempt.precision.float32_sums) is wide
 
 
 @pytest.fixture

@@ -167,17 +167,6 @@ MLX: list[Limitation] = [
     ),
     Limitation(
         target=_HALF,
-        case="convolution/2d_weight_is_input",
-        reason="Left to the runtime, whose conv2d_impl (op_convolution.cpp) accumulates in the "
-        "16-bit dtype itself; MLX's own convolutions accumulate in float32, and so does the "
-        "recipe's model.",
-        link=_SOURCE + "kernels/portable/cpu/op_convolution.cpp",
-        stage="compare",
-        error="elements exceed the bound",
-        outcome=Status.MISMATCH,
-    ),
-    Limitation(
-        target=_HALF,
         case="index_put/bool_mask",
         reason="Left to the runtime, where op_index_put.cpp demands the tensor's own dtype of the "
         "values; ATen converts a 0-D one, here float32.",
