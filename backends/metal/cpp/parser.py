@@ -1,10 +1,21 @@
-"""Reads the C++ that Inductor emits for a wrapper's functions; anything else is an error."""
+"""Reads the C++ that Inductor emits for a wrapper's functions; anything else is an error.
+
+tree-sitter parses; here its concrete syntax trees become statements and expressions. It reads all
+of C++ and goes on after an error, so each construct is matched here with all of its parts.
+"""
 
 from __future__ import annotations
 
-from backends.metal.cpp.expressions import SCALARS, ExpressionParser
+import functools
+import re
+from collections.abc import Iterator, Sequence
+
+import tree_sitter_cpp
+from tree_sitter import Language, Node, Parser
+
 from backends.metal.cpp.syntax import (
     Assign,
+    Binary,
     Block,
     Braces,
     CallOf,
@@ -14,15 +25,39 @@ from backends.metal.cpp.syntax import (
     Expression,
     Function,
     If,
+    Index,
+    Lambda,
     Leave,
+    Literal,
+    Member,
     Name,
     Source,
     Statement,
+    Ternary,
+    Unary,
+    UnknownStatement,
     While,
 )
 
-_RESERVED = frozenset("goto using typedef switch case do for try delete new template".split())
-_QUALIFIERS = frozenset("static const constexpr inline thread_local unsigned".split())
+_SCALARS = frozenset(
+    f"{scope}{name}"
+    for scope in ("", "std::")
+    for name in "int long size_t uintptr_t float double bool".split()
+    + [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+_CASTS = ("static_cast", "reinterpret_cast", "const_cast")
+_TEMPLATES = frozenset(
+    "std::array std::vector std::function std::max std::min std::optional std::unique_ptr "
+    "std::numeric_limits std::pair std::tuple".split()
+)
+_QUALIFIERS = ("attribute_declaration", "storage_class_specifier", "type_qualifier")
+_MARKS = ("abstract_pointer_declarator", "abstract_reference_declarator")
+_UNARY = frozenset("- + ! ~ & *".split())
+_BINARY = frozenset("|| && | ^ & == != < > <= >= << + - * / %".split())
+_NUMBER = re.compile(
+    r"([-+]?(?:0[xX][0-9a-fA-F]+|0|[1-9]\d*))[uUlL]*"
+    r"|([-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?)[fFlL]?"
+)
 
 
 def parse_function(source: Source, name: str, at: int) -> Function:
@@ -31,7 +66,9 @@ def parse_function(source: Source, name: str, at: int) -> Function:
     Raises:
         UnknownStatement: it holds C++ that is not understood.
     """
-    return _Parser(source, source.tokens(at, _end(source, at))).function(name)
+    # Functions alone: before its macros are expanded, the rest of a wrapper is no C++.
+    text = source.text[at : _end(source, at)]
+    return _Reader(source, source.line(at)).function(name, text)
 
 
 def _end(source: Source, at: int) -> int:
@@ -47,92 +84,277 @@ def _end(source: Source, at: int) -> int:
     return end + 2
 
 
-class _Parser(ExpressionParser):
-    def function(self, name: str) -> Function:
-        parameters = self.parameters()
-        return Function(name, parameters, self.body())
+@functools.cache
+def _parser() -> Parser:
+    return Parser(Language(tree_sitter_cpp.language()))
 
-    def body(self) -> tuple[Statement, ...]:
-        """A block, or one statement."""
-        if not self.accept("{"):
-            return (self.statement(),)
-        found: list[Statement] = []
-        while not self.accept("}"):
-            if self.kind() == "end":
-                raise self.error("a block without an end")
-            if not self.accept(";"):
-                found.append(self.statement())
-        return tuple(found)
 
-    def statement(self) -> Statement:
-        line = self.line()
-        if self.peek() == "{":
-            return Block(self.body(), line)
-        if word := self.accept("if", "while"):
-            self.accept("constexpr")
-            self.expect("(")
-            condition = self.expression()
-            self.expect(")")
-            then = self.body()
-            if word == "while":
-                return While(condition, then, line)
-            return If(condition, then, self.body() if self.accept("else") else (), line)
-        if how := self.accept("return", "break", "throw"):
-            value = None if self.peek() == ";" else self.expression()
-            self.expect(";")
-            return Leave(how, value, line)
-        declared = self.declaration(line)
-        if declared is not None:
-            return declared
-        target = self.expression()
-        if self.accept("="):
-            target_value = self.expression()
-            self.expect(";")
-            return Assign(target, target_value, line)
-        self.expect(";")
-        return Do(target, line)
+def _parts(node: Node) -> list[Node]:
+    return [part for part in node.children if part.type != "comment"]
 
-    def declaration(self, line: int) -> Declare | None:
-        """A declaration, or None and nothing read."""
-        start = self.next
-        qualified = self.qualifiers()
-        if self.kind() != "name" or self.peek() in _RESERVED:
-            if qualified or self.kind() == "name":
-                raise self.error(f"a statement begins with {self.peek()!r}")
-            return None
-        type_name = self.identifier()
-        self.template(type_name)
-        while self.accept("*", "&", "const"):
-            pass
-        if self.kind() != "name" or self.peek(1) not in ("=", ";", "(", "[", "{"):
-            self.next = start
-            return None
-        name = self.identifier()
-        if self.accept("["):
-            if self.peek() != "]":
-                self.expression()
-            self.expect("]")
-        value: Expression | None = None
-        if self.accept("="):
-            value = self.expression()
-        elif self.accept("("):
-            given = self.listed(")")
-            scalar = type_name in SCALARS and len(given) == 1
-            value = Cast(type_name, given[0]) if scalar else CallOf(Name(type_name), given)
-        elif self.accept("{"):
-            items = self.listed("}")
-            value = items[0] if len(items) == 1 else Braces(items)
-        self.expect(";")
-        return Declare(type_name, name, value, line)
 
-    def qualifiers(self) -> bool:
-        start = self.next
+def _plain(node: Node) -> list[Node]:
+    """Parts without what values do not depend on."""
+    return [part for part in _parts(node) if part.type not in _QUALIFIERS]
+
+
+def _types(node: Node, parts: Sequence[Node]) -> list[str]:
+    """What a node is and is made of, to be matched as a whole."""
+    return [node.type, *(part.type for part in parts)]
+
+
+def _listed(node: Node) -> list[Node]:
+    """What stands between brackets and commas."""
+    return [part for part in _parts(node)[1:-1] if part.type != ","]
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode()
+
+
+def _broken(node: Node) -> Iterator[Node]:
+    """The smallest nodes that the parser could not read, or made up."""
+    inner = [found for part in node.children if part.has_error for found in _broken(part)]
+    if inner or node.is_error or node.is_missing:
+        yield from inner or [node]
+
+
+class _Misread(Exception):
+    """Without declarations ``(a) + b`` looks like a cast of ``+b``, ``a < b && c > (d)`` like a
+    call of the template ``a``: in parentheses of its own, ``a`` is neither type nor template."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+
+class _Reader:
+    """Reads C++ whose first line is a certain one of the source."""
+
+    def __init__(self, source: Source, first: int) -> None:
+        self.source = source
+        self.first = first
+
+    def line(self, node: Node) -> int:
+        return self.first + node.start_point.row
+
+    def error(self, node: Node, message: str = "") -> UnknownStatement:
+        line = self.line(node)
+        message = message or f"not understood: {node.type.replace('_', ' ')}"
+        return UnknownStatement(message, line, self.source.quote(line))
+
+    def function(self, name: str, text: str) -> Function:
+        """A function from its parameter list on."""
+        code = f"void f{text}".encode()
         while True:
-            if self.peek() == "[" and self.peek(1) == "[":
-                while not (self.peek() == "]" and self.peek(1) == "]"):
-                    if self.kind() == "end":
-                        raise self.error("an attribute without an end")
-                    self.next += 1
-                self.next += 2
-            elif not self.accept(*_QUALIFIERS):
-                return self.next > start
+            root = _parser().parse(code).root_node
+            if root.has_error:
+                raise self.error(next(_broken(root), root), "this is no C++")
+            try:
+                return self.defined(name, root)
+            except _Misread as misread:
+                start, stop = misread.node.byte_range
+                code = b"%b(%b)%b" % (code[:start], code[start:stop], code[stop:])
+
+    def defined(self, name: str, root: Node) -> Function:
+        match _parts(root):
+            case [Node(type="function_definition", children=[_, declarator, body])]:
+                parameters = self.only(declarator, _parts(declarator)[1:])
+                return Function(name, self.parameters(parameters), self.body(body))
+        raise self.error(root)
+
+    def parameters(self, node: Node) -> tuple[str, ...]:
+        return tuple(self.declared(part) for part in _listed(node))
+
+    def declared(self, node: Node) -> str:
+        """The name that a parameter or declarator is about."""
+        parts = _plain(node)
+        match _types(node, parts):
+            case ["parameter_declaration", _, _]:
+                return self.declared(parts[1])
+            case ["identifier"]:
+                return _text(node)
+            case ["reference_declarator" | "pointer_declarator", _, _]:
+                return self.declared(parts[1])
+            case ["array_declarator", "identifier", "[", *_]:
+                return _text(parts[0])
+        raise self.error(node)
+
+    def only(self, node: Node, parts: Sequence[Node]) -> Node:
+        """The one part that a node has."""
+        if len(parts) != 1:
+            raise self.error(node)
+        return parts[0]
+
+    def body(self, node: Node) -> tuple[Statement, ...]:
+        """A block, or one statement."""
+        parts = _listed(node) if node.type == "compound_statement" else [node]
+        return tuple(self.statement(part) for part in parts if _text(part) != ";")
+
+    def statement(self, node: Node) -> Statement:
+        line, parts = self.line(node), _parts(node)
+        match _types(node, parts):
+            case ["compound_statement", *_]:
+                return Block(self.body(node), line)
+            case ["expression_statement", "assignment_expression", ";"]:
+                target, op, value = _parts(parts[0])
+                if op.type == "=":
+                    return Assign(self.expression(target), self.expression(value), line)
+            case ["expression_statement", _, ";"]:
+                return Do(self.expression(parts[0]), line)
+            case ["if_statement", "if", "condition_clause", _]:
+                return If(self.condition(parts[1]), self.body(parts[2]), (), line)
+            case ["if_statement", "if", "condition_clause", _, "else_clause"]:
+                otherwise = self.body(self.only(parts[3], _parts(parts[3])[1:]))
+                return If(self.condition(parts[1]), self.body(parts[2]), otherwise, line)
+            case ["while_statement", "while", "condition_clause", _]:
+                return While(self.condition(parts[1]), self.body(parts[2]), line)
+            case ["return_statement" | "break_statement", how, ";"]:
+                return Leave(how, None, line)
+            case ["return_statement" | "throw_statement", how, _, ";"]:
+                return Leave(how, self.expression(parts[1]), line)
+            case ["declaration", *_, ";"]:
+                return self.declaration(node, line)
+        raise self.error(node)
+
+    def condition(self, node: Node) -> Expression:
+        return self.expression(self.only(node, _listed(node)))
+
+    def declaration(self, node: Node, line: int) -> Declare:
+        kind, *declarators, _ = _plain(node)
+        type_name, declarator = self.name(kind), self.only(node, declarators)
+        value: Expression | None
+        parts = _parts(declarator)
+        match _types(declarator, parts):
+            case ["init_declarator", _, "=", _]:
+                value = self.expression(parts[2])
+            case ["init_declarator", _, "argument_list"]:
+                value = self.made(type_name, self.expressions(parts[1]))
+            case ["init_declarator", _, "initializer_list"]:
+                items = self.expressions(parts[1])
+                value = items[0] if len(items) == 1 else Braces(items)
+            case ["function_declarator", _, "parameter_list"]:
+                value = self.made(type_name, self.misread(parts[1]))
+            case _:
+                return Declare(type_name, self.declared(declarator), None, line)
+        return Declare(type_name, self.declared(parts[0]), value, line)
+
+    def misread(self, node: Node) -> tuple[Expression, ...]:
+        """What ``type name(value)`` is given: it looks like a function that takes a ``value``."""
+        text = f"() {{ f{_text(node)}; }}"
+        match _Reader(self.source, self.line(node)).function("", text).body:
+            case [Do(CallOf(_, given))] if given:
+                return given
+        raise self.error(node)
+
+    def made(self, type_name: str, given: tuple[Expression, ...]) -> Expression:
+        """A value of a type, from these."""
+        if type_name in _SCALARS and len(given) == 1:
+            return Cast(type_name, given[0])
+        return CallOf(Name(type_name), given)
+
+    def expressions(self, node: Node) -> tuple[Expression, ...]:
+        return tuple(self.expression(part) for part in _listed(node))
+
+    def expression(self, node: Node) -> Expression:
+        parts = _parts(node)
+        match _types(node, parts):
+            case ["identifier" | "this"] if (word := _text(node)) not in _CASTS:
+                return Name(word)
+            case ["number_literal"]:
+                return self.number(node)
+            case ["true" | "false" as truth]:
+                return Literal(truth == "true")
+            case ["null", _]:
+                return Literal(None)
+            case ["call_expression", _, "argument_list"]:
+                return self.call(parts[0], self.expressions(parts[1]))
+            case ["qualified_identifier", *_]:
+                return Name(self.name(node))
+            case ["string_literal" | "raw_string_literal" | "concatenated_string", *_]:
+                return Literal(self.string(node))
+            case ["binary_expression", _, op, _] if op in _BINARY:
+                return Binary(op, self.expression(parts[0]), self.expression(parts[2]))
+            case ["parenthesized_expression", _, _, _]:
+                return self.expression(parts[1])
+            # "&&name" is GNU's address of a label.
+            case ["pointer_expression" | "unary_expression", op, _] if op in _UNARY:
+                if not _text(node).startswith("&&"):
+                    return self.unary(op, self.expression(parts[1]))
+            case ["field_expression", _, "." | "->", "field_identifier"]:
+                return Member(self.expression(parts[0]), _text(parts[2]))
+            case ["subscript_expression", _, "subscript_argument_list"]:
+                index = self.only(node, _listed(parts[1]))
+                return Index(self.expression(parts[0]), self.expression(index))
+            case ["initializer_list", *_]:
+                return Braces(self.expressions(node))
+            case ["compound_literal_expression", _, "initializer_list"]:
+                if self.name(parts[0]) in _TEMPLATES:
+                    return Braces(self.expressions(parts[1]))
+            case ["cast_expression", "(", _, ")", _]:
+                if (kind := _text(parts[1])) not in _SCALARS:
+                    raise _Misread(parts[1])
+                return Cast(kind, self.expression(parts[3]))
+            case ["template_function", "identifier", _]:
+                raise _Misread(parts[0])
+            case ["conditional_expression", _, "?", _, ":", _]:
+                return Ternary(*map(self.expression, parts[::2]))
+            case ["lambda_expression", _, "abstract_function_declarator", "compound_statement"]:
+                parameters = self.only(parts[1], _parts(parts[1]))
+                if _text(parts[0]) == "[&]":
+                    return Lambda(self.parameters(parameters), self.body(parts[2]))
+        raise self.error(node)
+
+    def unary(self, op: str, operand: Expression) -> Expression:
+        if op == "-" and isinstance(operand, Literal) and isinstance(operand.value, int | float):
+            return Literal(-operand.value)
+        return Unary(op, operand)
+
+    def call(self, function: Node, given: tuple[Expression, ...]) -> Expression:
+        if function.type == "primitive_type":
+            return self.made(_text(function), given)
+        if function.type == "template_function":
+            name, arguments = _parts(function)
+            if _text(name) in _CASTS and len(given) == 1:
+                return Cast(self.type(self.only(arguments, _listed(arguments))), given[0])
+        called = self.expression(function)
+        return self.made(called.id, given) if isinstance(called, Name) else CallOf(called, given)
+
+    def number(self, node: Node) -> Literal:
+        match = _NUMBER.fullmatch(_text(node))
+        if match is None:
+            raise self.error(node)
+        return Literal(int(match[1], 0) if match[1] else float(match[2]))
+
+    def string(self, node: Node) -> str:
+        """The text between the quotes; escapes stay as they are written."""
+        parts = _parts(node)
+        match _types(node, parts):
+            case ["concatenated_string", *_]:
+                return "".join(map(self.string, parts))
+            case ["raw_string_literal", 'R"', *_]:
+                return "".join(_text(part) for part in parts if part.type == "raw_string_content")
+            case ["string_literal", '"', *_]:
+                return _text(node)[1:-1]
+        raise self.error(node)
+
+    def type(self, node: Node) -> str:
+        """The type in a cast, without qualifiers."""
+        kind, *marks = _plain(node)
+        if any(mark.type not in _MARKS for mark in marks):
+            raise self.error(node)
+        return self.name(kind) + "".join(map(_text, marks))
+
+    def name(self, node: Node, scope: str = "") -> str:
+        """A name with its qualifiers; template arguments are dropped."""
+        parts = _parts(node)
+        match _types(node, parts):
+            case ["identifier" | "type_identifier" | "namespace_identifier" | "primitive_type"]:
+                return scope + _text(node)
+            case ["placeholder_type_specifier", "auto"]:
+                return "auto"
+            case ["qualified_identifier", _, "::", _]:
+                return self.name(parts[2], f"{self.name(parts[0], scope)}::")
+            case ["template_type" | "template_function", _, "template_argument_list"]:
+                if (name := self.name(parts[0], scope)) in _TEMPLATES:
+                    return name
+        raise self.error(node)

@@ -1,11 +1,11 @@
-"""The C++ that a generated wrapper is made of: tokens, expressions and statements."""
+"""The C++ that a generated wrapper is made of: expressions and statements."""
 
 from __future__ import annotations
 
 import bisect
 import re
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from harness import ProgramError, UnsupportedProgram
 
@@ -43,25 +43,6 @@ class UnknownFunction(WrapperError, UnsupportedProgram):
         super().__init__(f"no implementation of {name} here", line, source)
 
 
-class Token(NamedTuple):
-    """One token: ``kind`` is name, number, string, op or end; ``at`` its place in the source."""
-
-    kind: str
-    text: str
-    at: int
-
-
-_TOKEN = re.compile(
-    r"""(?P<space>(?:\s+|//[^\n]*|/\*.*?\*/)+)
-    |(?P<raw>R"(?P<mark>[^(\s]*)\((?P<body>.*?)\)(?P=mark)")
-    |"(?P<string>(?:\\.|[^"\\])*)"
-    |(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[uUlLfF]*)
-    |(?P<name>[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)
-    |(?P<op>->|::|<<|<=|>=|==|!=|&&|\|\||[-+*/%]=|[-+*/%(){}\[\];,.<>=&|^!~?:])""",
-    re.VERBOSE | re.DOTALL,
-)
-
-
 class Source:
     """A wrapper's text, which knows its lines.
 
@@ -86,27 +67,6 @@ class Source:
         """Says where in the text something is wrong."""
         line = self.line(at)
         return UnknownStatement(message, line, self.quote(line))
-
-    def tokens(self, start: int, stop: int) -> list[Token]:
-        """The tokens between two places, and an end.
-
-        Raises:
-            UnknownStatement: a character begins no token.
-        """
-        found: list[Token] = []
-        at = start
-        while at < stop:
-            match = _TOKEN.match(self.text, at)
-            if match is None:
-                raise self.error(f"no C++ token begins with {self.text[at]!r}", at)
-            kind = str(match.lastgroup)
-            if kind == "body" or match["raw"] is not None:
-                found.append(Token("string", match["body"], at))
-            elif kind != "space":
-                found.append(Token(kind, match[kind], at))
-            at = match.end()
-        found.append(Token("end", "", stop))
-        return found
 
 
 @dataclass(frozen=True, slots=True)

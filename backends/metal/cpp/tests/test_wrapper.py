@@ -68,7 +68,45 @@ def test_comments_and_raw_strings_hold_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["for (;;) {}", "goto end;", "int64_t x = ;", "a.b.;", "x ? y;", "auto @ = 1;"]
+    ("text", "plain"),
+    [
+        ("Tensor x(f(y), a * b);", "Tensor x = Tensor(f(y), a * b);"),
+        ("int64_t x(a * b);", "int64_t x = static_cast<int64_t>(a * b);"),
+        ("f(-(a) + b * c);", "f((-a) + (b * c));"),
+        ("f((g(a, b)) * (g(c, d)));", "f(g(a, b) * g(c, d));"),
+        ("f(a < b, c > (d));", "f((a < b), (c > d));"),
+    ],
+)
+def test_what_depends_on_declarations_is_read_as_values(text: str, plain: str) -> None:
+    assert body(text) == body(plain)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for (;;) {}",
+        "goto end;",
+        "int64_t x = ;",
+        "int64_t x, y;",
+        "unsigned long x = 1;",
+        "Tensor x();",
+        "Tensor x(int64_t y);",
+        "a.b.;",
+        "x ? y;",
+        "x += 1;",
+        "f(x, );",
+        "f(&&x);",
+        "f(010);",
+        "f(x >> 1);",
+        "f(sizeof(int));",
+        "f((T)x);",
+        "f(static_cast<decltype(x)>(y));",
+        "g<int>(x);",
+        "auto @ = 1;",
+        "auto g = [=](int64_t x) { f(x); };",
+        "using T = int64_t;",
+        "f(x",
+    ],
 )
 def test_what_is_not_understood_is_quoted(text: str) -> None:
     with pytest.raises(UnknownStatement) as caught:
