@@ -18,7 +18,9 @@ from .errors import (
     StageFailure as StageFailure,
     UnsupportedProgram as UnsupportedProgram,
     UsageError as UsageError,
+    describe as describe,
 )
+from .execution.child import Child as Child
 from .execution.execute import (
     DelegateHandle as DelegateHandle,
     DelegateLoader as DelegateLoader,
@@ -27,16 +29,21 @@ from .execution.execute import (
     run_native as run_native,
 )
 from .execution.kernels import AtenKernels as AtenKernels, RuntimeKernels as RuntimeKernels
+from .execution.operators import op_name as op_name
 from .execution.program import DelegatePayload as DelegatePayload, Program as Program
+from .execution.validation import torch_dtype as torch_dtype
 from .limitation import Limitation as Limitation
+from .numerics.compare import Verdict as Verdict
 from .numerics.formats.block_scaled import BlockProduct as BlockProduct
 from .numerics.formats.dequantize import Blocks as Blocks, Product as Product
 from .numerics.formats.semantics import GENERIC as GENERIC, Semantics as Semantics
+from .numerics.oracle import Reference as Reference, refer as refer
 from .pipeline.runner import run_cell as run_cell
 from .pipeline.stages import LowerOptions as LowerOptions
 from .pipeline.tester import Tester as Tester
 from .precision import Precision as Precision
 from .record.cell import (
+    CROSS_BACKEND as CROSS_BACKEND,
     Cell as Cell,
     Delegation as Delegation,
     Encoding as Encoding,

@@ -20,8 +20,7 @@ from backends.metal.host.kernel_source import parse
 from backends.metal.machine.calls import Call
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.metadata import bound
-from harness import Attempt, DelegateHandle, DelegatePayload, Interpreter, RuntimeKernels
-from harness.errors import describe
+from harness import Attempt, DelegateHandle, DelegatePayload, Interpreter, RuntimeKernels, describe
 
 _WIDTH = 120
 

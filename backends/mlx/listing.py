@@ -13,9 +13,16 @@ from torch.export import ExportedProgram
 from backends.mlx.execution.delegate import cache_of, executor, handle, to_torch
 from backends.mlx.execution.executor import Executor
 from backends.mlx.payload.graph import DELEGATE, Graph, Node, TensorMeta
-from harness import Attempt, DelegateHandle, DelegatePayload, Interpreter, RuntimeKernels
-from harness.execution.validation import torch_dtype
-from harness.numerics.oracle import Reference, refer
+from harness import (
+    Attempt,
+    DelegateHandle,
+    DelegatePayload,
+    Interpreter,
+    Reference,
+    RuntimeKernels,
+    refer,
+    torch_dtype,
+)
 
 _SHORT = {
     "float32": "f32",

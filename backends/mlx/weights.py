@@ -11,8 +11,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import Graph, Node
 from backends.mlx.quantization import Format
-from harness import DelegatePayload, Encoding, Program
-from harness.execution.operators import op_name
+from harness import DelegatePayload, Encoding, Program, op_name
 from harness.numerics.formats.packing import unpacked
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import torch
 from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils
 
 from backends.xnnpack.quantization import quantizer
-from harness import Case, LowerOptions, Status, Tester, run_cell
-from harness.numerics.compare import Verdict, compare
+from harness import Case, LowerOptions, Status, Tester, Verdict, run_cell
+from harness.numerics.compare import compare
 from harness.pipeline import stages
 from suites.build import nn_case, op, randn, values
 

@@ -12,8 +12,7 @@ import torch
 
 from backends.tosa.backend import mxfp
 from backends.tosa.mxfp import FORMATS
-from harness import Case, Cell, Recipe, run_cell
-from harness.record.cell import CROSS_BACKEND
+from harness import CROSS_BACKEND, Case, Cell, Recipe, run_cell
 from suites.mxfp.shared import CASES
 
 pytestmark = pytest.mark.filterwarnings("ignore:This API is experimental")

@@ -15,8 +15,7 @@ import torch
 
 from backends.tosa.graph import Graph, TosaOperator, read
 from backends.tosa.mxfp import BLOCK, BlockFormat
-from harness import Encoding, Program
-from harness.execution.operators import op_name
+from harness import Encoding, Program, op_name
 from harness.numerics.formats.packing import unpacked
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import torch
 
 from backends.tosa.graph import root
 from backends.tosa.served import Array, Request, Result
-from harness import DelegateHandle, DelegatePayload, ProgramError
-from harness.execution.child import Child
+from harness import Child, DelegateHandle, DelegatePayload, ProgramError
 
 # What a whole cell may take by default (--cell-timeout).
 CALL_SECONDS = 300.0

@@ -16,13 +16,14 @@ from harness import Case, Target, run_cell
 def test_the_public_names_are_these() -> None:
     assert sorted(harness.__all__) == [
         "AtenKernels", "Attempt", "Availability", "Backend", "BlockProduct", "Blocks", "Built",
-        "Case", "CaseError", "Cell", "ConformError", "DelegateHandle", "DelegateLoader",
-        "DelegatePayload", "Delegation", "Emulating", "Encoding", "Execution", "GENERIC",
-        "Inputs", "Inspectable", "Interpreter", "Limitation", "LowerOptions", "Lowered",
-        "Numerics", "Precision", "Product", "Program", "ProgramError", "Recipe", "Run",
-        "RuntimeKernels", "Semantics", "StageFailure", "Status", "Target", "Tester",
-        "UnsupportedProgram", "UsageError", "check_backend", "native_backends", "run_cell",
-        "run_native", "uncalibratable",
+        "CROSS_BACKEND", "Case", "CaseError", "Cell", "Child", "ConformError", "DelegateHandle",
+        "DelegateLoader", "DelegatePayload", "Delegation", "Emulating", "Encoding", "Execution",
+        "GENERIC", "Inputs", "Inspectable", "Interpreter", "Limitation", "LowerOptions",
+        "Lowered", "Numerics", "Precision", "Product", "Program", "ProgramError", "Recipe",
+        "Reference", "Run", "RuntimeKernels", "Semantics", "StageFailure", "Status", "Target",
+        "Tester", "UnsupportedProgram", "UsageError", "Verdict", "check_backend", "describe",
+        "native_backends", "op_name", "refer", "run_cell", "run_native", "torch_dtype",
+        "uncalibratable",
     ]  # fmt: skip
     for name in harness.__all__:
         is_alias = name in ("DelegateHandle", "DelegateLoader")

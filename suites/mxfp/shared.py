@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from harness import Case
-from harness.record.cell import CROSS_BACKEND
+from harness import CROSS_BACKEND, Case
 from suites.build import Input, ints, nn_case, randn
 from suites.mlx.quantized import Gated
 from suites.mxfp.build import Edit, edited, on, outlier, uneven_blocks, zero_block

@@ -22,8 +22,7 @@ from backends.metal.backend import BACKEND
 from backends.metal.generation.generated import SHADER, Generated
 from backends.metal.host.kernel_source import parse
 from backends.metal.tests.planting_rules import RULES, Match, Place
-from harness import Case, Program, Tester
-from harness.errors import describe
+from harness import Case, Program, Tester, describe
 from harness.numerics.compare import compare
 from harness.pipeline.runner import lower
 

@@ -15,8 +15,14 @@ from backends.mlx.execution.executor import Executor, Observer
 from backends.mlx.execution.kernels.base import DTYPES, dtype_of
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import Dim, Graph, Slot, SlotKind
-from harness import DelegateHandle, DelegateLoader, DelegatePayload, Program, ProgramError
-from harness.execution.validation import torch_dtype
+from harness import (
+    DelegateHandle,
+    DelegateLoader,
+    DelegatePayload,
+    Program,
+    ProgramError,
+    torch_dtype,
+)
 
 _DTYPES = {torch_dtype(scalar_type): dtype for scalar_type, dtype in DTYPES.items()}
 
