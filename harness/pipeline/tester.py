@@ -29,8 +29,6 @@ from harness.execution.locking import exclusive
 from harness.execution.program import Program
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
-from harness.numerics.error_model.rounding import sums
-from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.numerics.oracle import Reference, refer
 from harness.pipeline import delegation, stages
 from harness.pipeline.artifacts import ArtifactReader, Artifacts, Exported, Partitioned, Ran
@@ -38,6 +36,7 @@ from harness.pipeline.checks import GraphChecks
 from harness.pipeline.sequence import observing_state
 from harness.pipeline.stage_clock import StageClock
 from harness.pipeline.stages import LowerOptions, Pass
+from harness.pipeline.supposed import precision_of, semantics_of
 from harness.precision import Precision
 from harness.target import Target
 
@@ -291,7 +290,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
                 calls,
                 self._precision(),
                 case_seed(self.seed, self.case.name),
-                self._semantics(),
+                semantics_of(self.recipe),
                 changed=() if self._artifacts.lower is None else self.interface.changed,
                 model=None if module is self.built.module else self.built.module,
             )
@@ -345,7 +344,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
             lowered=self.shipped,
             calls=self._flat([self.interface.arrange(inputs) for inputs in calls]),
             precision=self._precision(),
-            semantics=self._semantics(),
+            semantics=semantics_of(self.recipe),
             seed=case_seed(self.seed, self.case.name),
             problem=None if verdict is None else verdict.problem,
             numerics=() if verdict is None else verdict.numerics,
@@ -373,16 +372,8 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         return [self.shipped.program.arrange(tree_leaves(inputs)) for inputs in calls]
 
     def _precision(self) -> Precision:
-        """The recipe's; but where a sum was left to the runtime's kernels, those add up in the
-        program's dtype (``accum`` in portable's op_convolution.cpp)."""
         lowered = self._artifacts.lower
-        left = () if lowered is None else lowered.delegation.undelegated_ops
-        if any(sums(name.split(".")[1]) for name in left):
-            return replace(self.recipe.precision, float32_sums=frozenset())
-        return self.recipe.precision
-
-    def _semantics(self) -> Semantics:
-        return GENERIC if self.recipe.semantics is None else self.recipe.semantics()
+        return precision_of(self.recipe, None if lowered is None else lowered.delegation)
 
     def _published(self) -> Any:
         return getattr(self.built.module, "constant_methods", None)

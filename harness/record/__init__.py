@@ -1,5 +1,5 @@
 """What is kept: the cell, the run folder, the host; and who writes them.
 
-Plain data that loads without torch: the only wing that ``reports`` imports. Imports the
-vocabulary's ``errors``, ``target`` and ``registry``.
+Plain data that loads without torch: the only wing that ``reports`` imports. Of the vocabulary it
+imports ``errors`` and ``target``.
 """

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness import registry
 from harness.errors import RunUnwritable
 from harness.record.cell import Cell, Status
 from harness.record.folder import RunWriter
@@ -47,17 +46,10 @@ class Recorder:
         """The selected cells that have no record yet."""
         return [cell for cell in self.writer.info.expected if cell not in self._recorded]
 
-    def expect(self, cells: list[str]) -> None:
+    def expect(self, cells: list[str], backends: dict[str, BackendState]) -> None:
         """Note the selected cells, and what their backends say of themselves."""
         self.writer.info.expected = cells
-        for name in sorted({split_cell_id(cell)[1].backend for cell in cells}):
-            state = registry.backend(name).availability()
-            self.writer.info.backends[name] = BackendState(
-                available=state.available,
-                reason=state.reason,
-                runtime=state.runtime,
-                can_lower=state.available or state.can_lower,
-            )
+        self.writer.info.backends = backends
         self.writer.save()
 
     def record(self, cell: Cell) -> None:

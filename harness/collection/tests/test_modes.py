@@ -111,7 +111,7 @@ class Twice(torch.nn.Module):
 STALE = """
 import dataclasses
 from harness import registry
-from harness.tests import sessions
+from harness.collection.tests import sessions
 
 null = registry.backend("null")
 recipe = null.recipes["eager"]
