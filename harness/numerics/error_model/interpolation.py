@@ -82,7 +82,7 @@ def interpolate(
         # Errors of two dimensions meet in every element, and must not cancel.
         rows = (2 * axis, 2 * axis + 1)
         reach = functools.partial(_scaled, draw, safety if copies else 1.0, rows)
-        index, weight = _taps(x.shape[dim], size, mode, bool(align), scale, reach)
+        index, weight = _taps(x.shape[dim], size, mode, bool(align), scale, reach, draw)
         values = _read(values, dim, index, weight)
         if not copies:
             magnitude = _read(magnitude, dim, index, weight.abs())
@@ -95,9 +95,12 @@ def _scaled(draw: Draw, factor: float, rows: Sequence[int], size: torch.Tensor) 
 
 
 def _taps(
-    length: int, size: int, mode: str, align: bool, scale: float | None, draw: Draw
+    length: int, size: int, mode: str, align: bool, scale: float | None, reach: Draw, draw: Draw
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Elements that each output reads along a dimension, and their weights: (taps, size)."""
+    """Elements that each output reads along a dimension, and their weights: (taps, size).
+
+    Coordinates err by what ``reach`` makes, the weights of a cubic by ``draw``.
+    """
     position = torch.arange(size, dtype=torch.float64)
     if align:
         step, offset = ((length - 1) / (size - 1) if size > 1 else 0.0), 0.0
@@ -108,7 +111,7 @@ def _taps(
     source = product if align or mode.startswith("nearest") else product - 0.5
     exact = (_rounds_to_itself(product)) & _rounds_to_itself(source)
     exact &= _rounds_to_itself(torch.tensor(step, dtype=torch.float64))
-    source = source + draw(torch.where(exact, 0.0, product.abs() * (_ROUNDINGS * _UNIT)))
+    source = source + reach(torch.where(exact, 0.0, product.abs() * (_ROUNDINGS * _UNIT)))
     if mode.startswith("nearest"):
         index = source.floor().clamp(0, length - 1).long().unsqueeze(0)
         return index, torch.ones_like(index, dtype=torch.float64)
@@ -125,6 +128,7 @@ def _taps(
     far, far_error = _horner(_FAR, torch.stack([part + 1, 2 - part]))
     weight = torch.stack([far[0], near[0], near[1], far[1]])
     error = torch.stack([far_error[0], near_error[0], near_error[1], far_error[1]])
+    # Of all rows: of two, the errors of all taps could cancel in every run.
     return index, weight + draw(error * _UNIT)
 
 
