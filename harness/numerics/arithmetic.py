@@ -19,14 +19,23 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from harness.numerics import attention
 from harness.numerics.control_flow import run_dense
 from harness.numerics.error_model import jumps
 from harness.numerics.error_model.interpolation import NAMES as INTERPOLATIONS
+from harness.numerics.error_model.noise import Patterns
 from harness.numerics.error_model.ranges import domain, inside
-from harness.numerics.error_model.rounding import ACTIVATIONS, COMPOUND, base_name
+from harness.numerics.error_model.rounding import (
+    ACTIVATIONS,
+    COMPOUND,
+    RoundingKind,
+    base_name,
+    kind_of,
+)
 from harness.numerics.formats.block_scaled import BlockProduct
 from harness.numerics.formats.dequantize import Blocks, dequantize
 from harness.numerics.formats.semantics import DEFAULT_EPSILON, GENERIC, Semantics
+from harness.numerics.sharing import Settled, Sums, is_large
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
@@ -36,11 +45,15 @@ class Trace:
     """What a run without noise met, in order, for the perturbed runs to compare theirs with.
 
     Attributes:
+        sums: the large sums.
+        patterns: of the signs of noise.
         encoded: every activation that was encoded to blocks, before it was.
         jumps: arguments and result of everything that jumps.
         within: which arguments of a function were in its domain; None for all of them.
     """
 
+    sums: Sums = field(default_factory=Sums)
+    patterns: Patterns = field(default_factory=dict)
     encoded: list[torch.Tensor] = field(default_factory=list)
     jumps: list[tuple[tuple[Any, ...], torch.Tensor]] = field(default_factory=list)
     within: list[torch.Tensor | None] = field(default_factory=list)
@@ -54,6 +67,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
 
     Attributes:
         inputs: the program's inputs, widened; they stay alive while the mode is in use.
+        settled: tensors that are the same in every run.
         trace: what the run met.
         running_means: whether the deviations of a variance err one by one.
         perturbs: whether results err.
@@ -68,6 +82,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         super().__init__()  # type: ignore[no-untyped-call]
         self.semantics = semantics
         self.inputs: list[torch.Tensor] = []
+        self.settled = Settled()
         self.trace = Trace()
         self.depth = 0
 
@@ -209,7 +224,13 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
 
     def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one primitive operation on float64 arguments."""
-        return func(*args, **kwargs)
+        kind, settled = kind_of(name, args, kwargs), self.settled.hold((args, kwargs))
+        out = func(*args, **kwargs)
+        if kind is RoundingKind.EXACT and settled:
+            self.settled.add(out)
+        elif kind is RoundingKind.REDUCTION and is_large(func, args):
+            self.trace.sums.note(func, args, out, settled=settled)
+        return out
 
     def quantize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         """Quantize as eager does, in float32: a tie must fall as it does in the program."""
@@ -229,6 +250,8 @@ def _decomposition(func: Any, name: str) -> Callable[..., Any] | None:
     """What a compound operation is made of, or None for another operation."""
     if name not in COMPOUND:
         return None
+    if name == attention.NAME:
+        return attention.in_blocks(decomposition_table[func])
     if func in decomposition_table or not func._schema.name.endswith("_"):
         return decomposition_table.get(func)
     pure = decomposition_table.get(getattr(torch.ops.aten, name).default)

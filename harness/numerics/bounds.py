@@ -5,87 +5,133 @@ docs/numerics.md derives it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from harness.precision import Precision
 
+# Elements that are looked at together.
+_PART = 2**20
 
-def limits(
-    truth: torch.Tensor,
-    runs: Sequence[torch.Tensor],
-    native_dtype: torch.dtype,
-    precision: Precision,
-    step: float | None = None,
-) -> torch.Tensor:
-    """The largest error of each element that the target's arithmetic explains.
+
+class Spread:
+    """What the perturbed runs make of one value, as sums: no run has to outlive the next.
 
     Args:
-        truth: the oracle's output: float64, or integer or bool.
-        runs: the same output in each perturbed run, same shape.
-        native_dtype: the output's dtype in eager.
-        precision: rounding model of the target.
-        step: quantization step of the output, in its unit; None where it has none.
-
-    Returns:
-        float64, shaped like ``truth``. Of integers and bools, how far the runs are from it: zero
-        where all agree.
+        truth: the oracle's numbers: float64, or integer or bool.
+        native_dtype: the value's dtype in eager.
+        is_constant: it is a number of Python's, which nothing rounds unless a run moves it.
     """
-    if not native_dtype.is_floating_point:
-        reach = torch.zeros(truth.shape, dtype=torch.float64)
-        for run in runs:
-            if run.shape == truth.shape:
-                reach = torch.maximum(reach, (run.double() - truth.double()).abs())
-        return reach
-    truth = truth.double()
-    deviations = torch.stack([run.double() for run in runs]) - truth
-    # A run that left the domain of a function, or the range of the dtype, says nothing here.
-    telling = deviations.isfinite()
-    squares = torch.where(telling, deviations, 0.0).square()
-    spread = (squares.sum(0) / telling.sum(0).clamp_min(1)).sqrt()
-    finfo = torch.finfo(native_dtype)
-    # What a run returns conforms; where one of them jumps, the spread alone says less.
-    limit = (precision.safety * spread).maximum(squares.amax(0).sqrt())
-    limit = (
-        limit
-        + finfo.eps / 2 * truth.abs()
-        + finfo.tiny  # results below the normal range may be flushed to zero
-    )
-    if step is not None and bool(spread.any()):
-        # Steps of several requantizations may cancel in every run; the last one is there.
-        limit = limit.clamp_min(precision.safety * precision.step * step)
-    # A non-finite oracle is compared by kind.
-    return torch.where(truth.isfinite(), limit, 0.0)
 
+    def __init__(
+        self, truth: torch.Tensor, native_dtype: torch.dtype, *, is_constant: bool = False
+    ) -> None:
+        self._dtype = native_dtype
+        self._truth = truth.double() if native_dtype.is_floating_point else truth
+        self._is_constant = is_constant
+        self._others: list[torch.Tensor] = []
+        self._runs = 0
+        # Flat, and so is what follows: deviations that are not finite, Σ of squares, and the
+        # largest square; of integers the largest deviation.
+        self._silent: torch.Tensor | None = None
+        self._squares = torch.zeros(truth.numel(), dtype=torch.float64)
+        self._largest = torch.zeros(truth.numel(), dtype=torch.float64)
 
-def alternatives(
-    truth: torch.Tensor, runs: Sequence[torch.Tensor], native_dtype: torch.dtype
-) -> torch.Tensor | None:
-    """Other values than the oracle's that conform although no bound says so.
+    def add(self, run: torch.Tensor) -> None:
+        """Count one run.
 
-    Of integers and bools, what the perturbed runs return: either side of a jump, or another of
-    several equal elements. Of floats the infinities that they return where the oracle is finite: an
-    intermediate of the usual formula is beyond the dtype's range.
+        Args:
+            run: the value in it, as numbers; left as it is.
 
-    Args:
-        truth: the oracle's output: float64, or integer or bool.
-        runs: the same output in each perturbed run.
-        native_dtype: the output's dtype in eager.
+        Raises:
+            ValueError: a floating value has another shape than the oracle's.
+        """
+        self._is_constant = self._is_constant and torch.equal(
+            run.to(self._truth.dtype), self._truth
+        )
+        if self._dtype.is_floating_point:
+            if run.shape != self._truth.shape:
+                raise ValueError(
+                    f"with rounding errors a value has shape {tuple(run.shape)}, without "
+                    f"{tuple(self._truth.shape)}: no element has a bound"
+                )
+            self._add_floats(run.reshape(-1), self._truth.reshape(-1))
+        elif run.shape == self._truth.shape:
+            self._add_whole(run.to(self._truth.dtype))
 
-    Returns:
-        (number of them, *shape), in the dtype of ``truth``; None where there is none.
-    """
-    same = [run for run in runs if run.shape == truth.shape]
-    if native_dtype.is_floating_point:
-        truth = truth.double()
-        others = [torch.where(run.isinf() & truth.isfinite(), run.double(), truth) for run in same]
-    else:
-        others = [run.to(truth.dtype) for run in same]
-    differing = [other for other in others if not torch.equal(other, truth)]
-    if native_dtype.is_floating_point:
-        differing = [other for other in differing if bool((other.isinf() & truth.isfinite()).any())]
-    return torch.stack(differing) if differing else None
+    def _add_floats(self, run: torch.Tensor, truth: torch.Tensor) -> None:
+        self._runs += 1
+        other = None
+        for start in range(0, len(run), _PART):
+            here = slice(start, start + _PART)
+            off = run[here].double() - truth[here]
+            known = off.isfinite()
+            if not bool(known.all()):
+                # A run that left the domain of a function, or the dtype's range, says nothing here.
+                off.masked_fill_(~known, 0.0)
+                if self._silent is None:
+                    self._silent = torch.zeros(len(run), dtype=torch.int16)
+                self._silent[here] += ~known
+                infinite = run[here].isinf() & truth[here].isfinite()
+                if bool(infinite.any()):
+                    other = truth.clone() if other is None else other
+                    other[here] = torch.where(infinite, run[here].double(), truth[here])
+            off.square_()
+            self._squares[here] += off
+            torch.maximum(self._largest[here], off, out=self._largest[here])
+        if other is not None:
+            self._others.append(other.reshape(self._truth.shape))
+
+    def _add_whole(self, run: torch.Tensor) -> None:
+        if not torch.equal(run, self._truth):
+            self._others.append(run)
+            off = (run.double() - self._truth.double()).abs_()
+            torch.maximum(self._largest, off.flatten(), out=self._largest)
+
+    def bound(self, precision: Precision, step: float | None = None) -> torch.Tensor:
+        """The largest error of each element that the target's arithmetic explains; once, after the
+        last run.
+
+        Args:
+            precision: rounding model of the target.
+            step: quantization step of the output, in its unit; None where it has none.
+
+        Returns:
+            float64, shaped like the oracle's numbers. Of integers and bools, how far the runs are
+            from it: zero where all agree.
+        """
+        if not self._dtype.is_floating_point:
+            return self._largest.reshape(self._truth.shape)
+        if self._is_constant:
+            return torch.zeros_like(self._truth)
+        told: torch.Tensor | int = max(1, self._runs)
+        if self._silent is not None:
+            told = (self._runs - self._silent).clamp_min_(1)
+        spread = self._squares.div_(told).sqrt_()
+        has_spread = bool(spread.any())
+        # What a run returns conforms; where one of them jumps, the spread alone says less.
+        limit = torch.maximum(spread.mul_(precision.safety), self._largest.sqrt_(), out=spread)
+        limit = limit.reshape(self._truth.shape)
+        finfo = torch.finfo(self._dtype)
+        limit += self._truth.abs().mul_(finfo.eps / 2)
+        limit += finfo.tiny  # results below the normal range may be flushed to zero
+        if step is not None and has_spread:
+            # Steps of several requantizations may cancel in every run; the last one is there.
+            limit.clamp_min_(precision.safety * precision.step * step)
+        # A non-finite oracle is compared by kind.
+        return limit.masked_fill_(~self._truth.isfinite(), 0.0)
+
+    @property
+    def alternatives(self) -> torch.Tensor | None:
+        """Other values than the oracle's that conform although no bound says so.
+
+        Of integers and bools, what the perturbed runs return: either side of a jump, or another of
+        several equal elements. Of floats the infinities that they return where the oracle is
+        finite: an intermediate of the usual formula is beyond the dtype's range.
+
+        Returns:
+            (number of them, *shape), in the dtype of the oracle's numbers; None for none.
+        """
+        return torch.stack(self._others) if self._others else None
 
 
 def attained(
@@ -100,7 +146,7 @@ def attained(
     Args:
         actual: what the target returned.
         oracle: same shape and kind of dtype.
-        others: what :func:`alternatives` returns.
+        others: what :attr:`Spread.alternatives` has.
 
     Returns:
         bool, shaped like ``actual``.

@@ -12,7 +12,7 @@ no outputs that one could expect, and is refused.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from harness.case import Inputs
 from harness.errors import NotDeterministic
 from harness.execution.interface import Place, output_paths
 from harness.numerics.arithmetic import Float64Mode
-from harness.numerics.bounds import alternatives, limits
+from harness.numerics.bounds import Spread
 from harness.numerics.determinism import Draws, agree
 from harness.numerics.eager import Returned, coarsest_dtype, run_calls, run_calls_in_float64
 from harness.numerics.formats.semantics import GENERIC, Semantics
@@ -47,7 +47,7 @@ class Reference:
         places: what each value is; empty for outputs in their order.
         specs: the tree of the outputs of each call; empty where nobody compares it.
         model: the outputs of the float model, where the reference is a quantized graph.
-        alternatives: other values that conform (:func:`harness.numerics.bounds.alternatives`).
+        alternatives: other values that conform (``Spread.alternatives``).
     """
 
     oracle: list[list[Any]]
@@ -95,43 +95,50 @@ def refer(
     plain = Float64Mode(semantics)
     exact = run_calls_in_float64(module, calls, plain, seed, changed)
     _refuse_draws(module, calls, semantics, seed, changed, eager, exact)
-    noisy = [
-        run_calls_in_float64(module, calls, mode, seed, changed)
-        for mode in (
-            PerturbedMode(precision, seed, sample, plain.trace, semantics)
-            for sample in range(precision.samples)
-        )
-    ]
     steps = output_steps(module) if isinstance(module, torch.fx.GraphModule) else []
     models = None if model is None else run_calls(model, calls, seed)
     number_dtype = coarsest_dtype(module, calls)
-    oracle: list[list[Any]] = []
-    bound: list[list[torch.Tensor | None]] = []
-    others: list[list[torch.Tensor | None]] = []
     natives: list[list[Any]] = []
+    truths: list[list[Any]] = []
     for index, call in enumerate(eager):
         native, truth = _values(call), _values(exact[index])
         if models is not None and models[index].spec == call.spec:
             native, truth = (_beside_tensors(values, models[index]) for values in (native, truth))
-        runs = [_values(run[index]) for run in noisy]
         natives.append(native)
-        oracle.append([_exact(*pair) for pair in zip(native, truth, strict=True)])
-        known = [*steps[: len(call.outputs)], *[None] * len(native)]
-        limited = [
-            _limit(value, truth[at], [run[at] for run in runs], number_dtype, precision, known[at])
-            for at, value in enumerate(native)
-        ]
-        bound.append([limit for limit, _ in limited])
-        others.append([other for _, other in limited])
+        truths.append(list(map(_exact, native, truth)))
+    del exact
+    spreads = [
+        [_spread(*pair, number_dtype) for pair in zip(*values, strict=True)]
+        for values in zip(natives, truths, strict=True)
+    ]
+    for sample in range(precision.samples):
+        mode = PerturbedMode(precision, seed, sample, plain.trace, semantics)
+        runs = run_calls_in_float64(module, calls, mode, seed, changed)
+        for call_spreads, run in zip(spreads, runs, strict=True):
+            for spread, value in zip(call_spreads, _values(run), strict=True):
+                if spread is not None and (found := numbers(value)) is not None:
+                    spread.add(found)
+    bound = []
+    for call, call_spreads in zip(eager, spreads, strict=True):
+        known = [*steps[: len(call.outputs)], *[None] * len(call_spreads)]
+        bound.append(
+            [
+                None if spread is None else spread.bound(precision, step)
+                for spread, step in zip(call_spreads, known, strict=False)
+            ]
+        )
     return Reference(
-        oracle,
+        truths,
         bound,
         natives,
         steps,
         places=[_places(call) for call in eager],
         specs=[call.spec for call in models or eager],
         model=None if models is None else [call.outputs for call in models],
-        alternatives=others,
+        alternatives=[
+            [None if spread is None else spread.alternatives for spread in call_spreads]
+            for call_spreads in spreads
+        ],
     )
 
 
@@ -169,25 +176,15 @@ def _exact(native: Any, truth: Any) -> Any:
     return truth.to(torch.complex128 if native.is_complex() else torch.float64)
 
 
-def _limit(
-    native: Any,
-    truth: Any,
-    runs: Sequence[Any],
-    number_dtype: torch.dtype,
-    precision: Precision,
-    step: float | None,
-) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """The bound of a value, and other values that conform."""
-    value, exact = numbers(native), numbers(_exact(native, truth))
+def _spread(native: Any, truth: Any, number_dtype: torch.dtype) -> Spread | None:
+    """Where the perturbed runs of a value are summed up; None for one without numbers."""
+    value, exact = numbers(native), numbers(truth)
     if value is None or exact is None:
-        return None, None
-    samples = [sample for sample in map(numbers, runs) if sample is not None]
-    dtype = value.dtype
-    if not isinstance(native, torch.Tensor):
-        if all(torch.equal(sample, exact) for sample in samples):
-            return torch.zeros((), dtype=torch.float64), None  # a constant
-        dtype = number_dtype if value.is_floating_point() else value.dtype
-    return limits(exact, samples, dtype, precision, step), alternatives(exact, samples, dtype)
+        return None
+    if isinstance(native, torch.Tensor):
+        return Spread(exact, value.dtype)
+    dtype = number_dtype if value.is_floating_point() else value.dtype
+    return Spread(exact, dtype, is_constant=True)
 
 
 def _places(call: Returned) -> list[Place]:
@@ -209,9 +206,13 @@ def _refuse_draws(
     Raises:
         NotDeterministic: the outputs differ.
     """
-    again = run_calls(module, calls, seed + 1, changed)
-    exact_again = run_calls_in_float64(module, calls, Float64Mode(semantics), seed + 1, changed)
-    for first, second in ((eager, again), (exact, exact_again)):
+
+    def again() -> Iterator[tuple[Sequence[Returned], Sequence[Returned]]]:
+        yield eager, run_calls(module, calls, seed + 1, changed)
+        mode = Float64Mode(semantics)
+        yield exact, run_calls_in_float64(module, calls, mode, seed + 1, changed)
+
+    for first, second in again():
         for index, (one, other) in enumerate(zip(first, second, strict=True)):
             if not agree(_values(one), _values(other)):
                 with Draws() as draws:

@@ -24,6 +24,7 @@ from harness.numerics.error_model.rounding import RoundingKind, base_name, kind_
 from harness.numerics.formats.block_scaled import BlockProduct
 from harness.numerics.formats.dequantize import Blocks
 from harness.numerics.formats.semantics import GENERIC, Semantics
+from harness.numerics.sharing import Sum, is_large
 from harness.precision import Precision
 
 _FLOAT32_UNIT = 2.0**-24
@@ -59,13 +60,14 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self._exact = exact or Trace()
         self.precision = precision
         self.running_means = precision.running_means
-        self.noise = Noise(seed, sample)
+        self.noise = Noise(seed, sample, self._exact.patterns)
         self.unit = 0.0
         self._sample = sample
         self._range = Range()
         self._wide = False
         self._exact_terms = 1
         self._domains = 0
+        self._sums = 0
         self._jumped = False
 
     def observe_dtype(self, dtype: torch.dtype) -> None:
@@ -82,28 +84,37 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         if kind is RoundingKind.FUNCTION:
             args = self.perturb_arguments(func, name, args)
         # Before the operation, which may write to its arguments.
-        sums = bias = None
+        sums = bias = known = None
+        settled = self.settled.hold((args, kwargs))
         if kind is RoundingKind.REDUCTION:
             wide = self._sums_wide(name)
             unit = min(self.unit, _FLOAT32_UNIT) if wide else self.unit
-            sums = reduction(func, name, args, kwargs, unit)
+            known = self._known(func, args)
+            sums = known.reduction if known is not None else None
+            if sums is None:
+                sums = reduction(func, name, args, kwargs, unit)
+            if known is not None and known.reduction is None:
+                self._exact.sums.keep(known, sums)
             bias = _bias(name, args, kwargs) if wide else None
-        out = func(*args, **kwargs)
+        out = known.result() if known is not None and settled else None
+        if out is None:
+            out = func(*args, **kwargs)
         if kind is RoundingKind.EXACT:
+            if settled:
+                self.settled.add(out)
             return out
         inexact = [item for item in tree_leaves(out) if is_inexact(item)]
         for index, tensor in enumerate(inexact):
-            size = tensor.abs()
             if sums is None:
-                size.mul_(self._roundings(kind, name))
+                size, factor = tensor.abs(), self._roundings(kind, name)
             else:
-                size = self._sum_error(name, sums, index, size, bias)
+                size, factor = self._sum_error(name, sums, index, tensor, bias)
             # In place, so that an operation that writes to its argument is perturbed there.
             if tensor.is_complex():
                 parts = torch.view_as_real(tensor)
-                parts.add_(self.noise.uniform(size.unsqueeze(-1).expand_as(parts)))
+                parts.add_(self.noise.uniform((size * factor).unsqueeze(-1).expand_as(parts)))
             else:
-                tensor.add_(self.noise.uniform(size))
+                self.noise.disturb(tensor, size, factor)
         if func._schema.is_mutable:
             return out
         return self.leave_range(name, out, args, kwargs)
@@ -114,9 +125,8 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         if read.magnitude is None:
             return read.values
         sums = Reduction(16, [read.magnitude], None)
-        return read.values + self.noise.uniform(
-            self._sum_error(name, sums, 0, read.values.abs(), None)
-        )
+        size, factor = self._sum_error(name, sums, 0, read.values, None)
+        return read.values + self.noise.uniform(size * factor)
 
     def leave_range(
         self, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -224,6 +234,13 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self._jumped = True
         return self.noise.signs(shape) * self.precision.step
 
+    def _known(self, func: Any, args: tuple[Any, ...]) -> Sum | None:
+        """What is known of a sum from the runs before; of what has jumped, nothing."""
+        if not is_large(func, args):
+            return None
+        number, self._sums = self._sums, self._sums + 1
+        return None if self._jumped else self._exact.sums.at(number, func, args)
+
     def _roundings(self, kind: RoundingKind, name: str) -> float:
         """The amplitude of what is no sum, relative to the result."""
         if kind is RoundingKind.FUNCTION:
@@ -240,17 +257,17 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         name: str,
         sums: Reduction,
         index: int,
-        size: torch.Tensor,
+        values: torch.Tensor,
         bias: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Amplitude of a reduction's output, whose absolute values are ``size``."""
-        magnitude = size if sums.magnitudes is None else sums.magnitudes[index]
+    ) -> tuple[torch.Tensor, Any]:
+        """Amplitude of a reduction's output, which has these values: a tensor and a factor."""
+        magnitude = values.abs() if sums.magnitudes is None else sums.magnitudes[index]
         roundings = sums.roundings(self._exact_terms)
         if not self._sums_wide(name):
-            return magnitude * (roundings * self.unit)
+            return magnitude, roundings * self.unit
         # A bias may be added to the rounded sum, which is no larger than both.
-        rounded = size if bias is None else size + bias.abs()
-        return magnitude * (roundings * min(self.unit, _FLOAT32_UNIT)) + rounded * self.unit
+        rounded = values.abs() if bias is None else values.abs() + bias.abs()
+        return magnitude * (roundings * min(self.unit, _FLOAT32_UNIT)) + rounded * self.unit, 1.0
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:

@@ -16,13 +16,20 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import torch
+
+Patterns: TypeAlias = dict[tuple[int, int], list[tuple[torch.Tensor, torch.Tensor]]]
+"""Matrix and first row of each element, in parts; by block of runs and number of elements."""
 
 BLOCK = 8
 """Runs over which signs are balanced; further runs are blocks of their own."""
 
 _ROWS = BLOCK - 1
+
+# Larger tensors are disturbed in parts of so many elements, which a cache holds.
+_PART = 2**20
 
 
 class Noise:
@@ -31,9 +38,10 @@ class Noise:
     Args:
         seed: seeds all runs.
         sample: number of this run.
+        patterns: what the runs of a block share of large tensors, for the next of them.
     """
 
-    def __init__(self, seed: int, sample: int) -> None:
+    def __init__(self, seed: int, sample: int, patterns: Patterns | None = None) -> None:
         block, run = divmod(sample, BLOCK)
         self._signs = _matrices()[run]
         self._sizes = torch.Generator().manual_seed(seed + sample)
@@ -41,6 +49,8 @@ class Noise:
         # bits of a seed; Knuth's multiplier keeps it away from those of the sizes.
         self._shared = torch.Generator().manual_seed(seed + 2654435761 * (block + 1))
         self._starts: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._patterns = {} if patterns is None else patterns
+        self._block = block
         self._operations = 0
 
     def signs(self, shape: torch.Size, rows: Sequence[int] = ()) -> torch.Tensor:
@@ -72,9 +82,46 @@ class Noise:
         # An infinity has no neighbourhood: perturbing it would make NaN.
         return noise.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
+    def disturb(self, tensor: torch.Tensor, size: torch.Tensor, factor: Any = 1.0) -> None:
+        """Add noise of up to ``size * factor`` to a float64 tensor in place; in parts, if it is
+        large."""
+        if tensor.numel() <= _PART or not tensor.is_contiguous() or not isinstance(factor, float):
+            tensor.add_(self.uniform(size * factor))
+            return
+        values, sizes, count = tensor.view(-1), size.expand_as(tensor).reshape(-1), tensor.numel()
+        if (self._block, count) not in self._patterns:
+            self._patterns[self._block, count] = self._pattern(count)
+        self._operations += 1
+        noise = torch.empty(_PART, dtype=torch.float64)
+        for number, (matrix, start) in enumerate(self._patterns[self._block, count]):
+            here = slice(number * _PART, number * _PART + len(start))
+            chosen = start.add(self._operations % _ROWS).remainder_(_ROWS).add(matrix)
+            chosen = self._draw(len(start), 2).mul_(_ROWS).add_(chosen)
+            part = noise[: len(start)].uniform_(0.5, 1.0, generator=self._sizes)
+            part.mul_(self._signs[chosen]).mul_(sizes[here]).mul_(factor)
+            values[here].add_(part.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0))
+
     def permutation(self, length: int) -> torch.Tensor:
         """An order of that many elements, int64."""
         return torch.randperm(length, generator=self._sizes)
+
+    def _pattern(self, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        # Of a generator of its own: a run that finds it made draws the same afterwards.
+        generator = torch.Generator().manual_seed(self._shared.initial_seed() + count)
+
+        def draw(length: int, below: int, dtype: torch.dtype) -> torch.Tensor:
+            drawn = torch.empty(length, dtype=torch.int32).random_(below, generator=generator)
+            return drawn.to(dtype)
+
+        lengths = [min(_PART, count - start) for start in range(0, count, _PART)]
+        matrices = len(self._signs) // (2 * _ROWS)
+        return [
+            (
+                draw(length, matrices, torch.int16).mul_(2 * _ROWS),
+                draw(length, _ROWS, torch.int8),
+            )
+            for length in lengths
+        ]
 
     def _draw(self, count: int, below: int) -> torch.Tensor:
         drawn = torch.empty(count, dtype=torch.int32)

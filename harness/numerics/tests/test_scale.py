@@ -1,0 +1,163 @@
+"""Large values: computed in parts, shared by the runs, and judged as small ones are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from harness import Precision
+from harness.numerics import attention, bounds, metrics, sharing, telling
+from harness.numerics.compare import compare
+from harness.numerics.error_model import noise
+from harness.numerics.oracle import Reference, refer
+
+F = torch.nn.functional
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def reference(function: Callable[..., Any], *inputs: torch.Tensor) -> Reference:
+    return refer(Function(function), [inputs], Precision(), 0)
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done to a million elements at a time is done to 7."""
+    for module in (bounds, metrics, noise):
+        monkeypatch.setattr(module, "_PART", 7)
+
+
+def layers(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    y = x @ w.t()
+    y += 1.0  # whoever remembers the product must not take this for it
+    z = torch.relu(y) @ (x @ w.t()).t()
+    return z.flip(0) @ torch.softmax(z, -1)
+
+
+def test_what_runs_share_changes_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = torch.randn(6, 5), torch.randn(8, 5)
+    apart = reference(layers, x, w)
+    monkeypatch.setattr(sharing, "_LARGE", 0)
+    shared = reference(layers, x, w)
+    torch.testing.assert_close(shared.oracle, apart.oracle, rtol=0, atol=0)
+    torch.testing.assert_close(shared.bound, apart.bound, rtol=1e-4, atol=0)
+
+
+def test_without_room_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = torch.randn(6, 5), torch.randn(8, 5)
+    apart = reference(layers, x, w)
+    monkeypatch.setattr(sharing, "_LARGE", 0)
+    monkeypatch.setattr(sharing, "_KEPT", 0)
+    assert torch.equal(reference(layers, x, w).bound[0][0], apart.bound[0][0])
+
+
+def test_a_sum_behind_a_jump_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run on the other side of a tie adds up other terms."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return w[(x @ x.t()).sum(-1).argmax()] @ w
+
+    x, w = torch.ones(4, 3) * 0.1, torch.diag(torch.tensor([1.0, 1e3, 1e6, 1e9]))
+    apart = reference(function, x, w)
+    monkeypatch.setattr(sharing, "_LARGE", 0)
+    shared = reference(function, x, w)
+    torch.testing.assert_close(shared.bound, apart.bound, rtol=1e-4, atol=0)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_the_bound_of_a_large_value_is_that_of_a_small_one() -> None:
+    x, w = torch.randn(16, 32), torch.randn(24, 32)
+    large = reference(F.linear, x, w)
+    assert compare(large.eager, large).passed
+    wrong = large.eager[0][0].clone()
+    wrong[11, 3] += 1e-3
+    verdict = compare([[wrong]], large)
+    assert verdict.numerics[0].worst_index == [11, 3]
+    assert verdict.numerics[0].exceeding == 1
+
+
+def test_parts_of_noise_are_as_large_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = torch.randn(16, 32), torch.randn(24, 32)
+    whole = reference(lambda x, w: torch.exp(F.linear(x, w) / 8), x, w)
+    monkeypatch.setattr(noise, "_PART", 7)
+    parts = reference(lambda x, w: torch.exp(F.linear(x, w) / 8), x, w)
+    ratio = parts.bound[0][0] / whole.bound[0][0]
+    assert 0.9 < float(ratio.mean()) < 1.1
+    assert 0.4 < float(ratio.min()) < float(ratio.max()) < 2.5
+
+
+def test_signs_of_a_large_tensor_are_balanced_over_the_runs() -> None:
+    patterns: noise.Patterns = {}
+    size = torch.ones(3 * 2**20, dtype=torch.float64)
+    total = torch.zeros_like(size)
+    for sample in range(noise.BLOCK):
+        disturbed = torch.zeros_like(size)
+        noise.Noise(0, sample, patterns).disturb(disturbed, size, 0.5)
+        assert 0.25 <= float(disturbed.abs().min()) <= float(disturbed.abs().max()) <= 0.5
+        total += disturbed.sign()
+    assert not total.any()
+
+
+@pytest.mark.parametrize("scores", [1000, 30, 6])
+@pytest.mark.parametrize("kind", ["plain", "causal", "masked", "grouped", "longer keys"])
+def test_attention_in_blocks_is_attention(
+    kind: str, scores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, key, value = (torch.randn(2, 4, 6, 4) for _ in range(3))
+    if kind == "grouped":
+        key, value = key[:, :2], value[:, :2]
+    if kind == "longer keys":
+        key, value = (torch.randn(2, 4, 9, 4) for _ in range(2))
+    options: dict[str, Any] = {
+        "is_causal": kind == "causal",
+        "attn_mask": torch.randn(6, 6) if kind == "masked" else None,
+        "enable_gqa": kind == "grouped",
+    }
+
+    def attend(*inputs: torch.Tensor) -> torch.Tensor:
+        found = F.scaled_dot_product_attention(*inputs, **options)
+        return found.transpose(1, 2).reshape(2, 6, 16)
+
+    whole = reference(attend, query, key, value)
+    monkeypatch.setattr(attention, "_SCORES", scores)
+    blocks = reference(attend, query, key, value)
+    torch.testing.assert_close(blocks.oracle, whole.oracle, rtol=1e-14, atol=1e-14)
+    assert compare(blocks.eager, blocks).passed
+    assert 0.7 < float((blocks.bound[0][0] / whole.bound[0][0]).mean()) < 1.4
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_figures_in_parts_are_those_of_the_whole() -> None:
+    actual, expected = torch.randn(40), torch.randn(40)
+    expected[5] = actual[5] = torch.inf
+    limit = torch.rand(40, dtype=torch.float64)
+    tally = metrics.Tally.of(actual, expected.double(), limit, expected)
+    error, within = metrics.errors(actual, expected.double(), limit, expected)
+    assert tally.exceeding == int((~within).sum())
+    assert tally.max_abs == float(error.max())
+    assert tally.mean_abs == pytest.approx(float(error.mean()))
+    assert tally.worst == int((error / limit).argmax())
+    found = metrics.Difference.of(actual, expected)
+    kept = torch.arange(40) != 5
+    a, r = actual[kept].double(), expected[kept].double()
+    assert found.noise == pytest.approx(float((a - r).square().sum()))
+    assert found.cosine == pytest.approx(float(torch.cosine_similarity(a, r, 0)))
+
+
+def test_how_telling_a_large_output_is_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    oracle = torch.cat([torch.zeros(300), torch.arange(1.0, 101)]).double()
+    bound = torch.full((400,), 0.1, dtype=torch.float64)
+    assert telling.telling(oracle, bound) == 0.25
+    monkeypatch.setattr(telling, "_SAMPLE", 200)
+    assert telling.telling(oracle, bound) == pytest.approx(0.25, abs=0.1)
+    assert telling.telling(torch.zeros(400).double(), bound) == 0
