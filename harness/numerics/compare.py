@@ -1,8 +1,4 @@
-"""Compare outputs with a reference: structure first, then values against the bound.
-
-Every metric is defined for every tensor (docs/numerics.md has the table): a metric never
-raises and never hides a NaN.
-"""
+"""Compare outputs with a reference: structure first, then values against the bound."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ import torch
 
 from harness.execution.interface import Interface, Place
 from harness.execution.program import TensorSpec
-from harness.numerics.bounds import attained
+from harness.numerics.metrics import Difference, Tally
 from harness.numerics.oracle import Reference, numbers
 from harness.numerics.telling import telling
 from harness.record.cell import Numerics
@@ -128,7 +124,7 @@ def compare_output(
         oracle: float64 (or exact integer) reference, same shape.
         bound: float64, the shape of the oracle's numbers; largest error that conforms, per element.
         eager: eager output in the recipe's dtype; gives the expected dtype.
-        others: further values that conform (:func:`harness.numerics.bounds.alternatives`).
+        others: further values that conform (:attr:`harness.numerics.bounds.Spread.alternatives`).
         spec: what the program declares about this output.
         model: the float model's output, for quantized recipes.
         step: quantization step of the output, in its unit.
@@ -142,131 +138,38 @@ def compare_output(
     assert actual is not None
     assert oracle is not None
     assert eager is not None
-    error, within = errors(actual, oracle, bound, eager, others)
-    used = _used(error, bound, within)
-    worst = int(used.argmax()) if used.numel() else None
-    exceeding = int((~within).sum())
-    flat_bound = bound.flatten()
+    tally = Tally.of(actual, oracle, bound, eager, others)
+    truth, native = Difference.of(actual, oracle), Difference.of(actual, eager)
+    worst = tally.worst
     return Numerics(
         call=call,
         output=place.index,
         role=place.role,
         dtype=dtype,
         shape=shape,
-        max_abs=_max(error),
-        mean_abs=float(error.mean()) if error.numel() else 0.0,
-        max_ulp=max_ulp(actual, oracle, error),
-        sqnr_db=sqnr_db(actual, oracle),
-        rel_fro=relative_frobenius(actual, oracle),
-        cosine=cosine(actual, oracle),
-        bound=float(flat_bound[worst]) if worst is not None else 0.0,
-        bound_used=_max(used),
-        exceeding=exceeding,
-        elements=actual.numel(),
+        max_abs=tally.max_abs,
+        mean_abs=tally.mean_abs,
+        max_ulp=tally.max_ulp,
+        sqnr_db=truth.sqnr_db,
+        rel_fro=truth.relative_frobenius,
+        cosine=truth.cosine,
+        bound=float(bound.flatten()[worst]) if worst is not None else 0.0,
+        bound_used=tally.used,
+        exceeding=tally.exceeding,
+        elements=tally.elements,
         worst_index=_unravel(worst, actual.shape) if worst is not None else None,
         worst_actual=float(actual.flatten()[worst]) if worst is not None else None,
         worst_expected=float(oracle.flatten()[worst]) if worst is not None else None,
-        eager_max_abs=_max(errors(actual, eager.double(), bound, eager)[0]),
-        eager_sqnr_db=sqnr_db(actual, eager),
-        model_sqnr_db=None if model is None else sqnr_db(actual, model),
-        max_steps=None if step is None else _max(error) / step,
+        eager_max_abs=Tally.of(actual, eager.double(), bound, eager).max_abs,
+        eager_sqnr_db=native.sqnr_db,
+        model_sqnr_db=None if model is None else Difference.of(actual, model).sqnr_db,
+        max_steps=None if step is None else tally.max_abs / step,
         telling=telling(oracle, bound),
         problem=None
-        if exceeding == 0
-        else f"{exceeding} of {actual.numel()} elements exceed the bound "
-        f"(worst {_max(used):.3g} times it, max abs error {_max(error):.3g})",
+        if tally.exceeding == 0
+        else f"{tally.exceeding} of {tally.elements} elements exceed the bound "
+        f"(worst {tally.used:.3g} times it, max abs error {tally.max_abs:.3g})",
     )
-
-
-def errors(
-    actual: torch.Tensor,
-    oracle: torch.Tensor,
-    bound: torch.Tensor,
-    eager: torch.Tensor,
-    others: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Absolute errors (float64) and which elements conform.
-
-    Two finite values conform when they differ by at most the bound. A non-finite value
-    conforms when it is the same infinity, or also NaN, in the oracle rounded to the output's
-    dtype or in eager: an intermediate may overflow in the dtype although the result would not.
-    Its error is then 0; any other error with a non-finite value is infinite.
-
-    Integers and bools conform when they are the oracle's or one of ``others``, and so do infinities
-    among these; beyond 2^53, where float64 has no difference, an error is 1.
-    """
-    if not actual.is_floating_point():
-        error = (actual.double() - oracle.double()).abs()
-        error = torch.where(actual == oracle, 0.0, error.clamp_min(1.0))
-        return error, attained(actual, oracle, others)
-    value = actual.double()
-    truth = oracle.double()
-    rounded = truth.to(actual.dtype).double()
-    error = (value - truth).abs()
-    finite = value.isfinite() & truth.isfinite()
-    same = _same_nonfinite(value, rounded) | _same_nonfinite(value, eager.double())
-    if others is not None:
-        same |= value.isinf() & attained(value, truth, others)
-    error = torch.where(finite, error, math.inf)
-    error = torch.where(same, 0.0, error)
-    return error, (finite & (error <= bound)) | same
-
-
-def sqnr_db(actual: torch.Tensor, reference: torch.Tensor) -> float:
-    """Signal to quantization noise ratio, 10·log10(Σr² / Σ(a-r)²), in dB.
-
-    Equal tensors (empty ones too) give inf; a zero reference that is not met gives -inf.
-    Elements where both are the same non-finite value are left out; any other non-finite
-    value gives -inf.
-    """
-    a, r = _comparable(actual, reference)
-    if a is None or r is None:
-        return -math.inf
-    noise, signal = float((a - r).square().sum()), float(r.square().sum())
-    if noise == 0:
-        return math.inf
-    return -math.inf if signal == 0 else 10 * math.log10(signal / noise)
-
-
-def relative_frobenius(actual: torch.Tensor, reference: torch.Tensor) -> float:
-    """‖a-r‖ / ‖r‖; 0 when equal, inf when only the reference is zero."""
-    a, r = _comparable(actual, reference)
-    if a is None or r is None:
-        return math.inf
-    noise, signal = float((a - r).norm()), float(r.norm())
-    if noise == 0:
-        return 0.0
-    return math.inf if signal == 0 else noise / signal
-
-
-def cosine(actual: torch.Tensor, reference: torch.Tensor) -> float:
-    """Cosine similarity of the flattened tensors; 1 when both are zero or empty, 0 when one
-    is zero or holds a non-finite value that the other does not."""
-    a, r = _comparable(actual, reference)
-    if a is None or r is None:
-        return 0.0
-    na, nr = float(a.norm()), float(r.norm())
-    if na == 0 and nr == 0:
-        return 1.0
-    if na == 0 or nr == 0:
-        return 0.0
-    return max(-1.0, min(1.0, float((a / na) @ (r / nr))))
-
-
-def max_ulp(actual: torch.Tensor, oracle: torch.Tensor, error: torch.Tensor) -> float | None:
-    """Largest error in units of the last place of the oracle in the output's dtype.
-
-    None for integer and bool outputs, where the notion is empty. Below the normal range the
-    unit is that of the smallest normal number.
-    """
-    if not actual.is_floating_point():
-        return None
-    if actual.numel() == 0:
-        return 0.0
-    finfo = torch.finfo(actual.dtype)
-    size = oracle.double().abs().nan_to_num(nan=1.0, posinf=finfo.max).clamp_min(finfo.tiny)
-    unit = torch.exp2(size.log2().floor()) * finfo.eps
-    return float((error / unit).max())
 
 
 def structure_problem(actual: Any, eager: Any, spec: TensorSpec | None = None) -> str | None:
@@ -318,36 +221,6 @@ def unlike(actual: Any, call: int, place: Place, problem: str) -> Numerics:
         elements=elements,
         problem=problem,
     )
-
-
-def _used(error: torch.Tensor, bound: torch.Tensor, within: torch.Tensor) -> torch.Tensor:
-    """error / bound, flat; 0 / 0 is 0, and anything beyond a zero bound is infinite."""
-    ratio = torch.where(error == 0, 0.0, error / bound)
-    ratio = torch.where(ratio.isnan(), math.inf, ratio)
-    return torch.where(within, ratio.clamp_max(1.0), ratio).flatten()
-
-
-def _same_nonfinite(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return (a.isnan() & b.isnan()) | (a.isinf() & (a == b))
-
-
-def _comparable(
-    actual: torch.Tensor, reference: torch.Tensor
-) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    a, r = actual.double().flatten(), reference.double().flatten()
-    if a.shape != r.shape:
-        return None, None
-    if actual.is_floating_point():
-        r = torch.where(r.abs() > torch.finfo(actual.dtype).max, r.sign() * math.inf, r)
-    both = ~_same_nonfinite(a, r)
-    a, r = a[both], r[both]
-    if not bool(a.isfinite().all() and r.isfinite().all()):
-        return None, None
-    return a, r
-
-
-def _max(values: torch.Tensor) -> float:
-    return float(values.max()) if values.numel() else 0.0
 
 
 def kind_name(value: Any) -> str:

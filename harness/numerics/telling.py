@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+_SAMPLE = 2**20
+
 
 def telling(oracle: torch.Tensor, bound: torch.Tensor) -> float:
     """The share of the elements that the best constant gets wrong, 0 to 1.
@@ -14,11 +16,18 @@ def telling(oracle: torch.Tensor, bound: torch.Tensor) -> float:
     A single value is compared with the constant 0 instead, which is what memory holds that nobody
     wrote to. Non-finite elements conform to a constant of their kind.
 
+    Of more than 2^20 elements so many are drawn, always the same ones; the share is then within
+    0.2 % of the whole's, and a few elements that differ from all others may go unseen.
+
     Args:
         oracle: what the output should be; floating, integer or bool.
         bound: float64, same shape; largest error that conforms.
     """
-    values, reach = oracle.double().flatten(), bound.double().flatten()
+    values, reach = oracle.flatten(), bound.flatten()
+    if values.numel() > _SAMPLE:
+        drawn = torch.randint(len(values), (_SAMPLE,), generator=torch.Generator().manual_seed(0))
+        values, reach = values[drawn], reach[drawn]
+    values, reach = values.double(), reach.double()
     if values.numel() == 0:
         return 0.0
     if values.numel() == 1:

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, strategies as st
 
 from harness.execution.program import TensorSpec
-from harness.numerics.compare import compare, compare_output, cosine, relative_frobenius, sqnr_db
+from harness.numerics.compare import compare, compare_output
+from harness.numerics.metrics import Difference
 from harness.numerics.oracle import Reference
 from harness.record.cell import Numerics
 
@@ -51,9 +52,10 @@ def floats(*values: float) -> torch.Tensor:
 def test_metrics_by_hand(
     actual: torch.Tensor, expected: torch.Tensor, sqnr: float, frobenius: float, angle: float
 ) -> None:
-    assert sqnr_db(actual, expected) == pytest.approx(sqnr)
-    assert relative_frobenius(actual, expected) == pytest.approx(frobenius)
-    assert cosine(actual, expected) == pytest.approx(angle)
+    found = Difference.of(actual, expected)
+    assert found.sqnr_db == pytest.approx(sqnr)
+    assert found.relative_frobenius == pytest.approx(frobenius)
+    assert found.cosine == pytest.approx(angle)
 
 
 def test_ulp_is_the_spacing_of_the_output_dtype() -> None:
