@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -39,7 +39,7 @@ def in_blocks(attend: Attention) -> Attention:
             attn_mask = attn_mask.expand(*query.shape[:2], length, keys)
         # The layout of the operator's own result.
         out = query.new_empty(length, *query.shape[:2], value.shape[-1]).permute(1, 2, 0, 3)
-        for batch, heads, rows in _blocks(query, key):
+        for batch, heads, rows in blocks(query.shape[:3], key.shape):
             held = _heads_of(query, key, heads)
             mask = None if attn_mask is None else attn_mask[batch, heads, rows]
             if is_causal:
@@ -60,13 +60,16 @@ def in_blocks(attend: Attention) -> Attention:
     return attention
 
 
-def _blocks(query: torch.Tensor, key: torch.Tensor) -> Iterator[tuple[slice, slice, slice]]:
-    """Batches, heads and rows of a query whose scores are held together."""
-    batches, heads, length = query.shape[:3]
-    at_a_time = max(1, _SCORES // (length * key.shape[-2]))
-    if heads != key.shape[1]:
-        at_a_time = 1  # several share a key
-    rows = max(1, min(length, _SCORES // key.shape[-2]))
+def blocks(query: Sequence[int], key: Sequence[int]) -> Iterator[tuple[slice, slice, slice]]:
+    """Batches, heads and rows of a query whose scores are held together.
+
+    Args:
+        query: batches, heads and rows of the query.
+        key: the same of the keys; where several heads share one, a head is taken at a time.
+    """
+    batches, heads, length = query[:3]
+    at_a_time = max(1, _SCORES // (length * key[2])) if heads == key[1] else 1
+    rows = max(1, min(length, _SCORES // key[2]))
     for batch in range(batches):
         for head in range(0, heads, at_a_time):
             for row in range(0, length, rows):

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from harness.numerics.attention import blocks
+
 EXCLUDED = -1e9
 """Mask values up to this one exclude a key, as ``-inf`` does."""
 
@@ -33,22 +35,26 @@ def attention(
     keys = key.float().repeat_interleave(heads, 1)
     values = value.float().repeat_interleave(heads, 1)
     # The query is scaled before the products, the scale itself being a float32.
-    scores = (query.float() * torch.tensor(factor, dtype=torch.float32)) @ keys.mT
-    valid = torch.ones_like(scores, dtype=torch.bool)
-    if mask is not None:
-        additive = mask.float()
-        valid &= additive > EXCLUDED
-        scores = scores + additive
-    if is_causal:
-        valid &= _causal(*scores.shape[-2:])
-    weights = torch.where(valid, scores, float("-inf"))
-    # A row in which no key is left has a sum of 0 and comes out as 0.
-    most = weights.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min)
-    weights = torch.exp(weights - most)
-    total = weights.sum(-1, keepdim=True)
-    result = (weights @ values) / torch.where(total == 0, 1e-6, total)
-    unwritten = torch.full(scores.shape, float("nan"), dtype=query.dtype)
-    return result.to(query.dtype).contiguous(), unwritten
+    queries = query.float() * torch.tensor(factor, dtype=torch.float32)
+    shape = (*query.shape[:3], key.shape[2])
+    additive = None if mask is None else mask.expand(shape)
+    seen = _causal(*shape[2:]) if is_causal else torch.ones(shape[2:], dtype=torch.bool)
+    result = torch.empty(*shape[:3], value.shape[-1])
+    for batch, some, rows in blocks(shape, keys.shape):
+        scores = queries[batch, some, rows] @ keys[batch, some].mT
+        valid = seen[rows].expand(scores.shape)
+        if additive is not None:
+            added = additive[batch, some, rows].float()
+            valid = valid & (added > EXCLUDED)
+            scores += added
+        weights = scores.masked_fill_(~valid, float("-inf"))
+        # A row in which no key is left has a sum of 0 and comes out as 0.
+        most = weights.amax(-1, keepdim=True).clamp_min_(torch.finfo(torch.float32).min)
+        weights.sub_(most).exp_()
+        total = weights.sum(-1, keepdim=True)
+        result[batch, some, rows] = weights @ values[batch, some] / total.where(total != 0, 1e-6)
+    unwritten = torch.full(shape, float("nan"), dtype=query.dtype)
+    return result.to(query.dtype), unwritten
 
 
 def _causal(queries: int, keys: int) -> Tensor:

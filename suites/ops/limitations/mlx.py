@@ -8,7 +8,6 @@ _ALL = "mlx:*"
 _HALF = "mlx:bf16|mlx:fp16"
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"
 _OPS = _SOURCE + "backends/mlx/ops.py"
-_MLX = "https://github.com/ml-explore/mlx/blob/v0.32.1/mlx/"
 
 MLX: list[Limitation] = [
     # Partitioning and memory layout
@@ -148,19 +147,6 @@ MLX: list[Limitation] = [
         reason="_aten_rms_norm_handler (ops.py) takes 1e-5 for an eps of None, where ATen takes "
         "the machine epsilon of the dtype, 1.2e-7 for float32.",
         link=_OPS,
-        stage="compare",
-        error="elements exceed the bound",
-        outcome=Status.MISMATCH,
-    ),
-    # Kernels
-    Limitation(
-        target="mlx:fp32",
-        case="erf/2d",
-        reason="Not the delegate but its emulation: erf of mlx's CPU backend "
-        "(mlx/backend/cpu/simd/math.h) errs by up to 5e-7 absolutely, whatever the value, so "
-        "little of a result near zero is right. The kernel for Metal "
-        "(mlx/backend/metal/kernels/erf.h) is accurate to an ULP.",
-        link=_MLX + "backend/cpu/simd/math.h",
         stage="compare",
         error="elements exceed the bound",
         outcome=Status.MISMATCH,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import mlx.core as mx
 
 from backends.mlx.execution.kernels.base import Builder, Step, dtype_of
+from backends.mlx.execution.kernels.device import erf
 from backends.mlx.payload.graph import Node
 
 UNARY: dict[str, Callable[..., mx.array]] = {
@@ -22,7 +23,7 @@ UNARY: dict[str, Callable[..., mx.array]] = {
     "CeilNode": mx.ceil,
     "CosNode": mx.cos,
     "CoshNode": mx.cosh,
-    "ErfNode": mx.erf,
+    "ErfNode": erf,
     "ExpNode": mx.exp,
     "Expm1Node": mx.expm1,
     "FloorNode": mx.floor,
@@ -118,7 +119,7 @@ def _scalar(value: float, dtype: mx.Dtype) -> mx.array:
 
 def _gelu_erf(x: mx.array) -> mx.array:
     # gelu_none_impl: every constant and step in the dtype of x.
-    grown = mx.add(_scalar(1.0, x.dtype), mx.erf(mx.multiply(_scalar(0.7071067812, x.dtype), x)))
+    grown = mx.add(_scalar(1.0, x.dtype), erf(mx.multiply(_scalar(0.7071067812, x.dtype), x)))
     return mx.multiply(_scalar(0.5, x.dtype), mx.multiply(x, grown))
 
 
