@@ -132,6 +132,9 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         if custom is not None and func.namespace != "prims" and not func._schema.is_mutable:
             with self:  # written in Python: run as what it is made of
                 return custom._init_fn(*args, **kwargs)
+        if name == attention.NAME and (call := attention.large(*args, **kwargs)) is not None:
+            # No program uses the second result.
+            return self.attend(call), call.query.new_empty(0)
         parts = _decomposition(func, name)
         if parts is not None:
             if name in ACTIVATIONS:
@@ -213,6 +216,13 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         self.trace.within.append(None if bool(within.all()) else within)
         return x
 
+    def attend(self, call: attention.Attention) -> torch.Tensor:
+        """Attention with many scores."""
+        out = attention.evaluate(call)
+        tensors = (call.query, call.key, call.value)
+        self.trace.sums.note(attention.NAME, tensors, out, settled=False)
+        return out
+
     def in_float32(self, exact_terms: int) -> AbstractContextManager[None]:
         """While an operation runs in float32, whatever the program's dtype, and rounds its sums
         once in so many terms."""
@@ -250,8 +260,6 @@ def _decomposition(func: Any, name: str) -> Callable[..., Any] | None:
     """What a compound operation is made of, or None for another operation."""
     if name not in COMPOUND:
         return None
-    if name == attention.NAME:
-        return attention.in_blocks(decomposition_table[func])
     if func in decomposition_table or not func._schema.name.endswith("_"):
         return decomposition_table.get(func)
     pure = decomposition_table.get(getattr(torch.ops.aten, name).default)

@@ -15,7 +15,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from harness.numerics import attention
 from harness.numerics.arithmetic import Float64Mode, Trace
+from harness.numerics.attention import Attention, Errors
 from harness.numerics.error_model.interpolation import interpolate
 from harness.numerics.error_model.magnitudes import Reduction, is_inexact, reduction
 from harness.numerics.error_model.noise import Noise
@@ -89,7 +91,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         if kind is RoundingKind.REDUCTION:
             wide = self._sums_wide(name)
             unit = min(self.unit, _FLOAT32_UNIT) if wide else self.unit
-            known = self._known(func, args)
+            known = self._known(func, args) if is_large(func, args) else None
             sums = known.reduction if known is not None else None
             if sums is None:
                 sums = reduction(func, name, args, kwargs, unit)
@@ -143,6 +145,47 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             return result
         held = keep(first) if self.depth else usual(name, keep, first, args, kwargs)
         return (held, *result[1:]) if isinstance(result, tuple) else held
+
+    def attend(self, call: Attention) -> torch.Tensor:
+        """Attention with many scores: its operations err as in its decomposition."""
+        wide = self._sums_wide(attention.NAME)
+        unit = min(self.unit, _FLOAT32_UNIT) if wide else self.unit
+        depth, keys = call.query.shape[-1], call.key.shape[2]
+        # Query and key are scaled by a root each. A mask is added to the rounded sum.
+        query, key = (
+            item + self.noise.uniform(item.abs().mul_(self.unit)) for item in (call.query, call.key)
+        )
+        score = self.unit * (wide + (call.is_causal or call.mask is not None))
+        exponential = 2 * self.unit * self.precision.ulps("exp")
+        quotient = self.unit * self.precision.division_roundings
+        argument = self.unit * (1 + self.precision.argument_roundings)
+
+        def of_key(amplitude: Any) -> torch.Tensor:
+            size = torch.as_tensor(amplitude, dtype=torch.float64)
+            return self.noise.uniform(size.expand(key.shape[:3]))
+
+        errors = Errors(
+            side=self.noise.sides(query.shape[:3]).unsqueeze(-1),
+            norm=query.norm(dim=-1, keepdim=True).mul_(abs(call.scale)),
+            a=of_key(key.norm(dim=-1) * (Reduction(depth, None, None).roundings() * unit)),
+            b=of_key(score),
+            c=of_key(exponential + quotient),
+            d=of_key(score + argument),
+        )
+        known = self._known(attention.NAME, (call.query, call.key, call.value))
+        sums = known.reduction if known is not None else None
+        if sums is None:
+            magnitude = attention.evaluate(replace(call, value=call.value.abs()))
+            sums = Reduction(keys, [magnitude], None)
+            if known is not None:
+                self._exact.sums.keep(known, sums)
+        out = attention.evaluate(replace(call, query=query, key=key), errors)
+        # The sum of a row's weights, by which it is divided; a wide one is rounded.
+        rounding = float(sums.roundings()) * unit + wide * self.unit
+        total = torch.full((*query.shape[:3], 1), rounding, dtype=torch.float64)
+        out += out * self.noise.uniform(total)
+        size, factor = self._sum_error(attention.NAME, sums, 0, out, None)
+        return out.add_(self.noise.uniform(size * factor))
 
     def jump(self, function: Callable[..., torch.Tensor], *arguments: Any) -> torch.Tensor:
         """``function`` of arguments that err as much as a bound would let them.
@@ -234,12 +277,10 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self._jumped = True
         return self.noise.signs(shape) * self.precision.step
 
-    def _known(self, func: Any, args: tuple[Any, ...]) -> Sum | None:
-        """What is known of a sum from the runs before; of what has jumped, nothing."""
-        if not is_large(func, args):
-            return None
+    def _known(self, operator: Any, args: tuple[Any, ...]) -> Sum | None:
+        """What is known of a large sum from the runs before; of what has jumped, nothing."""
         number, self._sums = self._sums, self._sums + 1
-        return None if self._jumped else self._exact.sums.at(number, func, args)
+        return None if self._jumped else self._exact.sums.at(number, operator, args)
 
     def _roundings(self, kind: RoundingKind, name: str) -> float:
         """The amplitude of what is no sum, relative to the result."""

@@ -101,6 +101,10 @@ class Noise:
             part.mul_(self._signs[chosen]).mul_(sizes[here]).mul_(factor)
             values[here].add_(part.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0))
 
+    def sides(self, shape: torch.Size) -> torch.Tensor:
+        """Plus and minus one, float64: the same in every run of a block."""
+        return self._draw(shape.numel(), 2).reshape(shape).double().mul_(2).sub_(1)
+
     def permutation(self, length: int) -> torch.Tensor:
         """An order of that many elements, int64."""
         return torch.randperm(length, generator=self._sizes)

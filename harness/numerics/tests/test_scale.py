@@ -108,32 +108,79 @@ def test_signs_of_a_large_tensor_are_balanced_over_the_runs() -> None:
     assert not total.any()
 
 
-@pytest.mark.parametrize("scores", [1000, 30, 6])
-@pytest.mark.parametrize("kind", ["plain", "causal", "masked", "grouped", "longer keys"])
-def test_attention_in_blocks_is_attention(
-    kind: str, scores: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+KINDS = ("plain", "causal", "masked", "hidden keys", "grouped", "longer keys", "scaled")
+
+
+def attention_of(kind: str) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor]]:
     query, key, value = (torch.randn(2, 4, 6, 4) for _ in range(3))
     if kind == "grouped":
         key, value = key[:, :2], value[:, :2]
     if kind == "longer keys":
         key, value = (torch.randn(2, 4, 9, 4) for _ in range(2))
+    masks = {"masked": torch.randn(6, 6), "hidden keys": torch.rand(2, 1, 6, 6) < 0.7}
+    masks["hidden keys"][..., 2] = True
     options: dict[str, Any] = {
-        "is_causal": kind == "causal",
-        "attn_mask": torch.randn(6, 6) if kind == "masked" else None,
+        "is_causal": kind in ("causal", "grouped"),
+        "attn_mask": masks.get(kind),
         "enable_gqa": kind == "grouped",
+        "scale": 3.0 if kind == "scaled" else None,
     }
 
     def attend(*inputs: torch.Tensor) -> torch.Tensor:
         found = F.scaled_dot_product_attention(*inputs, **options)
         return found.transpose(1, 2).reshape(2, 6, 16)
 
-    whole = reference(attend, query, key, value)
-    monkeypatch.setattr(attention, "_SCORES", scores)
-    blocks = reference(attend, query, key, value)
-    torch.testing.assert_close(blocks.oracle, whole.oracle, rtol=1e-14, atol=1e-14)
+    return attend, [query, key, value]
+
+
+@pytest.mark.parametrize("held", [1000, 30, 6])
+@pytest.mark.parametrize("kind", KINDS)
+def test_attention_in_blocks_is_attention(
+    kind: str, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attend, inputs = attention_of(kind)
+    whole = reference(attend, *inputs)
+    monkeypatch.setattr(attention, "_LARGE", 0)
+    monkeypatch.setattr(attention, "_BLOCK", held)
+    blocks = reference(attend, *inputs)
+    torch.testing.assert_close(blocks.oracle, whole.oracle, rtol=1e-13, atol=1e-14)
     assert compare(blocks.eager, blocks).passed
-    assert 0.7 < float((blocks.bound[0][0] / whole.bound[0][0]).mean()) < 1.4
+    ratio = blocks.bound[0][0] / whole.bound[0][0]
+    assert 0.7 < float(ratio.mean()) < 2.5, ratio
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_large_attention_errs_in_its_dtype(
+    dtype: torch.dtype, wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attend, inputs = attention_of("causal")
+    sums = frozenset({attention.NAME}) if wide else frozenset()
+    module, calls = Function(attend), [tuple(item.to(dtype) for item in inputs)]
+    whole = refer(module, calls, Precision(float32_sums=sums), 0)
+    monkeypatch.setattr(attention, "_LARGE", 0)
+    blocks = refer(module, calls, Precision(float32_sums=sums), 0)
+    assert compare(blocks.eager, blocks).passed
+    assert 0.7 < float((blocks.bound[0][0] / whole.bound[0][0]).mean()) < 2.5
+
+
+def test_a_wrong_weight_of_large_attention_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    attend, inputs = attention_of("plain")
+    monkeypatch.setattr(attention, "_LARGE", 0)
+    found = reference(attend, *inputs)
+    query, key, value = inputs
+    assert not compare([[attend(query, key * 1.0001, value)]], found).passed
+    swapped = key[..., [1, 0, 2, 3, 4, 5], :]
+    assert not compare([[attend(query, swapped, value)]], found).passed
+
+
+def test_a_row_that_sees_no_key_is_left_to_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, inputs = attention_of("masked")
+    mask = torch.zeros(6, 6).masked_fill(torch.eye(6, dtype=torch.bool).any(0), -torch.inf)
+    assert attention.large(*inputs) is None
+    monkeypatch.setattr(attention, "_LARGE", 0)
+    assert attention.large(*inputs) is not None
+    assert attention.large(*inputs, attn_mask=mask) is None
 
 
 @pytest.mark.usefixtures("small_parts")
