@@ -20,7 +20,8 @@ CODE = """
 import hashlib, re, sys, tempfile
 from pathlib import Path
 import torch
-from harness import Case, registry, run_cell, speed
+from harness import Case, registry, run_cell
+from harness.pipeline import speed
 from harness.collection.discovery import all_suites
 
 mode, what = sys.argv[1:]
