@@ -16,6 +16,7 @@ import pytest
 from harness.collection.tests.sessions import (
     HANG,
     SEGFAULT,
+    WORKERS,
     command,
     environment,
     outcomes,
@@ -149,7 +150,7 @@ def test_selecting_nothing_is_red(project: Path) -> None:
     assert run(project, "-n", "1", "-k", "no_such_case").returncode == 5
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_an_expected_backend_that_did_not_load_is_red(project: Path, workers: str) -> None:
     (project / "broken.py").write_text("raise ImportError('no libbroken.so')\n")
     (project / "conftest.py").write_text(
@@ -184,7 +185,7 @@ def test_a_wrong_option_is_one_line_and_red(
     assert not (project / "run" / RUN_FILE).exists()
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_run_folder_that_cannot_be_written_is_red(project: Path, workers: str) -> None:
     (project / "run").write_text("a file")
     result = run(project, "-n", workers)
@@ -194,7 +195,7 @@ def test_a_run_folder_that_cannot_be_written_is_red(project: Path, workers: str)
     assert (project / "run").read_text() == "a file"
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_full_disk_ends_the_run_and_keeps_its_records(project: Path, workers: str) -> None:
     # Bytes a file may have: some records, and less than lowering writes for its own purposes, so
     # that these cells fail; the run must end all the same.
