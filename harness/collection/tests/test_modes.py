@@ -202,7 +202,10 @@ def test_passes_that_tell_nothing_are_counted_or_red(project: Path, ini: str, co
         assert record.info.problems[0] in result.stdout
 
 
-@pytest.mark.parametrize(("arguments", "installed"), [((), True), (("--no-speed",), False)])
+@pytest.mark.parametrize(
+    ("arguments", "installed"),
+    [pytest.param((), True, marks=pytest.mark.nightly), (("--no-speed",), False)],
+)
 @pytest.mark.parametrize("workers", WORKERS)
 def test_torch_is_left_as_it_is_when_asked(
     project: Path, workers: str, arguments: tuple[str, ...], installed: bool

@@ -27,7 +27,7 @@ from harness.record.cell import Status
 from harness.record.folder import CELLS_FILE, RUN_FILE, load
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.nightly), "2"])
 def test_a_green_run_is_complete(project: Path, workers: str) -> None:
     result = run(project, "-n", workers)
     assert result.returncode == 0, result.stdout
@@ -75,7 +75,9 @@ def test_a_target_may_require_delegation(project: Path) -> None:
     [
         (SEGFAULT, (), Status.CRASHED, "Segmentation fault"),
         (HANG, ("--cell-timeout", "20"), Status.TIMEOUT, "Timeout"),
-        ("os._exit(3)", (), Status.CRASHED, "died without a stack"),
+        pytest.param(
+            "os._exit(3)", (), Status.CRASHED, "died without a stack", marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_a_dead_worker_becomes_a_row_and_the_rest_goes_on(

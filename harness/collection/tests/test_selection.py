@@ -89,7 +89,10 @@ def test_spaces_around_names_are_nothing(project: Path) -> None:
     [
         ("null:eager", "null:eager,portable:fp32", "0", "no cell is selected on portable:fp32"),
         # A plain run takes cases to the targets that they name; here none names this one.
-        (None, "null:eager", "0", "no cell is selected on null:eager"),
+        pytest.param(
+            *(None, "null:eager", "0", "no cell is selected on null:eager"),
+            marks=pytest.mark.nightly,
+        ),
         (None, "null:eager", "1", "no cell is selected on null:eager"),
         ("null:eager", "broken", "0", "no libbroken.so"),
     ],
