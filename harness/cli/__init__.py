@@ -1,0 +1,54 @@
+"""``conform``: run cells, read runs. ``--help`` and everything on records start without torch.
+
+A module a topic; this wing alone sees both the harness and the reports.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from harness.cli import cells, listing, runs
+from harness.errors import ConformError
+from reports.commands import baseline, dashboard, diff, export, gate, history, merge
+
+
+class _OneLineErrors(click.Group):
+    """Turns every error raised on purpose into one line on stderr and exit code 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ConformError as error:
+            click.echo(f"conform: {error}", err=True)
+            ctx.exit(2)
+        except OSError as error:
+            click.echo(f"conform: {error.filename or 'I/O'}: {error.strerror or error}", err=True)
+            ctx.exit(2)
+
+
+@click.group(
+    cls=_OneLineErrors,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="executorch-conform", prog_name="conform")
+def main() -> None:
+    """Multi-backend conformance for ExecuTorch.
+
+    A cell is one case on one target, spelled CASE@BACKEND:RECIPE, for example
+    linear/bias@xnnpack:fp32. Commands that read a run take its folder; without one they take
+    the newest below runs/.
+    """
+
+
+for _command in (
+    runs.run,
+    runs.report,
+    cells.show,
+    cells.repro,
+    listing.backends,
+    listing.limitations,
+    *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),
+):
+    main.add_command(_command)

@@ -1,0 +1,84 @@
+"""``conform show`` and ``conform repro``: one cell."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare
+
+
+@click.command()
+@click.argument("cell")
+@click.option("--run", "folder", type=click.Path(path_type=Path), help="Run folder.")
+@SUITE_FOLDER
+@click.option(
+    "--program/--no-program",
+    default=True,
+    show_default=True,
+    help="Lower the cell again and print what its backend made of it (mlx: the instructions, "
+    "and the first one that leaves the reference; metal: wrapper, kernels and contract).",
+)
+@SPEED
+def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: bool) -> None:
+    """Print the record of one CELL: stages, delegation, numerics against bounds, error, program."""
+    from rich.console import Console
+
+    from harness import registry
+    from harness.backend import Inspectable
+    from harness.target import split_cell_id
+    from reports.render import terminal
+
+    name, target = split_cell_id(cell)
+    loaded = load_run(folder)
+    record = loaded.cell(cell)
+    terminal.show(record, Console(), loaded)
+    # A record may name a backend, or a case, that is not here any more.
+    known = target.backend in registry.names()
+    if program and known and isinstance(registry.backend(target.backend), Inspectable):
+        prepare(speed=speed)
+        from harness.collection.discovery import find_case
+        from harness.errors import UnknownCell
+        from harness.pipeline.inspection import inspect
+
+        click.echo()
+        try:
+            case, _ = find_case(suites, name)
+        except UnknownCell as error:
+            click.echo(f"there is no program to show: {error}")
+            return
+        for line in inspect(case, target, seed=record.seed):
+            click.echo(line)
+
+
+@click.command()
+@click.argument("cell")
+@click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
+@SUITE_FOLDER
+@click.option("--save", type=click.Path(path_type=Path), help="Write the .pte program here.")
+@SPEED
+def repro(cell: str, seed: int, suites: Path, save: Path | None, speed: bool) -> None:
+    """Run one CELL by name in this process and print its record.
+
+    Exit code 0 when it passed, failed as a limitation predicts, or is unsupported; else 1.
+    """
+    prepare(speed=speed)
+    from rich.console import Console
+
+    from harness import registry
+    from harness.collection.discovery import find_case
+    from harness.pipeline.runner import run_cell
+    from harness.target import split_cell_id
+    from reports.render import terminal
+
+    name, target = split_cell_id(cell)
+    registry.parse_targets([str(target)])
+    case, suite = find_case(suites, name)
+    made = run_cell(case, target, seed=seed, limitations=suite.limitations, save=save)
+    made.suite = suite.name
+    terminal.show(made, Console())
+    # Only what ran as expected, or is declared as out of scope, is green.
+    fine = made.status.value in ("passed", "xfailed", "unsupported")
+    sys.exit(0 if fine else 1)

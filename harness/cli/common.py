@@ -1,0 +1,56 @@
+"""What several commands need: where suites and runs lie, the newest run, and quiet vendors."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.errors import RunUnreadable
+
+if TYPE_CHECKING:
+    from harness.record.run import Run
+
+RUNS = Path("runs")
+SUITES = Path("suites")
+
+SUITE_FOLDER = click.option(
+    "--suites", type=click.Path(path_type=Path), default=SUITES, help="Suite folder."
+)
+SPEED = click.option(
+    "--speed/--no-speed",
+    default=True,
+    show_default=True,
+    help="Keep what torch computes for every program again; programs are the same without.",
+)
+
+
+def prepare(*, speed: bool) -> None:
+    """Before this process lowers: no noise of vendors, and torch kept quick if that is wanted."""
+    silence_vendors()
+    if speed:
+        from harness.pipeline import speed as keeping
+
+        keeping.install()
+
+
+def silence_vendors() -> None:
+    """What vendors' imports log and warn of is not what the user asked for."""
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+
+
+def load_run(folder: Path | None) -> Run:
+    """Load a run folder; without one, the newest.
+
+    Raises:
+        RunUnreadable: it is not a run, or there is none.
+    """
+    from harness.record.folder import latest, load
+
+    if folder is not None and not folder.is_dir():
+        raise RunUnreadable(f"{folder} is not a folder; list the runs with: ls {RUNS}")
+    return load(folder or latest(RUNS))

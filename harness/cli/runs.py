@@ -1,0 +1,104 @@
+"""``conform run`` and ``conform report``: cells of the suites, and their record."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from harness.cli.common import RUNS, SPEED, SUITES, load_run
+
+_NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing pytest for --help
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option(
+    "--targets", help="Comma-separated targets; default: those of a plain run.", metavar="LIST"
+)
+@click.option("-k", "keyword", help='Cells to select, such as "linear and tosa".', metavar="EXPR")
+@click.option("-m", "marks", help='Tags to select, such as "dynamic".', metavar="EXPR")
+@click.option("-n", "workers", help="Worker processes; default: one a core.", metavar="N")
+@click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
+@click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the record.")
+@click.option("--cell-timeout", type=float, help="Seconds after which a cell is a timeout.")
+@click.option(
+    "--compare-runtimes", is_flag=True, help="Run natively and emulated where both are possible."
+)
+@click.option(
+    "--lower-only",
+    is_flag=True,
+    help="Stop at the serialized programs: nothing is executed, cells end as lowered.",
+)
+@SPEED
+@click.argument("paths", nargs=-1, type=click.Path(exists=True))
+def run(
+    targets: str | None,
+    keyword: str | None,
+    marks: str | None,
+    workers: str | None,
+    seed: int,
+    run_dir: Path | None,
+    cell_timeout: float | None,
+    compare_runtimes: bool,
+    lower_only: bool,
+    speed: bool,
+    paths: Sequence[str],
+) -> None:
+    """Run cells of the suites and leave a run folder with a report.
+
+    PATHS are suite folders or modules; default: all suites. This is pytest with the options
+    of the plugin; the last line printed is the path of the HTML page.
+    """
+    from harness.record.folder import RUN_FILE, new_folder
+
+    run_dir = run_dir or new_folder(RUNS)
+    is_new = not (run_dir / RUN_FILE).exists()
+    chosen = {
+        "--targets": targets,
+        "-k": keyword,
+        "-m": marks,
+        "-n": workers,
+        "--seed": str(seed),
+        "--cell-timeout": None if cell_timeout is None else str(cell_timeout),
+        "--run-dir": str(run_dir),
+    }
+    options = [text for key, value in chosen.items() if value is not None for text in (key, value)]
+    flags = {
+        "--compare-runtimes": compare_runtimes,
+        "--lower-only": lower_only,
+        "--no-speed": not speed,
+    }
+    options += [name for name, is_set in flags.items() if is_set]
+    command = [sys.executable, "-m", "pytest", "-q", *options, *(paths or [str(SUITES)])]
+    status = subprocess.run(command, check=False).returncode
+    if status == _NOTHING_SELECTED:
+        click.echo(
+            "conform: no cell matches; see what there is with: pytest suites --collect-only -q",
+            err=True,
+        )
+    page = run_dir / "report.html"
+    # An older run's page, or none on a full disk, is not this run's.
+    if is_new and page.exists():
+        click.echo(page.resolve())
+    sys.exit(status)
+
+
+@click.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+def report(folder: Path | None) -> None:
+    """Print a run and write report.md and report.html into its folder.
+
+    The last line printed is the path of the HTML page.
+    """
+    from rich.console import Console
+
+    from reports.render import terminal
+    from reports.render.folder import write
+    from reports.summary import Summary
+
+    found = Summary.of(load_run(folder))
+    terminal.render(found, Console())
+    click.echo(write(found))
