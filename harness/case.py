@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -95,6 +96,8 @@ class Case:
             (:mod:`harness.numerics.telling`).
         draws: the module draws random numbers, and targets make draws of their own: outputs are
             compared by their distribution alone. Without it such a module is refused.
+        memory: GiB above the worker's base that a cell of it may hold, where that is more than
+            ``--cell-memory``. Cells that do not fit beside it wait until it has ended.
     """
 
     name: str
@@ -106,12 +109,15 @@ class Case:
     targets: str = ""
     untelling: str = ""
     draws: bool = False
+    memory: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.name or any(c in "@[]" or c.isspace() for c in self.name):
             raise CaseError(f"case name {self.name!r} must be non-empty, without @, [, ] or spaces")
         if printable(self.name) != self.name:
             raise CaseError(f"case name {self.name!r} cannot be written as UTF-8")
+        if not 0 <= self.memory < math.inf:
+            raise CaseError(f"case {self.name!r} asks for {self.memory:g} GiB of memory; 0 or more")
         object.__setattr__(self, "tags", frozenset(map(str, self.tags)))
         if not self.op:
             object.__setattr__(self, "op", self.name.partition("/")[0])

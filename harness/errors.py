@@ -13,7 +13,8 @@
     ├── StageFailure                  a stage ran and failed; carries stage and cause
     ├── CheckFailure                  a graph check (check, check_count, ...) does not hold
     ├── ProgramError                  a serialized program cannot be read or interpreted
-    │   └── UnsupportedProgram        it asks for what the backend does not claim to execute here
+    │   ├── UnsupportedProgram        it asks for what the backend does not claim to execute here
+    │   └── OutOfMemory               what executes it was refused memory
     ├── LimitationError               a limitation entry matches nothing, or is malformed
     └── RunError                      a run folder cannot be read or written
         ├── RunUnreadable             missing, truncated, or not a run
@@ -83,6 +84,10 @@ class ProgramError(ConformError):
 
 class UnsupportedProgram(ProgramError):
     """A program asks for what its backend does not claim to execute on this host."""
+
+
+class OutOfMemory(ProgramError):
+    """What executes a program in another process was refused memory there."""
 
 
 class LimitationError(ConformError):

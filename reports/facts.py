@@ -96,6 +96,18 @@ def telling(cell: Cell) -> str:
     return f"no: a constant would pass; {cell.untelling or 'the case gives no reason'}"
 
 
+def stages(cell: Cell) -> list[tuple[str, str, str]]:
+    """Name, time and most memory of each stage; what is not known is empty."""
+    return [
+        (
+            name,
+            text.seconds(cell.stages[name]) if name in cell.stages else "",
+            text.memory(cell.memory[name]) if name in cell.memory else "",
+        )
+        for name in dict.fromkeys([*cell.stages, *cell.memory])
+    ]
+
+
 def overhead(cell: Cell) -> float:
     """Seconds beyond all stages of a cell, so that these and the stages add up to the total.
 

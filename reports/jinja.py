@@ -29,7 +29,8 @@ def environment() -> Environment:
         "ensure_ascii": False,
         "allow_nan": False,
     }
-    for function in (text.count, text.seconds, text.percent, text.calls, text.line, text.by_count):
+    for function in (text.count, text.seconds, text.memory, text.percent, text.calls, text.line,
+                     text.by_count):  # fmt: skip
         made.filters[function.__name__] = function
     made.filters["segments"] = views.segments
     made.filters["safe_link"] = views.safe_link

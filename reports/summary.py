@@ -186,6 +186,11 @@ def slowest_stage(cell: Cell) -> tuple[str, float] | None:
     return max(cell.stages.items(), key=lambda item: item[1], default=None)
 
 
+def largest_stage(cell: Cell) -> tuple[str, int] | None:
+    """The stage that held most memory, with its bytes; None where it was not measured."""
+    return max(cell.memory.items(), key=lambda item: item[1], default=None)
+
+
 def worst_output(cell: Cell) -> Numerics | None:
     """The output that uses most of its bound, NaN and stated problems first."""
 
@@ -344,3 +349,10 @@ class Summary:
         timed = [row for row in self.rows if row.cell is not None and row.cell.seconds > 0]
         timed.sort(key=lambda row: (-(row.cell.seconds if row.cell else 0.0), row.id))
         return timed[:limit]
+
+    def largest(self, limit: int) -> list[Row]:
+        """The cells that held most memory, the largest first."""
+        held = {row.id: row.cell.peak_memory or 0 for row in self.rows if row.cell is not None}
+        rows = [row for row in self.rows if held.get(row.id)]
+        rows.sort(key=lambda row: (-held[row.id], row.id))
+        return rows[:limit]

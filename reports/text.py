@@ -122,6 +122,16 @@ def size(value: int) -> str:
     return f"{value / 1e9:,.3g} GB" if value < 999.5e9 else f"{value / 1e9:,.0f} GB"
 
 
+def memory(value: int) -> str:
+    """What a process holds, in binary units, as it is granted."""
+    unit, scale = next((each for each in _BINARY if value >= 999.5 * each[1] / 1024), _BINARY[-1])
+    number = value / scale
+    return f"{number:.3g} {unit}" if number < 999.5 else f"{number:,.0f} {unit}"
+
+
+_BINARY = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
 def shape(sizes: Iterable[int]) -> str:
     """``[2, 3]``."""
     return f"[{', '.join(str(size) for size in sizes)}]"

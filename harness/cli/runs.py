@@ -25,6 +25,12 @@ _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing p
 @click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the record.")
 @click.option("--cell-timeout", type=float, help="Seconds after which a cell is a timeout.")
 @click.option(
+    "--cell-memory",
+    type=float,
+    metavar="GIB",
+    help="GiB above its worker's base after which a cell is ended; default: 3. Not with -n 0.",
+)
+@click.option(
     "--compare-runtimes", is_flag=True, help="Run natively and emulated where both are possible."
 )
 @click.option(
@@ -42,6 +48,7 @@ def run(
     seed: int,
     run_dir: Path | None,
     cell_timeout: float | None,
+    cell_memory: float | None,
     compare_runtimes: bool,
     lower_only: bool,
     speed: bool,
@@ -63,6 +70,7 @@ def run(
         "-n": workers,
         "--seed": str(seed),
         "--cell-timeout": None if cell_timeout is None else str(cell_timeout),
+        "--cell-memory": None if cell_memory is None else str(cell_memory),
         "--run-dir": str(run_dir),
     }
     options = [text for key, value in chosen.items() if value is not None for text in (key, value)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,24 +10,29 @@ from typing import Any
 import pytest
 
 from harness import registry
+from harness.collection import board
 from harness.collection.discovery import load_suite
 from harness.collection.items import (
     CELL_PROPERTY,
     DEMANDING,
     LIMITATION_PROPERTY,
+    ROOM,
+    ROOM_INPUT,
     SELECTED,
     CellItem,
     cell_of,
     vendor_warnings_ignored,
 )
 from harness.collection.stale import Claim, Claims
+from harness.collection.watch import Watch
 from harness.collection.watchdog import load_and_settle
 from harness.errors import ConformError, RunUnwritable, UnknownTarget
+from harness.execution.memory import allocations_limited
 from harness.limitation import find, judge
 from harness.record.cell import Cell, Status
 from harness.record.folder import now
 from harness.record.host import environment
-from harness.record.recorder import Recorder
+from harness.record.recorder import LOGS, Recorder
 from harness.record.run import BackendState, RunInfo
 from harness.target import Target, split_cell_id
 
@@ -51,6 +56,21 @@ class Controller:
         self._recorded_at_death = -1
         self._untelling: list[str] = []
         self._claims = Claims()
+        self._logs = Path(config.getoption("run_dir")) / LOGS
+        self._watch = Watch(self._logs)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Workers share one idea of how much memory there is."""
+        node.workerinput[ROOM_INPUT] = self.config.stash[ROOM]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
+        """Without xdist there is no worker to end: what the machine does not have is refused."""
+        if not isinstance(item, CellItem):
+            return (yield)
+        with allocations_limited(self.config.stash[ROOM]):
+            return (yield)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Without xdist this process runs the cells itself."""
@@ -63,6 +83,9 @@ class Controller:
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """With xdist the first worker's collection is what the run expects."""
         self._collected.add(node.gateway.id)
+        self._watch.add(node.gateway.id)
+        if not self._watch.is_alive():
+            self._watch.start()
         cells = [name for name in map(cell_of, ids) if name]
         if cells and self.recorder is None:
             self._start(cells)
@@ -73,13 +96,19 @@ class Controller:
             return
         for key, value in report.user_properties:
             if key == CELL_PROPERTY:
-                self._record(Cell.from_json(str(value)))
+                cell = Cell.from_json(str(value))
+                # What compilers and other children took is seen from here only.
+                if (seen := self._watch.take(cell.id)) is not None:
+                    for stage, peak in seen.peaks.items():
+                        cell.memory[stage] = max(cell.memory.get(stage, 0), peak)
+                self._record(cell)
             elif key == LIMITATION_PROPERTY:
                 self._claims.add(Claim.from_json(str(value)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
         """End the session when workers die before they get to run anything."""
+        self._watch.drop(node.gateway.id)
         if not error:
             return
         name = node.gateway.id
@@ -104,7 +133,16 @@ class Controller:
         if name is None or self.recorder is None:
             return
         suite = load_suite(self.config.rootpath / crashitem.partition("::")[0])
-        cell = self.recorder.death(name, report.node.gateway.id, self.config.getoption("seed"))
+        worker = report.node.gateway.id
+        seen, last = self._watch.take(name), board.read(self._logs, worker)
+        cell = self.recorder.death(
+            name,
+            worker,
+            self.config.getoption("seed"),
+            stage=(last.stage or None) if last is not None and last.cell == name else None,
+            memory=seen.peaks if seen is not None else None,
+            reason=seen.verdict if seen is not None else "",
+        )
         case = next(case for case in suite.cases if case.name == cell.case)
         cell.suite, cell.op, cell.tags = suite.name, case.op, sorted(case.tags)
         judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
@@ -117,6 +155,7 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Close the record; a backend that did not load, or a shrunken run, is red."""
+        self._watch.close()
         if self.recorder is None:
             return
         self.problems += self.recorder.problems() + self._claims.problems() + self._signals()

@@ -19,6 +19,7 @@ from harness.case import Case
 from harness.collection.discovery import Suite, load_suite
 from harness.collection.stale import claim_of
 from harness.errors import ConformError
+from harness.execution.memory import GIB, Meter
 from harness.record.cell import Cell, Status
 from harness.target import Target, cell_id, is_cell_id
 
@@ -83,8 +84,15 @@ class CellItem(pytest.Item):
         self.case = case
         self.target = target
         self.suite = suite
+        self.meter: Meter | None = None
         for tag in sorted(case.tags):
             self.add_marker(tag)
+
+    @property
+    def memory(self) -> int:
+        """Bytes above its worker's base that the cell may hold, where the machine has as much."""
+        most: float = max(self.config.getoption("cell_memory"), self.case.memory)
+        return round(GIB * most)
 
     def runtest(self) -> None:
         """Run the cell and hand its record to the report."""
@@ -99,6 +107,7 @@ class CellItem(pytest.Item):
                 require_delegation=self.target in self.config.stash[DEMANDING],
                 compare_runtimes=self.config.getoption("compare_runtimes"),
                 lower_only=self.config.getoption("lower_only"),
+                meter=self.meter,
             )
         cell.suite = self.suite.name
         cell.worker = os.environ.get("PYTEST_XDIST_WORKER")
@@ -136,3 +145,7 @@ class CellItem(pytest.Item):
 # The targets asked for; None for a plain run.
 SELECTED: pytest.StashKey[Sequence[Target] | None] = pytest.StashKey()
 DEMANDING: pytest.StashKey[frozenset[Target]] = pytest.StashKey()
+# Bytes that the cells of a moment may take together: what was available as the session began.
+ROOM: pytest.StashKey[int] = pytest.StashKey()
+ROOM_INPUT = "conform_room"
+"""Key under which workers are told."""

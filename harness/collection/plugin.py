@@ -7,8 +7,11 @@ records to its reports.
 
 from __future__ import annotations
 
-import os
+import argparse
+import contextlib
+import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from harness.collection.controller import Controller, check_demanded
 from harness.collection.discovery import is_suite
 from harness.collection.items import (
     DEMANDING,
+    ROOM,
+    ROOM_INPUT,
     SELECTED,
     CellItem,
     SuiteFile,
@@ -26,12 +31,12 @@ from harness.collection.items import (
 )
 from harness.collection.watchdog import Watchdog
 from harness.errors import ConflictingOptions, ConformError, UsageError
+from harness.execution.memory import GIB
 from harness.record.contradictions import INTEGERS
 from harness.record.folder import check_writable, new_folder
-from harness.record.host import available_cores
+from harness.record.host import available_cores, available_memory
 from harness.target import Target
 
-_WORKER_MEMORY_GIB = 3
 # Each native crash costs a worker; xdist's own limit of 4 a worker would end the run.
 _WORKER_RESTARTS = 500
 
@@ -79,10 +84,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--cell-timeout",
-        type=float,
+        type=_above_zero("seconds", "300"),
         default=300.0,
         metavar="SECONDS",
         help="a cell that takes longer is recorded as timeout (default: 300; needs xdist)",
+    )
+    group.addoption(
+        "--cell-memory",
+        type=_above_zero("GiB", "3"),
+        default=3.0,
+        metavar="GIB",
+        help="a cell that holds more above its worker's base, child processes included, is ended "
+        "and recorded as crashed; a Case may ask for more, and no two cells run together that "
+        "might take more than is available (default: 3; needs xdist: with -n 0 nothing is ended, "
+        "and what the machine does not have is refused)",
     )
     parser.addini("conform_suites", "folders whose modules declare CASES", "args", ["suites"])
     parser.addini(
@@ -114,8 +129,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("run_dir"):
         config.option.run_dir = str(new_folder(config.rootpath / "runs"))
     if hasattr(config, "workerinput"):
+        config.stash[ROOM] = config.workerinput[ROOM_INPUT]
         config.pluginmanager.register(Watchdog(config), "conform-watchdog")
     else:
+        config.stash[ROOM] = available_memory()
         if getattr(config.option, "maxworkerrestart", "") is None:
             config.option.maxworkerrestart = str(_WORKER_RESTARTS)
         config.pluginmanager.register(Controller(config), "conform-controller")
@@ -154,9 +171,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """As many workers as there are cores, and memory at 3 GiB each."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    return max(1, min(available_cores(), int(memory / _WORKER_MEMORY_GIB)))
+    """As many workers as there are cores, and available memory at ``--cell-memory`` each."""
+    each = GIB * config.getoption("cell_memory")
+    return max(1, min(available_cores(), int(available_memory() / each)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -165,6 +182,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from harness.collection.scheduling import CaseScheduling
 
     return CaseScheduling(config, log)
+
+
+def _above_zero(unit: str, such_as: str) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        with contextlib.suppress(ValueError):
+            if 0 < (value := float(text)) < math.inf:
+                return value
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of {unit} above 0, such as {such_as}"
+        )
+
+    return read
 
 
 def _check_options(config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""A worker's side of a run: what its cells need, loaded once, and the stacks of native crashes."""
+"""A worker's side of a run: what its cells need, loaded once; their limits; stacks of crashes."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ import faulthandler
 import os
 import sys
 from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TextIO
 
+import msgspec
 import pytest
 
 from harness import registry
-from harness.collection.items import CellItem, vendor_warnings_ignored
+from harness.collection.board import Board, Doing
+from harness.collection.items import ROOM, CellItem, vendor_warnings_ignored
+from harness.execution.memory import Meter
 from harness.record.host import available_cores
 from harness.record.recorder import LOGS
 
 
 class Watchdog:
-    """In a worker: stacks of native crashes and of timeouts go where the controller looks."""
+    """In a worker: stacks of native crashes and of timeouts go where the controller looks, and so
+    does what the worker does, by which the controller ends a cell that takes too much memory."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.stack: TextIO | None = None
+        self.board: Board | None = None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Load what the cells need before the first one is timed."""
@@ -32,6 +38,7 @@ class Watchdog:
         import torch
 
         self.stack = self._stack_file()
+        self.board = self._board()
         faulthandler.enable(file=self.stack)
         # One thread a worker: idle OpenMP threads spin, and cost the neighbour its core.
         workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
@@ -40,25 +47,50 @@ class Watchdog:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
-        """End the process when a cell takes too long, even inside native code."""
+        """Wait until there is memory for the cell; end the process when it takes too long, even
+        inside native code."""
         if self.stack is None or not isinstance(item, CellItem):
             return (yield)
         if self.stack.seekable():
             self.stack.seek(0)
             self.stack.truncate()
         timeout: float = self.config.getoption("cell_timeout")
-        faulthandler.dump_traceback_later(timeout, exit=True, file=self.stack)
+        with self._admitted(item):
+            faulthandler.dump_traceback_later(timeout, exit=True, file=self.stack)
+            try:
+                return (yield)
+            finally:
+                faulthandler.cancel_dump_traceback_later()
+
+    def _admitted(self, item: CellItem) -> AbstractContextManager[None]:
+        if (board := self.board) is None:
+            return nullcontext()
+        room = self.config.stash[ROOM]
+        doing = Doing(
+            pid=os.getpid(), cell=item.name, budget=min(item.memory, room), asked=item.memory
+        )
+
+        def entered(stage: str) -> None:
+            board.write(msgspec.structs.replace(doing, base=meter.base, stage=stage))
+
+        item.meter = meter = Meter(entered)
+        return board.admitted(msgspec.structs.replace(doing, base=meter.base), room)
+
+    def _board(self) -> Board | None:
         try:
-            return (yield)
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+            return Board(self._folder(), os.environ["PYTEST_XDIST_WORKER"])
+        except OSError:
+            return None  # as below
+
+    def _folder(self) -> Path:
+        folder = Path(self.config.getoption("run_dir")) / LOGS
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def _stack_file(self) -> TextIO:
-        folder = Path(self.config.getoption("run_dir")) / LOGS
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             name = os.environ["PYTEST_XDIST_WORKER"]
-            return (folder / f"{name}.stack").open("w+", encoding="utf-8")
+            return (self._folder() / f"{name}.stack").open("w+", encoding="utf-8")
         except OSError:
             # A full disk costs the stacks, not the time limit; the controller says that it is full.
             return sys.__stderr__ or sys.stderr

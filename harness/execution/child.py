@@ -29,13 +29,14 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from harness.errors import ProgramError, describe
+from harness.errors import OutOfMemory, ProgramError, describe
+from harness.execution.memory import is_refusal, lent
 
 Answer = Callable[[bytes], bytes]
 """What a child does with a request. It runs in the child's main thread."""
 
 _FRAME = struct.Struct("!BQ")
-_READY, _ANSWER, _REFUSAL = range(3)
+_READY, _ANSWER, _REFUSAL, _NO_MEMORY = range(4)
 
 # Each frame is read in pieces of at most this size.
 _PIECE = 1 << 20
@@ -90,14 +91,16 @@ class Child:
             seconds: how long it may take, starting a child not included.
 
         Raises:
+            OutOfMemory: the child was refused memory for it.
             ProgramError: the child refuses the request, died of it, or did not answer in time.
         """
         with self._turn:
             connection = self._connected()
             deadline = time.monotonic() + seconds
             try:
-                _send(connection, _ANSWER, request, deadline)
-                kind, answer = _receive(connection, deadline)
+                with self._counted():
+                    _send(connection, _ANSWER, request, deadline)
+                    kind, answer = _receive(connection, deadline)
             except TimeoutError as error:
                 self._end()
                 raise ProgramError(f"{self._name} did not answer within {seconds:g} s") from error
@@ -107,6 +110,9 @@ class Child:
                 # Interrupted before the answer, which would be taken for that of the next request.
                 self._end()
                 raise
+        if kind == _NO_MEMORY:
+            text = answer.decode("utf-8", "replace")
+            raise OutOfMemory(f"{self._name} was refused memory: {text}")
         if kind == _REFUSAL:
             raise ProgramError(answer.decode("utf-8", "replace"))
         return answer
@@ -126,6 +132,11 @@ class Child:
         for end in (self._socket, self._lifeline):
             if end is not None:
                 end.close()
+
+    def _counted(self) -> contextlib.AbstractContextManager[None]:
+        """What the child takes meanwhile is memory of the stage that asks."""
+        process = self._process
+        return contextlib.nullcontext() if process is None else lent(process.pid)
 
     def _connected(self) -> socket.socket:
         """The socket of a living child, started if need be."""
@@ -198,6 +209,8 @@ _EXIT_SECONDS = 10.0
 def _how(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
+    if -code == signal.SIGKILL:
+        return "was ended by SIGKILL, as a system does that runs out of memory"
     with contextlib.suppress(ValueError):
         return f"was ended by {signal.Signals(-code).name}"
     return f"was ended by signal {-code}"
@@ -255,7 +268,8 @@ def _serve(connection: socket.socket, answer: Answer) -> None:
         except ProgramError as error:
             kind, frame = _REFUSAL, str(error).encode()
         except Exception as error:
-            kind, frame = _REFUSAL, describe(error).encode()
+            kind = _NO_MEMORY if is_refusal(error) else _REFUSAL
+            frame = describe(error).encode()
         _send(connection, kind, frame, None)
 
 

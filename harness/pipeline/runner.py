@@ -15,6 +15,7 @@ from harness.backend import Availability, Backend, Emulating, Recipe
 from harness.case import Case
 from harness.errors import StageFailure, UnsupportedProgram, UsageError, describe, printable
 from harness.execution.locking import exclusive
+from harness.execution.memory import Meter, is_refusal, said
 from harness.limitation import Limitation, find, judge
 from harness.numerics.compare import Verdict
 from harness.pipeline.tester import Tester
@@ -39,6 +40,7 @@ def run_cell(
     save: Path | None = None,
     suite: str = "",
     worker: str | None = None,
+    meter: Meter | None = None,
 ) -> Cell:
     """Run one case on one target.
 
@@ -60,6 +62,7 @@ def run_cell(
         save: file that gets the serialized program, when it comes that far.
         suite: where the case is from, for the record.
         worker: who ran it, for the record.
+        meter: measures its memory, for those who watch it meanwhile; by default a new one.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -69,7 +72,7 @@ def run_cell(
     target = Target.parse(target) if isinstance(target, str) else target
     backend = backend or registry.backend(target.backend)
     limitation = find(limitations, case, target)
-    trial = _Trial(require_delegation, compare_runtimes, save)
+    trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter())
     state = _availability(backend)
     excuse = None if limitation is None or limitation.run else limitation.shown_as
     if not (state.available or state.can_lower):
@@ -94,6 +97,7 @@ def run_cell(
         delegation=trial.delegation,
         numerics=trial.verdict.numerics if trial.verdict is not None else [],
         stages=trial.stages,
+        memory=trial.meter.peaks,
         seconds=seconds,
         overhead=seconds - sum(trial.stages.values()),
         program_bytes=trial.program_bytes,
@@ -135,10 +139,13 @@ class Ending:
 class _Trial:
     """One cell on its way: what is known when it ends, however far it came."""
 
-    def __init__(self, require_delegation: bool, compare_runtimes: bool, save: Path | None) -> None:
+    def __init__(
+        self, require_delegation: bool, compare_runtimes: bool, save: Path | None, meter: Meter
+    ) -> None:
         self.require_delegation = require_delegation
         self.compare_runtimes = compare_runtimes
         self.save = save
+        self.meter = meter
         self.stages: dict[str, float] = {}
         self.delegation = Delegation()
         self.program_bytes = 0
@@ -169,7 +176,9 @@ class _Trial:
             excuse: how it ends where it must not run; None to run it.
         """
         try:
-            tester = Tester(case, target, seed=seed, recipe=recipe, backend=backend)
+            tester = Tester(
+                case, target, seed=seed, recipe=recipe, backend=backend, meter=self.meter
+            )
             self.stages = tester.seconds
             with exclusive(), tester.attributed("build"):
                 reason = recipe.unsupported(case, tester.built)
@@ -179,13 +188,19 @@ class _Trial:
                 return Ending(excuse, error=_EXCUSE, excused=True)
             return self._lower(tester) or self._execute(tester, only)
         except StageFailure as failure:
-            is_gap = isinstance(failure.cause, UnsupportedProgram)
-            return Ending(
-                Status.UNSUPPORTED if is_gap else Status.FAILED,
-                failure.stage,
-                describe(failure.cause),
-                _traceback(failure.cause),
-            )
+            return self._failed(failure)
+
+    def _failed(self, failure: StageFailure) -> Ending:
+        cause, stage = failure.cause, failure.stage
+        status, error = Status.FAILED, describe(cause)
+        if isinstance(cause, UnsupportedProgram):
+            status = Status.UNSUPPORTED
+        elif is_refusal(cause):
+            # As a cell that took what there is and was ended: which of the two comes first is luck.
+            status = Status.CRASHED
+            held = said(self.meter.peaks.get(stage, 0), stage)
+            error = f"{held}, and more was refused: {error}"
+        return Ending(status, stage, error, _traceback(cause))
 
     def _lower(self, tester: Tester) -> Ending | None:
         """How a cell ends whose program is not what its recipe stands for; None for others."""

@@ -1,4 +1,4 @@
-"""What every stage has in common: its time, its name on whatever fails, and its turn."""
+"""What every stage has in common: time, memory, its name on whatever fails, and its turn."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from harness.errors import ConflictingOptions, StageFailure, StageOrderError
 from harness.execution.locking import exclusive
+from harness.execution.memory import Meter
 
 # Executing is left to the backends, which say themselves what of it must take turns.
 _UNLOCKED = ("run", "emulate")
@@ -18,16 +19,19 @@ class StageClock:
 
     Attributes:
         seconds: wall-clock seconds of each stage that ran, in order.
+        meter: what each of them held.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter | None = None) -> None:
         self.seconds: dict[str, float] = {}
+        self.meter = meter or Meter()
 
     @contextmanager
     def attributed(self, stage: str) -> Iterator[None]:
         """Whatever fails in here failed in that stage, be it an exit or a skip."""
         try:
-            yield
+            with self.meter.stage(stage):
+                yield
         except (StageOrderError, ConflictingOptions, StageFailure, KeyboardInterrupt):
             # A backend may find while running what an earlier stage did wrong.
             raise

@@ -26,6 +26,7 @@ from harness.case import Built, Case, Inputs, case_seed
 from harness.errors import ConflictingOptions, StageOrderError
 from harness.execution.interface import Interface
 from harness.execution.locking import exclusive
+from harness.execution.memory import Meter
 from harness.execution.program import Program
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
@@ -41,17 +42,8 @@ from harness.precision import Precision
 from harness.target import Target
 
 # Stages that are the vendors' work; everything else a cell spends is ours.
-VENDOR_STAGES = (
-    "export",
-    "quantize",
-    "to_edge",
-    "transform",
-    "lower",
-    "to_executorch",
-    "serialize",
-    "run",
-    "emulate",
-)
+VENDOR_STAGES = ("export", "quantize", "to_edge", "transform", "lower", "to_executorch",
+                 "serialize", "run", "emulate")  # fmt: skip
 
 
 class Tester(StageClock, ArtifactReader, GraphChecks):
@@ -76,6 +68,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         recipe: Recipe | None = None,
         backend: Backend | None = None,
         transform_passes: Sequence[Pass] | None = None,
+        meter: Meter | None = None,
     ) -> None:
         """Build the case for a target.
 
@@ -86,12 +79,13 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
             recipe: used instead of the one the target names.
             backend: used instead of the one the target names.
             transform_passes: used instead of the recipe's passes, on either lowering path.
+            meter: told what the stages hold; by default a new one.
 
         Raises:
             UnknownTarget: no such backend or recipe.
             StageFailure: stage ``build``: the case cannot be built.
         """
-        super().__init__()
+        super().__init__(meter)
         self.case = case
         self.target = Target.parse(target) if isinstance(target, str) else target
         self.backend = backend or registry.backend(self.target.backend)

@@ -28,7 +28,7 @@ class Status(enum.Enum):
     PASSED = "passed"
     MISMATCH = "mismatch"  # executed, and the outputs are wrong
     FAILED = "failed"  # a stage raised, or a requirement (delegation, check) does not hold
-    CRASHED = "crashed"  # the process died
+    CRASHED = "crashed"  # the process died, or was refused memory
     TIMEOUT = "timeout"
     UNAVAILABLE = "unavailable"  # the backend is not here; says nothing about conformance
     UNSUPPORTED = "unsupported"  # the target declares that it does not do this
@@ -174,6 +174,8 @@ class Cell(msgspec.Struct, kw_only=True):
     ``seconds`` that no stage, reference or vendor call accounts for; ``program_bytes`` is
     the size of the serialized program. ``encodings`` are its quantized weights, where the recipe
     says how to find them; ``outputs`` the values, of cases tagged :data:`CROSS_BACKEND` only.
+    ``memory`` is what each stage held at most, in bytes above what the process held as the cell
+    began, child processes included; empty where it was not measured, as in records of before.
     ``part`` names the part of a merged run it is from. ``untelling`` is the case's own reason why
     its outputs carry no signal.
     """
@@ -192,6 +194,7 @@ class Cell(msgspec.Struct, kw_only=True):
     delegation: Delegation = Delegation()
     numerics: list[Numerics] = []
     stages: dict[str, float] = {}
+    memory: dict[str, int] = {}
     seconds: float = 0.0
     overhead: float = 0.0
     program_bytes: int = 0
@@ -211,6 +214,11 @@ class Cell(msgspec.Struct, kw_only=True):
     def repro(self) -> str:
         """The command that runs this cell again."""
         return f"conform repro {shlex.quote(self.id)} --seed {self.seed}"
+
+    @property
+    def peak_memory(self) -> int | None:
+        """The most that any stage held, in bytes; None where it was not measured."""
+        return max(self.memory.values(), default=None)
 
     @property
     def nothing_delegated(self) -> bool:

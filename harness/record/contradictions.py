@@ -56,6 +56,9 @@ def _impossible_number(cell: Cell) -> str | None:
     for name, value in [("seconds", cell.seconds), *cell.stages.items()]:
         if value < 0:
             return f"{name} took {value:g} seconds"
+    for name, held in cell.memory.items():
+        if held < 0:
+            return f"{name} held {held} bytes"
     taken = cell.delegation
     counts = [cell.program_bytes, taken.delegates, taken.delegated_nodes, taken.undelegated_nodes]
     for row in cell.numerics:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -66,6 +68,55 @@ def available_cores() -> int:
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def available_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes that this process and its children may still take without ending others, which in a
+    container is less than the machine has; where the system tells no more, all that it has.
+
+    Args:
+        proc: where Linux lists its state.
+        groups: where it has its control groups.
+    """
+    left = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    with contextlib.suppress(OSError, ValueError):
+        for line in (proc / "meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                left.append(int(line.split()[1]) * 1024)
+    left += _left_in_groups(proc, groups)
+    return min(left)
+
+
+def _left_in_groups(proc: Path, groups: Path) -> Iterator[int]:
+    """What is left to each control group of this process that has a limit, of version 2 or 1."""
+    try:
+        lines = (proc / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, name = line.split(":", 2)
+        kind = next((each for each in controllers.split(",") if each in _GROUP_FILES), None)
+        if kind is None:
+            continue
+        limit, used, idle = _GROUP_FILES[kind]
+        top = groups / kind
+        place = top / name.lstrip("/")
+        # In a container the name is that of the host, and its own group is at the top.
+        for folder in {top, *(each for each in [place, *place.parents] if top in each.parents)}:
+            with contextlib.suppress(OSError, ValueError):
+                most = int((folder / limit).read_text())  # "max" where there is none
+                files = 0  # pages of files that the system drops first
+                for entry in (folder / "memory.stat").read_text().splitlines():
+                    key, _, value = entry.partition(" ")
+                    files += int(value) if key == idle else 0
+                yield max(most - int((folder / used).read_text()) + files, 0)
+
+
+# By controller: the files of a limit and of what is used, and the count of idle pages of files.
+_GROUP_FILES = {
+    "": ("memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
 
 
 def _processor() -> str:

@@ -6,6 +6,7 @@ dies leaves the stack that faulthandler wrote, and its cell becomes a row here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness.errors import RunUnwritable
@@ -61,16 +62,36 @@ class Recorder:
         self.writer.append(cell)
         self._recorded.add(cell.id)
 
-    def death(self, name: str, worker: str, seed: int) -> Cell:
-        """What is known of a cell whose worker died: a crash or a timeout, and the stack."""
+    def death(
+        self,
+        name: str,
+        worker: str,
+        seed: int,
+        *,
+        stage: str | None = None,
+        memory: Mapping[str, int] | None = None,
+        reason: str = "",
+    ) -> Cell:
+        """What is known of a cell whose worker died: a crash or a timeout, and the stack.
+
+        Args:
+            name: the cell's id.
+            worker: who ran it.
+            seed: run seed.
+            stage: where it was, if that is known.
+            memory: what it was seen to hold, as in a record.
+            reason: why we ended it, if we did.
+        """
         case, target = split_cell_id(name)
-        stack = self._stack(worker).strip().splitlines()
+        stack = [] if reason else self._stack(worker).strip().splitlines()
         timed_out = any(line.startswith(_TIMEOUT_MARK) for line in stack)
         return Cell(
             case=case,
             target=str(target),
             status=Status.TIMEOUT if timed_out else Status.CRASHED,
-            error=(stack[0] if stack else f"worker {worker} died without a stack"),
+            stage=stage,
+            error=reason or (stack[0] if stack else f"worker {worker} died without a stack"),
+            memory=dict(memory or {}),
             traceback="\n".join(stack[:_STACK_LINES]) or None,
             seed=seed,
             worker=worker,

@@ -12,7 +12,8 @@ from harness.record.cell import Cell, Status
 from harness.record.host import Environment
 
 #: 2 adds, all optional: ``records`` and ``merged_from`` of a run, ``part`` of a cell. 3 adds, all
-#: optional: ``telling`` and ``role`` of numerics, ``untelling`` of a cell.
+#: optional: ``telling`` and ``role`` of numerics, ``untelling`` of a cell. Not counted, because a
+#: reader of 3 without it loses nothing else: ``memory`` of a cell.
 SCHEMA_VERSION = 3
 # A run in which every record is damaged must still fit on a page.
 _DAMAGE_SHOWN = 20

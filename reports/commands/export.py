@@ -28,7 +28,7 @@ def command(
     and has a column for each.
 
     Tables: cells, coverage, delegation, environment, failures, histogram-bound, histogram-sqnr,
-    left-over, limitations, matrix, not-run, numerics, slowest, totals.
+    largest, left-over, limitations, matrix, not-run, numerics, slowest, totals.
 
     In CSV, a text that a spreadsheet would take for a formula (it begins with = + - @, a tab or
     a line break) has an apostrophe in front; so has one that begins with an apostrophe. In JUnit

@@ -32,9 +32,9 @@ def columns(frame: Frame) -> pa.Table:
             continue
         values = frame[name].to_numpy()
         absent = None
-        if name.startswith("seconds_"):
+        if name.startswith(("seconds_", "memory_")):
             absent = frame[name].isna().to_numpy()  # a stage that the cell did not come to
-        elif name == "telling":
+        elif name in ("telling", "memory"):
             absent = frame[name].isna().to_numpy()  # not measured
         elif name in _OF_OUTPUTS and "outputs" in frame.columns:
             absent = (frame["outputs"] == 0).to_numpy()

@@ -15,7 +15,7 @@ from harness.record.run import Run
 from reports import facts, jinja, text
 from reports.outcome import Outcome
 from reports.render import pairs, views
-from reports.summary import Summary, slowest_stage
+from reports.summary import Summary, largest_stage, slowest_stage
 from reports.verdict import RunVerdict
 
 _GROUPS_SHOWN = 60
@@ -24,6 +24,7 @@ _MISSING_SHOWN = 50
 _GAPS_SHOWN = 100
 _LEFT_OVER_SHOWN = 40
 _SLOWEST_SHOWN = 15
+_LARGEST_SHOWN = 15
 
 
 def render(run: Run | Summary) -> str:
@@ -67,6 +68,11 @@ def render(run: Run | Summary) -> str:
             slowest=[
                 (position[row.id], row, slowest_stage(row.cell))
                 for row in found.slowest(_SLOWEST_SHOWN)
+                if row.cell is not None
+            ],
+            largest=[
+                (position[row.id], row, largest_stage(row.cell))
+                for row in found.largest(_LARGEST_SHOWN)
                 if row.cell is not None
             ],
             data=_data(cells, texts),

@@ -11,7 +11,7 @@ from harness.record.run import Run
 from reports import facts, text
 from reports.outcome import Outcome
 from reports.render import pairs
-from reports.summary import Row, Summary, Totals, slowest_stage
+from reports.summary import Row, Summary, Totals, largest_stage, slowest_stage
 from reports.verdict import RunVerdict, VerdictKind
 
 #: A GitHub comment takes 65,536 characters.
@@ -23,6 +23,7 @@ _GAPS_SHOWN = 20
 _PAIRS_SHOWN = 40
 _MISSING_SHOWN = 10
 _SLOWEST_SHOWN = 10
+_LARGEST_SHOWN = 10
 _OPS_SHOWN = 120
 _SIGNS = {VerdictKind.PASSED: "✅", VerdictKind.FAILED: "❌"}
 
@@ -69,6 +70,7 @@ def render(run: Run | Summary) -> str:
         "Operators by target": _matrix(found),
         "Left over by the partitioners": _delegation(found),
         "Slowest cells": _slowest(found),
+        "Largest cells": _largest(found),
         "Environment": _environment(found.run),
     }
     for title, body in rest.items():
@@ -273,6 +275,14 @@ def _slow(row: Row) -> list[str]:
     stage = slowest_stage(row.cell)
     longest = f"{code(stage[0])} {text.seconds(stage[1])}" if stage else ""
     return [code(row.id, 200), text.seconds(row.cell.seconds), longest]
+
+
+def _largest(found: Summary) -> str:
+    body = []
+    for row in found.largest(_LARGEST_SHOWN):
+        if row.cell is not None and (stage := largest_stage(row.cell)) is not None:
+            body.append([code(row.id, 200), text.memory(stage[1]), code(stage[0])])
+    return table(["Cell", "Memory", "In stage"], body, ["Memory"]) if body else ""
 
 
 def _environment(run: Run) -> str:

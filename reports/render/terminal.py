@@ -11,7 +11,7 @@ from reports import facts, text
 from reports.console import and_more, new_grid, new_table, section, style_of, styled
 from reports.outcome import Outcome
 from reports.render import pairs
-from reports.summary import Summary, Totals, slowest_stage
+from reports.summary import Summary, Totals, largest_stage, slowest_stage
 from reports.verdict import RunVerdict, VerdictKind
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ FAILURES_SHOWN = 20
 _GAPS_SHOWN = 15
 _MISSING_SHOWN = 10
 _SLOWEST_SHOWN = 5
+_LARGEST_SHOWN = 5
 
 _VERDICT_STYLES = {
     VerdictKind.PASSED: "bold white on blue",
@@ -30,7 +31,7 @@ _VERDICT_STYLES = {
 
 
 def render(run: Run | Summary, console: Console | None = None) -> None:
-    """Print a run: what it was, totals per target, failures, limitations, slowest, verdict.
+    """Print a run: what it was, totals per target, failures, limitations, what cost most, verdict.
 
     Args:
         run: a loaded run, or its summary.
@@ -48,6 +49,7 @@ def render(run: Run | Summary, console: Console | None = None) -> None:
     _gaps(found, out)
     _pairs(found, out)
     _slowest(found, out)
+    _largest(found, out)
     _verdict(judged, out)
 
 
@@ -102,8 +104,8 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
     ):
         if ops:
             out.print(styled(f"{name}: {text.calls(ops, limit=100)}"))
-    if cell.stages:
-        section(out, "Time")
+    if cell.stages or cell.memory:
+        section(out, "Time and memory" if cell.memory else "Time")
         out.print(_times(cell))
     if cell.traceback:
         section(out, "Traceback")
@@ -256,6 +258,16 @@ def _slowest(found: Summary, out: Console) -> None:
         out.print(styled(f"{text.seconds(row.cell.seconds):>12}  {row.id}{most}"))
 
 
+def _largest(found: Summary, out: Console) -> None:
+    largest = found.largest(_LARGEST_SHOWN)
+    if not largest:
+        return
+    section(out, "Largest cells")
+    for row in largest:
+        if row.cell is not None and (stage := largest_stage(row.cell)) is not None:
+            out.print(styled(f"{text.memory(stage[1]):>12}  {row.id}, in {stage[0]}"))
+
+
 def _verdict(judged: RunVerdict, out: Console) -> None:
     out.print()
     style = _VERDICT_STYLES.get(judged.kind, "bold black on yellow")
@@ -287,10 +299,15 @@ def _numerics(outputs: list[Numerics]) -> Table:
 
 def _times(cell: Cell) -> Table:
     grid = new_grid()
-    for name, value in cell.stages.items():
-        grid.add_row(styled(name, "dim"), styled(text.seconds(value)))
+    for name, spent, held in facts.stages(cell):
+        grid.add_row(styled(name, "dim"), styled(spent), styled(held))
     grid.add_row(styled("harness overhead", "dim"), styled(text.seconds(facts.overhead(cell))))
-    grid.add_row(styled("total", "bold"), styled(text.seconds(cell.seconds), "bold"))
+    peak = cell.peak_memory
+    grid.add_row(
+        styled("total" if peak is None else "total, peak", "bold"),
+        styled(text.seconds(cell.seconds), "bold"),
+        styled("" if peak is None else text.memory(peak), "bold"),
+    )
     return grid
 
 

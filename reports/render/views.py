@@ -80,6 +80,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         + ([f"and {text.count(more, 'more output')}"] if more > 0 else []),
         "stages": _times(cell),
         "seconds": text.seconds(cell.seconds) if cell.seconds else "",
+        "memory": text.memory(cell.peak_memory) if cell.peak_memory else "",
         "size": text.size(cell.program_bytes) if cell.program_bytes else "",
         "suite": text.line(cell.suite, 80),
         "tags": text.line(", ".join(cell.tags), 200),
@@ -158,17 +159,21 @@ def _notes(item: Numerics) -> list[str]:
     return notes
 
 
-def _times(cell: Cell) -> list[tuple[str, str, int]]:
+def _times(cell: Cell) -> list[tuple[str, str, int, str]]:
+    """Name, time, its share of the longest, and memory of each stage."""
     rest = facts.overhead(cell)
-    parts = [*cell.stages.items(), *([("harness overhead", rest)] * (rest > 0))]
-    longest = max((value for _, value in parts if math.isfinite(value)), default=0.0)
-    return [
-        (text.line(name, 40), text.seconds(value), _share(value, longest)) for name, value in parts
+    longest = max(filter(math.isfinite, [*cell.stages.values(), rest]), default=0.0)
+    parts = [
+        (text.line(name, 40), spent, _share(cell.stages.get(name, 0.0), longest), held)
+        for name, spent, held in facts.stages(cell)
     ]
+    if rest > 0:
+        parts.append(("harness overhead", text.seconds(rest), _share(rest, longest), ""))
+    return parts
 
 
 def _share(value: float, longest: float) -> int:
-    if longest <= 0 or not math.isfinite(value):
+    if longest <= 0 or value <= 0 or not math.isfinite(value):
         return 0
     return max(1, round(100 * (value / longest)))
 

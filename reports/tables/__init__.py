@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harness.record.run import Run
-from reports.tables.cells import failures, frame, not_run, slowest
+from reports.tables.cells import failures, frame, largest, not_run, slowest
 from reports.tables.counts import column, coverage, limitations, matrix, totals
 from reports.tables.delegation import delegation, left_over
 from reports.tables.lazy import Frame
@@ -26,6 +26,7 @@ __all__ = [
     "failures",
     "frame",
     "histogram",
+    "largest",
     "left_over",
     "limitations",
     "matrix",
@@ -43,6 +44,7 @@ TABLES: dict[str, Callable[[Run], Frame]] = {
     "failures": failures,
     "histogram-bound": lambda run: histogram(run, "bound_used"),
     "histogram-sqnr": lambda run: histogram(run, "sqnr_db"),
+    "largest": largest,
     "left-over": left_over,
     "limitations": limitations,
     "matrix": matrix,

@@ -1,4 +1,4 @@
-"""A row per cell: all of them, the red ones, the slowest."""
+"""A row per cell: all of them, the red ones, the slowest, the largest."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _COLUMNS = [
     "case", "op", "suite", "target", "backend", "recipe", "status", "outcome", "red", "counted",
     "stage", "error", "runtime", "delegates", "delegated_nodes", "undelegated_nodes",
     "nothing_delegated", "outputs", "telling", "untelling", "max_abs", "sqnr_db", "bound_used",
-    "problem", "seconds", "overhead", "program_bytes", "limitation", "link", "tags", "seed",
-    "worker", "part", "repro",
+    "problem", "seconds", "overhead", "memory", "program_bytes", "limitation", "link", "tags",
+    "seed", "worker", "part", "repro",
 ]  # fmt: skip
 
 
@@ -29,13 +29,16 @@ def frame(run: Run) -> Frame:
     has NaN or there is no output (``outputs`` tells the two apart). ``telling`` is the share of
     elements that the best constant gets wrong, of the most telling output; missing in older
     records. ``untelling`` is the case's reason for there being none. ``seconds_<stage>`` has the
-    stages. ``counted`` is False for a record of a cell that has a worse one.
+    stages. ``memory`` is the most that a stage held, in bytes, ``memory_<stage>`` has the stages;
+    missing where it was not measured. ``counted`` is False for a record of a cell that has a worse
+    one.
     """
     counted = {id(row.cell) for row in Summary.of(run).rows if row.cell is not None}
     records = [_record(cell, counted=id(cell) in counted) for cell in run.cells]
     stages = dict.fromkeys(f"seconds_{name}" for cell in run.cells for name in cell.stages)
+    held = dict.fromkeys(f"memory_{name}" for cell in run.cells for name in cell.memory)
     index = pandas().Index([cell.id for cell in run.cells], name="id", dtype="str")
-    return pandas().DataFrame(records, columns=[*_COLUMNS, *stages], index=index)
+    return pandas().DataFrame(records, columns=[*_COLUMNS, *stages, *held], index=index)
 
 
 def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
@@ -71,6 +74,7 @@ def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
         "problem": worst.problem if worst else None,
         "seconds": cell.seconds,
         "overhead": facts.overhead(cell),
+        "memory": math.nan if cell.peak_memory is None else float(cell.peak_memory),
         "program_bytes": cell.program_bytes,
         "limitation": cell.limitation.reason if cell.limitation else None,
         "link": cell.limitation.link if cell.limitation else None,
@@ -81,6 +85,7 @@ def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
         "repro": cell.repro,
         **{name: math.nan if value is None else value for name, value in numbers.items()},
         **{f"seconds_{name}": value for name, value in cell.stages.items()},
+        **{f"memory_{name}": float(value) for name, value in cell.memory.items()},
     }
 
 
@@ -112,6 +117,26 @@ def slowest(run: Run, limit: int = 50) -> Frame:
         })  # fmt: skip
     columns = ["id", "target", "op", "outcome", "seconds", "overhead", "slowest_stage",
                "stage_seconds"]  # fmt: skip
+    return pandas().DataFrame(records, columns=columns).set_index("id")
+
+
+def largest(run: Run, limit: int = 50) -> Frame:
+    """The cells that held most memory, the largest first; ``memory`` in bytes, of the stage that
+    held most.
+
+    Raises:
+        ValueError: ``limit`` is not positive.
+    """
+    if limit < 1:
+        raise ValueError(f"the largest {limit} cells: ask for one at least")
+    records = []
+    for row in Summary.of(run).largest(limit):
+        assert row.cell is not None
+        stage = summary.largest_stage(row.cell)
+        assert stage is not None
+        records.append((row.id, row.target, row.op, row.outcome.value, stage[1], stage[0],
+                        row.cell.seconds))  # fmt: skip
+    columns = ["id", "target", "op", "outcome", "memory", "largest_stage", "seconds"]
     return pandas().DataFrame(records, columns=columns).set_index("id")
 
 

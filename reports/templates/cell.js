@@ -57,14 +57,18 @@ function delegationPart(cell) {
     branches.length ? make("ul", { class: "tree" }, branches) : null);
 }
 
+// Time of each stage, and what it held at most where that was measured.
 function timesPart(cell) {
-  const rows = (cell.stages || []).flatMap(([name, text, share]) => {
-    const bar = make("i", {});
+  const measured = (cell.stages || []).some(([, , , held]) => held);
+  const line = (name, bar, text, held, attributes) => [make("span", attributes, name), bar, make("b", attributes, text),
+    ...(measured ? [make("b", attributes, held)] : [])];
+  const rows = (cell.stages || []).flatMap(([name, text, share, held]) => {
+    const bar = make("i", share ? {} : { class: "none" });
     bar.style.width = `${share}%`;
-    return [make("span", {}, name), bar, make("b", {}, text)];
+    return line(name, bar, text, held, {});
   });
-  if (cell.seconds) rows.push(make("span", { class: "total" }, "total"), make("span", {}), make("b", { class: "total" }, cell.seconds));
-  return part("Time", make("div", { class: "times" }, rows));
+  if (cell.seconds) rows.push(...line(measured ? "total, peak" : "total", make("span", {}), cell.seconds, cell.memory || "", { class: "total" }));
+  return part(measured ? "Time and memory" : "Time", make("div", { class: measured ? "times held" : "times" }, rows));
 }
 
 function limitationPart(cell) {

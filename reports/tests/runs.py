@@ -126,6 +126,7 @@ def _random_cell(choose: random.Random, case: str, target: str, *, broken: bool)
     stages = {name: choose.expovariate(8) for name in ("export", "quantize", "lower", "run")}
     seconds = sum(stages.values()) + 0.01
     common: dict[str, Any] = {"stages": stages, "seconds": seconds, "overhead": 0.01, "seed": 7}
+    common["memory"] = {name: round(spent * 2**31) for name, spent in stages.items()}
     common["runtime"] = "reference" if backend == "tosa" else "native"
     nothing: dict[str, Any] = {"runtime": "none", "numerics": [], "delegation": Delegation()}
     if backend == "metal":

@@ -39,6 +39,7 @@ CELLS: dict[str, tuple[dict[str, Any], str]] = {
     "lowered": ({"status": Status.LOWERED, "numerics": [numerics()]}, "and yet it was executed"),
     "negative time": ({"seconds": -1.0}, "-1 seconds"),
     "a stage of negative time": ({"stages": {"lower": -0.5}}, "lower took -0.5 seconds"),
+    "a stage of negative memory": ({"memory": {"lower": -5}}, "lower held -5 bytes"),
     "a negative size": ({"program_bytes": -1}, "negative"),
     "more than there are": ({"status": Status.MISMATCH, "numerics": [numerics(exceeding=7)]},
                             "more elements exceed"),

@@ -54,6 +54,15 @@ def test_sizes_are_decimal(value: int, expected: str) -> None:
     assert text.size(value) == expected
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(0, "0 KiB"), (41_943_040, "40 MiB"), (1_048_000, "0.999 MiB"), (2_576_980_378, "2.4 GiB"),
+     (5_000 * 2**30, "5,000 GiB")],
+)  # fmt: skip
+def test_memory_is_binary_as_budgets_are(value: int, expected: str) -> None:
+    assert text.memory(value) == expected
+
+
 def test_use_of_a_bound_just_above_one_does_not_read_as_one() -> None:
     assert text.bound_use(1.0000001) == "1.01× bound"
     assert text.bound_use(1.0) == "1× bound"

@@ -95,7 +95,9 @@ def test_a_dead_worker_becomes_a_row_and_the_rest_goes_on(
         "add/c": Status.PASSED,
         "sub/d": Status.PASSED,
     }
-    assert mark in str(record.cell("death/now@null:eager").error)
+    dead = record.cell("death/now@null:eager")
+    assert mark in str(dead.error)
+    assert dead.stage == "export"
     assert "conform repro death/now@null:eager" in result.stdout
 
 
@@ -175,6 +177,9 @@ def test_an_expected_backend_that_did_not_load_is_red(project: Path, workers: st
         (("--targets", "null:eagre"), "did you mean 'eager'"),
         (("--targets", "null/eager"), "backend:recipe"),
         (("--no-such-option",), "unrecognized arguments"),
+        (("--cell-memory", "0"), "--cell-memory: '0' is no number of GiB above 0, such as 3"),
+        (("--cell-memory", "3G"), "'3G' is no number of GiB"),
+        (("--cell-timeout", "nan"), "'nan' is no number of seconds above 0, such as 300"),
     ],
 )
 def test_a_wrong_option_is_one_line_and_red(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 
 from harness.errors import ProgramError
 
@@ -28,6 +29,11 @@ def answer(request: bytes) -> bytes:
             raise ValueError(rest.decode())
         case b"allocate":
             bytearray(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        case b"take":
+            size = int(rest) << 20
+            bytearray(size)[::4096] = b"x" * len(range(0, size, 4096))
+        case b"kill":
+            os.kill(os.getpid(), signal.SIGKILL)
         case b"print":
             print("not an answer", flush=True)
     return b"still here"

@@ -35,7 +35,12 @@ def odd(folder: Path) -> Run:
     return write(
         folder,
         [
-            cell("a", numerics=[numerics(sqnr_db=INF, max_abs=0.0)], stages={"lower": 2.0}),
+            cell(
+                "a",
+                numerics=[numerics(sqnr_db=INF, max_abs=0.0)],
+                stages={"lower": 2.0},
+                memory={"lower": 3},
+            ),
             cell("b", numerics=[numerics(sqnr_db=NAN, bound_used=-INF)], stages={"run": 1.0}),
             cell("c", numerics=[], status=Status.FAILED, stage="run", error="=cmd|' /C calc'!A0"),
             *(cell(f"d{at}", status=Status.FAILED, error=text) for at, text in enumerate(EVIL)),
@@ -69,6 +74,8 @@ def test_parquet_tells_null_from_nan_and_keeps_infinities(tmp_path: Path) -> Non
     assert sqnr[2] is None
     assert table["bound_used"].to_pylist()[1] == -INF
     assert table["seconds_lower"].to_pylist()[:2] == [2.0, None]
+    assert table["memory"].to_pylist()[:2] == [3.0, None]
+    assert table["memory_lower"].to_pylist()[:2] == [3.0, None]
     kinds = {field.name: str(field.type) for field in table.schema}
     assert (kinds["red"], kinds["delegates"], kinds["seconds"]) == ("bool", "int64", "double")
     assert table.column_names[0] == "id"

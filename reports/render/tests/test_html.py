@@ -33,6 +33,7 @@ def _evil_run(path: Path) -> Run:
             delegates=1, delegated_nodes=1, delegated_ops={EVIL: 1}, undelegated_ops={EVIL: 1}
         ),
         stages={EVIL: 1.0},
+        memory={EVIL: 2**30},
     )
     return write(
         path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -99,6 +100,24 @@ def test_a_large_run_renders_with_all_kinds_of_outcome(tmp_path: Path, render: R
     shown = render(large(tmp_path / "r", cases=64))
     for words in ("mismatch", "crashed", "unavailable", "lowered only", "not run", "unsupported"):
         assert words in shown
+
+
+@pytest.mark.parametrize("render", RENDERERS)
+def test_the_largest_cells_are_named_with_their_stage(tmp_path: Path, render: Render) -> None:
+    held = [cell(f"a/{n}", memory={"lower": n << 27, "run": 5}) for n in range(1, 30)]
+    shown = render(write(tmp_path / "r", held))
+    assert "Largest cells" in shown
+    assert "3.62 GiB" in shown
+    assert "Largest cells" not in render(write(tmp_path / "none", [cell()]))
+
+
+def test_a_cell_that_was_ended_shows_what_it_held(tmp_path: Path) -> None:
+    said = "memory: 3.02 GiB at stage run; the budget is 3 GiB above the worker's base"
+    dead = cell(status=Status.CRASHED, stage="run", error=said, stages={}, seconds=0.0,
+                memory={"lower": 40 << 20, "run": 3100 << 20})  # fmt: skip
+    shown = _show(dead)
+    assert said in shown
+    assert re.search(r"Time and memory.*lower\s+40 MiB.*run\s+3\.03 GiB", shown, re.DOTALL)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])

@@ -85,6 +85,7 @@ def hostile(folder: Path) -> Path:
     fields: dict[str, Any] = {
         "status": Status.FAILED, "stage": EVIL, "error": EVIL, "traceback": EVIL, "suite": EVIL,
         "tags": [EVIL], "worker": EVIL, "runtime": EVIL, "op": EVIL, "stages": {EVIL: 1.0},
+        "memory": {EVIL: 2**30, "lower": 2**20},
         "limitation": LimitationRef(reason=EVIL, link="javascript:alert(3)"),
         "numerics": [numerics(problem=EVIL, dtype=EVIL)],
         "delegation": Delegation(delegates=1, delegated_nodes=1, delegated_ops={EVIL: 1},

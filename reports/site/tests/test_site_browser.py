@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from harness.record.folder import load
-from reports import site, summary, text
+from reports import facts, site, summary, text
 from reports.outcome import Outcome
 from reports.site.tests import browser as chromium
 from reports.site.tests.browser import follow, hash_of, is_wide
@@ -105,8 +105,9 @@ def test_drilling_down_to_a_cell_and_back_keeps_filter_place_and_focus(
     assert page.text_content("h1:visible") == name
     assert record.error in page.text_content(".sheet .error")
     assert page.text_content(".sheet > .repro code") == record.repro
-    for stage in record.stages:
-        assert stage in page.text_content(".times")
+    shown = page.text_content(".times")
+    for stage in facts.stages(record):
+        assert "".join(stage) in shown
     assert page.locator(".trace").count() == (1 if record.traceback else 0)
     assert page.locator("#history .strip li").count() == 5
     page.go_back()
@@ -135,7 +136,8 @@ def test_a_cell_shows_numerics_with_bounds_units_and_trends(
     for said in (text.bound_use(worst.bound_used), text.decibels(worst.sqnr_db)):
         assert said in table
     assert "Taken by" in page.text_content(".tree")
-    assert text.seconds(record.seconds) in page.text_content(".times .total >> nth=-1")
+    assert text.seconds(record.seconds) in page.text_content(".times .total >> nth=1")
+    assert text.memory(record.peak_memory) in page.text_content(".times .total >> nth=2")
     assert page.locator("#history figure").count() == 3
     assert page.locator("#history figure details table tbody tr").count() >= 6
     page.select_option(".headline select", "night-0")

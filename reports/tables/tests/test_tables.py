@@ -75,7 +75,7 @@ def test_frame_has_the_numbers_of_the_worst_output_and_every_stage(tmp_path: Pat
     run = write(
         tmp_path / "r",
         [
-            cell("a", numerics=outputs, stages={"lower": 2.0}),
+            cell("a", numerics=outputs, stages={"lower": 2.0}, memory={"lower": 5, "run": 7}),
             cell("b", status=Status.FAILED, numerics=[], stages={}),
         ],
     )
@@ -86,6 +86,9 @@ def test_frame_has_the_numbers_of_the_worst_output_and_every_stage(tmp_path: Pat
     assert math.isnan(second["sqnr_db"])
     assert first["seconds_lower"] == 2.0
     assert math.isnan(second["seconds_lower"])
+    assert (first["memory"], first["memory_lower"], first["memory_run"]) == (7, 5, 7)
+    assert math.isnan(second["memory"])
+    assert math.isnan(second["memory_run"])
     assert (first["backend"], first["recipe"], first["program_bytes"]) == ("xnnpack", "fp32", 2048)
 
 
@@ -250,6 +253,21 @@ def test_slowest_cells_with_their_slowest_stage(tmp_path: Path) -> None:
     assert len(tables.slowest(run, 1)) == 1
     with pytest.raises(ValueError, match="ask for one at least"):
         tables.slowest(run, 0)
+
+
+def test_largest_cells_with_their_largest_stage(tmp_path: Path) -> None:
+    run = write(
+        tmp_path / "r",
+        [cell("a", memory={"run": 5, "lower": 3}), cell("b", memory={"lower": 9}),
+         cell("c", memory={"run": 0}), cell("d")],
+    )  # fmt: skip
+    table = tables.largest(run)
+    assert table.index.tolist() == ["b@xnnpack:fp32", "a@xnnpack:fp32"]
+    assert table["memory"].tolist() == [9, 5]
+    assert table["largest_stage"].tolist() == ["lower", "run"]
+    assert len(tables.largest(run, 1)) == 1
+    with pytest.raises(ValueError, match="ask for one at least"):
+        tables.largest(run, 0)
 
 
 def test_environments_side_by_side(tmp_path: Path) -> None:
