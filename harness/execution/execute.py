@@ -278,7 +278,7 @@ def _is_true(condition: Any) -> bool:
     raise ProgramError(f"a jump goes by a {type(condition).__name__} that is no flag")
 
 
-def _constant(data: bytes, spec: TensorSpec) -> torch.Tensor:
+def _constant(data: bytes | memoryview, spec: TensorSpec) -> torch.Tensor:
     count = math.prod(spec.sizes)
     size = count * spec.dtype.itemsize
     if len(data) < size:
