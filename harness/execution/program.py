@@ -43,6 +43,20 @@ class TensorSpec:
     dim_order: tuple[int, ...]
     dynamic: bool
 
+    @classmethod
+    def of(cls, value: schema.Tensor) -> TensorSpec:
+        """The declaration of a value.
+
+        Raises:
+            ProgramError: torch has no such dtype.
+        """
+        return cls(
+            torch_dtype(value.scalar_type),
+            tuple(value.sizes),
+            tuple(value.dim_order),
+            value.shape_dynamism != schema.TensorShapeDynamism.STATIC,
+        )
+
     @property
     def strides(self) -> tuple[int, ...]:
         """Strides in elements of the declared sizes and dim order."""
@@ -93,12 +107,7 @@ class Program:
         value = self.plan.values[index].val
         if not isinstance(value, schema.Tensor):
             raise ProgramError(f"value {index} is {type(value).__name__}, expected a tensor")
-        self._specs[index] = TensorSpec(
-            torch_dtype(value.scalar_type),
-            tuple(value.sizes),
-            tuple(value.dim_order),
-            value.shape_dynamism != schema.TensorShapeDynamism.STATIC,
-        )
+        self._specs[index] = TensorSpec.of(value)
         return self._specs[index]
 
     @property
