@@ -3,6 +3,8 @@ from .backend import (
     Attempt as Attempt,
     Availability as Availability,
     Backend as Backend,
+    Delegating as Delegating,
+    Describing as Describing,
     Emulating as Emulating,
     Execution as Execution,
     Inspectable as Inspectable,
@@ -14,12 +16,14 @@ from .case import Built as Built, Case as Case, Inputs as Inputs
 from .errors import (
     CaseError as CaseError,
     ConformError as ConformError,
+    InputError as InputError,
     ProgramError as ProgramError,
     StageFailure as StageFailure,
     UnsupportedProgram as UnsupportedProgram,
     UsageError as UsageError,
     describe as describe,
 )
+from .execution.anywhere.run import execute as execute
 from .execution.child import Child as Child
 from .execution.execute import (
     DelegateHandle as DelegateHandle,

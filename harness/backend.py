@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from harness.case import Built, Case, Inputs
-    from harness.execution.program import Program
+    from harness.execution.execute import DelegateLoader
+    from harness.execution.program import DelegatePayload, Program
     from harness.numerics.formats.semantics import Semantics
     from harness.record.cell import Delegation, Encoding, Numerics
 
@@ -197,6 +198,38 @@ class Emulating(Protocol):
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """As ``execute``, never natively."""
+        ...
+
+
+@runtime_checkable
+class Delegating(Protocol):
+    """A backend that executes payloads of its delegate where the runtime of the host cannot."""
+
+    @property
+    def delegate(self) -> str:
+        """The name by which programs ask for the delegate."""
+        ...
+
+    def loader(self, program: Program) -> DelegateLoader:
+        """How the delegate's payloads in a program are loaded; it may have others' beside them."""
+        ...
+
+
+@runtime_checkable
+class Describing(Protocol):
+    """A backend that can read payloads of its delegate, whoever lowered them."""
+
+    @property
+    def delegate(self) -> str:
+        """The name by which programs ask for the delegate."""
+        ...
+
+    def describe(self, payload: DelegatePayload) -> Iterable[str]:
+        """Lines about a payload: what its bytes say, nothing is executed.
+
+        Raises:
+            ProgramError: the payload cannot be read.
+        """
         ...
 
 

@@ -13,7 +13,7 @@ import importlib.metadata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.backend import Backend, Emulating, MissingBackend, Recipe
+from harness.backend import Backend, Delegating, Describing, Emulating, MissingBackend, Recipe
 from harness.errors import ConflictingOptions, UnknownTarget
 from harness.target import Target, any_glob
 
@@ -108,6 +108,16 @@ def backend(name: str) -> Backend:
         return MissingBackend(name, f"{module_name} does not import: {error}")
     if not isinstance(found, Backend):
         return MissingBackend(name, f"{where} is not a Backend")
+    return found
+
+
+def by_delegate() -> dict[str, Backend]:
+    """The backends that execute or read payloads, by the names that programs ask for them by."""
+    found: dict[str, Backend] = {}
+    for name in names():
+        one = backend(name)
+        if isinstance(one, Delegating | Describing):
+            found.setdefault(one.delegate, one)
     return found
 
 

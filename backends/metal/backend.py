@@ -16,7 +16,7 @@ from harness import Attempt, Availability, Execution, Inputs, Precision, Recipe
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness import Built, Case, Semantics
+    from harness import Built, Case, DelegateLoader, DelegatePayload, Program, Semantics
 
 # Bounds of Metal's precise functions (Metal Shading Language Specification, "Numerical
 # Compliance", single precision); division, sqrt and rsqrt round correctly. erf is c10's, within an
@@ -98,6 +98,7 @@ class Metal:
     generated wrapper and shaders themselves, on the CPU and against the runtime's contract."""
 
     name = "metal"
+    delegate = DELEGATE
     recipes = {
         "fp32": _recipe("fp32", FLOAT32),
         "bf16": _recipe("bf16", BFLOAT16, "bfloat16"),
@@ -148,11 +149,24 @@ class Metal:
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program, each delegate call on the host, in this process."""
-        from backends.metal.delegate import load
-        from harness import Interpreter, RuntimeKernels
+        from harness import Interpreter, Program, RuntimeKernels
 
-        interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
+        parsed = Program(program)
+        interpreter = Interpreter(parsed, {DELEGATE: self.loader(parsed)}, RuntimeKernels())
         return Execution([interpreter(inputs) for inputs in calls], "emulated")
+
+    def loader(self, program: Program) -> DelegateLoader:
+        """Executes payloads in this process: native code, compiled from what they bring."""
+        from backends.metal.delegate import load
+
+        return load
+
+    def describe(self, payload: DelegatePayload) -> Iterable[str]:
+        """Wrapper and kernels of a payload that was generated without Apple hardware."""
+        from backends.metal.delegate import code_of
+        from backends.metal.inspection import listing
+
+        return listing(code_of(payload))
 
     def inspect(self, attempt: Attempt) -> Iterable[str]:
         """Wrapper calls, kernels, and what the contract says of them."""

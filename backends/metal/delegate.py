@@ -33,7 +33,7 @@ def code_of(delegate: DelegatePayload) -> Generated:
         raise ProgramError("the payload of MetalBackend does not name two blobs of the program")
     library, weights = (delegate.named_data[key] for key in keys)
     try:
-        return generated.decode(library, weights)
+        return generated.decode(library, bytes(weights))
     except msgspec.MsgspecError as error:
         raise ProgramError(
             "the payload of MetalBackend holds no generated source: a library that was compiled "

@@ -15,6 +15,7 @@ from backends.metal.cpp.listing import lines
 from backends.metal.cpp.wrapper import Wrapper
 from backends.metal.delegate import code_of
 from backends.metal.fallbacks import IMPLEMENTATIONS
+from backends.metal.generation.generated import Generated
 from backends.metal.host.errors import SourceError
 from backends.metal.host.kernel_source import parse
 from backends.metal.machine.calls import Call
@@ -45,14 +46,12 @@ class Inspected:
     """One delegate.
 
     Attributes:
-        wrapper: what it runs.
-        kernels: Metal source by the name of its library.
+        code: what was generated for it.
         checked: its calls by line and function, in the order that they were first made in.
         failure: why it could not be executed to its end.
     """
 
-    wrapper: Wrapper
-    kernels: dict[str, str]
+    code: Generated
     checked: dict[tuple[int, str, str], Checked] = field(default_factory=dict)
     failure: str = ""
 
@@ -76,7 +75,9 @@ def inspect(attempt: Attempt) -> Iterator[str]:
     if not delegates and not failure:
         yield f"nothing was delegated to {DELEGATE}"
     for number, inspected in enumerate(delegates):
-        yield from listing(inspected, number)
+        yield f"Metal delegate {number}"
+        for line in (*listing(inspected.code), *_checks(inspected)):
+            yield f"  {line}".rstrip()
     if failure and not any(inspected.failure for inspected in delegates):
         yield f"the program cannot be executed: {failure}"
 
@@ -103,12 +104,13 @@ def trace(attempt: Attempt) -> tuple[list[Inspected], str]:
 
 def _load(payload: DelegatePayload, delegates: list[Inspected]) -> DelegateHandle:
     code = code_of(payload)
-    inspected = Inspected(Wrapper.parse(code.wrapper), code.kernels)
+    wrapper = Wrapper.parse(code.wrapper)
+    inspected = Inspected(code)
     delegates.append(inspected)
     checker = contract.Checker()
     try:
         machine = Machine(
-            inspected.wrapper,
+            wrapper,
             code.kernels,
             code.tensors(),
             check=lambda call: inspected.collect(checker, call),
@@ -117,7 +119,7 @@ def _load(payload: DelegatePayload, delegates: list[Inspected]) -> DelegateHandl
     except Exception as error:
         inspected.failure = f"it cannot be loaded: {describe(error)}"
         raise
-    inputs = inspected.wrapper.inputs
+    inputs = wrapper.inputs
 
     def run(arguments: list[Any]) -> None:
         tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
@@ -130,22 +132,31 @@ def _load(payload: DelegatePayload, delegates: list[Inspected]) -> DelegateHandl
     return run
 
 
-def listing(inspected: Inspected, number: int) -> Iterator[str]:
-    """The wrapper's statements, each kernel's source, and a line for each call's contract."""
-    yield f"Metal delegate {number}"
-    for line in lines(inspected.wrapper):
-        yield f"  {line}"
-    for library, source in inspected.kernels.items():
-        yield f"  source of {library}"
+def listing(code: Generated) -> Iterator[str]:
+    """The wrapper's statements and each kernel's source.
+
+    Args:
+        code: what was generated for a delegate.
+
+    Raises:
+        ProgramError: the wrapper is not understood.
+    """
+    yield from lines(Wrapper.parse(code.wrapper))
+    for library, source in code.kernels.items():
+        yield f"source of {library}"
         for line in own_source(source).splitlines():
-            yield f"    {line}".rstrip()
+            yield f"  {line}".rstrip()
+
+
+def _checks(inspected: Inspected) -> Iterator[str]:
+    """A line for each call's contract."""
     rows = list(inspected.checked.values())
     broken = sum(bool(row.violations) for row in rows)
-    yield f"  contract: {len(rows)} calls, {broken} of them break it"
+    yield f"contract: {len(rows)} calls, {broken} of them break it"
     for row in rows:
         yield from _verdict(row)
     if inspected.failure:
-        yield f"  {inspected.failure}"
+        yield inspected.failure
 
 
 def own_source(source: str) -> str:
@@ -166,6 +177,6 @@ def _verdict(row: Checked) -> Iterator[str]:
     else:
         where = f"{call.source}: {call.name}"
     often = f" ({row.times} times)" if row.times > 1 else ""
-    yield f"    {'broken' if row.violations else 'kept':<6} {where}{often}"
+    yield f"  {'broken' if row.violations else 'kept':<6} {where}{often}"
     for violation in row.violations:
-        yield f"           {violation}"
+        yield f"         {violation}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness import Built, Case, Encoding, Program
+    from harness import Built, Case, DelegateLoader, DelegatePayload, Encoding, Program
 
 # A function's argument: mlx's exp multiplies it by a rounded log2(e) and rounds the product
 # (cpu/simd/math.h). Divisions: rsqrt divides by a rounded root (cpu/simd/base_simd.h), softmax
@@ -126,6 +126,7 @@ class Mlx:
     """Runs the delegate's payload: natively where the runtime has it, else with ``mlx.core``."""
 
     name = "mlx"
+    delegate = DELEGATE
     recipes = {
         "fp32": _recipe("fp32", FLOAT32),
         "fp16": _recipe("fp16", FLOAT16, "float16"),
@@ -160,13 +161,26 @@ class Mlx:
         parsed = Program(program)
         if not parsed.plan.delegates or DELEGATE in native_backends():
             return Execution(run_native(program, calls), "native")
-        return _interpret(parsed, calls)
+        return self._interpret(parsed, calls)
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program, each delegate call with ``mlx.core``."""
         from harness import Program
 
-        return _interpret(Program(program), calls)
+        return self._interpret(Program(program), calls)
+
+    def loader(self, program: Program) -> DelegateLoader:
+        """Executes payloads with ``mlx.core``; those of one program share its cache."""
+        from backends.mlx.execution.delegate import loader
+
+        return loader(program)
+
+    def describe(self, payload: DelegatePayload) -> Iterable[str]:
+        """The instruction listing of a payload."""
+        from backends.mlx.payload import reader
+        from backends.mlx.payload.listing import listing
+
+        return listing(reader.load(payload.data))
 
     def inspect(self, attempt: Attempt) -> Iterable[str]:
         """The instruction listing of the cell's program and where it leaves its reference."""
@@ -174,13 +188,12 @@ class Mlx:
 
         return inspect(attempt)
 
+    def _interpret(self, program: Program, calls: Sequence[Inputs]) -> Execution:
+        from harness import Interpreter, RuntimeKernels
 
-def _interpret(program: Program, calls: Sequence[Inputs]) -> Execution:
-    from backends.mlx.execution.delegate import loader
-    from harness import Interpreter, RuntimeKernels
-
-    interpreter = Interpreter(program, {DELEGATE: loader(program)}, RuntimeKernels())
-    return Execution([interpreter(inputs) for inputs in calls], "emulated")
+        loaders = {DELEGATE: self.loader(program)}
+        interpreter = Interpreter(program, loaders, RuntimeKernels())
+        return Execution([interpreter(inputs) for inputs in calls], "emulated")
 
 
 BACKEND = Mlx()

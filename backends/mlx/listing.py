@@ -1,8 +1,8 @@
-"""The instruction listing of a program, and where it first leaves its reference."""
+"""What the delegates of a cell did, and where one first leaves its reference."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ from torch.export import ExportedProgram
 
 from backends.mlx.execution.delegate import cache_of, executor, handle, to_torch
 from backends.mlx.execution.executor import Executor
-from backends.mlx.payload.graph import DELEGATE, Graph, Node, TensorMeta
+from backends.mlx.payload.graph import DELEGATE, Node
+from backends.mlx.payload.listing import SHORT, Position, listing
 from harness import (
     Attempt,
     DelegateHandle,
@@ -21,25 +22,7 @@ from harness import (
     Reference,
     RuntimeKernels,
     refer,
-    torch_dtype,
 )
-
-_SHORT = {
-    "float32": "f32",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint32": "u32",
-    "uint16": "u16",
-    "uint8": "u8",
-    "bool": "bool",
-}
-
-Position = tuple[int, int]
-"""Chain and place of an instruction."""
 
 
 @dataclass
@@ -74,7 +57,10 @@ def inspect(attempt: Attempt) -> Iterator[str]:
     if not traces:
         yield "nothing was delegated to MLX"
     for number, traced in enumerate(traces):
-        yield from listing(traced.program.graph, number, traced.results)
+        seen = {place: list(map(_seen, found)) for place, found in traced.results.items()}
+        head, *lines = listing(traced.program.graph, seen)
+        yield f"MLX delegate {number}: {head}"
+        yield from lines
     if attempt.problem is not None:
         for number, traced in enumerate(traces):
             yield divergence(attempt, number, traced)
@@ -108,59 +94,11 @@ def trace(attempt: Attempt, call: int = 0) -> list[Trace]:
     return traces
 
 
-def listing(graph: Graph, number: int, results: Mapping[Position, list[Any]]) -> Iterator[str]:
-    """One line a slot of the interface, one an instruction, with the shapes that were seen."""
-    yield (
-        f"MLX delegate {number}: {sum(map(len, graph.chains))} instructions, "
-        f"{graph.constants} constants, {graph.buffers} mutable buffers, "
-        f"{graph.temporaries} temporaries, {graph.values} values"
-    )
-    for role, slots in (
-        ("input", graph.input_map),
-        ("output", graph.output_map),
-        ("buffer", graph.buffer_map),
-    ):
-        for slot in slots:
-            name = f"{'t' if slot.kind == 'tensor' else 'v'}{slot.index}"
-            meta = graph.declared(slot.index) if slot.kind == "tensor" else None
-            yield f"  {role:<8} {name:<6} {_declared(meta) if meta else slot.kind}"
-    for constant in range(graph.constants):
-        meta = graph.declared(constant)
-        name = graph.names.get(constant, "")
-        yield f"  constant t{constant:<5} {_declared(meta) if meta else '?'} {name}"
-    for chain, nodes in enumerate(graph.chains):
-        role = {graph.main: " (main)", graph.init: " (init)"}.get(chain, "")
-        yield f"  chain {chain}{role}"
-        for at, node in enumerate(nodes):
-            yield _line(at, node, results.get((chain, at)))
-
-
-def _line(at: int, node: Node, results: list[Any] | None) -> str:
-    written: list[Any] = list(node.writes) or node.values[-1:]
-    shown = [
-        f"{slot!r}{' ' + _seen(result) if result is not None else ''}"
-        for slot, result in zip(written, results or [None] * len(written), strict=False)
-    ]
-    operands = [
-        f"{name}={value!r}"
-        for name, value in node.fields.items()
-        if value is not None and name not in ("out", "outs")
-    ]
-    place = " in place" if any(slot in node.reads for slot in node.writes) else ""
-    head = f"  {at:>5}  {node.kind.removesuffix('Node'):<16} {', '.join(shown)}"
-    return f"{head} <- {' '.join(operands)}{place}"
-
-
 def _seen(result: Any) -> str:
     if not isinstance(result, mx.array):
         return f"= {result}"
     name = str(result.dtype).removeprefix("mlx.core.")
-    return f"{_SHORT.get(name, name)}{list(result.shape)}"
-
-
-def _declared(meta: TensorMeta) -> str:
-    name = str(torch_dtype(meta.scalar_type)).removeprefix("torch.")
-    return f"{_SHORT.get(name, name)}[{', '.join(map(str, meta.shape))}]"
+    return f"{SHORT.get(name, name)}{list(result.shape)}"
 
 
 def divergence(attempt: Attempt, number: int, traced: Trace) -> str:

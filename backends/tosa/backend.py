@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from backends.tosa.mxfp import FORMATS, BlockFormat
@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness import Built, Case, Encoding, Semantics
+    from harness import (
+        Built,
+        Case,
+        DelegateLoader,
+        DelegatePayload,
+        Encoding,
+        Program,
+        Semantics,
+    )
 
 DELEGATE = "TOSABackend"
 FP = "TOSA-1.0+FP"
@@ -113,6 +121,7 @@ class Tosa:
     """Runs the delegate payloads on the reference model, what is left over around them."""
 
     name = "tosa"
+    delegate = DELEGATE
     recipes = {
         "fp": Recipe(
             "fp",
@@ -143,13 +152,25 @@ class Tosa:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program; a program without a delegate runs natively."""
-        from backends.tosa.reference import load
         from harness import Interpreter, Program, RuntimeKernels, run_native
 
-        if not Program(program).plan.delegates:
+        parsed = Program(program)
+        if not parsed.plan.delegates:
             return Execution(run_native(program, calls), "native")
-        interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
+        interpreter = Interpreter(parsed, {DELEGATE: self.loader(parsed)}, RuntimeKernels())
         return Execution([interpreter(inputs) for inputs in calls], "reference")
+
+    def loader(self, program: Program) -> DelegateLoader:
+        """Executes payloads on the reference model, in a child process."""
+        from backends.tosa.reference import load
+
+        return load
+
+    def describe(self, payload: DelegatePayload) -> Iterable[str]:
+        """The operators of a payload."""
+        from backends.tosa.listing import listing
+
+        return listing(payload.data)
 
 
 BACKEND = Tosa()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from backends.xnnpack.quantization import DYNAMIC, STATIC, quantizer
@@ -12,6 +12,7 @@ from harness import Availability, Execution, Inputs, Precision, Recipe, uncalibr
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
+    from harness import DelegatePayload
 
 DELEGATE = "XnnpackBackend"
 
@@ -46,6 +47,7 @@ class Xnnpack:
     """Runs whole programs natively; operators that XNNPACK leaves run on portable kernels."""
 
     name = "xnnpack"
+    delegate = DELEGATE
     recipes = {
         "fp32": Recipe("fp32", Precision(), partitioners=partitioners),
         "int8": _static("int8", per_channel=True),
@@ -80,6 +82,12 @@ class Xnnpack:
         from harness import run_native
 
         return Execution(run_native(program, calls), "native")
+
+    def describe(self, payload: DelegatePayload) -> Iterable[str]:
+        """The nodes of a payload."""
+        from backends.xnnpack.listing import listing
+
+        return listing(payload)
 
 
 BACKEND = Xnnpack()

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.cli import cells, listing, runs
+from harness.cli import cells, listing, programs, runs
 from harness.errors import ConformError
 from reports.commands import baseline, dashboard, diff, export, gate, history, merge
 
@@ -47,6 +47,8 @@ for _command in (
     runs.report,
     cells.show,
     cells.repro,
+    programs.inspect,
+    programs.execute,
     listing.backends,
     listing.limitations,
     *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),

@@ -54,8 +54,15 @@ def native_backends() -> list[str]:
     return list(Runtime.get().backend_registry.registered_backend_names)
 
 
-def run_native(program: bytes, calls: Sequence[Inputs]) -> list[list[OutputValue]]:
+def run_native(
+    program: bytes, calls: Sequence[Inputs], method: str = "forward"
+) -> list[list[OutputValue]]:
     """Load a program once in the ExecuTorch runtime and execute it for each call.
+
+    Args:
+        program: the bytes of the ``.pte``.
+        calls: flat inputs of each call.
+        method: which of its methods.
 
     Returns:
         For each call every value of the plan's outputs, in the plan's order; see
@@ -67,12 +74,13 @@ def run_native(program: bytes, calls: Sequence[Inputs]) -> list[list[OutputValue
     from executorch.runtime import Runtime, Verification
 
     loaded = Runtime.get().load_program(program, verification=Verification.InternalConsistency)
-    method = loaded.load_method("forward")
-    if method is None:
-        raise ProgramError("program has no method 'forward'")
+    if method not in loaded.method_names or (ready := loaded.load_method(method)) is None:
+        raise ProgramError(
+            f"program has no method {method!r}; it has {sorted(loaded.method_names)}"
+        )
     results = []
     for inputs in calls:
-        values = method.execute(list(inputs))
+        values = ready.execute(list(inputs))
         results.append([_kept(number, value) for number, value in enumerate(values)])
     return results
 
@@ -278,7 +286,7 @@ def _is_true(condition: Any) -> bool:
     raise ProgramError(f"a jump goes by a {type(condition).__name__} that is no flag")
 
 
-def _constant(data: bytes, spec: TensorSpec) -> torch.Tensor:
+def _constant(data: bytes | memoryview, spec: TensorSpec) -> torch.Tensor:
     count = math.prod(spec.sizes)
     size = count * spec.dtype.itemsize
     if len(data) < size:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import os
+import re
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import torch
 
 from harness.backend import Execution
 from harness.case import Inputs
-from harness.errors import ProgramError
+from harness.errors import ProgramError, printable
 from harness.execution.child import Child
 
 _MARK = "CONFORM_FOREIGN"
@@ -69,11 +71,21 @@ Value = TensorValue | int | float | bool | str | None
 
 
 class Task(msgspec.Struct):
-    """Execute a program on a backend for some calls."""
+    """Execute a program for some calls.
 
-    backend: str
-    program: bytes
+    Attributes:
+        program: the file of its bytes, which may be many.
+        calls: flat inputs of each call.
+        backend: on which backend; empty for whoever executes the delegates that it names.
+        method: which of its methods.
+        log: the file that gets what native code prints on standard error.
+    """
+
+    program: str
     calls: list[list[Value]]
+    backend: str
+    method: str
+    log: str
 
 
 class Result(msgspec.Struct):
@@ -83,24 +95,48 @@ class Result(msgspec.Struct):
     outputs: list[list[Value]]
 
 
-def execute(backend: str, program: bytes, calls: Sequence[Inputs]) -> Execution:
+def execute(
+    backend: str,
+    program: bytes,
+    calls: Sequence[Inputs],
+    *,
+    method: str = "forward",
+    seconds: float = SECONDS,
+) -> Execution:
     """What ``backend.execute(program, calls)`` returns in the child.
 
     Args:
-        backend: name of a registered backend.
+        backend: name of a registered backend; empty for whoever executes the delegates that the
+            program names (:mod:`harness.execution.anywhere.run`).
         program: bytes of the ``.pte``.
         calls: flat inputs of each call.
+        method: which method, where no backend is named.
+        seconds: how long it may take.
 
     Raises:
-        ProgramError: the program is refused, ends the child, or takes longer than 300 s.
+        ProgramError: the program is refused, ends the child, or takes longer.
     """
-    task = Task(backend, program, [pack(inputs) for inputs in calls])
-    answer = _child().ask(msgspec.msgpack.encode(task), SECONDS)
+    with tempfile.TemporaryDirectory(prefix="conform-") as folder:
+        file, log = Path(folder, "program.pte"), Path(folder, "log")
+        file.write_bytes(program)
+        log.touch()
+        task = Task(str(file), [pack(inputs) for inputs in calls], backend, method, str(log))
+        try:
+            answer = _child().ask(msgspec.msgpack.encode(task), seconds)
+        except ProgramError as error:
+            raise type(error)(f"{error}{_last_words(log.read_bytes())}") from error
     try:
         result = msgspec.msgpack.decode(answer, type=Result)
     except msgspec.MsgspecError as error:
         raise ProgramError(f"what executes foreign programs answers nonsense: {error}") from error
     return Execution([unpack(values) for values in result.outputs], result.runtime)
+
+
+def _last_words(log: bytes) -> str:
+    """What the runtime logged last, which says more than its error codes."""
+    lines = re.findall(r"\[\w+\.(?:cpp|h|c):\d+\] (.+)", log.decode("utf-8", "replace"))
+    said = [line for line in lines if "cpuinfo" not in line and "Reading file" not in line]
+    return f" ({printable(said[-1][:300])})" if said else ""
 
 
 def is_inside() -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from executorch.exir import schema
-from executorch.exir._serialize._program import PTEFile, deserialize_pte_binary
+from executorch.exir._serialize._program import PTEFile
 from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
+from harness.execution import container
 from harness.execution.validation import torch_dtype, validate
 
 
@@ -23,13 +25,13 @@ class DelegatePayload:
         id: name the backend is registered under, such as ``TOSABackend``.
         data: the processed bytes.
         compile_specs: key to value, as the partitioner gave them.
-        named_data: the named data map of the program.
+        named_data: the named data map of the program: views of its bytes.
     """
 
     id: str
     data: bytes
     compile_specs: dict[str, bytes]
-    named_data: dict[str, bytes]
+    named_data: Mapping[str, bytes | memoryview]
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,20 @@ class TensorSpec:
     sizes: tuple[int, ...]
     dim_order: tuple[int, ...]
     dynamic: bool
+
+    @classmethod
+    def of(cls, value: schema.Tensor) -> TensorSpec:
+        """The declaration of a value.
+
+        Raises:
+            ProgramError: torch has no such dtype.
+        """
+        return cls(
+            torch_dtype(value.scalar_type),
+            tuple(value.sizes),
+            tuple(value.dim_order),
+            value.shape_dynamism != schema.TensorShapeDynamism.STATIC,
+        )
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -61,18 +77,19 @@ class TensorSpec:
 class Program:
     """One method of a parsed ``.pte``."""
 
-    def __init__(self, data: bytes, method: str = "forward") -> None:
+    def __init__(self, data: bytes | PTEFile, method: str = "forward") -> None:
         """Parse the bytes and validate the method's plan.
+
+        Args:
+            data: the bytes of the ``.pte``, or what :func:`harness.execution.container.read` made
+                of them.
+            method: its name.
 
         Raises:
             ProgramError: not a program, no such method, or a plan that contradicts itself.
         """
-        try:
-            self.file: PTEFile = deserialize_pte_binary(data)
-        except Exception as error:
-            # The reader raises anything from struct.error to AssertionError on bad bytes.
-            raise ProgramError(f"not an ExecuTorch program: {error}") from error
-        plans = {plan.name: plan for plan in self.file.program.execution_plan}
+        self.file = container.read(data) if isinstance(data, bytes) else data
+        plans = {plan.name: plan for plan in self.file.program.execution_plan or ()}
         if method not in plans:
             raise ProgramError(f"program has no method {method!r}; it has {sorted(plans)}")
         self.plan: schema.ExecutionPlan = plans[method]
@@ -90,12 +107,7 @@ class Program:
         value = self.plan.values[index].val
         if not isinstance(value, schema.Tensor):
             raise ProgramError(f"value {index} is {type(value).__name__}, expected a tensor")
-        self._specs[index] = TensorSpec(
-            torch_dtype(value.scalar_type),
-            tuple(value.sizes),
-            tuple(value.dim_order),
-            value.shape_dynamism != schema.TensorShapeDynamism.STATIC,
-        )
+        self._specs[index] = TensorSpec.of(value)
         return self._specs[index]
 
     @property
@@ -124,17 +136,15 @@ class Program:
             for value, spec in zip(values, specs, strict=False)
         )
 
-    @property
-    def named_data(self) -> dict[str, bytes]:
-        """The named data map: key to bytes."""
+    @functools.cached_property
+    def named_data(self) -> dict[str, bytes | memoryview]:
+        """The named data map: key to bytes, which are the program's own."""
         store = self.file.named_data
         if store is None:
             return {}
-        return {
-            key: bytes(store.buffers[entry.buffer_index]) for key, entry in store.pte_data.items()
-        }
+        return {key: store.buffers[entry.buffer_index] for key, entry in store.pte_data.items()}
 
-    @property
+    @functools.cached_property
     def delegates(self) -> list[DelegatePayload]:
         """The delegates in the order that delegate calls refer to."""
         program, named = self.file.program, self.named_data
@@ -155,14 +165,16 @@ class Program:
             )
         return payloads
 
-    def initial_bytes(self, value: schema.Tensor) -> bytes | None:
+    def initial_bytes(self, value: schema.Tensor) -> bytes | memoryview | None:
         """Bytes a tensor starts with: a constant, or a buffer's initial state."""
         extra = value.extra_tensor_info
         if extra is not None and extra.location == schema.TensorDataLocation.EXTERNAL:
             name = extra.fully_qualified_name
             data = self.named_data.get(name or "")
             if data is None:
-                raise ProgramError(f"external constant {name!r} is not in the program")
+                raise ProgramError(
+                    f"constant {name!r} is not in the program but in a .ptd file beside it"
+                )
             return data
         if value.data_buffer_idx == 0:
             return None
@@ -171,4 +183,5 @@ class Program:
         if buffers is None or not 0 <= value.data_buffer_idx < len(buffers):
             what = "initial state of a mutable buffer" if planned else "a constant"
             raise ProgramError(f"{what} is missing: buffer {value.data_buffer_idx}")
-        return bytes(buffers[value.data_buffer_idx].storage)
+        storage: bytes | memoryview = buffers[value.data_buffer_idx].storage
+        return storage

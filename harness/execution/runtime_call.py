@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from executorch.exir import schema
-from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
 from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
+from harness.execution.loaded_plan import LoadedPlan, shareable, unplanned
 from harness.execution.operators import is_dynamic, kernel_name, resolve
 from harness.execution.program import Program
 from harness.execution.validation import INDEX_LISTS
@@ -64,7 +63,7 @@ class RuntimeCall:
             writes[0] if has_result and writes and not parameters[writes[0]].is_out else None
         )
         self._number = call.args[-1] if has_result and not writes else None
-        self._loaded: dict[str, tuple[_LoadedPlan, list[int]]] = {}
+        self._loaded: dict[str, tuple[LoadedPlan, list[int]]] = {}
 
     def __call__(self, arguments: list[Any]) -> None:
         """Execute; see :data:`harness.execution.kernels.KernelHandle`.
@@ -83,7 +82,7 @@ class RuntimeCall:
             self._loaded[key] = self._load(numbers)
         execute, inputs = self._loaded[key]
         try:
-            results = execute([_shareable(current[index]) for index in inputs])
+            results = execute([shareable(current[index]) for index in inputs])
         except RuntimeError as error:
             raise ProgramError(f"kernel {kernel_name(self._operator)}: {error}") from error
         for index, result in zip(self._resized, results, strict=False):
@@ -123,14 +122,14 @@ class RuntimeCall:
             return [item for item in value.items if item >= 0]
         return [index]
 
-    def _load(self, numbers: dict[int, Any]) -> tuple[_LoadedPlan, list[int]]:
+    def _load(self, numbers: dict[int, Any]) -> tuple[LoadedPlan, list[int]]:
         """The call as a loaded program, and which values are its inputs."""
         own: dict[int, int] = {}
         values: list[schema.EValue] = []
 
         def place(index: int) -> int:
             if index not in own:
-                value = _unplanned(self._declared[index])
+                value = unplanned(self._declared[index])
                 if isinstance(value, INDEX_LISTS):
                     value = type(value)(
                         [place(item) if item >= 0 else item for item in value.items]
@@ -213,43 +212,14 @@ def _check_arguments(kernel: torch._ops.OpOverload, declared: Sequence[Any]) -> 
 _VALUE_LISTS = (schema.BoolList, schema.DoubleList)
 
 
-class _LoadedPlan:
-    """A plan without constants, loaded in the runtime; it keeps no state between calls."""
-
-    def __init__(self, plan: schema.ExecutionPlan) -> None:
-        """Serialize and load.
-
-        Raises:
-            ProgramError: the runtime refuses it.
-        """
-        from executorch.runtime import Runtime
-
-        data = bytes(serialize_pte_binary(PTEFile(program=_program_of(plan))))
-        try:
-            # Kept, because a method reads the bytes of its program and does not hold them.
-            self._program = Runtime.get().load_program(data)
-            method = self._program.load_method(plan.name)
-        except RuntimeError as error:
-            name = kernel_name(plan.operators[0])
-            raise ProgramError(f"the runtime does not load kernel {name}: {error}") from error
-        if method is None:
-            raise ProgramError("the runtime lost a method that it was given")
-        self._method = method
-        self._turn = threading.Lock()
-
-    def __call__(self, inputs: list[torch.Tensor]) -> list[Any]:
-        with self._turn:
-            return list(self._method.execute(inputs))
-
-
 # Writing a plan down takes half a millisecond, and models repeat their operators: equal calls
 # share one, whichever program they are of.
-_SHARED: OrderedDict[str, _LoadedPlan] = OrderedDict()
+_SHARED: OrderedDict[str, LoadedPlan] = OrderedDict()
 _SHARED_PLANS = 256
 _SHARING = threading.Lock()
 
 
-def _loaded_plan(plan: schema.ExecutionPlan) -> _LoadedPlan:
+def _loaded_plan(plan: schema.ExecutionPlan) -> LoadedPlan:
     """The plan, loaded now or before.
 
     Raises:
@@ -258,30 +228,11 @@ def _loaded_plan(plan: schema.ExecutionPlan) -> _LoadedPlan:
     key = repr(plan)
     with _SHARING:
         if key not in _SHARED:
-            _SHARED[key] = _LoadedPlan(plan)
+            _SHARED[key] = LoadedPlan(plan, f"kernel {kernel_name(plan.operators[0])}")
         _SHARED.move_to_end(key)
         while len(_SHARED) > _SHARED_PLANS:
             _SHARED.popitem(last=False)
         return _SHARED[key]
-
-
-def _program_of(plan: schema.ExecutionPlan) -> schema.Program:
-    return schema.Program(
-        version=0,
-        execution_plan=[plan],
-        constant_buffer=[schema.Buffer(b"")],
-        backend_delegate_data=[],
-        segments=[],
-        constant_segment=schema.SubsegmentOffsets(0, []),
-        mutable_data_segments=[],
-    )
-
-
-def _unplanned(value: Any) -> Any:
-    """The declaration of a tensor whose memory the caller brings; others as they are."""
-    if not isinstance(value, schema.Tensor):
-        return value
-    return replace(value, data_buffer_idx=0, allocation_info=None, extra_tensor_info=None)
 
 
 def _number(value: Any) -> schema.KernelTypes:
@@ -298,11 +249,3 @@ def _number(value: Any) -> schema.KernelTypes:
             return schema.String(value)
         case _:
             raise ProgramError(f"a kernel gets a {type(value).__name__}, which no program holds")
-
-
-def _shareable(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's memory in an order that the Python bindings take; the runtime goes by the
-    declared dim order, whichever they are given."""
-    if tensor.is_contiguous() or not tensor.dim():
-        return tensor
-    return tensor.permute(tensor.dim_order()).view(tensor.shape)

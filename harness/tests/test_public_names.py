@@ -17,13 +17,13 @@ def test_the_public_names_are_these() -> None:
     assert sorted(harness.__all__) == [
         "AtenKernels", "Attempt", "Availability", "Backend", "BlockProduct", "Blocks", "Built",
         "CROSS_BACKEND", "Case", "CaseError", "Cell", "Child", "ConformError", "DelegateHandle",
-        "DelegateLoader", "DelegatePayload", "Delegation", "Emulating", "Encoding", "Execution",
-        "GENERIC", "Inputs", "Inspectable", "Interpreter", "Limitation", "LowerOptions",
-        "Lowered", "Numerics", "Precision", "Product", "Program", "ProgramError", "Recipe",
-        "Reference", "Run", "RuntimeKernels", "Semantics", "StageFailure", "Status", "Target",
-        "Tester", "UnsupportedProgram", "UsageError", "Verdict", "check_backend", "describe",
-        "native_backends", "op_name", "refer", "run_cell", "run_native", "torch_dtype",
-        "uncalibratable",
+        "DelegateLoader", "DelegatePayload", "Delegating", "Delegation", "Describing", "Emulating",
+        "Encoding", "Execution", "GENERIC", "InputError", "Inputs", "Inspectable", "Interpreter",
+        "Limitation", "LowerOptions", "Lowered", "Numerics", "Precision", "Product", "Program",
+        "ProgramError", "Recipe", "Reference", "Run", "RuntimeKernels", "Semantics", "StageFailure",
+        "Status", "Target", "Tester", "UnsupportedProgram", "UsageError", "Verdict",
+        "check_backend", "describe", "execute", "native_backends", "op_name", "refer", "run_cell",
+        "run_native", "torch_dtype", "uncalibratable",
     ]  # fmt: skip
     for name in harness.__all__:
         is_alias = name in ("DelegateHandle", "DelegateLoader")

@@ -87,7 +87,7 @@ def encode(generated: Generated) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(generated, weights=b""))
 
 
-def decode(data: bytes, weights: bytes) -> Generated:
+def decode(data: bytes | memoryview, weights: bytes) -> Generated:
     """The inverse of :func:`encode`.
 
     Raises:

@@ -90,7 +90,7 @@ def load(data: bytes) -> Graph:
     return graph
 
 
-def constants(graph: Graph, named_data: Mapping[str, bytes]) -> list[Constant]:
+def constants(graph: Graph, named_data: Mapping[str, bytes | memoryview]) -> list[Constant]:
     """The constant tensors in the order of their slots (``load_constants``).
 
     Args:

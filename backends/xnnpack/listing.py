@@ -1,0 +1,115 @@
+"""The nodes of an XNNPACK payload, read by the ``flatc`` and the schema of executorch's wheel."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness import DelegatePayload, ProgramError, describe
+
+# In a graph without constants a node is a hundred bytes; the JSON that flatc makes is much larger.
+_LARGEST = 16 << 20
+
+# XNN_INVALID_VALUE_ID and the like: a place that is not used.
+_ABSENT = 2**32 - 1
+
+
+def listing(payload: DelegatePayload) -> Iterator[str]:
+    """A line that counts, and one a value of the interface, a constant and a node.
+
+    Raises:
+        ProgramError: the payload has no header of XNNPACK's, or its graph cannot be read.
+    """
+    graph, constants = _parts(payload.data)
+    yield (
+        f"flatbuffer {bytes(graph[4:8]).decode('ascii', 'replace')} of {len(graph):,} bytes, "
+        f"{constants:,} bytes of constants beside it"
+    )
+    if len(graph) > _LARGEST:
+        yield f"  its nodes are not listed: it is larger than {_LARGEST:,} bytes"
+        return
+    yield from _lines(_decoded(graph), payload.named_data)
+
+
+def _parts(data: bytes) -> tuple[memoryview, int]:
+    """The flatbuffer of a payload and the bytes of its constants."""
+    from executorch.backends.xnnpack.serialization.xnnpack_graph_serialize import XNNHeader
+
+    try:
+        header = XNNHeader.from_bytes(data[: XNNHeader.EXPECTED_LENGTH])
+    except ValueError as error:
+        raise ProgramError(f"the payload of XnnpackBackend: {error}") from error
+    begin, size = header.flatbuffer_offset, header.flatbuffer_size
+    if not header.is_valid() or begin + size > len(data) or size < 8:
+        raise ProgramError(
+            f"the payload of XnnpackBackend is cut short: {len(data)} bytes, its graph ends at "
+            f"byte {begin + size}"
+        )
+    return memoryview(data)[begin : begin + size], header.constant_data_size
+
+
+def _decoded(graph: memoryview) -> Any:
+    """The flatbuffer as plain data."""
+    from executorch.backends.xnnpack import serialization
+    from executorch.exir._serialize._flatbuffer import _flatc_decompile
+
+    with tempfile.TemporaryDirectory() as folder:
+        schema, binary = Path(folder, "schema.fbs"), Path(folder, "graph.bin")
+        found = importlib.resources.files(serialization).joinpath("schema.fbs")
+        schema.write_bytes(found.read_bytes())
+        binary.write_bytes(graph)
+        try:
+            _flatc_decompile(folder, str(schema), str(binary))
+            return json.loads(binary.with_suffix(".json").read_bytes())
+        except Exception as error:
+            # flatc fails, or is not there, or writes a number that JSON does not have.
+            raise ProgramError(f"flatc does not read the graph: {describe(error, 200)}") from error
+
+
+def _lines(graph: Mapping[str, Any], named: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        values = dict(map(_value, graph.get("xvalues", ())))
+        constants = graph.get("constant_data", ())
+        for role in ("input", "output"):
+            for number in graph.get(f"{role}_ids", ()):
+                yield f"  {role:<8} {_shown(number, values)}"
+        for number, (_, place) in values.items():
+            if place:
+                yield f"  constant {_shown(number, values)} {_source(constants[place], named)}"
+        for at, node in enumerate(graph.get("xnodes", ())):
+            fields = node.get("xnode_union", {})
+            ends = {name: value for name, value in fields.items() if name.endswith("_id")}
+            inputs = [
+                _shown(value, values)
+                for name, value in ends.items()
+                if name != "output_id" and value != _ABSENT
+            ]
+            kind = node.get("xnode_union_type", "?").removeprefix("XNN")
+            output = _shown(ends.get("output_id", _ABSENT), values)
+            yield f"  {at:>5}  {kind:<22} {output} <- {', '.join(inputs)}"
+    except (AttributeError, KeyError, IndexError, TypeError) as error:
+        raise ProgramError(f"the graph contradicts itself: {describe(error, 200)}") from error
+
+
+def _value(entry: Mapping[str, Any]) -> tuple[int, tuple[str, int]]:
+    """Number of a value; its type with its shape, and its place among the constants or 0."""
+    tensor = entry["xvalue_union"]
+    tensor = tensor.get("tensor_value", tensor)
+    dtype = tensor["datatype"].removeprefix("xnn_datatype_")
+    shape = tensor.get("dims", [])
+    return tensor["id_out"], (f"{dtype}{shape}", tensor.get("constant_buffer_idx", 0))
+
+
+def _shown(number: int, values: Mapping[int, tuple[str, int]]) -> str:
+    return f"v{number} {values[number][0]}" if number in values else f"v{number}"
+
+
+def _source(constant: Mapping[str, Any], named: Mapping[str, Any]) -> str:
+    key = constant.get("named_key", "")
+    if not key:
+        return f"{constant.get('size', 0):,} bytes"
+    return f"{len(named[key]):,} bytes ({key})" if key in named else f"not in the program ({key})"

@@ -1,0 +1,167 @@
+"""``conform inspect`` and ``conform exec``: any program, whoever emitted it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.common import silence_vendors
+from harness.errors import ProgramError
+
+if TYPE_CHECKING:
+    from harness.case import Inputs
+    from harness.execution.program import Program
+
+PROGRAM = click.argument("program", type=click.Path(path_type=Path), metavar="PROGRAM.pte")
+
+
+@click.command()
+@PROGRAM
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+@click.option(
+    "--listing/--no-listing",
+    default=True,
+    show_default=True,
+    help="List what the payloads of delegates hold, as far as their backends read them.",
+)
+def inspect(program: Path, as_json: bool, listing: bool) -> None:
+    """Print what is in a program: methods, delegates, kernels, data, memory, payloads.
+
+    Nothing of the program is executed.
+    """
+    silence_vendors()
+    from rich.console import Console
+
+    from harness.execution.anywhere.description import describe_program
+
+    data = _read(program)
+    with _speaking_of(program):
+        found = describe_program(data, listings=listing)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(found)))
+        return
+    from harness.cli import program_view
+
+    program_view.show(program, found, Console())
+
+
+@click.command("exec")
+@PROGRAM
+@click.option(
+    "--inputs",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A file with the inputs of one call: .pt .npy .npz .safetensors, an image or a .wav. "
+    "Given again, it is the next call; state persists.",
+)
+@click.option("--random", is_flag=True, help="Seeded inputs of the declared types and shapes.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of --random.")
+@click.option("--method", help="Which method; default: forward, or the only one.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Write the outputs: .pt (a list a call), .npz or .safetensors.",
+)
+@click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds.")
+def execute(
+    program: Path,
+    files: Sequence[Path],
+    random: bool,
+    seed: int,
+    method: str | None,
+    out: Path | None,
+    timeout: float,
+) -> None:
+    """Run a program and print a row for each output.
+
+    Each delegate is executed by the ExecuTorch runtime where that has it, else by the backend that
+    has a reference model or an emulation of it; all in a process of its own.
+    """
+    silence_vendors()
+    from rich.console import Console
+
+    from harness.cli import program_view
+    from harness.execution.anywhere import run
+    from harness.execution.anywhere.executors import require
+    from harness.values import writing
+    from reports import output
+
+    if out is not None:
+        writing.check_suffix(out)
+    data = _read(program)
+    with _speaking_of(program):
+        parsed = run.load(data, method)
+        who = require(payload.id for payload in parsed.delegates)
+    calls = _calls(parsed, program, files, seed if random else None)
+    with _speaking_of(program):
+        execution = run.run(data, parsed, calls, timeout)
+    program_view.show_outputs(parsed, execution, who, Console())
+    if out is not None:
+        output.write(out, writing.encode(out, execution.outputs))
+        click.echo(out)
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        ProgramError: it is a folder, or is not there.
+    """
+    if path.is_dir():
+        raise ProgramError(f"{path} is a folder, not a program")
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise ProgramError(f"{path}: there is no such file") from error
+
+
+@contextmanager
+def _speaking_of(path: Path) -> Iterator[None]:
+    """Name the file in what is wrong with it."""
+    try:
+        yield
+    except ProgramError as error:
+        raise type(error)(f"{path}: {error}") from error
+
+
+def _calls(program: Program, path: Path, files: Sequence[Path], seed: int | None) -> list[Inputs]:
+    """The flat inputs of each call.
+
+    Raises:
+        InputError: a file is none of inputs, they do not fit, or none are given.
+    """
+    import torch
+
+    from harness.errors import ConflictingOptions, InputError
+    from harness.execution.anywhere import fitting
+    from harness.values.reading import read_inputs
+
+    if seed is not None:
+        if files:
+            raise ConflictingOptions("--inputs and --random say two things; give one of them")
+        return [fitting.random_inputs(program, seed)]
+    if not files:
+        if not program.plan.inputs:
+            return [()]
+        wanted = ", ".join(fitting.expected(program))
+        raise InputError(f"{path} takes {wanted}; give --inputs FILE, or --random")
+    like = [
+        torch.empty(spec.sizes, dtype=spec.dtype, device="meta")
+        for spec in program.inputs[:1]
+        if spec is not None
+    ]
+    calls = []
+    for file in files:
+        args, kwargs = read_inputs(file, like)
+        try:
+            calls.append(fitting.flat_inputs(program, args, kwargs))
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from error
+    return calls

@@ -1,0 +1,91 @@
+"""Who executes a delegate on this host: the runtime, a backend in its stead, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from harness import registry
+from harness.backend import Backend, Delegating, Describing
+from harness.errors import ProgramError, describe
+from harness.execution.execute import native_backends
+from harness.execution.program import DelegatePayload
+
+
+@dataclass(frozen=True)
+class Executor:
+    """Who executes a delegate.
+
+    Attributes:
+        runtime: ``native``, ``reference`` or ``emulated``; ``none`` where nobody does.
+        backend: the name of the backend that knows the delegate; empty where none does.
+        reason: why nobody executes it; empty otherwise.
+    """
+
+    runtime: str
+    backend: str = ""
+    reason: str = ""
+
+
+def executor(delegate: str) -> Executor:
+    """Who executes payloads of a delegate, by the name that programs ask for it by."""
+    known = registry.by_delegate().get(delegate)
+    name = known.name if known else ""
+    if delegate in native_backends():
+        return Executor("native", name)
+    if known is None:
+        return Executor("none", reason=f"nothing here knows delegate {delegate!r}")
+    state = known.availability()
+    if not isinstance(known, Delegating):
+        return Executor("none", name, state.reason or f"{name} runs in the runtime alone")
+    if not state.available:
+        return Executor("none", name, state.reason)
+    return Executor(state.runtime, name)
+
+
+def require(delegates: Iterable[str]) -> dict[str, Executor]:
+    """Who executes each of these delegates.
+
+    Raises:
+        ProgramError: nobody executes one of them.
+    """
+    found = {delegate: executor(delegate) for delegate in delegates}
+    for delegate, one in found.items():
+        if one.runtime == "none":
+            raise ProgramError(
+                f"nothing here can execute delegate {delegate!r}: {one.reason}; there are: "
+                f"{', '.join(here()) or 'none'}"
+            )
+    return found
+
+
+def here() -> list[str]:
+    """The delegates that can be executed, each with the runtime that does it."""
+    known = dict.fromkeys([*native_backends(), *registry.by_delegate()])
+    found = {delegate: executor(delegate).runtime for delegate in known}
+    return [f"{delegate} ({runtime})" for delegate, runtime in found.items() if runtime != "none"]
+
+
+def delegating(name: str) -> Delegating:
+    """The backend of that name, as what loads its delegate.
+
+    Raises:
+        ProgramError: it does not.
+    """
+    backend: Backend = registry.backend(name)
+    if not isinstance(backend, Delegating):
+        raise ProgramError(f"backend {name!r} does not load delegates")
+    return backend
+
+
+def listing(payload: DelegatePayload) -> Iterator[str]:
+    """Lines about a payload, of whichever backend reads it; one that says why there are none."""
+    known = registry.by_delegate().get(payload.id)
+    if not isinstance(known, Describing):
+        yield f"nothing here reads payloads of {payload.id}"
+        return
+    try:
+        yield from known.describe(payload)
+    except Exception as error:
+        # The bytes may be anybody's, and a reader may be out of tree.
+        yield f"the payload cannot be read: {describe(error, 300)}"

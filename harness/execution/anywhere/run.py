@@ -1,0 +1,122 @@
+"""Run any program: each delegate by whoever executes it here, in a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from executorch.exir import schema
+from executorch.exir._serialize._program import PTEFile
+
+from harness.backend import Execution
+from harness.case import Inputs
+from harness.errors import ProgramError
+from harness.execution import container, foreign
+from harness.execution.anywhere import fitting, native_delegate
+from harness.execution.anywhere.executors import Executor, delegating, require
+from harness.execution.execute import DelegateLoader, Interpreter, OutputValue, run_native
+from harness.execution.kernels import RuntimeKernels
+from harness.execution.operators import kernel_name, native_kernels
+from harness.execution.program import Program
+
+# The further from the vendor's runtime, the later.
+_RUNTIMES = ("native", "reference", "emulated")
+
+
+def execute(
+    program: bytes, calls: Sequence[Inputs], *, method: str | None = None
+) -> list[list[OutputValue]]:
+    """Run a program whose delegates have a runtime on this host: native, reference or emulated.
+
+    Args:
+        program: the bytes of a ``.pte``, whoever emitted it.
+        calls: the inputs of each call, flat or nested as they were exported; state persists from
+            call to call.
+        method: which method; by default ``forward``, or the only one there is.
+
+    Returns:
+        For each call every value that the method returns, in its order; see
+        :data:`harness.execution.execute.OutputValue`.
+
+    Raises:
+        ProgramError: the bytes are no program, nothing here can execute it, or it fails.
+        InputError: the inputs do not fit it.
+    """
+    parsed = load(program, method)
+    flat = [fitting.flat_inputs(parsed, inputs) for inputs in calls]
+    return run(program, parsed, flat).outputs
+
+
+def load(program: bytes, method: str | None = None) -> Program:
+    """Parse a program and validate a method of it.
+
+    Raises:
+        ProgramError: it is none, or the method is not there.
+    """
+    file = container.read(program)
+    return Program(file, method or default_method(file))
+
+
+def default_method(file: PTEFile) -> str:
+    """``forward``, or the only method there is.
+
+    Raises:
+        ProgramError: there are several and none is ``forward``, or there is none.
+    """
+    names = [plan.name for plan in file.program.execution_plan or ()]
+    if "forward" in names or len(names) == 1:
+        return "forward" if "forward" in names else names[0]
+    raise ProgramError(f"which method? the program has {', '.join(names) or 'none'}")
+
+
+def run(
+    program: bytes, parsed: Program, calls: Sequence[Inputs], seconds: float = foreign.SECONDS
+) -> Execution:
+    """Run a method for flat inputs that fit it.
+
+    Args:
+        program: the bytes.
+        parsed: the method, as :func:`load` returned it.
+        calls: as :func:`harness.execution.anywhere.fitting.flat_inputs` returned them.
+        seconds: how long all calls may take.
+
+    Returns:
+        The outputs, and of all runtimes that took part the one furthest from the vendor's.
+
+    Raises:
+        ProgramError: nothing here can execute it, it fails, or it ends the process that ran it.
+    """
+    require(_delegates(parsed.plan))
+    if missing := missing_kernels(parsed.plan):
+        raise ProgramError(
+            f"the runtime has no kernel {', '.join(missing)}, which the program calls"
+        )
+    arranged = [parsed.arrange(inputs) for inputs in calls]
+    return foreign.execute("", program, arranged, method=parsed.plan.name, seconds=seconds)
+
+
+def run_here(program: bytes, calls: Sequence[Inputs], method: str) -> Execution:
+    """Run a method in this process: natively, or interpreted where a delegate is not native."""
+    parsed = Program(container.read(program), method)
+    executors = require(_delegates(parsed.plan))
+    runtimes = {one.runtime for one in executors.values()}
+    if runtimes <= {"native"}:
+        return Execution(run_native(program, calls, method), "native")
+    loaders = {delegate: _loader(parsed, one) for delegate, one in executors.items()}
+    interpreter = Interpreter(parsed, loaders, RuntimeKernels())
+    outputs = [interpreter(inputs) for inputs in calls]
+    return Execution(outputs, max(runtimes, key=_RUNTIMES.index))
+
+
+def missing_kernels(plan: schema.ExecutionPlan) -> list[str]:
+    """Kernels that a method calls and the runtime of this host does not have."""
+    return sorted({kernel_name(operator) for operator in plan.operators} - native_kernels())
+
+
+def _delegates(plan: schema.ExecutionPlan) -> list[str]:
+    return list(dict.fromkeys(delegate.id for delegate in plan.delegates))
+
+
+def _loader(program: Program, executor: Executor) -> DelegateLoader:
+    if executor.runtime == "native":
+        return native_delegate.loader(program)
+    return delegating(executor.backend).loader(program)

@@ -1,0 +1,96 @@
+"""The file around a program: what kind it is, whether it is whole, and its parts.
+
+Constants, payloads and named data stay where they are in the bytes: what is read of a program of
+100 MB is its tables.
+"""
+
+from __future__ import annotations
+
+from executorch.exir import schema
+from executorch.exir._serialize._flatbuffer_program import _flatbuffer_to_program
+from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
+from executorch.exir._serialize._program import PTEFile, _ExtendedHeader, _restore_segments
+from executorch.exir._serialize.data_serializer import DataEntry
+
+from harness.errors import ProgramError, describe
+
+# file_identifier in executorch's schema/program.fbs, at byte 4 as in every flatbuffer.
+_IDENTIFIER = b"ET12"
+
+# What else carries an identifier there, or begins as these do.
+_OTHERS = {
+    b"FT01": "it is a .ptd, the data of a program",
+    b"BP08": "it is a bundled program: inputs and outputs for tests around a program",
+    b"ED00": "it is an ETDump, what a run recorded",
+    b"TOSA": "it is a TOSA graph",
+    b"VK00": "it is a Vulkan graph",
+    b"TFL3": "it is a TensorFlow Lite model",
+}
+
+
+def read(data: bytes | memoryview) -> PTEFile:
+    """Parse the bytes of a ``.pte``; what it holds are views of them.
+
+    Raises:
+        ProgramError: they are no program, of another version of the format, cut short or damaged.
+    """
+    whole = memoryview(data)
+    header = _header(whole)
+    try:
+        program = _flatbuffer_to_program(whole[: header.program_size])
+        if not header.segment_base_offset:
+            return PTEFile(program=program)
+        segments = whole[header.segment_base_offset :]
+        named = _named_data(program, segments)
+        file = _restore_segments(program, segments)
+    except Exception as error:
+        # The reader raises anything from struct.error to AssertionError on bad bytes.
+        reason = describe(error, 200)
+        raise ProgramError(f"not an ExecuTorch program, or a damaged one: {reason}") from error
+    file.named_data = named
+    return file
+
+
+def _named_data(program: schema.Program, segments: memoryview) -> NamedDataStoreOutput | None:
+    """Take the named data out of a program; executorch's own reader copies it."""
+    named, program.named_data = program.named_data, []
+    if not named:
+        return None
+    places = [program.segments[entry.segment_index] for entry in named]
+    views = [segments[place.offset : place.offset + place.size] for place in places]
+    if any(len(view) < place.size for view, place in zip(views, places, strict=True)):
+        raise ValueError("named data lies beyond the end of the file")
+    entries = {entry.key: DataEntry(at, 1, None) for at, entry in enumerate(named)}
+    return NamedDataStoreOutput(views, entries, {})
+
+
+def _header(data: memoryview) -> _ExtendedHeader:
+    """Where the parts of a program are.
+
+    Raises:
+        ProgramError: its first bytes tell that it is no whole program.
+    """
+    kind = bytes(data[4:8])
+    if kind[:2] == _IDENTIFIER[:2] and kind != _IDENTIFIER:
+        raise ProgramError(
+            f"a program of format {kind.decode('ascii', 'replace')}; the installed executorch "
+            f"reads {_IDENTIFIER.decode()}"
+        )
+    if kind != _IDENTIFIER:
+        what = _OTHERS.get(kind, f"its bytes 4 to 8 are {kind!r}, not {_IDENTIFIER!r}")
+        if bytes(data[:2]) == b"PK":
+            what = "it is a zip archive, such as a .pt2"
+        raise ProgramError(f"not an ExecuTorch program: {what if len(data) else 'it is empty'}")
+    head = bytes(data[8 : 8 + _ExtendedHeader.EXPECTED_LENGTH])
+    if not head.startswith(_ExtendedHeader.EXPECTED_MAGIC):
+        # A program without segments may go without that header.
+        return _ExtendedHeader(len(data), 0, 0)
+    if len(head) < _ExtendedHeader.EXPECTED_LENGTH:
+        raise ProgramError(f"the program is cut short: {len(data)} bytes")
+    header = _ExtendedHeader.from_bytes(head)
+    end = max(header.program_size, header.segment_base_offset + header.segment_data_size)
+    if end > len(data):
+        raise ProgramError(
+            f"the program is cut short: {len(data):,} bytes of the {end:,} that its header counts"
+        )
+    return header
