@@ -166,6 +166,13 @@ def lower_edge(edge: EdgeProgramManager, options: LowerOptions) -> EdgeProgramMa
     return edge
 
 
+def lower_any(program: ExportedProgram | EdgeProgramManager, options: LowerOptions) -> EdgeProgramManager:
+    """:func:`lower` or :func:`lower_edge`, as the program asks for."""
+    if isinstance(program, ExportedProgram):
+        return lower(program, options)
+    return lower_edge(program, options)
+
+
 def to_executorch(
     lowered: EdgeProgramManager, config: ExecutorchBackendConfig | None = None
 ) -> ExecutorchProgramManager:

@@ -30,7 +30,7 @@ from harness.execution.program import Program
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
 from harness.numerics.oracle import Reference, refer
-from harness.pipeline import delegation, stages
+from harness.pipeline import delegation, rejections, stages
 from harness.pipeline.artifacts import ArtifactReader, Artifacts, Exported, Partitioned, Ran
 from harness.pipeline.checks import GraphChecks
 from harness.pipeline.sequence import observing_state
@@ -222,13 +222,12 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
                     edge_config=options.edge_config or self.recipe.edge_config(),
                     constant_methods=options.constant_methods or self._published(),
                 )
-                manager = stages.lower(exported.program, options)
-            else:
-                manager = stages.lower_edge(edge, options)
+            with rejections.listening(self.recipe, options.partitioners) as why:
+                manager = stages.lower_any(edge or exported.program, options)
             lowered = manager.exported_program()
             # Counted here: emitting rewrites the lowered graph into out-variants.
             partitioned = Partitioned(
-                manager, delegation.count(lowered), Interface.of(exported.program, lowered)
+                manager, delegation.count(lowered, why), Interface.of(exported.program, lowered)
             )
             self._artifacts.put("lower", partitioned)
         return self
