@@ -7,6 +7,7 @@
     │   ├── UnknownTarget             no such backend, or no such recipe of it
     │   ├── UnknownCell               no such case, or no such cell in a run
     │   └── ConflictingOptions        one thing was given in two ways that disagree
+    ├── InputError                    a file of inputs cannot be read, or inputs do not fit
     ├── CaseError                     a case cannot be built, or its inputs do not fit
     │   └── NotDeterministic          two runs of its module differ, so there is nothing to expect
     ├── StageOrderError               a stage was called before the one it needs
@@ -44,6 +45,10 @@ class UnknownCell(UsageError):
 
 class ConflictingOptions(UsageError):
     """One option was given in two places that disagree."""
+
+
+class InputError(ConformError):
+    """A file of inputs cannot be read, or inputs do not fit the program that they are for."""
 
 
 class CaseError(ConformError):
