@@ -18,6 +18,7 @@ from .case import (
     Inputs as Inputs,
     arguments as arguments,
 )
+from .checking.check import check as check
 from .errors import (
     CaseError as CaseError,
     ConformError as ConformError,

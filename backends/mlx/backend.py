@@ -85,7 +85,7 @@ def explain(partitioners: Sequence[Any], node: Node) -> str | None:
         for refused, reason in partitioner.supported_ops._unsupported_reason.items():
             if refused.name == node.name:
                 # What a handler raised follows with its traceback; addresses differ every time.
-                said = reason.partition("\nTraceback")[0]
+                said = reason.partition("\nTraceback")[0].rstrip(".")
                 return re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"\1", said)
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from harness.errors import StageFailure, UnsupportedProgram, UsageError, describ
 from harness.execution.locking import exclusive
 from harness.limitation import Limitation, find, judge
 from harness.numerics.compare import Verdict
+from harness.pipeline.frames import model_frame
 from harness.pipeline.tester import Tester
 from harness.record.cell import CROSS_BACKEND, Cell, Delegation, Encoding, Output, Status
 from harness.target import Target
@@ -39,6 +40,7 @@ def run_cell(
     save: Path | None = None,
     suite: str = "",
     worker: str | None = None,
+    watch: Callable[[str], None] | None = None,
 ) -> Cell:
     """Run one case on one target.
 
@@ -60,6 +62,7 @@ def run_cell(
         save: file that gets the serialized program, when it comes that far.
         suite: where the case is from, for the record.
         worker: who ran it, for the record.
+        watch: called with the name of each stage as it begins, after the case is built.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -69,7 +72,7 @@ def run_cell(
     target = Target.parse(target) if isinstance(target, str) else target
     backend = backend or registry.backend(target.backend)
     limitation = find(limitations, case, target)
-    trial = _Trial(require_delegation, compare_runtimes, save)
+    trial = _Trial(require_delegation, compare_runtimes, save, watch)
     state = _availability(backend)
     excuse = None if limitation is None or limitation.run else limitation.shown_as
     if not (state.available or state.can_lower):
@@ -90,6 +93,7 @@ def run_cell(
         stage=ending.stage,
         error=ending.error,
         traceback=ending.traceback,
+        frame=ending.frame,
         runtime=trial.runtime,
         delegation=trial.delegation,
         numerics=trial.verdict.numerics if trial.verdict is not None else [],
@@ -122,23 +126,31 @@ def lower(tester: Tester) -> None:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a cell ended, and where and why if it did not pass; ``excused`` when its limitation
-    says that it must not run."""
+    """How a cell ended, and where and why if it did not pass; ``frame`` is the line of the model;
+    ``excused`` when its limitation says that it must not run."""
 
     status: Status
     stage: str | None = None
     error: str | None = None
     traceback: str | None = None
+    frame: str | None = None
     excused: bool = False
 
 
 class _Trial:
     """One cell on its way: what is known when it ends, however far it came."""
 
-    def __init__(self, require_delegation: bool, compare_runtimes: bool, save: Path | None) -> None:
+    def __init__(
+        self,
+        require_delegation: bool,
+        compare_runtimes: bool,
+        save: Path | None,
+        watch: Callable[[str], None] | None,
+    ) -> None:
         self.require_delegation = require_delegation
         self.compare_runtimes = compare_runtimes
         self.save = save
+        self.watch = watch
         self.stages: dict[str, float] = {}
         self.delegation = Delegation()
         self.program_bytes = 0
@@ -171,6 +183,7 @@ class _Trial:
         try:
             tester = Tester(case, target, seed=seed, recipe=recipe, backend=backend)
             self.stages = tester.seconds
+            tester.watch = self.watch
             with exclusive(), tester.attributed("build"):
                 reason = recipe.unsupported(case, tester.built)
             if reason is not None:
@@ -185,6 +198,7 @@ class _Trial:
                 failure.stage,
                 describe(failure.cause),
                 _traceback(failure.cause),
+                model_frame(failure.cause),
             )
 
     def _lower(self, tester: Tester) -> Ending | None:

@@ -170,7 +170,9 @@ def lower_edge(edge: EdgeProgramManager, options: LowerOptions) -> EdgeProgramMa
     return edge
 
 
-def lower_any(program: ExportedProgram | EdgeProgramManager, options: LowerOptions) -> EdgeProgramManager:
+def lower_any(
+    program: ExportedProgram | EdgeProgramManager, options: LowerOptions
+) -> EdgeProgramManager:
     """:func:`lower` or :func:`lower_edge`, as the program asks for."""
     if isinstance(program, ExportedProgram):
         return lower(program, options)
