@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from harness import Availability, Execution, Inputs, Precision, Recipe
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+
+def explain(partitioners: Sequence[Any], node: Node) -> str:
+    """There is no partitioner to ask."""
+    return "portable delegates nothing"
 
 
 class Portable:
     """Runs whole programs on the portable kernels of the installed runtime."""
 
     name = "portable"
-    recipes = {"fp32": Recipe("fp32", Precision())}
+    recipes = {"fp32": Recipe("fp32", Precision(), explain=explain)}
 
     def availability(self) -> Availability:
         """Available wherever the runtime's Python bindings load."""

@@ -4,7 +4,8 @@ What suites, backends and tools outside need is importable from here; ``__init__
 names. Each is imported when it is first used, so that reading records never loads torch.
 
 The vocabulary stands beside this file. The wings, from the ground up: ``record/``, ``execution/``,
-``numerics/``, ``pipeline/``, ``collection/``; ``testing/`` is for authors of backends.
+``numerics/``, ``pipeline/``, ``collection/``; ``checking/`` is for anybody's own model,
+``testing/`` for authors of backends.
 """
 
 import lazy_loader

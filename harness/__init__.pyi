@@ -12,7 +12,15 @@ from .backend import (
     Recipe as Recipe,
     uncalibratable as uncalibratable,
 )
-from .case import Built as Built, Case as Case, Inputs as Inputs
+from .case import (
+    Built as Built,
+    Call as Call,
+    Case as Case,
+    Given as Given,
+    Inputs as Inputs,
+    arguments as arguments,
+)
+from .checking.check import check as check
 from .errors import (
     CaseError as CaseError,
     ConformError as ConformError,

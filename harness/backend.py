@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
     from torch.export import ExportedProgram
+    from torch.fx import Node
 
     from harness.case import Built, Case, Inputs
     from harness.execution.execute import DelegateLoader
@@ -144,6 +145,9 @@ class Recipe:
         encodings: the quantized weights that its program carries, for the record.
         semantics: makes the meaning of operators that are no arithmetic of tensors; None for that
             of torchao's decoding operators alone.
+        explain: why its partitioners left a node of the lowered program over, or None, where they
+            keep that to themselves: what they tell exir's ``WhyNoPartition`` and
+            ``WhyNoPartitionReporter`` is known.
     """
 
     name: str
@@ -159,6 +163,7 @@ class Recipe:
     verify: Callable[[Lowered], str | None] | None = None
     encodings: Callable[[Lowered], list[Encoding]] | None = None
     semantics: Callable[[], Semantics] | None = None
+    explain: Callable[[Sequence[Partitioner], Node], str | None] | None = None
 
 
 @runtime_checkable

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,53 @@ if TYPE_CHECKING:
     import torch
 
 Inputs = tuple[Any, ...]
-Build = Callable[[], "tuple[torch.nn.Module, Inputs]"]
-Calls = Callable[[], Sequence[Inputs]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The inputs of one call of a module, where some have names; a plain tuple is a call without.
+
+    A node of torch's trees, so that ``tree_map`` and the like reach its leaves: those of ``args``,
+    then those of ``kwargs``.
+
+    Attributes:
+        args: positional inputs.
+        kwargs: inputs by name.
+    """
+
+    args: Inputs
+    kwargs: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _register_call()
+        object.__setattr__(self, "args", tuple(self.args))
+        object.__setattr__(self, "kwargs", dict(self.kwargs))
+
+
+@functools.cache
+def _register_call() -> None:
+    from torch.utils._pytree import register_dataclass
+
+    register_dataclass(Call)
+
+
+Given = Inputs | Call
+"""The inputs of one call: a tuple of positional ones, or a :class:`Call`."""
+
+Build = Callable[
+    [], "tuple[torch.nn.Module, Inputs] | tuple[torch.nn.Module, Inputs, Mapping[str, Any]]"
+]
+Calls = Callable[[], Sequence[Given]]
+
+
+def arguments(given: Given) -> tuple[Inputs, dict[str, Any]]:
+    """The positional inputs of a call, and those by name."""
+    return (given.args, dict(given.kwargs)) if isinstance(given, Call) else (tuple(given), {})
+
+
+def named(args: Inputs, kwargs: Mapping[str, Any] | None) -> Given:
+    """A call with inputs by name, or a plain tuple where there are none."""
+    return Call(args, kwargs) if kwargs else tuple(args)
 
 
 @dataclass(frozen=True)
@@ -29,10 +75,10 @@ class Built:
     """
 
     module: torch.nn.Module
-    calls: tuple[Inputs, ...]
+    calls: tuple[Given, ...]
 
     @property
-    def inputs(self) -> Inputs:
+    def inputs(self) -> Given:
         """The inputs of the first call."""
         return self.calls[0]
 
@@ -81,13 +127,15 @@ class Case:
 
     Attributes:
         name: unique over all suites; ``op/variant``, no ``@``.
-        build: makes ``(module, inputs)``. Called with every random generator seeded from
-            (run seed, name), so weights and inputs depend on nothing else. An attribute
-            ``constant_methods`` of the module is what its program publishes (exir's word).
+        build: makes ``(module, inputs)`` or ``(module, inputs, inputs by name)``. Called with every
+            random generator seeded from (run seed, name), so weights and inputs depend on nothing
+            else. An attribute ``constant_methods`` of the module is what its program publishes
+            (exir's word).
         op: the operator or model under test, for grouping; by default the name up to ``/``.
         dynamic_shapes: as ``torch.export.export`` takes it.
         calls: makes the inputs of further calls of the same program (other shapes within
-            the bounds, or the next step of a stateful module), run after the first.
+            the bounds, or the next step of a stateful module), run after the first: tuples, or
+            a :class:`Call` where some have names.
         tags: words for ``-m`` and for grouping, such as ``dynamic`` or ``model``.
         targets: globs over targets, separated by ``|``, of a case that is meant for some only;
             a plain run takes it to all that match. Empty: every target that a run selects.
@@ -128,8 +176,10 @@ class Case:
         name: str,
         module: torch.nn.Module,
         inputs: Inputs,
+        kwargs: Mapping[str, Any] | None = None,
         *,
         dynamic_shapes: Any = None,
+        calls: Sequence[Given] = (),
         tags: Sequence[str] = (),
     ) -> Case:
         """A case around a module and inputs that exist already; both are copied on build.
@@ -138,13 +188,17 @@ class Case:
             name: unique name of the case.
             module: any exportable module.
             inputs: positional inputs, a tuple.
+            kwargs: inputs by name.
             dynamic_shapes: as ``torch.export.export`` takes it.
+            calls: inputs of further calls: tuples, or a :class:`Call` where some have names.
             tags: words for selection and grouping.
         """
+        given = {} if kwargs is None else kwargs
         return cls(
             name,
-            lambda: (copy.deepcopy(module), copy.deepcopy(_settled(inputs))),
+            lambda: (copy.deepcopy(module), *copy.deepcopy(_settled((inputs, given)))),
             dynamic_shapes=dynamic_shapes,
+            calls=(lambda: copy.deepcopy(_settled(list(calls)))) if calls else None,
             tags=frozenset(tags),
         )
 
@@ -152,9 +206,8 @@ class Case:
         """Build the module and inputs for one run seed.
 
         Raises:
-            CaseError: the build raises or does not return ``(module, tuple of inputs)``.
+            CaseError: the build raises or returns something else than a module with its inputs.
         """
-        import torch
 
         with seeded(seed, self.name):
             try:
@@ -162,18 +215,25 @@ class Case:
                 further = tuple(self.calls()) if self.calls else ()
             except Exception as error:
                 raise CaseError(f"case {self.name!r} cannot be built: {describe(error)}") from error
-        if (
-            not isinstance(made, tuple)
-            or len(made) != 2
-            or not isinstance(made[0], torch.nn.Module)
-            or not all(isinstance(inputs, tuple) for inputs in (made[1], *further))
-        ):
-            raise CaseError(
-                f"case {self.name!r}: build must return (module, tuple of inputs), "
-                f"calls a sequence of tuples"
-            )
-        module, inputs = made
-        return Built(module.eval().requires_grad_(False), _settled((inputs, *further)))
+        module, inputs = self._taken_apart(made)
+        calls = tuple(_settled((inputs, *further)))
+        if not all(isinstance(call, tuple | Call) for call in calls):
+            raise CaseError(f"case {self.name!r}: calls must be a sequence of tuples of inputs")
+        return Built(module.eval().requires_grad_(False), calls)
+
+    def _taken_apart(self, made: Any) -> tuple[torch.nn.Module, Given]:
+        """What a build returned: the module, and the inputs of the first call."""
+        import torch
+
+        match made:
+            case (torch.nn.Module() as module, tuple() as inputs):
+                return module, inputs
+            case (torch.nn.Module() as module, tuple() as inputs, Mapping() as kwargs):
+                return module, named(inputs, kwargs)
+        raise CaseError(
+            f"case {self.name!r}: build must return (module, tuple of inputs) or (module, tuple of "
+            f"inputs, mapping of inputs by name)"
+        )
 
 
 def _settled(inputs: Any) -> Any:

@@ -10,11 +10,12 @@ import difflib
 import functools
 import importlib
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.backend import Backend, Delegating, Describing, Emulating, MissingBackend, Recipe
 from harness.errors import ConflictingOptions, UnknownTarget
+from harness.record.run import BackendState
 from harness.target import Target, any_glob
 
 if TYPE_CHECKING:
@@ -200,6 +201,20 @@ def check_two_runtimes(targets: Sequence[Target]) -> None:
         f"--compare-runtimes: no selected target has a native runtime beside its emulation here "
         f"({', '.join(reasons) or 'none has an emulation'})"
     )
+
+
+def states(names: Iterable[str]) -> dict[str, BackendState]:
+    """What these backends say of themselves, for the record of a run, sorted by name."""
+    answers = {name: backend(name).availability() for name in sorted(set(names))}
+    return {
+        name: BackendState(
+            available=answer.available,
+            reason=answer.reason,
+            runtime=answer.runtime,
+            can_lower=answer.available or answer.can_lower,
+        )
+        for name, answer in answers.items()
+    }
 
 
 @functools.cache

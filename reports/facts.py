@@ -10,6 +10,8 @@ from reports import summary, text
 from reports.moment import moment
 from reports.numbers import was_lowered
 
+NO_REASON = "no reason given"
+
 
 def title(run: Run) -> str:
     """The name of the run folder, which is what people call a run."""
@@ -128,6 +130,19 @@ def delegation(cell: Cell) -> str:
         f"{text.count(taken.delegates, 'delegate')} with "
         f"{text.count(taken.delegated_nodes, 'node')}, {left} left over"
     )
+
+
+def reasons(cell: Cell) -> list[tuple[str, dict[str, int]]]:
+    """Why operators were left over: what the partitioner said, with the operators it said it of and
+    their calls, most calls first. Where it said nothing that is the reason."""
+    taken = cell.delegation
+    found: dict[str, dict[str, int]] = {}
+    for op, calls in text.by_count(taken.undelegated_ops):
+        said = taken.reasons.get(op, {})
+        rest = calls - sum(said.values())
+        for reason, number in [*said.items(), *([(NO_REASON, rest)] if rest > 0 else [])]:
+            found.setdefault(text.line(reason, 300), {})[op] = number
+    return sorted(found.items(), key=lambda item: -sum(item[1].values()))
 
 
 def _join(*parts: str) -> str:

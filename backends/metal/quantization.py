@@ -148,6 +148,8 @@ def _single(built: Built, layers: set[Any]) -> bool:
     """Whether any of the layers multiplies a single row in every call of a case."""
     import torch
 
+    from harness import arguments
+
     seen: dict[Any, set[int]] = {layer: set() for layer in layers}
 
     def see(layer: Any, given: tuple[torch.Tensor, ...]) -> None:
@@ -157,7 +159,8 @@ def _single(built: Built, layers: set[Any]) -> bool:
     try:
         with torch.no_grad():
             for inputs in built.calls:
-                built.module(*inputs)
+                args, kwargs = arguments(inputs)
+                built.module(*args, **kwargs)
     except Exception:  # the cell itself says it with its stage
         return True
     finally:

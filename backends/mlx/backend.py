@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from harness import Attempt, Availability, Execution, Inputs, Lowered, Precision
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
+    from torch.fx import Node
 
     from harness import Built, Case, DelegateLoader, DelegatePayload, Encoding, Program
 
@@ -77,6 +79,17 @@ def edge_config() -> EdgeCompileConfig:
     return EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True)
 
 
+def explain(partitioners: Sequence[Any], node: Node) -> str | None:
+    """What the program builder, which the partitioner asks, has against a node."""
+    for partitioner in partitioners:
+        for refused, reason in partitioner.supported_ops._unsupported_reason.items():
+            if refused.name == node.name:
+                # What a handler raised follows with its traceback; addresses differ every time.
+                said = reason.partition("\nTraceback")[0].rstrip(".")
+                return re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"\1", said)
+    return None
+
+
 def _row_major_only(case: Case, built: Built) -> str | None:
     if built.is_row_major():
         return None
@@ -90,6 +103,7 @@ def _recipe(name: str, precision: Precision, dtype: str = "float32", **options: 
         "transform_passes": passes,
         "edge_config": edge_config,
         "unsupported": _row_major_only,
+        "explain": explain,
     }
     return Recipe(name, precision, **{**defaults, **options})
 

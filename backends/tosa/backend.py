@@ -12,6 +12,7 @@ from harness import Availability, Execution, Inputs, Lowered, Precision, Recipe,
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
+    from torch.fx import Node
 
     from harness import (
         Built,
@@ -60,6 +61,15 @@ def quantizer() -> Any:
     made = TOSAQuantizer(TosaCompileSpec(INT))
     made.set_global(get_symmetric_quantization_config(is_per_channel=True))
     return made
+
+
+def explain(partitioners: Sequence[Any], node: Node) -> str | None:
+    """The partitioner takes nodes at the border back without a word (``_detag_boundary_nodes``)."""
+    from executorch.backends.arm.constants import DQ_OPS, Q_OPS
+
+    if node.target not in (*Q_OPS, *DQ_OPS):
+        return None
+    return f"at the border of a delegate, and {INT} has no floats"
 
 
 def _static_only(case: Case, built: Built) -> str | None:
@@ -135,6 +145,7 @@ class Tosa:
             quantizer=quantizer,
             partitioners=functools.partial(partitioners, INT),
             unsupported=_static_and_finite_only,
+            explain=explain,
         ),
         **{made.name: mxfp(made) for made in FORMATS.values()},
     }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backends.xnnpack.quantization import DYNAMIC, STATIC, quantizer
 from harness import Availability, Execution, Inputs, Precision, Recipe, uncalibratable
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
+    from torch.fx import Node
 
     from harness import DelegatePayload
 
@@ -33,6 +34,16 @@ def dynamic_partitioners() -> list[Partitioner]:
     return [XnnpackDynamicallyQuantizedPartitioner(per_op_mode=True), *partitioners()]
 
 
+def explain(partitioners: Sequence[Any], node: Node) -> str | None:
+    """Only operators that a configuration names are looked at; of the others nobody speaks."""
+    from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
+
+    name = format_target_name(getattr(node.target, "__name__", str(node.target)))
+    if any(name in partitioner.target_partitioner_configs for partitioner in partitioners):
+        return None
+    return "the partitioner has no configuration for this operator"
+
+
 def _static(name: str, *, per_channel: bool) -> Recipe:
     return Recipe(
         name,
@@ -40,6 +51,7 @@ def _static(name: str, *, per_channel: bool) -> Recipe:
         quantizer=functools.partial(quantizer, per_channel=per_channel, dynamic=False),
         partitioners=partitioners,
         unsupported=uncalibratable,
+        explain=explain,
     )
 
 
@@ -49,7 +61,7 @@ class Xnnpack:
     name = "xnnpack"
     delegate = DELEGATE
     recipes = {
-        "fp32": Recipe("fp32", Precision(), partitioners=partitioners),
+        "fp32": Recipe("fp32", Precision(), partitioners=partitioners, explain=explain),
         "int8": _static("int8", per_channel=True),
         "int8_per_tensor": _static("int8_per_tensor", per_channel=False),
         "int8_dynamic": Recipe(
@@ -57,6 +69,7 @@ class Xnnpack:
             DYNAMIC,
             quantizer=functools.partial(quantizer, per_channel=True, dynamic=True),
             partitioners=dynamic_partitioners,
+            explain=explain,
         ),
     }
 

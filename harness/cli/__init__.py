@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.cli import cells, listing, programs, runs
+from harness.cli import cells, check, listing, programs, runs
 from harness.errors import ConformError
 from reports.commands import baseline, dashboard, diff, export, gate, history, merge
 
@@ -45,6 +45,7 @@ def main() -> None:
 for _command in (
     runs.run,
     runs.report,
+    check.check,
     cells.show,
     cells.repro,
     programs.inspect,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from harness.errors import RunUnreadable
+from harness.pipeline.preparation import prepare as prepare, silence_vendors as silence_vendors
 
 if TYPE_CHECKING:
     from harness.record.run import Run
@@ -26,21 +25,6 @@ SPEED = click.option(
     show_default=True,
     help="Keep what torch computes for every program again; programs are the same without.",
 )
-
-
-def prepare(*, speed: bool) -> None:
-    """Before this process lowers: no noise of vendors, and torch kept quick if that is wanted."""
-    silence_vendors()
-    if speed:
-        from harness.pipeline import speed as keeping
-
-        keeping.install()
-
-
-def silence_vendors() -> None:
-    """What vendors' imports log and warn of is not what the user asked for."""
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
 
 
 def load_run(folder: Path | None) -> Run:

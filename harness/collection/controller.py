@@ -33,7 +33,7 @@ from harness.record.cell import Cell, Status
 from harness.record.folder import now
 from harness.record.host import environment
 from harness.record.recorder import LOGS, Recorder
-from harness.record.run import BackendState, RunInfo
+from harness.record.run import RunInfo
 from harness.target import Target, split_cell_id
 
 # Workers that die one after the other without a record in between will go on doing so.
@@ -236,21 +236,7 @@ class Controller:
         )
         with _ending_the_session(), vendor_warnings_ignored():
             self.recorder = Recorder(Path(option("run_dir")), info)
-            self.recorder.expect(cells or [], _states(cells or []))
-
-
-def _states(cells: Iterable[str]) -> dict[str, BackendState]:
-    """What the backends of these cells say of themselves."""
-    states: dict[str, BackendState] = {}
-    for name in sorted({split_cell_id(cell)[1].backend for cell in cells}):
-        answer = registry.backend(name).availability()
-        states[name] = BackendState(
-            available=answer.available,
-            reason=answer.reason,
-            runtime=answer.runtime,
-            can_lower=answer.available or answer.can_lower,
-        )
-    return states
+            self.recorder.expect(cells or [], registry.states(target.backend for target in there))
 
 
 def check_demanded(config: pytest.Config, selected: Iterable[Target]) -> None:

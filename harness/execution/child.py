@@ -198,7 +198,7 @@ class Child:
                 end.close()
         if process is None or process.returncode is None:
             return "is not running"
-        return _how(process.returncode)
+        return how_it_ended(process.returncode)
 
 
 # A process that imports; between the end of its socket and its own it has nothing to do.
@@ -206,7 +206,8 @@ _START_SECONDS = 120.0
 _EXIT_SECONDS = 10.0
 
 
-def _how(code: int) -> str:
+def how_it_ended(code: int) -> str:
+    """What a process's exit code says, after its name: ``was ended by SIGSEGV``."""
     if code >= 0:
         return f"ended with exit code {code}"
     if -code == signal.SIGKILL:

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
-from harness.case import Inputs
+from harness.case import Given, arguments, named
 from harness.errors import CaseError
 
 
@@ -78,21 +78,20 @@ class Interface:
         """Positions of the inputs that the program says it changes."""
         return frozenset(place.index for place in self.places if place.role == "input")
 
-    def arrange(self, inputs: Inputs) -> Inputs:
+    def arrange(self, inputs: Given) -> Given:
         """The inputs of a call with the keys of their dicts in the order of the export.
 
         Raises:
             CaseError: they do not fit the tree that the program was exported with.
         """
         try:
-            leaves = self.in_spec.flatten_up_to((tuple(inputs), {}))
+            leaves = self.in_spec.flatten_up_to(arguments(inputs))
         except (ValueError, TypeError, KeyError) as error:
             reason = f"no key {error}" if isinstance(error, KeyError) else error
             raise CaseError(
                 f"the inputs of a call do not fit the inputs that were exported: {reason}"
             ) from error
-        arranged: Inputs = tree_unflatten(leaves, self.in_spec)[0]
-        return arranged
+        return named(*tree_unflatten(leaves, self.in_spec))
 
     def difference(self, spec: TreeSpec) -> str | None:
         """How the program's tree of outputs differs from another one, or None."""

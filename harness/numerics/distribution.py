@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from harness.case import Inputs
+from harness.case import Given
 from harness.execution.interface import Interface
 from harness.numerics.compare import Verdict, kind_name, structure_problem, unlike
 from harness.numerics.eager import run_calls
@@ -21,7 +21,7 @@ _SAMPLES = 8
 
 def compare_draws(
     module: torch.nn.Module,
-    calls: Sequence[Inputs],
+    calls: Sequence[Given],
     actual: Sequence[Sequence[Any]],
     interface: Interface,
     seed: int,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map
 
-from harness.case import Inputs, seeded_with
+from harness.case import Given, arguments, seeded_with
 from harness.numerics.arithmetic import Float64Mode, wide_dtype
 from harness.numerics.control_flow import uncompiled
 from harness.numerics.formats.semantics import PreserveMeaning
@@ -39,7 +39,7 @@ class Returned:
 
 def run_calls(
     module: torch.nn.Module,
-    calls: Sequence[Inputs],
+    calls: Sequence[Given],
     seed: int = 0,
     inputs: Collection[int] | None = None,
 ) -> list[Returned]:
@@ -58,7 +58,7 @@ def run_calls(
 
 def run_calls_in_float64(
     module: torch.nn.Module,
-    calls: Sequence[Inputs],
+    calls: Sequence[Given],
     mode: Float64Mode,
     seed: int = 0,
     inputs: Collection[int] = (),
@@ -89,7 +89,7 @@ def run_calls_in_float64(
         torch.set_default_dtype(default)
 
 
-def coarsest_dtype(module: torch.nn.Module, calls: Sequence[Inputs]) -> torch.dtype:
+def coarsest_dtype(module: torch.nn.Module, calls: Sequence[Given]) -> torch.dtype:
     """The floating dtype with the largest unit among state and inputs, one byte types aside."""
     floating = [
         tensor.dtype
@@ -102,8 +102,8 @@ def coarsest_dtype(module: torch.nn.Module, calls: Sequence[Inputs]) -> torch.dt
 def _run(
     module: torch.nn.Module,
     state: State,
-    calls: Sequence[Inputs],
-    given: Sequence[Inputs],
+    calls: Sequence[Given],
+    given: Sequence[Given],
     seed: int,
     inputs: Collection[int] | None,
 ) -> list[Returned]:
@@ -111,7 +111,8 @@ def _run(
     with torch.no_grad(), seeded_with(seed), uncompiled():
         for number, (call, original) in enumerate(zip(calls, given, strict=True), start=1):
             before = {name: (tensor, tensor._version) for name, tensor in state.items()}
-            returned = torch.func.functional_call(module, state, call, tie_weights=False)
+            args, kwargs = arguments(call)
+            returned = torch.func.functional_call(module, state, args, kwargs, tie_weights=False)
             outputs, spec = tree_flatten(returned)
             after = enumerate(zip(tree_leaves(call), tree_leaves(original), strict=True))
             results.append(

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec
 
-from harness.case import Inputs
+from harness.case import Given
 from harness.errors import NotDeterministic
 from harness.execution.interface import Place, output_paths
 from harness.numerics.arithmetic import Float64Mode
@@ -62,7 +62,7 @@ class Reference:
 
 def refer(
     module: torch.nn.Module,
-    calls: Sequence[Inputs],
+    calls: Sequence[Given],
     precision: Precision,
     seed: int,
     semantics: Semantics = GENERIC,
@@ -194,7 +194,7 @@ def _places(call: Returned) -> list[Place]:
 
 def _refuse_draws(
     module: torch.nn.Module,
-    calls: Sequence[Inputs],
+    calls: Sequence[Given],
     semantics: Semantics,
     seed: int,
     changed: Collection[int],

@@ -11,7 +11,7 @@ from executorch.exir import EdgeProgramManager, ExecutorchProgramManager
 from torch.export import ExportedProgram
 
 from harness.backend import Execution, Lowered
-from harness.case import Inputs
+from harness.case import Given
 from harness.errors import StageOrderError
 from harness.execution.interface import Interface
 from harness.numerics.compare import Verdict
@@ -56,7 +56,7 @@ class Partitioned:
 class Ran:
     """The inputs of each call that was executed, and what came of them."""
 
-    calls: Sequence[Inputs]
+    calls: Sequence[Given]
     execution: Execution
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import torch
@@ -12,6 +12,7 @@ from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch.export import ExportedProgram
 
 from harness.execution.operators import op_name
+from harness.pipeline.rejections import Why
 from harness.record.cell import Delegation
 
 
@@ -23,18 +24,24 @@ def lowered_modules(program: ExportedProgram) -> Iterator[LoweredBackendModule]:
                 yield getattr(graph_module, node.args[0].target)
 
 
-def count(program: ExportedProgram) -> Delegation:
+def count(program: ExportedProgram, why: Why | None = None) -> Delegation:
     """Count the delegates of a lowered program and the edge operators inside and outside.
 
     ``getitem`` and delegate calls are not operators. What a delegate took is counted on the
     module that the partitioner cut out, before the backend's own passes rewrote it.
+
+    Args:
+        program: as it left lowering.
+        why: knows the reasons why nodes were left over.
     """
-    outside = Counter(
-        op_name(node.target)
-        for graph_module in _graph_modules(program.graph_module)
-        for node in graph_module.graph.nodes
-        if _is_operator(node)
-    )
+    outside: Counter[str] = Counter()
+    reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for graph_module in _graph_modules(program.graph_module):
+        for node in filter(_is_operator, graph_module.graph.nodes):
+            name = op_name(node.target)
+            outside[name] += 1
+            if why is not None and (reason := why(node)) is not None:
+                reasons[name][reason] += 1
     inside: Counter[str] = Counter()
     delegates = 0
     for lowered in lowered_modules(program):
@@ -51,6 +58,7 @@ def count(program: ExportedProgram) -> Delegation:
         undelegated_nodes=outside.total(),
         delegated_ops=dict(sorted(inside.items())),
         undelegated_ops=dict(sorted(outside.items())),
+        reasons={name: dict(found.most_common()) for name, found in sorted(reasons.items())},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from harness.execution.locking import exclusive
 from harness.execution.memory import Meter, is_refusal, said
 from harness.limitation import Limitation, find, judge
 from harness.numerics.compare import Verdict
+from harness.pipeline.frames import model_frame
 from harness.pipeline.tester import Tester
 from harness.record.cell import CROSS_BACKEND, Cell, Delegation, Encoding, Output, Status
 from harness.target import Target
@@ -41,6 +42,7 @@ def run_cell(
     suite: str = "",
     worker: str | None = None,
     meter: Meter | None = None,
+    watch: Callable[[str], None] | None = None,
 ) -> Cell:
     """Run one case on one target.
 
@@ -63,6 +65,7 @@ def run_cell(
         suite: where the case is from, for the record.
         worker: who ran it, for the record.
         meter: measures its memory, for those who watch it meanwhile; by default a new one.
+        watch: called with the name of each stage as it begins, after the case is built.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -72,7 +75,7 @@ def run_cell(
     target = Target.parse(target) if isinstance(target, str) else target
     backend = backend or registry.backend(target.backend)
     limitation = find(limitations, case, target)
-    trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter())
+    trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter(), watch)
     state = _availability(backend)
     excuse = None if limitation is None or limitation.run else limitation.shown_as
     if not (state.available or state.can_lower):
@@ -93,6 +96,7 @@ def run_cell(
         stage=ending.stage,
         error=ending.error,
         traceback=ending.traceback,
+        frame=ending.frame,
         runtime=trial.runtime,
         delegation=trial.delegation,
         numerics=trial.verdict.numerics if trial.verdict is not None else [],
@@ -126,13 +130,14 @@ def lower(tester: Tester) -> None:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a cell ended, and where and why if it did not pass; ``excused`` when its limitation
-    says that it must not run."""
+    """How a cell ended, and where and why if it did not pass; ``frame`` is the line of the model;
+    ``excused`` when its limitation says that it must not run."""
 
     status: Status
     stage: str | None = None
     error: str | None = None
     traceback: str | None = None
+    frame: str | None = None
     excused: bool = False
 
 
@@ -140,12 +145,18 @@ class _Trial:
     """One cell on its way: what is known when it ends, however far it came."""
 
     def __init__(
-        self, require_delegation: bool, compare_runtimes: bool, save: Path | None, meter: Meter
+        self,
+        require_delegation: bool,
+        compare_runtimes: bool,
+        save: Path | None,
+        meter: Meter,
+        watch: Callable[[str], None] | None,
     ) -> None:
         self.require_delegation = require_delegation
         self.compare_runtimes = compare_runtimes
         self.save = save
         self.meter = meter
+        self.watch = watch
         self.stages: dict[str, float] = {}
         self.delegation = Delegation()
         self.program_bytes = 0
@@ -180,6 +191,7 @@ class _Trial:
                 case, target, seed=seed, recipe=recipe, backend=backend, meter=self.meter
             )
             self.stages = tester.seconds
+            tester.watch = self.watch
             with exclusive(), tester.attributed("build"):
                 reason = recipe.unsupported(case, tester.built)
             if reason is not None:
@@ -200,7 +212,7 @@ class _Trial:
             status = Status.CRASHED
             held = said(self.meter.peaks.get(stage, 0), stage)
             error = f"{held}, and more was refused: {error}"
-        return Ending(status, stage, error, _traceback(cause))
+        return Ending(status, stage, error, _traceback(cause), model_frame(cause))
 
     def _lower(self, tester: Tester) -> Ending | None:
         """How a cell ends whose program is not what its recipe stands for; None for others."""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch.export import ExportedProgram
 
-from harness.case import Inputs
+from harness.case import Given
 from harness.numerics.eager import run_calls
 
 
 def observing_state(
-    module: torch.nn.Module, exported: ExportedProgram, calls: Sequence[Inputs]
-) -> Sequence[Inputs]:
+    module: torch.nn.Module, exported: ExportedProgram, calls: Sequence[Given]
+) -> Sequence[Given]:
     """The calls, and the last one again where state is written: no runtime hands buffers out, so
     what the last call left behind is seen in what another one returns.
 
@@ -36,7 +36,7 @@ def observing_state(
     return further
 
 
-def _eager_writes(module: torch.nn.Module, calls: Sequence[Inputs]) -> bool:
+def _eager_writes(module: torch.nn.Module, calls: Sequence[Given]) -> bool:
     if next(module.buffers(), None) is None:
         return False
     return any(call.wrote_state for call in run_calls(module, calls))

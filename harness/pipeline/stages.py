@@ -23,7 +23,7 @@ from executorch.exir.backend.partitioner import Partitioner
 from torch.export import ExportedProgram
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from harness.case import Inputs
+from harness.case import Given, arguments
 from harness.errors import ConflictingOptions
 
 Pass = Any
@@ -64,7 +64,7 @@ class LowerOptions:
 
 def export(
     module: torch.nn.Module,
-    inputs: Inputs,
+    inputs: Given,
     *,
     dynamic_shapes: Any = None,
     strict: bool = False,
@@ -73,15 +73,18 @@ def export(
 
     Args:
         module: in eval mode.
-        inputs: example inputs, a tuple.
+        inputs: example inputs: a tuple, or a call where some have names.
         dynamic_shapes: as ``torch.export.export`` takes it.
         strict: trace with Dynamo instead of by running the module.
     """
-    return torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes, strict=strict)
+    args, kwargs = arguments(inputs)
+    return torch.export.export(
+        module, args, kwargs or None, dynamic_shapes=dynamic_shapes, strict=strict
+    )
 
 
 def quantize(
-    exported: ExportedProgram, quantizer: Any, calibration: Sequence[Inputs]
+    exported: ExportedProgram, quantizer: Any, calibration: Sequence[Given]
 ) -> torch.fx.GraphModule:
     """PT2E quantization: annotate, observe the calibration inputs, convert.
 
@@ -98,7 +101,8 @@ def quantize(
     # Guards are call_module nodes, which annotation passes of backends refuse.
     prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
     for inputs in calibration:
-        prepared(*inputs)
+        args, kwargs = arguments(inputs)
+        prepared(*args, **kwargs)
     converted: torch.fx.GraphModule = convert_pt2e(prepared)
     return converted
 
@@ -164,6 +168,15 @@ def lower_edge(edge: EdgeProgramManager, options: LowerOptions) -> EdgeProgramMa
     for partitioner in options.partitioners:
         edge = edge.to_backend(partitioner)
     return edge
+
+
+def lower_any(
+    program: ExportedProgram | EdgeProgramManager, options: LowerOptions
+) -> EdgeProgramManager:
+    """:func:`lower` or :func:`lower_edge`, as the program asks for."""
+    if isinstance(program, ExportedProgram):
+        return lower(program, options)
+    return lower_edge(program, options)
 
 
 def to_executorch(

@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from harness import registry
 from harness.backend import Attempt, Backend, Emulating, Execution, Lowered, Recipe
-from harness.case import Built, Case, Inputs, case_seed
+from harness.case import Built, Case, Given, Inputs, case_seed
 from harness.errors import ConflictingOptions, StageOrderError
 from harness.execution.interface import Interface
 from harness.execution.locking import exclusive
@@ -31,7 +31,7 @@ from harness.execution.program import Program
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
 from harness.numerics.oracle import Reference, refer
-from harness.pipeline import delegation, stages
+from harness.pipeline import delegation, rejections, stages
 from harness.pipeline.artifacts import ArtifactReader, Artifacts, Exported, Partitioned, Ran
 from harness.pipeline.checks import GraphChecks
 from harness.pipeline.sequence import observing_state
@@ -132,7 +132,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         self._artifacts.put("export", Exported(program, shapes, strict, graph))
         return self
 
-    def quantize(self, quantizer: Any = None, calibration: Sequence[Inputs] | None = None) -> Self:
+    def quantize(self, quantizer: Any = None, calibration: Sequence[Given] | None = None) -> Self:
         """PT2E-quantize the exported program and export the result again, with the same options.
 
         Args:
@@ -216,13 +216,12 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
                     edge_config=options.edge_config or self.recipe.edge_config(),
                     constant_methods=options.constant_methods or self._published(),
                 )
-                manager = stages.lower(exported.program, options)
-            else:
-                manager = stages.lower_edge(edge, options)
+            with rejections.listening(self.recipe, options.partitioners) as why:
+                manager = stages.lower_any(edge or exported.program, options)
             lowered = manager.exported_program()
             # Counted here: emitting rewrites the lowered graph into out-variants.
             partitioned = Partitioned(
-                manager, delegation.count(lowered), Interface.of(exported.program, lowered)
+                manager, delegation.count(lowered, why), Interface.of(exported.program, lowered)
             )
             self._artifacts.put("lower", partitioned)
         return self
@@ -252,7 +251,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         self._artifacts.put("serialize", lowered)
         return self
 
-    def run(self, calls: Sequence[Inputs] | None = None) -> Self:
+    def run(self, calls: Sequence[Given] | None = None) -> Self:
         """Execute the serialized bytes for each call.
 
         Args:
@@ -272,7 +271,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         self._artifacts.put("run", Ran(chosen, execution))
         return self
 
-    def refer(self, calls: Sequence[Inputs] | None = None) -> Self:
+    def refer(self, calls: Sequence[Given] | None = None) -> Self:
         """Compute what the outputs should be: of the quantized graph when :meth:`quantize` or
         :meth:`quantize_weights` ran, else of the module."""
         ran, module = self._artifacts.run, self.reference_module
@@ -347,7 +346,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
     # Inner workings.
 
     def _judge(
-        self, calls: Sequence[Inputs], execution: Execution, reference: Reference | None
+        self, calls: Sequence[Given], execution: Execution, reference: Reference | None
     ) -> Verdict:
         with self._stage("compare"):
             if reference is None:  # what a module draws has none
@@ -362,7 +361,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
                 declared=self.shipped.program.outputs,
             )
 
-    def _flat(self, calls: Sequence[Inputs]) -> list[Inputs]:
+    def _flat(self, calls: Sequence[Given]) -> list[Inputs]:
         return [self.shipped.program.arrange(tree_leaves(inputs)) for inputs in calls]
 
     def _precision(self) -> Precision:

@@ -55,7 +55,9 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
     """What the partitioner gave to the backend and what it left over.
 
     Nodes are calls in the edge dialect, counted once each after lowering; ops map the
-    operator's name to its number of calls. Reading a tuple element is not a call.
+    operator's name to its number of calls. Reading a tuple element is not a call. ``reasons`` has,
+    for operators that were left over, why: what the backend's partitioner said, with the number of
+    calls it said it of. Where it said nothing there is no entry.
     """
 
     delegates: int = 0
@@ -63,6 +65,7 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
     undelegated_nodes: int = 0
     delegated_ops: dict[str, int] = {}
     undelegated_ops: dict[str, int] = {}
+    reasons: dict[str, dict[str, int]] = {}
 
 
 class Numerics(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +180,9 @@ class Cell(msgspec.Struct, kw_only=True):
     ``memory`` is what each stage held at most, in bytes above what the process held as the cell
     began, child processes included; empty where it was not measured, as in records of before.
     ``part`` names the part of a merged run it is from. ``untelling`` is the case's own reason why
-    its outputs carry no signal.
+    its outputs carry no signal. ``frame`` is the line of the model's own code, ``file:line: code``,
+    at which its stage raised, where that is known. ``command`` runs the cell again where no suite
+    has its case.
     """
 
     case: str
@@ -204,6 +209,8 @@ class Cell(msgspec.Struct, kw_only=True):
     worker: str | None = None
     part: str | None = None
     untelling: str = ""
+    frame: str | None = None
+    command: str = ""
 
     @property
     def id(self) -> str:
@@ -213,7 +220,7 @@ class Cell(msgspec.Struct, kw_only=True):
     @property
     def repro(self) -> str:
         """The command that runs this cell again."""
-        return f"conform repro {shlex.quote(self.id)} --seed {self.seed}"
+        return self.command or f"conform repro {shlex.quote(self.id)} --seed {self.seed}"
 
     @property
     def peak_memory(self) -> int | None:

@@ -62,7 +62,7 @@ class RunWriter:
             self._records = 0
         except OSError as error:
             raise RunUnwritable(
-                f"cannot write the run folder {path}: {error.strerror}; choose another --run-dir"
+                f"cannot write the run folder {path}: {error.strerror}; choose another folder"
             ) from error
 
     def append(self, cell: Cell) -> None:
@@ -145,12 +145,12 @@ def check_writable(folder: Path) -> None:
         RunUnwritable: it holds a run already, or something is in the way.
     """
     if (folder / RUN_FILE).exists() or (folder / CELLS_FILE).exists():
-        raise RunUnwritable(f"{folder} already holds a run; choose another --run-dir or remove it")
+        raise RunUnwritable(f"{folder} already holds a run; choose another folder or remove it")
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         problem = "is not a folder" if not existing.is_dir() else "is not writable"
         raise RunUnwritable(
-            f"cannot write the run folder {folder}: {existing} {problem}; choose another --run-dir"
+            f"cannot write the run folder {folder}: {existing} {problem}; choose another folder"
         )
 
 

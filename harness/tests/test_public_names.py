@@ -16,17 +16,18 @@ from harness import Case, Target, run_cell
 def test_the_public_names_are_these() -> None:
     assert sorted(harness.__all__) == [
         "AtenKernels", "Attempt", "Availability", "Backend", "BlockProduct", "Blocks", "Built",
-        "CROSS_BACKEND", "Case", "CaseError", "Cell", "Child", "ConformError", "DelegateHandle",
-        "DelegateLoader", "DelegatePayload", "Delegating", "Delegation", "Describing", "Emulating",
-        "Encoding", "Execution", "GENERIC", "InputError", "Inputs", "Inspectable", "Interpreter",
-        "Limitation", "LowerOptions", "Lowered", "Numerics", "Precision", "Product", "Program",
-        "ProgramError", "Recipe", "Reference", "Run", "RuntimeKernels", "Semantics", "StageFailure",
-        "Status", "Target", "Tester", "UnsupportedProgram", "UsageError", "Verdict",
-        "check_backend", "describe", "execute", "native_backends", "op_name", "refer", "run_cell",
-        "run_native", "torch_dtype", "uncalibratable",
+        "CROSS_BACKEND", "Call", "Case", "CaseError", "Cell", "Child", "ConformError",
+        "DelegateHandle", "DelegateLoader", "DelegatePayload", "Delegating", "Delegation",
+        "Describing", "Emulating", "Encoding", "Execution", "GENERIC", "Given", "InputError",
+        "Inputs", "Inspectable", "Interpreter", "Limitation", "LowerOptions", "Lowered", "Numerics",
+        "Precision", "Product", "Program", "ProgramError", "Recipe", "Reference", "Run",
+        "RuntimeKernels", "Semantics", "StageFailure", "Status", "Target", "Tester",
+        "UnsupportedProgram", "UsageError", "Verdict", "arguments", "check", "check_backend",
+        "describe", "execute", "native_backends", "op_name", "refer", "run_cell", "run_native",
+        "torch_dtype", "uncalibratable",
     ]  # fmt: skip
     for name in harness.__all__:
-        is_alias = name in ("DelegateHandle", "DelegateLoader")
+        is_alias = name in ("DelegateHandle", "DelegateLoader", "Given")
         assert getattr(harness, name).__doc__ or is_alias, name
     with pytest.raises(AttributeError, match="no_such_name"):
         harness.no_such_name  # noqa: B018

@@ -50,7 +50,7 @@ def render(run: Run | Summary, console: Console | None = None) -> None:
     _pairs(found, out)
     _slowest(found, out)
     _largest(found, out)
-    _verdict(judged, out)
+    verdict(judged, out)
 
 
 def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> None:
@@ -88,6 +88,8 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
     if cell.error:
         section(out, "Error")
         out.print(styled(cell.error, "red" if outcome.is_red else ""))
+        if cell.frame:
+            out.print(styled(f"at {cell.frame}"))
     if cell.limitation is not None:
         section(out, "Limitation")
         out.print(styled(cell.limitation.reason))
@@ -104,6 +106,9 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
     ):
         if ops:
             out.print(styled(f"{name}: {text.calls(ops, limit=100)}"))
+    # Older records do not say.
+    for reason, ops in facts.reasons(cell) if cell.delegation.reasons else ():
+        out.print(styled(f"    {reason}: {text.calls(ops)}", "dim"))
     if cell.stages or cell.memory:
         section(out, "Time and memory" if cell.memory else "Time")
         out.print(_times(cell))
@@ -268,7 +273,8 @@ def _largest(found: Summary, out: Console) -> None:
             out.print(styled(f"{text.memory(stage[1]):>12}  {row.id}, in {stage[0]}"))
 
 
-def _verdict(judged: RunVerdict, out: Console) -> None:
+def verdict(judged: RunVerdict, out: Console) -> None:
+    """Print the word on a run, and the sentence that it rests on."""
     out.print()
     style = _VERDICT_STYLES.get(judged.kind, "bold black on yellow")
     out.print(styled(f" {judged.headline} ", style), styled(judged.sentence))

@@ -68,11 +68,15 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
     view |= {
         "stage": text.line(cell.stage or "", 80),
         "error": text.clean(cell.error or "", _ERROR),
+        "frame": text.line(cell.frame or "", 400),
         "runtime": "" if cell.runtime == "none" else text.line(cell.runtime, 40),
         "delegation": facts.delegation(cell),
         "nodes": [taken.delegated_nodes, taken.undelegated_nodes],
         "taken": text.by_count(taken.delegated_ops)[:_OPS],
         "left": text.by_count(taken.undelegated_ops)[:_OPS],
+        "why": [f"{reason}: {text.calls(ops)}" for reason, ops in facts.reasons(cell)[:_OPS]]
+        if taken.reasons
+        else [],
         "numerics": [_numbers(item) for item in outputs],
         "used": [_used(item) for item in outputs],
         "bad": [at for at, item in enumerate(outputs) if item.exceeding or item.problem],

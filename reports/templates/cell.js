@@ -14,6 +14,7 @@ function cellState(cell, [symbol, label, meaning, red]) {
   const words = make("span", {}, make("b", {}, label + where), make("span", { class: "quiet" }, ` · ${meaning}`));
   const sign = make("span", { class: `swatch o-${cell.outcome}`, "aria-hidden": "true" }, symbol);
   const error = cell.error ? [make("pre", { class: `error${red ? "" : " calm"}` }, cell.error)] : [];
+  if (cell.frame) error.push(make("p", { class: "quiet mono" }, `at ${cell.frame}`));
   return [make("div", { class: "state" }, sign, words), ...error];
 }
 
@@ -53,6 +54,8 @@ function delegationPart(cell) {
   const branches = [];
   if (cell.taken) branches.push(branch(`Taken by ${cell.target.split(":")[0]}`, cell.taken, "taken"));
   if (cell.left) branches.push(branch("Left over", cell.left, "left"));
+  if (cell.why) branches.push(make("li", {}, make("span", {}, "Why, as the partitioner says"),
+    make("ul", { class: "notes" }, cell.why.map((said) => make("li", {}, said)))));
   return part("Delegation", ...bars, cell.delegation ? make("div", { class: "said" }, cell.delegation) : null,
     branches.length ? make("ul", { class: "tree" }, branches) : null);
 }

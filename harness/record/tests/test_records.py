@@ -176,7 +176,7 @@ def test_a_second_run_does_not_overwrite_the_first(tmp_path: Path) -> None:
 
 def test_an_unwritable_folder_is_one_readable_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunUnwritable, match="another --run-dir"):
+    with pytest.raises(RunUnwritable, match="another folder"):
         RunWriter(tmp_path / "file" / "run", RunInfo())
 
 

@@ -1,0 +1,141 @@
+"""Cases of a model and its inputs: sets that one program takes are its calls."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils._pytree import tree_flatten
+
+from harness.case import Case, Given, arguments
+from harness.checking import dynamic
+from harness.checking.dynamic import Varying
+from harness.checking.sources import InputSet, Subject, case_name
+from harness.errors import CaseError, describe
+from harness.pipeline.frames import model_frame
+
+
+@dataclass
+class _Group:
+    """Sets of inputs that are calls of one program."""
+
+    sets: list[InputSet]
+    shapes: Any = None
+    program: ExportedProgram | None = None
+    further: list[Given] = field(default_factory=list)
+
+    def takes(self, given: Given) -> bool:
+        """Whether the program takes these inputs: of the same shapes, or within its ranges."""
+        if _signature(given) == _signature(self.sets[0].given):
+            return True
+        return self.program is not None and dynamic.refusal_of(self.program, given) is None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run.
+
+    Attributes:
+        cases: a case for each program.
+        notes: what is to be known of them, a line each: which dimensions vary.
+    """
+
+    cases: list[Case]
+    notes: list[str]
+
+
+def plan(subject: Subject, asked: Sequence[Varying] | str | None = None, *, seed: int = 0) -> Plan:
+    """Make cases of a model.
+
+    Sets of inputs with the same structure, shapes and dtypes as an earlier one, or within its
+    ranges where dimensions vary, are further calls of that program, in their order: a module with
+    state carries it from one to the next, and so does its reference. Every other set is a program
+    and a case of its own. Where dimensions vary each program is also called with another size.
+
+    Args:
+        subject: the model.
+        asked: dimensions that are to vary, instead of the subject's own.
+        seed: run seed.
+
+    Raises:
+        CaseError: inputs do not fit the model, or it does not export with such dimensions.
+        UsageError: a dimension that is asked for is not there.
+    """
+    groups: list[_Group] = []
+    notes: list[str] = []
+    # A copy to try things on, in eval mode: the model itself stays as it was built.
+    module = Case.from_module(subject.name, subject.module, ()).make(seed).module
+    for one in subject.sets:
+        _try(subject.name, module, one)
+        home = next((group for group in groups if group.takes(one.given)), None)
+        if home is not None:
+            home.sets.append(one)
+            continue
+        group = _Group([one])
+        if asked is not None:
+            notes += _let_vary(group, *dynamic.export(module, one.given, asked))
+        elif subject.dynamic_shapes is not None:
+            shapes = subject.dynamic_shapes
+            notes += _let_vary(group, dynamic.exported(module, one.given, shapes), shapes)
+        groups.append(group)
+    names = _names(subject.name, groups)
+    return Plan([_case(subject, *pair) for pair in zip(names, groups, strict=True)], notes)
+
+
+def _let_vary(group: _Group, program: ExportedProgram, shapes: Any) -> list[str]:
+    """Call the program with another size, too; what varies, in lines."""
+    if not program.range_constraints:
+        return ["no dimension of the inputs may vary: the model takes each for a constant"]
+    group.program, group.shapes = program, shapes
+    given = group.sets[0].given
+    group.further.append(dynamic.vary(program, given))
+    return list(dynamic.ranges(program, given, group.further[0]))
+
+
+def _case(subject: Subject, name: str, group: _Group) -> Case:
+    args, kwargs = arguments(group.sets[0].given)
+    return Case.from_module(
+        name,
+        subject.module,
+        args,
+        kwargs or None,
+        dynamic_shapes=group.shapes,
+        calls=[*(one.given for one in group.sets[1:]), *group.further],
+        tags=["dynamic"] if group.shapes is not None else [],
+    )
+
+
+def _names(base: str, groups: Sequence[_Group]) -> list[str]:
+    """A name for each case: the model's, and for all but the first what its inputs are called."""
+    names: list[str] = []
+    for group in groups:
+        name = f"{base}/{case_name(group.sets[0].label)}" if names else base
+        while name in names:
+            name += "_"
+        names.append(name)
+    return names
+
+
+def _try(name: str, module: torch.nn.Module, one: InputSet) -> None:
+    """Run the model itself once: what eager refuses is nobody's to lower."""
+    args, kwargs = copy.deepcopy(arguments(one.given))
+    try:
+        with torch.no_grad():
+            module(*args, **kwargs)
+    except Exception as error:
+        frame = model_frame(error)
+        raise CaseError(
+            f"{name} does not run on the inputs {one.label}, in eager: {describe(error, 400)}"
+            f"{f', at {frame}' if frame else ''}"
+        ) from error
+
+
+def _signature(given: Given) -> Any:
+    leaves, spec = tree_flatten(arguments(given))
+    return spec, [
+        (leaf.shape, leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves
+    ]

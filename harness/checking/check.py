@@ -1,0 +1,111 @@
+"""``check``: a module on every target, and a cell for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import registry
+from harness.case import Case
+from harness.checking import cases, passes as graph_passes
+from harness.checking.dynamic import parse as parse_dynamic
+from harness.checking.passes import MakePass
+from harness.checking.sources import InputSet, Subject, as_given, case_name
+from harness.errors import UsageError
+from harness.pipeline.runner import run_cell
+from harness.record.cell import Cell
+from harness.target import Target
+
+
+def check(
+    module: torch.nn.Module,
+    inputs: Any,
+    targets: str | Sequence[Target | str] | None = None,
+    *,
+    seed: int = 0,
+    name: str = "",
+    dynamic: str | Sequence[str] = (),
+    transform_passes: Sequence[Any] = (),
+) -> list[Cell]:
+    """Run a module on targets and hold each against the oracle. Nothing is written.
+
+    Args:
+        module: any exportable module; it is copied, and the copy put into eval mode.
+        inputs: of one call: a tuple, a tensor, a dict of inputs by name or a
+            :class:`harness.Call`. A list holds several such sets: those that one program takes are
+            its calls, each other one is a case of its own (:func:`harness.checking.cases.plan`).
+        targets: targets or their spellings; by default those of a plain run. One that is
+            unavailable here has a cell that says so.
+        seed: run seed.
+        name: of the case; by default that of the module's class.
+        dynamic: dimensions that vary, ``NAME:DIM`` or ``NAME:DIM=MIN..MAX``, or ``auto``; the
+            program is then called with a second size, too.
+        transform_passes: graph passes, or classes of them, that run on the edge program before the
+            target's own.
+
+    Returns:
+        A cell for each case and target.
+
+    Raises:
+        UsageError: a target, dimension or pass is not there, or inputs are none.
+        CaseError: the module does not run on its inputs in eager.
+    """
+    given = [as_given(one) for one in (inputs if isinstance(inputs, list) else [inputs])]
+    if not given:
+        raise UsageError("inputs is an empty list; give at least one set")
+    sets = [
+        InputSet("example" if len(given) == 1 else f"inputs{number}", one)
+        for number, one in enumerate(given)
+    ]
+    subject = Subject(case_name(name or type(module).__name__), module, tuple(sets))
+    asked = parse_dynamic([dynamic] if isinstance(dynamic, str) else dynamic)
+    made = cases.plan(subject, asked, seed=seed)
+    makers = [graph_passes.maker(one) for one in transform_passes]
+    return [
+        run_pair(case, target, seed=seed, passes=makers)
+        for case, target in pairs(made.cases, chosen_targets(targets))
+    ]
+
+
+def chosen_targets(targets: str | Sequence[Target | str] | None) -> list[Target]:
+    """The targets to check on; those of a plain run where none are named.
+
+    Raises:
+        UnknownTarget: one does not exist.
+    """
+    if targets is None:
+        return registry.default_targets()
+    if isinstance(targets, str):
+        return registry.parse_list(targets, "targets")
+    return registry.parse_targets([str(target) for target in targets])
+
+
+def pairs(made: Sequence[Case], targets: Sequence[Target]) -> Iterator[tuple[Case, Target]]:
+    """Each case on each target, the cells of a case one after the other."""
+    return ((case, target) for case in made for target in targets)
+
+
+def run_pair(
+    case: Case,
+    target: Target,
+    *,
+    seed: int,
+    passes: Sequence[MakePass] = (),
+    save: Path | None = None,
+    watch: Callable[[str], None] | None = None,
+) -> Cell:
+    """Run one case on one target.
+
+    Args:
+        case: what is checked.
+        target: where.
+        seed: run seed.
+        passes: make graph passes that run before the target's own.
+        save: file that gets the serialized program.
+        watch: called with the name of each stage as it begins.
+    """
+    recipe = graph_passes.recipe_with(target, passes)
+    return run_cell(case, target, seed=seed, recipe=recipe, save=save, watch=watch)

@@ -1,0 +1,77 @@
+"""``.pt2`` files: an exported program as a module, with its inputs and how they may vary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import Dim, ExportedProgram
+from torch.utils._pytree import tree_unflatten
+
+from harness.case import Given, named
+from harness.checking import symbols
+from harness.errors import UsageError, describe
+
+
+def read(path: Path) -> ExportedProgram:
+    """Load what ``torch.export.save`` wrote.
+
+    Raises:
+        UsageError: there is no such file, or it is none of that kind.
+    """
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # a zip file, a tensor or a schema that does not read
+        raise UsageError(
+            f"{path} is cut short, or no program of torch.export.save: {describe(error, 200)}"
+        ) from error
+
+
+def as_module(program: ExportedProgram) -> torch.fx.GraphModule:
+    """The program as a module that a case can copy and put into eval mode.
+
+    Its mode is what it was exported in: switching changes nothing.
+    """
+    # Guards are call_module nodes, which a second export would keep.
+    module: torch.fx.GraphModule = program.module(check_guards=False)
+    # Refusals that torch sets on the instance; in a graph there is nothing to switch.
+    del module.train, module.eval
+    return module
+
+
+def example_inputs(program: ExportedProgram) -> Given | None:
+    """The inputs that it was exported with, where it has kept them."""
+    example = program.example_inputs
+    return None if example is None else named(*example)
+
+
+def dynamic_shapes(program: ExportedProgram) -> Any:
+    """The program's own range constraints, as ``torch.export.export`` takes them for its module;
+    None for a program of static shapes."""
+    leaves: list[Any] = []
+    for shape in symbols.input_shapes(program):
+        if shape is None:
+            leaves.append(None)
+            continue
+        hints = {}
+        for dim, size in enumerate(shape):
+            if isinstance(size, torch.SymInt):
+                low, high = symbols.extent(program, size)
+                hints[dim] = Dim.DYNAMIC(min=low, max=high)
+        leaves.append(hints or None)
+    if not any(leaves):
+        return None
+    spec = program.call_spec.in_spec
+    assert spec is not None  # of a whole program
+    args, kwargs = tree_unflatten(leaves, spec)
+    return {**_by_position(program, args), **kwargs} if kwargs else tuple(args)
+
+
+def _by_position(program: ExportedProgram, args: tuple[Any, ...]) -> dict[str, Any]:
+    import inspect
+
+    names = inspect.signature(program.module(check_guards=False).forward).parameters
+    return dict(zip(names, args, strict=False))

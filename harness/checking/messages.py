@@ -1,0 +1,66 @@
+"""What the process that checks is asked, and what it tells: lines of JSON. Imports no torch."""
+
+from __future__ import annotations
+
+import msgspec
+
+from harness.record.run import BackendState
+
+
+class Request(msgspec.Struct, kw_only=True):
+    """A check.
+
+    ``source`` and ``passes`` are spelled as on the command line, ``inputs`` are files, ``programs``
+    is the folder that gets them; ``done`` names cells that are not to be run again.
+    """
+
+    source: str
+    inputs: list[str] = []
+    targets: str | None = None
+    seed: int = 0
+    dynamic: list[str] = []
+    passes: list[str] = []
+    programs: str | None = None
+    speed: bool = True
+    done: list[str] = []
+
+
+class Planned(msgspec.Struct, tag=True):
+    """The model is there: its cells, what is to be known of them, what backends say."""
+
+    cells: list[str]
+    notes: list[str]
+    backends: dict[str, BackendState]
+
+
+class Began(msgspec.Struct, tag=True):
+    """A cell is under way."""
+
+    cell: str
+
+
+class Reached(msgspec.Struct, tag=True):
+    """The cell under way has begun a stage."""
+
+    stage: str
+
+
+class Ended(msgspec.Struct, tag=True):
+    """A cell has ended; ``record`` is the line of JSON that it is."""
+
+    record: str
+
+
+class Refused(msgspec.Struct, tag=True):
+    """Nothing can be run, and why."""
+
+    message: str
+
+
+class Finished(msgspec.Struct, tag=True):
+    """All cells have ended."""
+
+
+Event = Planned | Began | Reached | Ended | Refused | Finished
+
+decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)

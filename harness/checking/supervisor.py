@@ -1,0 +1,189 @@
+"""A check in a process of its own, begun again after the cell that killed it. Imports no torch.
+
+Native code of a backend may take the process down with a model, or never end: that is a row of the
+table like any other, and the cells after it still run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from typing import IO
+
+import msgspec
+
+from harness.checking.messages import (
+    Began,
+    Ended,
+    Event,
+    Finished,
+    Planned,
+    Reached,
+    Refused,
+    Request,
+    decoder,
+)
+from harness.errors import UsageError
+from harness.execution.child import how_it_ended
+from harness.pipeline.frames import written_frame
+from harness.record.cell import Cell, Status
+from harness.target import split_cell_id
+
+_LOG_LINES = 40
+_ABORT_SECONDS = 10.0
+
+
+def supervise(request: Request, *, timeout: float | None = None) -> Iterator[Event]:
+    """Check in a child process and pass on what it tells.
+
+    Args:
+        request: the check.
+        timeout: seconds that a cell may take.
+
+    Yields:
+        ``Planned`` once, then ``Began``, ``Reached`` and ``Ended`` for each cell. A cell that ends
+        the process has an ``Ended`` of its own, as crashed or timed out.
+
+    Raises:
+        UsageError: the model cannot be loaded or run in eager, or its code ends the process.
+    """
+    done = list(request.done)
+    is_planned = False
+    while True:
+        life = _Life(msgspec.structs.replace(request, done=done), timeout)
+        with life:
+            for event in life.events():
+                match event:
+                    case Refused():
+                        raise UsageError(event.message)
+                    case Finished():
+                        return
+                    case Planned() if is_planned:
+                        continue
+                    case Planned():
+                        is_planned = True
+                    case Ended():
+                        done.append(Cell.from_json(event.record).id)
+                yield event
+        if life.cell is None:
+            raise UsageError(
+                f"{request.source} ends the process that runs it: it {life.end}"
+                f"{f', at {life.frame}' if life.frame else ''}"
+            )
+        yield Ended(life.death(request.seed).to_json())
+        done.append(life.cell)
+
+
+class _Life:
+    """One child process, from its start to its end.
+
+    Attributes:
+        cell: the cell under way, or None.
+        stage: its stage, as far as it is known.
+        end: how the process ended, once it has.
+    """
+
+    def __init__(self, request: Request, timeout: float | None) -> None:
+        self.cell: str | None = None
+        self.stage: str | None = None
+        self.end = "is running"
+        self._timeout = timeout
+        self._timer: threading.Timer | None = None
+        self._timed_out = False
+        self._since = time.monotonic()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed on exit)
+        reading, writing = os.pipe()
+        self._pipe = os.fdopen(reading, "rb")
+        handed = (writing, self._log.fileno())
+        try:
+            self._process = subprocess.Popen(
+                # -P: a file beside the model must not be taken for a module of ours.
+                [sys.executable, "-P", "-m", "harness.checking.worker",
+                 msgspec.json.encode(request).decode(), *map(str, handed)],
+                pass_fds=handed,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )  # fmt: skip
+        finally:
+            os.close(writing)
+
+    def __enter__(self) -> _Life:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process if it lives: whoever leaves early wants no more of it."""
+        self._settle_timer()
+        self._pipe.close()
+        if self._process.poll() is None:
+            self._process.kill()
+        self.end = how_it_ended(self._process.wait())
+        self._log.seek(0)
+        self._last = self._log.read().decode(errors="replace").strip().splitlines()
+        self._log.close()
+
+    def events(self) -> Iterator[Event]:
+        """What it tells, until it ends."""
+        for line in self._pipe:
+            event = decoder.decode(line)
+            match event:
+                case Began():
+                    self.cell, self.stage = event.cell, None
+                    self._since = time.monotonic()
+                    self._start_timer()
+                case Reached():
+                    self.stage = event.stage
+                case Ended():
+                    self.cell = None
+                    self._settle_timer()
+            yield event
+        # Its end of the pipe is closed: it has ended, or is about to.
+        self._process.wait()
+
+    @property
+    def frame(self) -> str | None:
+        """The line of the model in the stack that it left, of the thread that ended it."""
+        _, found, stack = "\n".join(self._last).rpartition("Current thread")
+        return written_frame(stack.partition("\n\n")[0], innermost_last=False) if found else None
+
+    def death(self, seed: int) -> Cell:
+        """The record of the cell that ended it."""
+        case, target = split_cell_id(self.cell or "")
+        error = f"the process {self.end}"
+        if self._timed_out:
+            error = f"it did not end within {self._timeout:g} s"
+        return Cell(
+            case=case,
+            target=str(target),
+            status=Status.TIMEOUT if self._timed_out else Status.CRASHED,
+            op=case.partition("/")[0],
+            stage=self.stage,
+            error=error,
+            traceback="\n".join(self._last[-_LOG_LINES:]) or None,
+            frame=self.frame,
+            seconds=time.monotonic() - self._since,
+            seed=seed,
+        )
+
+    def _start_timer(self) -> None:
+        if self._timeout is not None:
+            self._timer = threading.Timer(self._timeout, self._time_out)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _settle_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _time_out(self) -> None:
+        self._timed_out = True
+        # Its stack goes to the log.
+        self._process.send_signal(signal.SIGABRT)
+        try:
+            self._process.wait(_ABORT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()

@@ -1,0 +1,114 @@
+"""``python -m harness.checking.worker``: checks in a process of its own, and tells on a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+import msgspec
+
+from harness.checking.messages import (
+    Began,
+    Ended,
+    Event,
+    Finished,
+    Planned,
+    Reached,
+    Refused,
+    Request,
+)
+from harness.errors import ConformError, UsageError
+from harness.target import cell_id
+
+
+def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
+    """Load the model, plan its cells and run those that are not done.
+
+    Args:
+        request: the check.
+        tell: takes what happens.
+        log: gets what is printed while cells run: a model that prints has done so when it was run
+            in eager, and would do it again a dozen times for each target.
+
+    Raises:
+        ConformError: nothing can be run, in one line.
+    """
+    from harness.pipeline.preparation import prepare
+
+    prepare(speed=request.speed)
+    from harness import registry
+    from harness.checking import cases, check, dynamic, passes, sources
+
+    targets = check.chosen_targets(request.targets)
+    asked = dynamic.parse(request.dynamic)
+    makers = [passes.load(spec) for spec in request.passes]
+    subject = sources.load(
+        request.source, [Path(file) for file in request.inputs], seed=request.seed
+    )
+    plan = cases.plan(subject, asked, seed=request.seed)
+    pairs = {cell_id(case.name, target): (case, target)
+             for case, target in check.pairs(plan.cases, targets)}  # fmt: skip
+    states = registry.states(target.backend for target in targets)
+    tell(Planned(list(pairs), plan.notes, states))
+    folder = None if request.programs is None else Path(request.programs)
+    with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+        for name, (case, target) in pairs.items():
+            if name in request.done:
+                continue
+            tell(Began(name))
+            cell = check.run_pair(
+                case,
+                target,
+                seed=request.seed,
+                passes=makers,
+                save=None if folder is None else _program(folder, name),
+                watch=lambda stage: tell(Reached(stage)),
+            )
+            tell(Ended(cell.to_json()))
+
+
+def _program(folder: Path, cell: str) -> Path:
+    """The file of a cell's program."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {folder}: {error.strerror}") from error
+    return folder / f"{cell.replace('/', '_').replace(':', '_')}.pte"
+
+
+def _keep_apart(log: int) -> None:
+    """What Python prints goes to standard error, as standard output is the table's; what native
+    code writes, and the stack of its death, to the log."""
+    sys.stdout = sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace")
+    for descriptor in (1, 2):
+        os.dup2(log, descriptor)
+    faulthandler.enable(file=log)
+    # A crash is a row of the table, and needs no core file.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _main(request: str, pipe: str, log: str) -> None:
+    _keep_apart(int(log))
+    with (
+        os.fdopen(int(pipe), "wb", buffering=0) as channel,
+        os.fdopen(os.dup(int(log)), "w", buffering=1, errors="backslashreplace") as written,
+    ):
+
+        def tell(event: Event) -> None:
+            channel.write(msgspec.json.encode(event) + b"\n")
+
+        try:
+            work(msgspec.json.decode(request, type=Request), tell, written)
+            tell(Finished())
+        except ConformError as error:
+            tell(Refused(str(error)))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,194 @@
+"""``conform check``: anybody's own model on every target, from any folder."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.common import SPEED
+
+if TYPE_CHECKING:
+    from harness.checking.messages import Request
+    from harness.record.run import Run
+
+_PROGRAMS = "programs"
+
+
+@click.command()
+@click.argument("source")
+@click.option(
+    "--inputs",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Inputs of one call: .pt .npy .npz .safetensors, images, .wav; may be repeated.",
+)
+@click.option(
+    "--targets", help="Comma-separated targets; default: those of a plain run.", metavar="LIST"
+)
+@click.option(
+    "--dynamic",
+    multiple=True,
+    metavar="DIM",
+    help="A dimension that varies, NAME:DIM[=MIN..MAX]; may be repeated; auto for all that can.",
+)
+@click.option(
+    "--transform-pass",
+    "passes",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="A pass to run on the edge program, before the target's own; may be repeated.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of weights and noise.")
+@click.option("--cell-timeout", type=float, help="Seconds after which a target is a timeout.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Make this folder a run, with the programs; conform report, show and diff take it.",
+)
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the page here, too."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the records, a line each.")
+@SPEED
+def check(
+    source: str,
+    files: Sequence[str],
+    targets: str | None,
+    dynamic: Sequence[str],
+    passes: Sequence[str],
+    seed: int,
+    cell_timeout: float | None,
+    save: Path | None,
+    html: Path | None,
+    as_json: bool,
+    speed: bool,
+) -> None:
+    """Run a model on every target and hold each against the float64 oracle.
+
+    SOURCE is FILE.py:NAME or package.module:NAME, NAME being a function that returns (module,
+    inputs), a class of modules with example_inputs, or a module; or FILE.pt2 of torch.export.save.
+    Nothing else is needed: no suite, and no layout of folders.
+
+    Exit code 0 when a target passed and none is red, 1 when one is red, 2 when nothing could be
+    judged: no target passed with outputs that tell anything, or the model does not run in eager.
+    """
+    from rich.console import Console
+
+    from harness.checking.messages import Request
+    from harness.record.folder import check_writable
+    from reports import output
+    from reports.render import check as table, folder as files_of_run, html as page
+
+    request = Request(
+        source=source,
+        inputs=list(files),
+        targets=targets,
+        seed=seed,
+        dynamic=list(dynamic),
+        passes=list(passes),
+        programs=None if save is None else str(save / _PROGRAMS),
+        speed=speed,
+    )
+    if save is not None:
+        check_writable(save)
+    run, notes = _checked(request, cell_timeout, save)
+    if as_json:
+        for cell in run.cells:
+            click.echo(cell.to_json())
+    else:
+        table.render(run, notes, Console())
+    if html is not None:
+        output.write(html, page.render(run).encode("utf-8", "replace"))
+        click.echo(html.resolve(), err=as_json)
+    if save is not None:
+        click.echo(files_of_run.write(run), err=as_json)
+    sys.exit(run.info.exit_status)
+
+
+def _checked(
+    request: Request, timeout: float | None, save: Path | None
+) -> tuple[Run, Sequence[str]]:
+    """Run the check, saying where it is; its record, in a folder where one is named, and notes."""
+    from rich.console import Console
+
+    from harness.checking.messages import Began, Ended, Planned, Reached
+    from harness.checking.supervisor import supervise
+    from harness.record.cell import Cell
+    from harness.record.folder import RunWriter, now
+    from harness.record.host import environment
+    from harness.record.run import Run, RunInfo
+    from harness.target import split_cell_id
+
+    info = RunInfo(
+        started=now(),
+        seed=request.seed,
+        command=_command(request, request.targets, timeout),
+        selection=request.source,
+        environment=environment(Path.cwd()),
+        speed=request.speed,
+    )
+    run = Run(path=save or Path(request.source), info=info, cells=[])
+    notes: Sequence[str] = ()
+    writer: RunWriter | None = None
+    with Console(stderr=True).status(f"loading {request.source}") as progress:
+        at = ""
+        for event in supervise(request, timeout=timeout):
+            match event:
+                case Planned():
+                    names = [split_cell_id(cell) for cell in event.cells]
+                    info.expected, info.backends = event.cells, event.backends
+                    info.targets = list(dict.fromkeys(str(target) for _, target in names))
+                    notes = event.notes
+                    if save is None:
+                        run.path = Path(names[0][0])
+                    else:
+                        writer = RunWriter(save, info)
+                case Began():
+                    at = f"{len(run.cells) + 1} of {len(info.expected)}: {event.cell}"
+                    progress.update(at)
+                case Reached():
+                    progress.update(f"{at}: {event.stage}")
+                case Ended():
+                    cell = Cell.from_json(event.record)
+                    cell.command = shlex.join(_command(request, cell.target, timeout))
+                    run.cells.append(cell)
+                    if writer is not None:
+                        writer.append(cell)
+    status = _exit_status(run)
+    if writer is not None:
+        writer.close(exit_status=status)
+    else:
+        info.exit_status, info.ended, info.complete = status, now(), True
+    return run, notes
+
+
+def _exit_status(run: Run) -> int:
+    """0 where something passed and nothing is red, 1 where something is red, 2 for no evidence."""
+    from reports.summary import Summary
+
+    total = Summary.of(run).overall
+    if total.red:
+        return 1
+    return 0 if total.passed else 2
+
+
+def _command(request: Request, targets: str | None, timeout: float | None) -> list[str]:
+    """The command that checks the same model on these targets."""
+    options = [
+        *(("--inputs", file) for file in request.inputs),
+        *([("--targets", targets)] if targets is not None else []),
+        *(("--dynamic", text) for text in request.dynamic),
+        *(("--transform-pass", spec) for spec in request.passes),
+        ("--seed", str(request.seed)),
+        *([("--cell-timeout", f"{timeout:g}")] if timeout is not None else []),
+    ]
+    words = [word for pair in options for word in pair]
+    flags = [] if request.speed else ["--no-speed"]
+    return ["conform", "check", request.source, *words, *flags]

@@ -1,0 +1,98 @@
+"""The line of a model's own code at which a stage raised."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import re
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import harness
+
+# Tools that trace, lower or run a model; what models are made of, such as transformers, is theirs.
+_TOOLS = frozenset(
+    """
+    torch torchgen functorch torchao executorch tosa mlx numpy sympy pytest _pytest pluggy xdist
+    click rich harness backends reports
+    """.split()
+)
+# How tracebacks, torch's messages and faulthandler write a frame.
+_WRITTEN = re.compile(r'File "([^"\n]+)", line (\d+),? in ')
+
+
+def model_frame(error: BaseException) -> str | None:
+    """The innermost frame of the model in which an error arose, as ``file:line: code``.
+
+    Looks at the tracebacks of the error and of what caused it, at the stack that Dynamo keeps, and
+    at the frames that torch writes into messages about nodes of a graph.
+
+    Args:
+        error: what a stage raised.
+
+    Returns:
+        None where no frame is of a model.
+    """
+    chain = list(_chain(error))
+    for link in reversed(chain):
+        kept = getattr(link, "real_stack", None) or ()
+        for frame in reversed([*traceback.extract_tb(link.__traceback__), *kept]):
+            if _is_of_a_model(frame.filename):
+                return _spell(frame.filename, frame.lineno or 0)
+    written = (written_frame(_message(link), innermost_last=True) for link in reversed(chain))
+    return next(filter(None, written), None)
+
+
+def written_frame(text: str, *, innermost_last: bool) -> str | None:
+    """The innermost frame of the model among those that a text has, as :func:`model_frame`.
+
+    Args:
+        text: a message, or the stack that faulthandler wrote.
+        innermost_last: as in tracebacks; faulthandler begins with the innermost.
+    """
+    frames = _WRITTEN.findall(text)
+    for name, line in reversed(frames) if innermost_last else frames:
+        if _is_of_a_model(name):
+            return _spell(name, int(line))
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it was raised from, outermost first."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _is_of_a_model(name: str) -> bool:
+    if name.startswith("<"):
+        return False
+    path = Path(name)
+    for place in ("site-packages", "dist-packages"):
+        if place in path.parts:
+            return path.parts[path.parts.index(place) + 1] not in _TOOLS
+    return not any(path.is_relative_to(folder) for folder in _ours())
+
+
+@functools.cache
+def _ours() -> tuple[Path, ...]:
+    """What is no model outside of packages: this project and Python's own library."""
+    here = Path(harness.__file__).parent
+    return here, here.with_name("backends"), Path(sysconfig.get_path("stdlib"))
+
+
+def _spell(name: str, line: int) -> str:
+    code = linecache.getline(name, line).strip()
+    return f"{name}:{line}: {code}" if code else f"{name}:{line}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # a message that cannot be read has no frames
+        return ""
