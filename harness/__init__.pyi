@@ -53,3 +53,9 @@ from .record.cell import (
 from .record.run import Run as Run
 from .target import Target as Target
 from .testing.contract import check_backend as check_backend
+from .tracing.found import (
+    Found as Found,
+    NodeFound as NodeFound,
+    with_divergence as with_divergence,
+)
+from .tracing.trace import trace as trace

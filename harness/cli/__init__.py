@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.cli import cells, listing, runs
+from harness.cli import cells, listing, runs, why
 from harness.errors import ConformError
 from reports.commands import baseline, dashboard, diff, export, gate, history, merge
 
@@ -47,6 +47,7 @@ for _command in (
     runs.report,
     cells.show,
     cells.repro,
+    why.trace,
     listing.backends,
     listing.limitations,
     *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),
