@@ -66,7 +66,7 @@ def trace(
     case, target = case_of(cell, suites)
     seed = seed_of(cell, folder, seed)
     with progress(Console(stderr=True)) as say:
-        found = find(case, target, seed=seed, all_nodes=all_nodes, taps=taps, say=say)
+        found = find(case, target, seed=seed, all_nodes=all_nodes, taps=taps, say=say, isolate=True)
     if save is not None:
         from reports import output
 

@@ -21,10 +21,9 @@ def test_the_public_names_are_these() -> None:
         "Found", "GENERIC", "Inputs", "Inspectable", "Interpreter", "Limitation", "LowerOptions",
         "Lowered", "NodeFound", "Numerics", "Precision", "Product", "Program", "ProgramError",
         "Recipe", "Reference", "Run", "RuntimeKernels", "Semantics", "StageFailure", "Status",
-        "Target", "Tester", "UnsupportedProgram", "UsageError", "Verdict", "check_backend", "describe",
-        "native_backends", "op_name", "refer", "run_cell", "run_native", "torch_dtype",
-        "trace", "uncalibratable",
-        "with_divergence",
+        "Target", "Tester", "UnsupportedProgram", "UsageError", "Verdict", "check_backend",
+        "describe", "native_backends", "op_name", "refer", "run_cell", "run_native",
+        "torch_dtype", "trace", "uncalibratable", "with_divergence",
     ]  # fmt: skip
     for name in harness.__all__:
         is_alias = name in ("DelegateHandle", "DelegateLoader")

@@ -32,6 +32,7 @@ def trace(
     all_nodes: bool = False,
     taps: int = TAPS,
     say: Say | None = None,
+    isolate: bool = False,
 ) -> Found:
     """Find the first node of a model whose value on a target exceeds its bound.
 
@@ -49,6 +50,7 @@ def trace(
         all_nodes: look at every node, of a green program as well.
         taps: how many values a program returns at most.
         say: hears what is being done.
+        isolate: execute in a child process, which a program may crash.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -56,7 +58,7 @@ def trace(
         UsageError: inputs are missing or too many, or nothing here executes for the target.
     """
     case = as_case(case_or_module, inputs)
-    bench = Bench(case, target, seed, recipe, backend, say)
+    bench = Bench(case, target, seed, recipe, backend, say, isolate=isolate)
     if not bench.executes:
         raise UsageError(f"{bench.target} cannot execute here: {bench.unavailable}")
     bench.say("running the program as it is")

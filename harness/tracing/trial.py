@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from torch.fx import GraphModule
 
 from harness import registry
-from harness.backend import Backend, Recipe
-from harness.case import Case
+from harness.backend import Backend, Execution, Recipe
+from harness.case import Case, Inputs
 from harness.errors import ConflictingOptions, StageFailure, UsageError, describe
+from harness.execution import foreign
 from harness.numerics.compare import Verdict
 from harness.pipeline import stages
 from harness.pipeline.runner import lower
@@ -84,8 +85,20 @@ class Bench:
         recipe: Recipe | None = None,
         backend: Backend | None = None,
         say: Say | None = None,
+        *,
+        isolate: bool = False,
     ) -> None:
         """Look the target up.
+
+        Args:
+            case: what is tested.
+            target: where and how.
+            seed: run seed.
+            recipe: used instead of the one that the target names.
+            backend: used instead of the one that the target names.
+            say: hears what is being done.
+            isolate: execute in a child process, so that a program that crashes fails in stage
+                ``run`` and ends nobody; for a registered backend.
 
         Raises:
             UnknownTarget: no such backend or recipe.
@@ -96,6 +109,8 @@ class Bench:
         self.target = Target.parse(target) if isinstance(target, str) else target
         self.seed = seed
         self.backend = backend or registry.backend(self.target.backend)
+        if isolate and backend is None:
+            self.backend = _Isolated(self.backend)
         self.recipe = recipe or registry.recipe(self.target, self.backend)
         self.say: Say = say or (lambda line: None)
         self.programs = 0
@@ -130,7 +145,7 @@ class Bench:
 
     def whole(self) -> Outcome:
         """The case itself."""
-        return self._try(self.case, self.recipe, "compare")
+        return self.attempt_case(self.case, self.recipe, "compare")
 
     def attempt(
         self, program: Program, *, last: str = "compare", recipe: Recipe | None = None
@@ -142,7 +157,7 @@ class Bench:
             last: the stage after which nothing more is of interest.
             recipe: how it is lowered; by default the plain one.
         """
-        return self._try(self.case_of(program), recipe or self.plain, last)
+        return self.attempt_case(self.case_of(program), recipe or self.plain, last)
 
     def case_of(self, program: Program, name: str = "") -> Case:
         """A program as a case; of the case's own name, so that its noise is the same."""
@@ -162,7 +177,8 @@ class Bench:
             return module
         return stages.flatten(tester.exported)
 
-    def _try(self, case: Case, recipe: Recipe, last: str) -> Outcome:
+    def attempt_case(self, case: Case, recipe: Recipe, last: str) -> Outcome:
+        """A case, taken as far as a stage. Never raises for what it or the backend does."""
         self.programs += 1
         tester: Tester | None = None
         try:
@@ -180,6 +196,18 @@ class Bench:
         except StageFailure as failure:
             return Outcome(tester, failure.stage, describe(failure.cause))
         return Outcome(tester, verdict=verdict)
+
+
+class _Isolated:
+    """A registered backend that executes in a child process."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.name = backend.name
+        self.recipes = backend.recipes
+        self.availability = backend.availability
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        return foreign.execute(self.name, program, calls)
 
 
 UNSUPPORTED, REQUIREMENT = "unsupported", "requirement"
