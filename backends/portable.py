@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness import Availability, Execution, Inputs, Precision, Recipe
+from harness import Availability, Execution, Inputs, Precision, Recipe, Script
 
 
 class Portable:
     """Runs whole programs on the portable kernels of the installed runtime."""
 
     name = "portable"
-    recipes = {"fp32": Recipe("fp32", Precision())}
+    recipes = {"fp32": Recipe("fp32", Precision(), script=Script())}
 
     def availability(self) -> Availability:
         """Available wherever the runtime's Python bindings load."""

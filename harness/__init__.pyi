@@ -8,6 +8,7 @@ from .backend import (
     Inspectable as Inspectable,
     Lowered as Lowered,
     Recipe as Recipe,
+    Script as Script,
     uncalibratable as uncalibratable,
 )
 from .case import Built as Built, Case as Case, Inputs as Inputs

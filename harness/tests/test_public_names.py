@@ -20,10 +20,10 @@ def test_the_public_names_are_these() -> None:
         "DelegateLoader", "DelegatePayload", "Delegation", "Emulating", "Encoding", "Execution",
         "Found", "GENERIC", "Inputs", "Inspectable", "Interpreter", "Limitation", "LowerOptions",
         "Lowered", "NodeFound", "Numerics", "Precision", "Product", "Program", "ProgramError",
-        "Recipe", "Reference", "Run", "RuntimeKernels", "Semantics", "StageFailure", "Status",
-        "Target", "Tester", "UnsupportedProgram", "UsageError", "Verdict", "check_backend",
-        "describe", "native_backends", "op_name", "refer", "run_cell", "run_native",
-        "torch_dtype", "trace", "uncalibratable", "with_divergence",
+        "Recipe", "Reference", "Run", "RuntimeKernels", "Script", "Semantics", "StageFailure",
+        "Status", "Target", "Tester", "UnsupportedProgram", "UsageError", "Verdict",
+        "check_backend", "describe", "native_backends", "op_name", "refer", "run_cell",
+        "run_native", "torch_dtype", "trace", "uncalibratable", "with_divergence",
     ]  # fmt: skip
     for name in harness.__all__:
         is_alias = name in ("DelegateHandle", "DelegateLoader")
