@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness import Availability, Execution, Inputs, Precision, Recipe
+from harness import Availability, Execution, Inputs, Precision, Recipe, Script
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -20,7 +20,7 @@ class Portable:
     """Runs whole programs on the portable kernels of the installed runtime."""
 
     name = "portable"
-    recipes = {"fp32": Recipe("fp32", Precision(), explain=explain)}
+    recipes = {"fp32": Recipe("fp32", Precision(), explain=explain, script=Script())}
 
     def availability(self) -> Availability:
         """Available wherever the runtime's Python bindings load."""

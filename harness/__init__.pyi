@@ -10,6 +10,7 @@ from .backend import (
     Inspectable as Inspectable,
     Lowered as Lowered,
     Recipe as Recipe,
+    Script as Script,
     uncalibratable as uncalibratable,
 )
 from .case import (
@@ -65,3 +66,9 @@ from .record.cell import (
 from .record.run import Run as Run
 from .target import Target as Target
 from .testing.contract import check_backend as check_backend
+from .tracing.found import (
+    Found as Found,
+    NodeFound as NodeFound,
+    with_divergence as with_divergence,
+)
+from .tracing.trace import trace as trace

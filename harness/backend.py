@@ -125,6 +125,38 @@ def _supports_all(case: Case, built: Built) -> str | None:
 
 
 @dataclass(frozen=True)
+class Script:
+    """How a recipe lowers and what executes it, in Python that needs upstream's packages only: for
+    scripts that show a cell without this harness. The expressions make what the recipe's fields of
+    the same names make; a test holds the programs of both together.
+
+    Attributes:
+        imports: the statements that come before everything.
+        partitioners: an expression, as all that follow.
+        transform_passes: of what runs before partitioning.
+        edge_config: of the edge compile configuration.
+        quantizer: of the PT2E quantizer; empty for none.
+        preamble: definitions that the expressions use, and statements that have to run first.
+        delegate: the name in the runtime's registry without which it cannot execute the program;
+            empty for none.
+        run: the body of ``run(lowered)``, which takes an ``EdgeProgramManager`` and returns what
+            each of ``CALLS`` returns, where that is not the runtime's work.
+        ours: what of this project stands in for something of upstream's that this host may lack,
+            and does not come with the script; empty for nothing.
+    """
+
+    imports: tuple[str, ...] = ()
+    partitioners: str = "[]"
+    transform_passes: str = "[]"
+    edge_config: str = "EdgeCompileConfig()"
+    quantizer: str = ""
+    preamble: str = ""
+    delegate: str = ""
+    run: str = ""
+    ours: str = ""
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How a backend lowers, as data. The callables make fresh objects for every cell.
 
@@ -148,6 +180,7 @@ class Recipe:
         explain: why its partitioners left a node of the lowered program over, or None, where they
             keep that to themselves: what they tell exir's ``WhyNoPartition`` and
             ``WhyNoPartitionReporter`` is known.
+        script: the same recipe as text, for scripts without this harness; None where there is none.
     """
 
     name: str
@@ -164,6 +197,7 @@ class Recipe:
     encodings: Callable[[Lowered], list[Encoding]] | None = None
     semantics: Callable[[], Semantics] | None = None
     explain: Callable[[Sequence[Partitioner], Node], str | None] | None = None
+    script: Script | None = None
 
 
 @runtime_checkable

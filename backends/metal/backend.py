@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from backends.metal.contract.layout import SUPPORTED
 from backends.metal.contract.rule import DELEGATE
 from backends.metal.quantization import int4
-from harness import Attempt, Availability, Execution, Inputs, Precision, Recipe
+from harness import Attempt, Availability, Execution, Inputs, Precision, Recipe, Script
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
@@ -83,6 +83,22 @@ def _int4_semantics() -> Semantics:
     return semantics.int4()
 
 
+_METAL = "executorch.backends.apple.metal"
+
+SCRIPT = Script(
+    imports=(
+        f"from {_METAL}.metal_backend import MetalBackend",
+        f"from {_METAL}.metal_partitioner import MetalPartitioner",
+    ),
+    partitioners=(
+        '[MetalPartitioner([MetalBackend.generate_method_name_compile_spec("forward")])]'
+    ),
+    delegate=DELEGATE,
+    ours="Metal code was generated without Apple hardware, checked against the runtime's contract "
+    "and executed on the CPU",
+)
+
+
 def _recipe(name: str, precision: Precision, dtype: str = "float32") -> Recipe:
     return Recipe(
         name,
@@ -90,6 +106,7 @@ def _recipe(name: str, precision: Precision, dtype: str = "float32") -> Recipe:
         dtype=dtype,
         partitioners=partitioners,
         unsupported=_unsupported,
+        script=SCRIPT,
     )
 
 
@@ -110,6 +127,13 @@ class Metal:
             unsupported=int4.unsupported,
             require_delegation=True,
             semantics=_int4_semantics,
+            script=replace(
+                SCRIPT,
+                imports=(
+                    *SCRIPT.imports,
+                    "import torchao.experimental.quant_api  # registers operators",
+                ),
+            ),
         ),
     }
 

@@ -6,12 +6,13 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backends.mlx import codegen
 from backends.mlx.payload.graph import DELEGATE
 from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
-from harness import Attempt, Availability, Execution, Inputs, Lowered, Precision, Recipe
+from harness import Attempt, Availability, Execution, Inputs, Lowered, Precision, Recipe, Script
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
@@ -96,6 +97,28 @@ def _row_major_only(case: Case, built: Built) -> str | None:
     return "the delegate takes row-major inputs only: its lowering refuses other strides"
 
 
+@functools.cache
+def _script() -> Script:
+    return Script(
+        imports=(
+            "from executorch.backends.mlx import MLXPartitioner",
+            "from executorch.backends.mlx.passes import get_default_passes",
+        ),
+        partitioners="[MLXPartitioner()]",
+        transform_passes="get_default_passes()",
+        edge_config="EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True)",
+        preamble=Path(__file__).with_name("standalone.py").read_text(),
+        delegate=DELEGATE,
+        ours="the payload was executed with mlx.core",
+    )
+
+
+def _decoding(module: str) -> Script:
+    """The script of a recipe whose decoding operators a module registers."""
+    plain = _script()
+    return replace(plain, imports=(*plain.imports, f"import {module}  # registers operators"))
+
+
 def _recipe(name: str, precision: Precision, dtype: str = "float32", **options: Any) -> Recipe:
     defaults: dict[str, Any] = {
         "dtype": dtype,
@@ -104,6 +127,7 @@ def _recipe(name: str, precision: Precision, dtype: str = "float32", **options: 
         "edge_config": edge_config,
         "unsupported": _row_major_only,
         "explain": explain,
+        "script": _script(),
     }
     return Recipe(name, precision, **{**defaults, **options})
 
@@ -133,6 +157,7 @@ def _quantized(name: str, weights: Format, precision: Precision = FLOAT32) -> Re
         # Affine weights are decoded by operators of the exported graph, not by a tensor's class.
         verify=None if weights.mode == "affine" else verify,
         encodings=None if weights.mode == "affine" else encodings,
+        script=_decoding(weights.registered_by),
     )
 
 

@@ -45,6 +45,7 @@ class Format:
         bits: of one code.
         mode: the delegate's word for how codes are decoded.
         element: format of one code.
+        registered_by: the module whose import registers the operator that decodes it.
         experts: whether the delegate multiplies by gathered experts in this format.
     """
 
@@ -56,6 +57,7 @@ class Format:
     bits: int
     mode: str
     element: str
+    registered_by: str
     experts: bool = False
 
     def __call__(self, module: torch.nn.Module) -> torch.nn.Module:
@@ -192,11 +194,28 @@ int4 = Format(
     bits=4,
     mode="affine",
     element="int4",
+    registered_by="torchao.quantization",
     experts=True,
 )
 mxfp8 = Format(
-    "mxfp8", 32, rows=1, dtypes=_HALF, config=_mxfp8_config, bits=8, mode="mxfp8", element="e4m3"
+    "mxfp8",
+    32,
+    rows=1,
+    dtypes=_HALF,
+    config=_mxfp8_config,
+    bits=8,
+    mode="mxfp8",
+    element="e4m3",
+    registered_by="executorch.extension.llm.export.mx",
 )
 nvfp4 = Format(
-    "nvfp4", 16, rows=16, dtypes=_FLOAT, config=_nvfp4_config, bits=4, mode="nvfp4", element="e2m1"
+    "nvfp4",
+    16,
+    rows=16,
+    dtypes=_FLOAT,
+    config=_nvfp4_config,
+    bits=4,
+    mode="nvfp4",
+    element="e2m1",
+    registered_by="executorch.extension.llm.export.nvfp4",
 )

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backends.tosa.mxfp import FORMATS, BlockFormat
-from harness import Availability, Execution, Inputs, Lowered, Precision, Recipe, uncalibratable
+from harness import (
+    Availability,
+    Execution,
+    Inputs,
+    Lowered,
+    Precision,
+    Recipe,
+    Script,
+    uncalibratable,
+)
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
@@ -97,6 +107,54 @@ def _mxfp_semantics() -> Semantics:
     return semantics.mxfp()
 
 
+_ARM = "executorch.backends.arm"
+
+# Upstream's own way of executing what it lowered: what is left over runs on ATen.
+_RUN = """\
+module = lowered.exported_program().module()
+found = []
+with TosaReferenceModelDispatch():
+    for call in CALLS:
+        found.append(returned(module, call, CHANGED))
+return found
+"""
+
+
+def script(specification: str, **more: str) -> Script:
+    """The script of a recipe for one TOSA specification string."""
+    return Script(
+        imports=(
+            f"from {_ARM}.test.runner_utils import TosaReferenceModelDispatch",
+            f"from {_ARM}.tosa.compile_spec import TosaCompileSpec",
+            f"from {_ARM}.tosa.partitioner import TOSAPartitioner",
+        ),
+        partitioners=f"[TOSAPartitioner(TosaCompileSpec({specification!r}))]",
+        run=_RUN,
+        **more,
+    )
+
+
+def _quantizing() -> Script:
+    plain = script(INT, quantizer="quantizer()")
+    names = "TOSAQuantizer, get_symmetric_quantization_config"
+    return replace(
+        plain,
+        imports=(*plain.imports, f"from {_ARM}.quantizer import {names}"),
+        preamble=f"""\
+def quantizer():
+    made = TOSAQuantizer(TosaCompileSpec({INT!r}))
+    made.set_global(get_symmetric_quantization_config(is_per_channel=True))
+    return made
+""",
+    )
+
+
+def _blocks() -> Script:
+    plain = script(MXFP, edge_config="EdgeCompileConfig(_check_ir_validity=False)")
+    register = f"import {_ARM}.ao_ext  # registers the operators of MX layers"
+    return replace(plain, imports=(*plain.imports, register))
+
+
 def mxfp(made: BlockFormat) -> Recipe:
     """The recipe that converts layers to an MX format, weights and activations alike."""
 
@@ -124,6 +182,7 @@ def mxfp(made: BlockFormat) -> Recipe:
         verify=verify,
         encodings=encodings,
         semantics=_mxfp_semantics,
+        script=_blocks(),
     )
 
 
@@ -138,6 +197,7 @@ class Tosa:
             FP_PRECISION,
             partitioners=functools.partial(partitioners, FP),
             unsupported=_static_only,
+            script=script(FP),
         ),
         "int": Recipe(
             "int",
@@ -146,6 +206,7 @@ class Tosa:
             partitioners=functools.partial(partitioners, INT),
             unsupported=_static_and_finite_only,
             explain=explain,
+            script=_quantizing(),
         ),
         **{made.name: mxfp(made) for made in FORMATS.values()},
     }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backends.xnnpack.quantization import DYNAMIC, STATIC, quantizer
-from harness import Availability, Execution, Inputs, Precision, Recipe, uncalibratable
+from harness import Availability, Execution, Inputs, Precision, Recipe, Script, uncalibratable
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
@@ -44,6 +45,36 @@ def explain(partitioners: Sequence[Any], node: Node) -> str | None:
     return "the partitioner has no configuration for this operator"
 
 
+_PARTITION = "executorch.backends.xnnpack.partition.xnnpack_partitioner"
+_QUANTIZER = "executorch.backends.xnnpack.quantizer.xnnpack_quantizer"
+
+SCRIPT = Script(
+    imports=(f"from {_PARTITION} import XnnpackPartitioner",),
+    partitioners="[XnnpackPartitioner()]",
+    delegate=DELEGATE,
+)
+
+
+def _quantizing(config: str) -> Script:
+    """The script of a recipe that quantizes, by the arguments of its configuration."""
+    names = "XNNPACKQuantizer, get_symmetric_quantization_config"
+    return replace(
+        SCRIPT,
+        imports=(*SCRIPT.imports, f"from {_QUANTIZER} import {names}"),
+        quantizer=f"XNNPACKQuantizer().set_global(get_symmetric_quantization_config({config}))",
+    )
+
+
+def _dynamic() -> Script:
+    plain = _quantizing("is_per_channel=True, is_dynamic=True")
+    name = "XnnpackDynamicallyQuantizedPartitioner"
+    return replace(
+        plain,
+        imports=(*plain.imports, f"from {_PARTITION} import {name}"),
+        partitioners=f"[{name}(per_op_mode=True), XnnpackPartitioner()]",
+    )
+
+
 def _static(name: str, *, per_channel: bool) -> Recipe:
     return Recipe(
         name,
@@ -52,6 +83,7 @@ def _static(name: str, *, per_channel: bool) -> Recipe:
         partitioners=partitioners,
         unsupported=uncalibratable,
         explain=explain,
+        script=_quantizing(f"is_per_channel={per_channel}, is_dynamic=False"),
     )
 
 
@@ -61,7 +93,9 @@ class Xnnpack:
     name = "xnnpack"
     delegate = DELEGATE
     recipes = {
-        "fp32": Recipe("fp32", Precision(), partitioners=partitioners, explain=explain),
+        "fp32": Recipe(
+            "fp32", Precision(), partitioners=partitioners, explain=explain, script=SCRIPT
+        ),
         "int8": _static("int8", per_channel=True),
         "int8_per_tensor": _static("int8_per_tensor", per_channel=False),
         "int8_dynamic": Recipe(
@@ -70,6 +104,7 @@ class Xnnpack:
             quantizer=functools.partial(quantizer, per_channel=True, dynamic=True),
             partitioners=dynamic_partitioners,
             explain=explain,
+            script=_dynamic(),
         ),
     }
 

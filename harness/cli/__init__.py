@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.cli import cells, check, listing, programs, runs
+from harness.cli import cells, check, listing, programs, runs, why
 from harness.errors import ConformError
 from reports.commands import baseline, dashboard, diff, export, gate, history, merge
 
@@ -50,6 +50,7 @@ for _command in (
     cells.repro,
     programs.inspect,
     programs.execute,
+    why.trace,
     listing.backends,
     listing.limitations,
     *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),

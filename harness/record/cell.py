@@ -163,6 +163,32 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     values: list[float]
 
 
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """The first node of the exported graph where a target leaves the oracle.
+
+    ``source`` is the line of the model; ``error`` the largest absolute error, ``bound`` the bound
+    where most of it is used, ``bound_used`` that part. ``born`` says whether the error arises in
+    the node itself when it is handed the oracle's inputs; None where that is not known.
+    """
+
+    node: str
+    op: str
+    source: str = ""
+    shapes: str = ""
+    error: float = 0.0
+    bound: float = 0.0
+    bound_used: float = 0.0
+    born: bool | None = None
+
+    def __str__(self) -> str:
+        how = {True: "born there", False: "inherited", None: "origin not tried"}[self.born]
+        source = f", {self.source}" if self.source else ""
+        return (
+            f"{self.node} ({self.op}){source}: error {self.error:.3g}, "
+            f"{self.bound_used:.3g} times its bound, {how}"
+        )
+
+
 class LimitationRef(msgspec.Struct, frozen=True, kw_only=True):
     """The limitation that explains a cell."""
 
@@ -182,7 +208,7 @@ class Cell(msgspec.Struct, kw_only=True):
     ``part`` names the part of a merged run it is from. ``untelling`` is the case's own reason why
     its outputs carry no signal. ``frame`` is the line of the model's own code, ``file:line: code``,
     at which its stage raised, where that is known. ``command`` runs the cell again where no suite
-    has its case.
+    has its case. ``first_divergence`` is there where the cell was traced.
     """
 
     case: str
@@ -211,6 +237,7 @@ class Cell(msgspec.Struct, kw_only=True):
     untelling: str = ""
     frame: str | None = None
     command: str = ""
+    first_divergence: Divergence | None = None
 
     @property
     def id(self) -> str:
@@ -245,7 +272,7 @@ class Cell(msgspec.Struct, kw_only=True):
 
     def to_json(self) -> str:
         """One line of strict JSON, without a newline."""
-        return msgspec.json.encode(_spell(msgspec.to_builtins(self))).decode()
+        return msgspec.json.encode(spell(msgspec.to_builtins(self))).decode()
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Cell:
@@ -257,7 +284,12 @@ class Cell(msgspec.Struct, kw_only=True):
         record = msgspec.json.decode(line)
         if isinstance(record, dict):
             # Only where numbers stand: elsewhere "inf" is a word.
-            for part in (record, record.get("stages"), *(record.get("numerics") or ())):
+            for part in (
+                record,
+                record.get("stages"),
+                record.get("first_divergence"),
+                *(record.get("numerics") or ()),
+            ):
                 _read_spelled(part)
             for output in record.get("outputs") or ():
                 if isinstance(output, dict) and isinstance(output.get("values"), list):
@@ -268,7 +300,7 @@ class Cell(msgspec.Struct, kw_only=True):
 _SPELLED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _WORDS = {
     field.name
-    for record in (Cell, Numerics)
+    for record in (Cell, Numerics, Divergence)
     for field in msgspec.structs.fields(record)
     if field.type in (str, str | None)
 }
@@ -286,11 +318,12 @@ def read_number(value: Any) -> Any:
     return _SPELLED.get(value, value) if isinstance(value, str) else value
 
 
-def _spell(value: Any) -> Any:
+def spell(value: Any) -> Any:
+    """Plain data with every number spelled as JSON can write it (:func:`spell_number`)."""
     if isinstance(value, dict):
-        return {key: _spell(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_spell(item) for item in value]
+        return {key: spell(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [spell(item) for item in value]
     return spell_number(value)
 
 

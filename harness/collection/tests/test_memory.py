@@ -120,7 +120,7 @@ def test_who_asks_for_more_than_there_is_is_told_so(watch: Watch, tmp_path: Path
 
 
 def test_a_worker_between_two_cells_is_not_watched(watch: Watch, tmp_path: Path) -> None:
-    code = f"Board(folder, 'gw0').write(Doing(pid=os.getpid()))\n[0] * (1 << 25)"
+    code = "Board(folder, 'gw0').write(Doing(pid=os.getpid()))\n[0] * (1 << 25)"
     assert live(tmp_path, code) == 0
     seen = watch.take("hog/x@null:eager")
     assert seen is None or not seen.verdict

@@ -1,0 +1,210 @@
+"""``conform trace``: why a cell is red."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.case import Case
+    from harness.target import Target
+    from harness.tracing.found import Found, NodeFound
+
+_ROWS = 24
+"""Rows of the table that are printed; a file that is saved has all."""
+
+
+@click.command()
+@click.argument("cell")
+@click.option(
+    "--run", "folder", type=click.Path(path_type=Path), help="Run folder whose seed is taken."
+)
+@click.option("--seed", type=int, help="Run seed; default: the run's, else 0.")
+@SUITE_FOLDER
+@click.option("--all-nodes", is_flag=True, help="Look at every node, of a green cell as well.")
+@click.option(
+    "--taps",
+    type=click.IntRange(min=1),
+    default=24,
+    show_default=True,
+    help="Values that a program returns at most beside its own.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON in place of the table.")
+@click.option("--save", type=click.Path(path_type=Path), help="Write the JSON to this file.")
+@SPEED
+def trace(
+    cell: str,
+    folder: Path | None,
+    seed: int | None,
+    suites: Path,
+    all_nodes: bool,
+    taps: int,
+    as_json: bool,
+    save: Path | None,
+    speed: bool,
+) -> None:
+    """Find the first node of CELL where its target leaves the oracle.
+
+    The exported graph is taken to the target again and again, each time with other values of its
+    nodes as outputs, and each value is held against its own bound. Exit code 0 when the cell is
+    green, 1 when it is red, 2 when that could not be tried.
+    """
+    prepare(speed=speed)
+    from rich.console import Console
+
+    from harness.tracing.trace import trace as find
+
+    case, target = case_of(cell, suites)
+    seed = seed_of(cell, folder, seed)
+    with progress(Console(stderr=True)) as say:
+        found = find(case, target, seed=seed, all_nodes=all_nodes, taps=taps, say=say, isolate=True)
+    if save is not None:
+        from reports import output
+
+        output.write(save, f"{found.to_json()}\n".encode())
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        show(found, Console(), suites)
+    sys.exit(1 if found.problem is not None else 0)
+
+
+def case_of(cell: str, suites: Path) -> tuple[Case, Target]:
+    """The case and the target that a cell's id names.
+
+    Raises:
+        UnknownTarget: the id is misspelled, or names no target.
+        UnknownCell: no suite has the case.
+    """
+    from harness import registry
+    from harness.collection.discovery import find_case
+    from harness.target import split_cell_id
+
+    name, target = split_cell_id(cell)
+    registry.parse_targets([str(target)])
+    return find_case(suites, name)[0], target
+
+
+def seed_of(cell: str, folder: Path | None, seed: int | None) -> int:
+    """The seed that was given, or that of the cell in a run, or 0.
+
+    Raises:
+        RunUnreadable: the folder is not a run.
+        UnknownCell: the run has no such cell.
+    """
+    if seed is not None:
+        return seed
+    return 0 if folder is None else load_run(folder).cell(cell).seed
+
+
+@contextmanager
+def progress(console: Console) -> Iterator[Callable[[str], None]]:
+    """A line that says what is being done, gone when it is done; nothing where nobody looks."""
+    with console.status("") as status:
+        yield lambda line: status.update(line)
+
+
+def show(found: Found, console: Console, suites: Path) -> None:
+    """Print what a trace found, and what to do next."""
+    from rich.markup import escape
+
+    console.print(f"[bold]{escape(found.cell)}[/]  seed {found.seed}, {found.runtime}")
+    if found.problem is None:
+        console.print("green: no output leaves the oracle")
+    else:
+        console.print(f"[red]red[/]: {escape(found.problem)}")
+    if found.note:
+        console.print(f"note: {escape(found.note)}")
+    if found.first is not None:
+        _show_first(found.first, found, console)
+    if found.nodes:
+        _show_table(found, console)
+    if found.problem is not None:
+        command = f"conform reduce {_quoted(found, suites)} --script repro.py"
+        console.print(f"the smallest program that shows it: [bold]{escape(command)}[/]")
+    elif not found.nodes:
+        console.print("every node all the same, worst first: add --all-nodes")
+
+
+def _quoted(found: Found, suites: Path) -> str:
+    import shlex
+
+    from harness.cli.common import SUITES
+
+    seed = f" --seed {found.seed}" if found.seed else ""
+    where = f" --suites {shlex.quote(str(suites))}" if suites != SUITES else ""
+    return f"{shlex.quote(found.cell)}{seed}{where}"
+
+
+def _show_first(first: NodeFound, found: Found, console: Console) -> None:
+    from rich.markup import escape
+
+    console.print(
+        f"\nfirst node that leaves the oracle: [bold]{escape(first.node)}[/]  {escape(first.op)}"
+    )
+    for label, text in (
+        ("source", first.source),
+        ("module", first.module),
+        ("shapes", first.shapes),
+        ("error", _error(first)),
+        ("oracle", str(first.expected or "")),
+        ("target", str(first.actual or "")),
+        ("born", _born(first, found)),
+    ):
+        if text:
+            console.print(f"  {label:<7} {escape(text)}", soft_wrap=True)
+    console.print()
+
+
+def _error(node: NodeFound) -> str:
+    return (
+        f"{node.error:.3g} at most, {node.bound_used:.3g} times its bound; {node.exceeding} of "
+        f"{node.elements} elements exceed theirs (call {node.call})"
+    )
+
+
+def _born(first: NodeFound, found: Found) -> str:
+    if first.born is None:
+        return "not known: the node alone does not lower or run"
+    if not first.born:
+        path = f"; path: {' -> '.join(found.path)}" if found.path else ""
+        return f"inherited: fed the oracle's inputs the node keeps its bound{path}"
+    if " + " in first.op or len(first.together) > 1:
+        return f"here, fed the oracle's inputs, by these nodes together: {' '.join(first.together)}"
+    return "here: fed the oracle's inputs the node exceeds its bound"
+
+
+def _line(source: str) -> str:
+    """``model.py:12`` of a source line; the code is in the lines above the table and in JSON."""
+    return ":".join(source.split(":")[:2])
+
+
+def _show_table(found: Found, console: Console) -> None:
+    from rich.table import Table
+
+    table = Table(header_style="bold", title_justify="left")
+    for column in ("node", "operator", "value", "error", "bound", "used", "at"):
+        number = column in ("error", "bound", "used")
+        table.add_column(
+            column, justify="right" if number else "left", overflow="fold", no_wrap=number
+        )
+    for node in found.nodes[:_ROWS]:
+        style = "red" if node.problem is not None else ""
+        cells = (node.node, node.op, node.shapes.partition(" <- ")[0])
+        numbers = (f"{number:.3g}" for number in (node.error, node.bound, node.bound_used))
+        table.add_row(*cells, *numbers, _line(node.source), style=style)
+    console.print(table)
+    more = f" ({len(found.nodes) - _ROWS} more in --json)" if len(found.nodes) > _ROWS else ""
+    console.print(
+        f"{len(found.nodes)} of {found.candidates} nodes looked at{more}, {found.rounds} rounds, "
+        f"{found.programs} programs"
+    )

@@ -1,0 +1,4 @@
+"""Why a cell is red: the first node that leaves the oracle, the smallest program that still does,
+and a script that shows it without this harness. It stands on the pipeline, and is used by the
+command line.
+"""

@@ -1,0 +1,180 @@
+"""An exported graph as the source of a module, a line a node."""
+
+from __future__ import annotations
+
+import keyword
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from harness.errors import UsageError
+from harness.tracing.origin import source_of
+from harness.tracing.script.values import Values, literal
+
+_WIDTH = 99
+
+# Of sizes; torch writes them as functions, a reader as signs.
+_INFIX = {
+    operator.add: "+",
+    operator.sub: "-",
+    operator.mul: "*",
+    operator.floordiv: "//",
+    operator.truediv: "/",
+    operator.mod: "%",
+    operator.pow: "**",
+    operator.eq: "==",
+    operator.ne: "!=",
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.gt: ">",
+    operator.ge: ">=",
+}
+
+
+@dataclass
+class Source:
+    """The classes of a module and the values that it holds.
+
+    Attributes:
+        lines: the classes; inner ones, of control flow, come first.
+        state: name to ``(kind, tensor)``; the kind is ``parameter``, ``buffer`` or ``constant``.
+        namespaces: of the operators that are called, such as ``aten``.
+    """
+
+    values: Values
+    lines: list[str] = field(default_factory=list)
+    namespaces: set[str] = field(default_factory=set)
+    has_branches: bool = False
+
+    def add(self, module: GraphModule, name: str) -> None:
+        """Write a graph down as a class of that name."""
+        inner: dict[str, str] = {}
+        state: dict[str, tuple[str, torch.Tensor]] = {}
+        names: dict[Node, str] = {}
+        for node in module.graph.nodes:
+            if node.op == "get_attr":
+                found = _attribute(module, str(node.target))
+                attribute = str(node.target).replace(".", "_")
+                names[node] = f"self.{attribute}"
+                if isinstance(found, GraphModule):
+                    self.has_branches = True
+                    inner[attribute] = "".join(
+                        part.capitalize() for part in f"{name}_{attribute}".split("_")
+                    )
+                    self.add(found, inner[attribute])
+                elif isinstance(found, torch.Tensor):
+                    state[attribute] = (_kind(module, str(node.target)), found)
+                else:
+                    raise UsageError(
+                        f"the graph holds a {type(found).__name__} ({node.target}), which no "
+                        f"script spells"
+                    )
+            elif node.op == "placeholder":
+                names[node] = _parameter(node)
+        self.lines += [f"class {name}(torch.nn.Module):", *self._init(inner, state)]
+        inputs = [names[node] for node in module.graph.nodes if node.op == "placeholder"]
+        self.lines += _wrapped("    def forward(", ["self", *inputs], "):")
+        self.lines += [f"        {line}" for line in self._body(module, names)]
+        self.lines += ["", ""]
+
+    def _init(
+        self, inner: dict[str, str], state: dict[str, tuple[str, torch.Tensor]]
+    ) -> Iterator[str]:
+        if not inner and not state:
+            return
+        yield "    def __init__(self):"
+        yield "        super().__init__()"
+        for attribute, name in inner.items():
+            yield f"        self.{attribute} = {name}()"
+        for attribute, (kind, tensor) in state.items():
+            text = self.values.text(tensor, indent=8)
+            if kind == "parameter":
+                text = f"torch.nn.Parameter({text}, requires_grad=False)"
+            elif kind == "buffer":
+                text = f"torch.nn.Buffer({text})"
+            yield f"        self.{attribute} = {text}"
+        yield ""
+
+    def _body(self, module: GraphModule, names: dict[Node, str]) -> Iterator[str]:
+        said = ""
+        for node in module.graph.nodes:
+            if node.op == "output":
+                returned = node.args[0]
+                items = returned if isinstance(returned, (tuple, list)) else [returned]
+                yield f"return ({', '.join(self._text(item, names) for item in items)},)"
+            elif node.op == "call_function":
+                if (source := source_of(node)) and source != said:
+                    said = source
+                    yield f"# {source.rpartition('/')[2]}"[: _WIDTH - 8]
+                names[node] = node.name
+                yield from self._call(node, names)
+            elif node.op not in ("get_attr", "placeholder"):
+                raise UsageError(
+                    f"the graph has a node {node.op} {node.target}, which no script spells"
+                )
+
+    def _call(self, node: Node, names: dict[Node, str]) -> list[str]:
+        args = [self._text(item, names) for item in node.args]
+        if node.target is operator.getitem:
+            return [f"{node.name} = {args[0]}[{args[1]}]"]
+        if node.target in _INFIX and len(args) == 2:
+            return [f"{node.name} = {args[0]} {_INFIX[node.target]} {args[1]}"]
+        args += [f"{key}={self._text(item, names)}" for key, item in node.kwargs.items()]
+        return _wrapped(f"{node.name} = {self._called(node.target)}(", args, ")")
+
+    def _called(self, target: Any) -> str:
+        if isinstance(target, torch._ops.OpOverload):
+            self.namespaces.add(target.namespace)
+            return f"torch.ops.{target}"
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            return f"torch.ops.higher_order.{target}"
+        module = getattr(target, "__module__", "")
+        if module.split(".")[0] in ("torch", "math", "operator", "_operator"):
+            return f"{module.removeprefix('_')}.{target.__name__}"
+        raise UsageError(f"the graph calls {target}, which no script spells")
+
+    def _text(self, item: Any, names: dict[Node, str]) -> str:
+        if isinstance(item, Node):
+            return names[item]
+        if isinstance(item, (list, tuple)):
+            inner = ", ".join(self._text(each, names) for each in item)
+            if isinstance(item, list) or type(item) is not tuple:
+                return f"[{inner}]"
+            return f"({inner},)" if len(item) == 1 else f"({inner})"
+        if isinstance(item, slice):
+            ends = (self._text(each, names) for each in (item.start, item.stop, item.step))
+            return f"slice({', '.join(ends)})"
+        return literal(item)
+
+
+def _wrapped(head: str, items: list[str], tail: str) -> list[str]:
+    """One line, or one for each item where that is too long."""
+    line = f"{head}{', '.join(items)}{tail}"
+    if len(line) <= _WIDTH - 8 or not items:
+        return [line]
+    indent = " " * (len(head) - len(head.lstrip()))
+    return [head, *(f"{indent}    {item}," for item in items), f"{indent}{tail}"]
+
+
+def _parameter(node: Node) -> str:
+    name = str(node.target)
+    return name if name.isidentifier() and not keyword.iskeyword(name) else node.name
+
+
+def _attribute(module: torch.nn.Module, path: str) -> Any:
+    found: Any = module
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _kind(module: torch.nn.Module, path: str) -> str:
+    owner, _, name = path.rpartition(".")
+    holder = module.get_submodule(owner)
+    if name in holder._parameters:
+        return "parameter"
+    return "buffer" if name in holder._buffers else "constant"

@@ -1,0 +1,77 @@
+"""Recipes that lower an operator wrongly, for the tests of this wing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from executorch.exir.dialects._ops import ops
+from torch.fx.passes.infra.pass_base import PassResult
+
+from harness import Recipe, Target, registry
+
+Edit = Callable[[torch.fx.Node], bool]
+"""Changes a node where it is meant, and says whether it did."""
+
+
+class Planted:
+    """A pass over the edge program that edits nodes, those of branches included."""
+
+    def __init__(self, edit: Edit) -> None:
+        self._edit = edit
+
+    def __call__(self, module: torch.fx.GraphModule) -> PassResult:
+        changed = 0
+        for part in module.modules():
+            if isinstance(part, torch.fx.GraphModule):
+                changed += sum(map(self._edit, list(part.graph.nodes)))
+                part.recompile()
+        return PassResult(module, changed > 0)
+
+
+def planted(target: str, edit: Edit) -> Recipe:
+    """The recipe of a target that edits every program before it is partitioned."""
+    recipe = registry.recipe(Target.parse(target))
+    return replace(recipe, transform_passes=lambda: [Planted(edit), *recipe.transform_passes()])
+
+
+def swapped(name: str, other: str) -> Edit:
+    """Another operator of the same arguments in place of one: ``aten.tanh.default``."""
+    wrong = edge(other)
+
+    def edit(node: torch.fx.Node) -> bool:
+        if node.target is not edge(name):
+            return False
+        node.target = wrong
+        return True
+
+    return edit
+
+
+def swapped_after(name: str, other: str, before: str) -> Edit:
+    """As :func:`swapped`, only where its argument is another operator's, which nobody else uses:
+    as a kernel that computes both as one may do."""
+    swap = swapped(name, other)
+
+    def edit(node: torch.fx.Node) -> bool:
+        source: Any = node.args[0] if node.args else None
+        alone = isinstance(source, torch.fx.Node) and len(source.users) == 1
+        return bool(alone and source.target is edge(before) and swap(node))
+
+    return edit
+
+
+def swapped_in_large(name: str, other: str, nodes: int) -> Edit:
+    """As :func:`swapped`, only in a graph of so many nodes: no part of it errs alone."""
+    swap = swapped(name, other)
+    return lambda node: len(node.graph.nodes) >= nodes and swap(node)
+
+
+def edge(name: str) -> Any:
+    """``aten.tanh.default`` in the edge dialect."""
+    found = ops.edge
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found

@@ -1,0 +1,232 @@
+"""The first node that leaves the oracle is the one where a fault was planted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from harness import Case, Found, UsageError, run_cell, trace, with_divergence
+from harness.errors import ConflictingOptions
+from harness.record.cell import Cell
+from harness.tracing.tests.planting import planted, swapped, swapped_after, swapped_in_large
+
+TANH_IS_ERF = swapped("aten.tanh.default", "aten.erf.default")
+
+
+class Chain(torch.nn.Module):
+    """A chain of nodes with a residual: the fault is in the middle of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(8, 8)
+        self.second = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.sigmoid(self.first(x))
+        hidden = torch.tanh(hidden) + x
+        return self.second(hidden).softmax(-1)
+
+
+def found(module: torch.nn.Module, target: str, *inputs: torch.Tensor, **options: Any) -> Found:
+    torch.manual_seed(0)
+    return trace(module, target, inputs or (torch.randn(4, 8),), **options)
+
+
+@pytest.mark.parametrize("target", ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32"])
+def test_a_planted_fault_is_traced_to_its_node(target: str) -> None:
+    seen = found(Chain(), target, recipe=planted(target, TANH_IS_ERF), taps=3)
+    assert seen.problem is not None
+    first = seen.first
+    assert first is not None
+    assert (first.node, first.op, first.born) == ("tanh", "aten.tanh.default", True)
+    assert "hidden = torch.tanh(hidden) + x" in first.source
+    assert first.source.startswith("harness/tracing/tests/test_trace.py:") or "/" in first.source
+    assert first.shapes == "float32[4, 8] <- float32[4, 8]"
+    assert first.bound_used > 1
+    assert first.error > first.bound
+    assert first.exceeding > 0
+    assert first.expected is not None
+    assert first.actual is not None
+    # The largest of tanh where it should be erf's.
+    assert first.expected.high < first.actual.high
+    assert seen.nodes[0].problem is not None
+    assert {node.node for node in seen.nodes if node.problem is None} <= {"linear", "sigmoid"}
+    assert seen.rounds >= 2  # three of seven nodes a round
+
+
+def test_a_green_model_ends_after_one_run() -> None:
+    seen = found(Chain(), "xnnpack:fp32")
+    assert (seen.problem, seen.first, seen.programs, seen.nodes) == (None, None, 1, ())
+
+
+def test_all_nodes_of_a_green_model() -> None:
+    seen = found(Chain(), "portable:fp32", all_nodes=True, taps=3)
+    assert seen.problem is None
+    assert seen.first is None
+    assert len(seen.nodes) == seen.candidates == 6
+    assert seen.worst is seen.nodes[0]
+    assert 0 < seen.nodes[0].bound_used <= 1
+    assert [node.bound_used for node in seen.nodes] == sorted(
+        (node.bound_used for node in seen.nodes), reverse=True
+    )
+
+
+class Fused(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        scaled = torch.sigmoid(x * y)
+        return torch.tanh(torch.relu(scaled - y) * x)
+
+
+def test_what_only_a_fused_kernel_does_is_found_by_cutting() -> None:
+    """Each value as an output would keep the two nodes apart."""
+    edit = swapped_after("aten.relu.default", "aten.neg.default", "aten.sub.Tensor")
+    recipe = planted("portable:fp32", edit)
+    seen = found(Fused(), "portable:fp32", torch.randn(4, 8), torch.randn(4, 8), recipe=recipe)
+    assert seen.first is not None
+    assert seen.first.op == "aten.relu.default"
+    assert seen.first.born is True
+    assert set(seen.first.together) == {"sub", "relu"}
+    assert "several nodes" in seen.note
+
+
+def test_what_no_part_does_alone_is_inherited() -> None:
+    class Deep(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(8):
+                x = torch.sigmoid(x) - 0.25
+            return torch.tanh(x) + 1
+
+    edit = swapped_in_large("aten.tanh.default", "aten.erf.default", 16)
+    seen = found(Deep(), "portable:fp32", recipe=planted("portable:fp32", edit), taps=4)
+    assert seen.first is not None
+    assert (seen.first.node, seen.first.born) == ("tanh", False)
+    assert seen.path[-1].startswith("tanh ")
+    assert seen.path[-2].startswith("sub_7 ")
+
+
+class Several(torch.nn.Module):
+    """Tuples, indices, masks, views and writes between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(4, 8))
+
+    def forward(self, x: torch.Tensor, table: dict[str, torch.Tensor]) -> dict[str, Any]:
+        left, right = (x + 1).split(4, -1)
+        values, indices = left.max(-1)
+        self.kept[:2].copy_(x[:2])
+        view = self.kept.view(8, 4)
+        view.mul_(2)
+        mask = self.kept > right.sum()
+        inner = torch.tanh(self.kept)
+        inner.add_(table["y"])
+        return {"a": (values, indices), "b": [inner, mask], "c": 3, "d": None}
+
+
+def test_writes_views_and_tuples() -> None:
+    torch.manual_seed(0)
+    inputs = (torch.randn(4, 8), {"y": torch.randn(8)})
+    case = Case("several", lambda: (Several(), inputs), calls=lambda: [(inputs[0] + 1, inputs[1])])
+    recipe = planted("portable:fp32", TANH_IS_ERF)
+    seen = trace(case, "portable:fp32", recipe=recipe)
+    assert seen.first is not None
+    assert (seen.first.node, seen.first.born) == ("tanh", True)
+    looked_at = {node.node for node in trace(case, "portable:fp32", all_nodes=True).nodes}
+    assert {"add", "split", "max_1", "copy_", "mul_", "gt", "tanh", "add_"} <= looked_at
+
+
+class Cache(torch.nn.Module):
+    """State that is written wrongly shows in the next call only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(2, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        last = self.kept * 2
+        self.kept.copy_(torch.tanh(x))
+        return last + x
+
+
+def test_state_that_is_written_wrongly() -> None:
+    case = Case("cache", lambda: (Cache(), (torch.randn(2, 4),)))
+    seen = trace(case, "portable:fp32", recipe=planted("portable:fp32", TANH_IS_ERF))
+    assert seen.problem is not None
+    assert seen.problem.startswith("call 1")
+    assert seen.first is not None
+    assert (seen.first.node, seen.first.call, seen.first.born) == ("tanh", 0, True)
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, torch.tanh, torch.sigmoid, (x,)) * 2
+
+
+def test_control_flow_is_one_node() -> None:
+    x = torch.full((4, 8), 0.5)
+    seen = found(Branches(), "portable:fp32", x, recipe=planted("portable:fp32", TANH_IS_ERF))
+    assert seen.first is not None
+    assert (seen.first.op, seen.first.born) == ("cond", True)
+
+
+class Products(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(self.linear(x))
+        return self.linear(hidden * y) + x
+
+
+@pytest.mark.parametrize("target", ["xnnpack:int8"])
+def test_quantized_values_are_looked_at_decoded(target: str) -> None:
+    recipe = planted(target, swapped("aten.mul.Tensor", "aten.sub.Tensor"))
+    inputs = (torch.randn(4, 8), torch.randn(4, 8))
+    seen = found(Products(), target, *inputs, recipe=recipe)
+    assert seen.first is not None
+    assert (seen.first.node, seen.first.op, seen.first.born) == ("mul", "aten.mul.Tensor", True)
+    named = {node.op for node in found(Products(), target, *inputs, all_nodes=True).nodes}
+    # The kernel holds no value before its activation.
+    assert "aten.linear.default + aten.relu.default" in named
+    assert "aten.relu.default" not in named
+
+
+def test_a_cell_that_fails_has_nothing_to_compare() -> None:
+    class Unknown(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("no forward")
+
+    seen = found(Unknown(), "portable:fp32")
+    assert (seen.first, seen.stage) == (None, "export")
+    assert "no forward" in str(seen.problem)
+
+
+def test_misuse_is_one_line() -> None:
+    with pytest.raises(UsageError, match="pass them as a tuple"):
+        trace(Chain(), "portable:fp32")
+    case = Case.from_module("chain", Chain(), (torch.randn(4, 8),))
+    with pytest.raises(UsageError, match="has its own inputs"):
+        trace(case, "portable:fp32", (torch.randn(4, 8),))
+    drawing = Case("draws", lambda: (Chain(), (torch.randn(4, 8),)), draws=True)
+    with pytest.raises(ConflictingOptions, match="distribution"):
+        trace(drawing, "portable:fp32")
+
+
+def test_a_record_keeps_what_was_found() -> None:
+    case = Case.from_module("chain", Chain(), (torch.randn(4, 8),))
+    recipe = planted("portable:fp32", TANH_IS_ERF)
+    cell = run_cell(case, "portable:fp32", recipe=recipe)
+    assert cell.first_divergence is None
+    seen = trace(case, "portable:fp32", recipe=recipe)
+    kept = Cell.from_json(with_divergence(cell, seen).to_json())
+    assert kept.first_divergence == seen.divergence
+    assert kept.first_divergence is not None
+    assert "tanh (aten.tanh.default)" in str(kept.first_divergence)
+    assert cell.first_divergence is None
+    written = msgspec.json.decode(seen.to_json())
+    assert written["first"]["node"] == "tanh"
+    assert len(written["nodes"]) == len(seen.nodes)
