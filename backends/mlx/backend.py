@@ -194,7 +194,7 @@ class Mlx:
         return _interpret(Program(program), calls)
 
     def inspect(self, attempt: Attempt) -> Iterable[str]:
-        """The instruction listing of the cell's program and where it leaves its reference."""
+        """The instruction listing of the cell's program."""
         from backends.mlx.listing import inspect
 
         return inspect(attempt)

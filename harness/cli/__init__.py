@@ -48,6 +48,7 @@ for _command in (
     cells.show,
     cells.repro,
     why.trace,
+    why.reduce,
     listing.backends,
     listing.limitations,
     *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),
