@@ -88,6 +88,12 @@ def wrongness(cell: Cell) -> str:
     )
 
 
+def divergence(cell: Cell) -> str:
+    """The node where a traced cell leaves the oracle, or nothing."""
+    found = cell.first_divergence
+    return "" if found is None else text.line(f"first node that leaves the oracle: {found}", 600)
+
+
 def telling(cell: Cell) -> str:
     """How telling the outputs are, and the case's reason when they are not; nothing where it was
     not measured."""

@@ -222,7 +222,7 @@ class Mlx:
         return listing(reader.load(payload.data))
 
     def inspect(self, attempt: Attempt) -> Iterable[str]:
-        """The instruction listing of the cell's program and where it leaves its reference."""
+        """The instruction listing of the cell's program."""
         from backends.mlx.listing import inspect
 
         return inspect(attempt)

@@ -51,6 +51,7 @@ for _command in (
     programs.inspect,
     programs.execute,
     why.trace,
+    why.reduce,
     listing.backends,
     listing.limitations,
     *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),

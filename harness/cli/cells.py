@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare
+from harness.cli.writing import SCRIPT, write
 
 
 @click.command()
@@ -18,8 +19,8 @@ from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare
     "--program/--no-program",
     default=True,
     show_default=True,
-    help="Lower the cell again and print what its backend made of it (mlx: the instructions, "
-    "and the first one that leaves the reference; metal: wrapper, kernels and contract).",
+    help="Lower the cell again and print what its backend made of it (mlx: the instructions; "
+    "metal: wrapper, kernels and contract). Where it errs: conform trace.",
 )
 @SPEED
 def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: bool) -> None:
@@ -58,8 +59,11 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
 @click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
 @SUITE_FOLDER
 @click.option("--save", type=click.Path(path_type=Path), help="Write the .pte program here.")
+@SCRIPT
 @SPEED
-def repro(cell: str, seed: int, suites: Path, save: Path | None, speed: bool) -> None:
+def repro(
+    cell: str, seed: int, suites: Path, save: Path | None, script: Path | None, speed: bool
+) -> None:
     """Run one CELL by name in this process and print its record.
 
     Exit code 0 when it passed, failed as a limitation predicts, or is unsupported; else 1.
@@ -79,6 +83,8 @@ def repro(cell: str, seed: int, suites: Path, save: Path | None, speed: bool) ->
     made = run_cell(case, target, seed=seed, limitations=suite.limitations, save=save)
     made.suite = suite.name
     terminal.show(made, Console())
+    if script is not None:
+        write(script, case, target, seed, Console())
     # Only what ran as expected, or is declared as out of scope, is green.
     fine = made.status.value in ("passed", "xfailed", "unsupported")
     sys.exit(0 if fine else 1)

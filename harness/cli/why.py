@@ -1,4 +1,4 @@
-"""``conform trace``: why a cell is red."""
+"""``conform trace`` and ``conform reduce``: why a cell is red."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare
+from harness.cli.writing import SCRIPT, write
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from harness.case import Case
     from harness.target import Target
     from harness.tracing.found import Found, NodeFound
+    from harness.tracing.reduce import Reduced
 
 _ROWS = 24
 """Rows of the table that are printed; a file that is saved has all."""
@@ -78,6 +80,51 @@ def trace(
     sys.exit(1 if found.problem is not None else 0)
 
 
+@click.command()
+@click.argument("cell")
+@click.option(
+    "--run", "folder", type=click.Path(path_type=Path), help="Run folder whose seed is taken."
+)
+@click.option("--seed", type=int, help="Run seed; default: the run's, else 0.")
+@SUITE_FOLDER
+@SCRIPT
+@SPEED
+def reduce(
+    cell: str, folder: Path | None, seed: int | None, suites: Path, script: Path | None, speed: bool
+) -> None:
+    """Shrink CELL to the smallest part of its graph that is red for the same reason.
+
+    A wrong value is followed to the first node that makes it, a failure to the first node with
+    which the program fails; inputs are what a correct backend would have there. Exit code 1 with
+    what was found, 2 when there is nothing to reduce.
+    """
+    prepare(speed=speed)
+    from rich.console import Console
+
+    from harness.tracing.reduce import reduce as shrink
+
+    case, target = case_of(cell, suites)
+    with progress(Console(stderr=True)) as say:
+        reduced = shrink(case, target, seed_of(cell, folder, seed), say=say)
+    show_reduced(reduced, Console())
+    if script is not None:
+        about = [
+            f"Reduced from {reduced.cell}, seed {reduced.seed}: {len(reduced.nodes)} of "
+            f"{reduced.total} nodes of its graph, fed what a correct backend has there. There: "
+            f"{reduced.original}"
+        ]
+        write(
+            script,
+            reduced.case,
+            reduced.target,
+            reduced.seed,
+            Console(),
+            recipe=reduced.recipe,
+            about=about,
+        )
+    sys.exit(1)
+
+
 def case_of(cell: str, suites: Path) -> tuple[Case, Target]:
     """The case and the target that a cell's id names.
 
@@ -133,6 +180,24 @@ def show(found: Found, console: Console, suites: Path) -> None:
         console.print(f"the smallest program that shows it: [bold]{escape(command)}[/]")
     elif not found.nodes:
         console.print("every node all the same, worst first: add --all-nodes")
+
+
+def show_reduced(reduced: Reduced, console: Console) -> None:
+    """Print what is left of a cell."""
+    from rich.markup import escape
+
+    console.print(f"[bold]{escape(reduced.cell)}[/]  seed {reduced.seed}")
+    console.print(f"[red]red[/]: {escape(reduced.original)}")
+    if reduced.nodes:
+        console.print(
+            f"{len(reduced.nodes)} of {reduced.total} nodes are as red: "
+            f"[bold]{escape(reduced.operators)}[/]"
+        )
+        console.print(f"  {escape(' '.join(reduced.nodes))}")
+    console.print(f"alone: {escape(reduced.problem)}")
+    if reduced.note:
+        console.print(f"note: {escape(reduced.note)}")
+    console.print(f"{reduced.programs} programs tried")
 
 
 def _quoted(found: Found, suites: Path) -> str:

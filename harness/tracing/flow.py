@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
+from torch.fx.graph import _PyTreeCodeGen
 from torch.utils._pytree import tree_leaves
 
 from harness.case import Inputs
@@ -43,7 +44,7 @@ class Watched(torch.nn.Module):
         self._after = after
         self._calls = 0
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: Any, **named: Any) -> Any:
         """Run one call."""
         call, before, after = self._calls, self._before, self._after
         self._calls += 1
@@ -57,7 +58,17 @@ class Watched(torch.nn.Module):
                     after(n, value)
                 return value
 
-        return Looking(self.inner).run(*inputs)
+        # What the graph takes are leaves, and what it returns are those of its outputs.
+        leaves = _leaves(self.inner, inputs, named)
+        return Looking(self.inner).run(*leaves, enable_io_processing=False)
+
+
+def _leaves(graph: GraphModule, inputs: Inputs, named: dict[str, Any]) -> list[Any]:
+    codegen = graph.graph._codegen
+    if named and isinstance(codegen, _PyTreeCodeGen):
+        order = codegen.pytree_info.in_spec.child(1).context
+        named = {name: named[name] for name in order}
+    return tree_leaves((inputs, named))
 
 
 @dataclass(frozen=True)

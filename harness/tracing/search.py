@@ -122,6 +122,9 @@ class Search:
                 node = writers[-1] if writers else None
             if isinstance(node, Node):
                 ends.append((node, row.call))
+                place = (row.role, row.output)
+                same = tuple(each for each in rows if (each.role, each.output) == place)
+                self.measured.setdefault(node, Measured(same))
         return ends
 
     def _bad(self) -> list[tuple[Node, int]]:

@@ -171,7 +171,8 @@ def _failures(found: Summary) -> str:
         if row.cell is None:
             continue
         what = [code(row.cell.error or "", 300)]
-        what += [prose(facts.wrongness(row.cell), 300), prose(facts.delegation(row.cell))]
+        what += [prose(facts.wrongness(row.cell), 300), prose(facts.divergence(row.cell), 600)]
+        what.append(prose(facts.delegation(row.cell)))
         body.append(
             [
                 code(row.id, 200),

@@ -98,6 +98,9 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
     if cell.numerics:
         section(out, "Numerics against the float64 oracle")
         out.print(_numerics(cell.numerics))
+    if cell.first_divergence is not None:
+        section(out, "First node that leaves the oracle")
+        out.print(styled(str(cell.first_divergence)))
     section(out, "Delegation")
     out.print(styled(facts.delegation(cell) or "not lowered, or no node to delegate"))
     for name, ops in (
@@ -212,7 +215,9 @@ def _failures(found: Summary, out: Console) -> None:
         stage = f" in {row.cell.stage}" if row.cell.stage else ""
         label = f" {row.outcome.label}{stage}"
         out.print(styled(f"{row.outcome.symbol} {row.id}", style), styled(label), sep="")
-        details = [row.cell.error or "", facts.wrongness(row.cell), facts.delegation(row.cell)]
+        cell = row.cell
+        details = [cell.error or "", facts.wrongness(cell), facts.divergence(cell)]
+        details.append(facts.delegation(cell))
         for detail in filter(None, details):
             out.print(styled(f"    {text.line(detail, 400)}"))
         out.print(styled(f"    {row.cell.repro}", "dim"), soft_wrap=True)

@@ -90,6 +90,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "tags": text.line(", ".join(cell.tags), 200),
         "worker": text.line(cell.worker or "", 40),
         "telling": text.line(facts.telling(cell), 300),
+        "diverges": text.line(str(cell.first_divergence or ""), 600),
     }
     if cell.limitation is not None:
         view["reason"] = text.line(cell.limitation.reason, 600)

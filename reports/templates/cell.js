@@ -79,6 +79,10 @@ function limitationPart(cell) {
   return part("Limitation", make("div", {}, cell.reason), link);
 }
 
+function divergencePart(cell) {
+  return part("First node that leaves the oracle", make("div", { class: "mono" }, cell.diverges));
+}
+
 function aboutPart(cell) {
   const pairs = [["Runtime", cell.runtime], ["Telling", cell.telling], ["Program", cell.size], ["Op", cell.op], ["Suite", cell.suite],
     ["Tags", cell.tags], ["Worker", cell.worker]];
@@ -90,6 +94,7 @@ function cellBody(cell, texts, heads) {
   const made = make("div", { class: "parts" });
   if (cell.reason) made.append(limitationPart(cell));
   if (cell.numerics) made.append(numericsPart(cell, heads));
+  if (cell.diverges) made.append(divergencePart(cell));
   if (cell.delegation || cell.taken || cell.left) made.append(delegationPart(cell));
   if (cell.stages || cell.seconds) made.append(timesPart(cell));
   made.append(aboutPart(cell));

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import torch
 
+from backends.mlx.execution.kernels import BUILDERS
 from harness import Case, Found, UsageError, run_cell, trace, with_divergence
 from harness.errors import ConflictingOptions
 from harness.record.cell import Cell
@@ -55,6 +56,21 @@ def test_a_planted_fault_is_traced_to_its_node(target: str) -> None:
     assert seen.nodes[0].problem is not None
     assert {node.node for node in seen.nodes if node.problem is None} <= {"linear", "sigmoid"}
     assert seen.rounds >= 2  # three of seven nodes a round
+
+
+def test_an_instruction_that_errs_is_traced_to_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the program but what executes it is wrong here."""
+
+    def build(node: Any) -> Any:
+        def step(t: list[Any], v: list[Any]) -> None:
+            t[node.out] = t[node.x] / 2
+
+        return step
+
+    monkeypatch.setitem(BUILDERS, "SoftmaxNode", build)
+    first = found(Chain(), "mlx:fp32").first
+    assert first is not None
+    assert (first.node, first.born) == ("softmax", True)
 
 
 def test_a_green_model_ends_after_one_run() -> None:

@@ -1,0 +1,128 @@
+"""What is left of a red cell is what makes it red."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from backends.portable import Portable
+from harness import Case, Inputs, UsageError, run_cell
+from harness.backend import Execution
+from harness.errors import ProgramError
+from harness.tracing.reduce import Reduced, reduce
+from harness.tracing.tests.planting import edge, planted, swapped, swapped_after
+from harness.tracing.tests.test_trace import TANH_IS_ERF, Chain, Fused
+
+
+def reduced(case: Case, edit: Any, target: str = "portable:fp32", **options: Any) -> Reduced:
+    return reduce(case, target, recipe=planted(target, edit), isolate=False, **options)
+
+
+def test_a_wrong_value_is_left_with_its_node() -> None:
+    case = Case("chain", lambda: (Chain(), (torch.randn(4, 8),)))
+    found = reduced(case, TANH_IS_ERF)
+    assert found.nodes == ("tanh",)
+    assert found.operators == "aten.tanh.default"
+    assert (found.stage, found.total) == ("compare", 6)
+    assert "exceed the bound" in found.problem
+    # It is a case like any other one, and as red on its own.
+    cell = run_cell(found.case, found.target, recipe=found.recipe)
+    assert cell.status.value == "mismatch"
+    assert found.case.make().inputs[0].shape == (4, 8)
+
+
+def test_a_fused_kernel_keeps_the_nodes_that_it_fuses() -> None:
+    case = Case("fused", lambda: (Fused(), (torch.randn(4, 8), torch.randn(4, 8))))
+    edit = swapped_after("aten.relu.default", "aten.neg.default", "aten.sub.Tensor")
+    assert set(reduced(case, edit).nodes) == {"sub", "relu"}
+
+
+def refuse(node: torch.fx.Node) -> bool:
+    """A lowering that raises where a sigmoid comes behind an addition."""
+    if node.target is edge("aten.sigmoid.default"):
+        for source in node.all_input_nodes:
+            if source.target is edge("aten.add.Tensor"):
+                raise RuntimeError(f"no kernel for {node.name} of {source.name}")
+    return False
+
+
+class Adds(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.sigmoid(torch.tanh(x) * 2)
+        return torch.sigmoid(torch.tanh(x) + x) - 1
+
+
+def test_a_failure_is_left_with_the_nodes_that_fail() -> None:
+    found = reduced(Case("adds", lambda: (Adds(), (torch.randn(2, 3),))), refuse)
+    assert (found.stage, found.nodes) == ("lower", ("add", "sigmoid_1"))
+    assert "RuntimeError: no kernel for" in found.problem
+    assert found.total == 7
+
+
+class Dying(Portable):
+    """Ends the process at every program with a tangent, as far as its caller can tell."""
+
+    def execute(self, program: bytes, calls: Any) -> Execution:
+        if b"aten::tan" in program and b"aten::tanh" not in program:
+            raise ProgramError("the process that executes foreign programs was ended by SIGSEGV")
+        return super().execute(program, calls)
+
+
+def test_a_crash_is_a_failure_like_any_other() -> None:
+    class Tangent(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.tan(torch.sigmoid(x)).cumsum(0)
+
+    case = Case("tangent", lambda: (Tangent(), (torch.randn(2, 3),)))
+    found = reduce(case, "portable:fp32", backend=Dying())
+    assert (found.stage, found.nodes) == ("run", ("tan",))
+
+
+class Inner(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, *, twice: bool) -> torch.Tensor:
+        x = self.linear(x)
+        return x * 2 if bool(x.sum() > 0) and twice else x
+
+
+class Outer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = torch.nn.Linear(4, 4)
+        self.layers = torch.nn.ModuleList([Chain(), Called()])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers[1](self.before(x))  # type: ignore[no-any-return]
+
+
+class Called(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x, twice=True)  # type: ignore[no-any-return]
+
+
+def test_what_does_not_export_is_left_with_its_submodule() -> None:
+    """The innermost module takes a keyword only, which no case hands in."""
+    found = reduce(Case("outer", lambda: (Outer(), (torch.randn(2, 4),))), "portable:fp32")
+    assert (found.stage, found.nodes) == ("export", ())
+    assert found.note == "submodule layers.1 (Called)"
+    inputs: Inputs = found.case.make().inputs
+    assert inputs[0].shape == (2, 4)
+
+
+def test_what_is_not_red_cannot_be_reduced() -> None:
+    case = Case("chain", lambda: (Chain(), (torch.randn(4, 8),)))
+    with pytest.raises(UsageError, match="chain@portable:fp32 is green with seed 0"):
+        reduce(case, "portable:fp32", isolate=False)
+    edit = swapped("aten.tanh.default", "aten.tanh.default")
+    unsupported = Case("infinite", lambda: (Chain(), (torch.full((4, 8), torch.inf),)))
+    with pytest.raises(UsageError, match="not about the operators"):
+        reduced(unsupported, edit, "xnnpack:int8")

@@ -1,0 +1,216 @@
+"""Scripts lower as the recipes do, and show what was seen without this project."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+from harness import Case, Tester, UsageError, registry
+from harness.pipeline import stages
+from harness.target import Target
+from harness.tracing.script.values import Values, literal
+from harness.tracing.script.write import write_script
+
+QUICK = (
+    "portable:fp32",
+    "xnnpack:fp32",
+    "xnnpack:int8",
+    "xnnpack:int8_per_tensor",
+    "xnnpack:int8_dynamic",
+    "tosa:fp",
+    "tosa:int",
+    "tosa:mxfp8_e4m3",
+    "mlx:fp32",
+    "mlx:int4",
+)
+ALLOWED = {"torch", "executorch", "torchao", "MLXPartitioner"} | set(sys.stdlib_module_names)
+
+
+class Layer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x))
+
+
+LAYER = Case("layer", lambda: (Layer(), (torch.randn(4, 64),)))
+
+
+def test_every_recipe_of_ours_has_a_script() -> None:
+    for target in registry.known_targets():
+        if target.backend not in ("null", "metal"):
+            assert registry.recipe(target).script is not None, target
+
+
+@pytest.mark.parametrize("target", QUICK)
+def test_a_script_lowers_to_the_bytes_of_its_recipe(target: str) -> None:
+    tester = Tester(LAYER, target)
+    recipe = tester.recipe
+    script = recipe.script
+    assert script is not None
+    names: dict[str, Any] = {"EdgeCompileConfig": EdgeCompileConfig, "torch": torch}
+    exec(script.preamble.replace("from __future__ import annotations", ""), names)
+    exec("\n".join(script.imports), names)
+    if recipe.quantize_weights is not None:
+        tester.quantize_weights()
+    exported = tester.export().exported
+    if recipe.quantizer is not None:
+        graph = stages.quantize(exported, eval(script.quantizer, names), tester.built.calls)
+        exported = stages.export(graph, tester.built.inputs)
+        tester.quantize()
+    lowered = to_edge_transform_and_lower(
+        exported,
+        transform_passes=eval(script.transform_passes, names),
+        partitioner=eval(script.partitioners, names),
+        compile_config=eval(script.edge_config, names),
+    )
+    program = bytes(lowered.to_executorch().buffer)
+    assert program == tester.lower().to_executorch().serialize().program
+
+
+def run(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A script where nothing of this project is known."""
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-I", str(path)]
+    return subprocess.run(
+        command, cwd=folder, env=alone, capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+def imported(path: Path) -> set[str]:
+    """The packages that a script imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or ".").split(".")[0])
+    return found
+
+
+class Several(torch.nn.Module):
+    """State, a changed input, a branch of sizes, names that are no Python, several outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU("tanh"))
+        self.register_buffer("kept", torch.zeros(2, 8))
+        self.table = torch.linspace(-1, 1, 8)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, scale: float) -> tuple[Any, ...]:
+        self.kept.add_(x[:2])
+        y.mul_(2)
+        hidden = self.layers(x) * self.table
+        return hidden.reshape(-1, 4) * scale, hidden.argmax(-1), self.kept + 1
+
+
+def several(name: str = "several") -> Case:
+    first = (torch.randn(4, 8), torch.randn(3), 0.5)
+    return Case(
+        name,
+        lambda: (Several(), first),
+        dynamic_shapes=({0: torch.export.Dim("rows", min=2, max=8)}, None, None),
+        calls=lambda: [(torch.randn(6, 8), torch.randn(3), 0.5)],
+    )
+
+
+def test_a_script_shows_a_defect_alone(tmp_path: Path) -> None:
+    """XNNPACK computes tanh-gelu as exact gelu; on portable kernels the same model is right."""
+    path = tmp_path / "shows.py"
+    written = write_script(path, several(), "xnnpack:fp32")
+    assert written.problem is not None
+    assert (written.beside, written.ours) == (None, "")
+    assert imported(path) <= ALLOWED
+    assert "harness" not in path.read_text()
+    ended = run(path, tmp_path)
+    assert ended.returncode == 1, ended.stdout + ended.stderr[-2000:]
+    assert "the defect shows" in ended.stdout
+    assert "torch.ops.aten.gelu.default(" in path.read_text()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("target", "code"), [("portable:fp32", 0), ("tosa:fp", 0), ("xnnpack:int8", 0), ("mlx:fp32", 2)]
+)
+def test_a_script_of_what_is_right_says_that_it_is_gone(
+    target: str, code: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "gone.py"
+    case = several() if target == "portable:fp32" else LAYER
+    written = write_script(path, case, target)
+    assert written.problem is None
+    ended = run(path, tmp_path)
+    assert ended.returncode == code, ended.stdout + ended.stderr[-2000:]
+    if code == 2:
+        assert "the runtime has no MLXBackend; the program is in" in ended.stdout
+        assert path.with_suffix(".pte").exists()
+        assert "executed with mlx.core" in path.read_text()
+
+
+def test_what_no_script_can_say(tmp_path: Path) -> None:
+    class Raises(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("no")
+
+    raising = Case("raises", lambda: (Raises(), (torch.ones(2),)))
+    with pytest.raises(UsageError, match="has no graph to write"):
+        write_script(tmp_path / "a.py", raising, "portable:fp32")
+    recipe = dataclasses.replace(registry.recipe(Target("portable", "fp32")), script=None)
+    with pytest.raises(UsageError, match=r"Recipe\.script"):
+        write_script(tmp_path / "b.py", LAYER, "portable:fp32", recipe=recipe)
+    with pytest.raises(UsageError, match="cannot write the script"):
+        write_script(tmp_path / "no" / "c.py", LAYER, "portable:fp32")
+
+
+VALUES = (
+    torch.tensor([1.5, -0.0, torch.inf, torch.nan]),
+    torch.randn(100),
+    torch.randn(3, 40, dtype=torch.bfloat16),
+    torch.randint(0, 255, (70,), dtype=torch.uint8),
+    torch.tensor([True, False] * 40),
+    torch.zeros(3, 4),
+    torch.full((50,), -0.0),
+    torch.empty(0, 3),
+    torch.tensor(7),
+    torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    torch.randn(4, 30).T,
+    torch.randn(30).to(torch.float8_e4m3fn),
+    torch.randn(40, dtype=torch.complex64),
+)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{value.dtype}{list(value.shape)}")
+def test_a_tensor_is_the_same_out_of_its_text(value: torch.Tensor) -> None:
+    from harness.tracing.script.support import unpack
+
+    made = eval(Values().text(value), {"torch": torch, "unpack": unpack})
+    assert (made.dtype, made.shape, made.stride()) == (value.dtype, value.shape, value.stride())
+    bits = [each.contiguous().reshape(-1).view(torch.uint8) for each in (made, value)]
+    assert torch.equal(*bits)
+
+
+def test_long_tensors_go_beside() -> None:
+    values = Values()
+    values.text(torch.randn(2**17))
+    values.text(torch.randn(2**17))
+    text = values.text(torch.randn(2**17))
+    assert text == 'BESIDE["v0"]' or "BESIDE" in text
+    assert values.beside
+
+
+def test_numbers_are_the_same_out_of_their_text() -> None:
+    for value in (1, 0.1, None, "a'b", torch.float16, [1.5, (2,)], -torch.inf, 1 - 2j):
+        made = eval(literal(value), {"torch": torch})
+        assert made == value
+        assert type(made) is type(value)
