@@ -22,9 +22,9 @@ def test_the_public_names_are_these() -> None:
         "GENERIC", "Given", "Inputs", "Inspectable", "Interpreter", "Limitation", "LowerOptions",
         "Lowered", "Numerics", "Precision", "Product", "Program", "ProgramError", "Recipe",
         "Reference", "Run", "RuntimeKernels", "Semantics", "StageFailure", "Status", "Target",
-        "Tester", "UnsupportedProgram", "UsageError", "Verdict", "arguments", "check", "check_backend",
-        "describe", "native_backends", "op_name", "refer", "run_cell", "run_native", "torch_dtype",
-        "uncalibratable",
+        "Tester", "UnsupportedProgram", "UsageError", "Verdict", "arguments", "check",
+        "check_backend", "describe", "native_backends", "op_name", "refer", "run_cell",
+        "run_native", "torch_dtype", "uncalibratable",
     ]  # fmt: skip
     for name in harness.__all__:
         is_alias = name in ("DelegateHandle", "DelegateLoader", "Given")
