@@ -159,6 +159,16 @@ class Recipe:
     encodings: Callable[[Lowered], list[Encoding]] | None = None
     semantics: Callable[[], Semantics] | None = None
 
+    def refuses(self, case: Case, built: Built) -> str | None:
+        """Why the recipe does not claim to do a case, or None."""
+        quantizes = self.quantizer is not None or self.quantize_weights is not None
+        if quantizes and (classes := built.quantized):
+            return (
+                f"weights of the module are quantized already ({', '.join(classes)}), and the "
+                f"recipe {self.name} quantizes those of a float module"
+            )
+        return self.unsupported(case, built)
+
 
 @runtime_checkable
 class Backend(Protocol):

@@ -17,7 +17,7 @@ from harness.record.cell import Delegation
 
 def lowered_modules(program: ExportedProgram) -> Iterator[LoweredBackendModule]:
     """The lowered module behind each delegate call, in call order, control flow included."""
-    for graph_module in _graph_modules(program.graph_module):
+    for graph_module in graph_modules(program.graph_module):
         for node in graph_module.graph.nodes:
             if node.target is executorch_call_delegate:
                 yield getattr(graph_module, node.args[0].target)
@@ -31,7 +31,7 @@ def count(program: ExportedProgram) -> Delegation:
     """
     outside = Counter(
         op_name(node.target)
-        for graph_module in _graph_modules(program.graph_module)
+        for graph_module in graph_modules(program.graph_module)
         for node in graph_module.graph.nodes
         if _is_operator(node)
     )
@@ -41,7 +41,7 @@ def count(program: ExportedProgram) -> Delegation:
         delegates += 1
         inside.update(
             op_name(node.target)
-            for graph_module in _graph_modules(lowered.original_module.graph_module)
+            for graph_module in graph_modules(lowered.original_module.graph_module)
             for node in graph_module.graph.nodes
             if _is_operator(node)
         )
@@ -62,9 +62,9 @@ def _is_operator(node: torch.fx.Node) -> bool:
     )
 
 
-def _graph_modules(module: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
+def graph_modules(module: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
     """The module and its control-flow branches, without descending into lowered modules."""
     yield module
     for child in module.children():
         if isinstance(child, torch.fx.GraphModule) and not isinstance(child, LoweredBackendModule):
-            yield from _graph_modules(child)
+            yield from graph_modules(child)

@@ -17,6 +17,8 @@ from harness.errors import StageFailure, UnsupportedProgram, UsageError, describ
 from harness.execution.locking import exclusive
 from harness.limitation import Limitation, find, judge
 from harness.numerics.compare import Verdict
+from harness.pipeline.refusal import refused
+from harness.pipeline.route import lower as lower
 from harness.pipeline.tester import Tester
 from harness.record.cell import CROSS_BACKEND, Cell, Delegation, Encoding, Output, Status
 from harness.target import Target
@@ -106,20 +108,6 @@ def run_cell(
     return cell if ending.excused else judge(cell, limitation)
 
 
-def lower(tester: Tester) -> None:
-    """Take a tester through the stages of its recipe up to the serialized program.
-
-    Raises:
-        StageFailure: naming the stage that failed.
-    """
-    if tester.recipe.quantize_weights is not None:
-        tester.quantize_weights()
-    tester.export()
-    if tester.recipe.quantizer is not None:
-        tester.quantize()
-    tester.lower().to_executorch().serialize()
-
-
 @dataclass(frozen=True)
 class Ending:
     """How a cell ended, and where and why if it did not pass; ``excused`` when its limitation
@@ -172,20 +160,18 @@ class _Trial:
             tester = Tester(case, target, seed=seed, recipe=recipe, backend=backend)
             self.stages = tester.seconds
             with exclusive(), tester.attributed("build"):
-                reason = recipe.unsupported(case, tester.built)
+                reason = recipe.refuses(case, tester.built)
             if reason is not None:
                 return Ending(Status.UNSUPPORTED, error=reason)
             if excuse is not None:
                 return Ending(excuse, error=_EXCUSE, excused=True)
-            return self._lower(tester) or self._execute(tester, only)
+            try:
+                return self._lower(tester) or self._execute(tester, only)
+            except StageFailure as failure:
+                with exclusive():
+                    return _failed(failure, refused(tester, failure))
         except StageFailure as failure:
-            is_gap = isinstance(failure.cause, UnsupportedProgram)
-            return Ending(
-                Status.UNSUPPORTED if is_gap else Status.FAILED,
-                failure.stage,
-                describe(failure.cause),
-                _traceback(failure.cause),
-            )
+            return _failed(failure)
 
     def _lower(self, tester: Tester) -> Ending | None:
         """How a cell ends whose program is not what its recipe stands for; None for others."""
@@ -225,6 +211,22 @@ class _Trial:
         if problem is None:
             return Ending(Status.PASSED)
         return Ending(Status.MISMATCH, "compare", problem)
+
+
+def _failed(failure: StageFailure, refusal: str | None = None) -> Ending:
+    """How a cell ends in which a stage failed.
+
+    Args:
+        failure: what failed.
+        refusal: why ExecuTorch itself refuses the program; None where it does not.
+    """
+    is_gap = refusal is not None or isinstance(failure.cause, UnsupportedProgram)
+    return Ending(
+        Status.UNSUPPORTED if is_gap else Status.FAILED,
+        failure.stage,
+        refusal or describe(failure.cause),
+        _traceback(failure.cause),
+    )
 
 
 def _availability(backend: Backend) -> Availability:
