@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +10,14 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils._pytree import tree_flatten
 
-from harness.case import Case, Given, arguments
+from harness.case import Built, Case, Given, arguments
 from harness.checking import dynamic
 from harness.checking.dynamic import Varying
 from harness.checking.sources import InputSet, Subject, case_name
-from harness.errors import CaseError, describe
-from harness.pipeline.frames import model_frame
+from harness.errors import CaseError
+from harness.numerics.eager import EagerRuns
+from harness.pipeline.explaining.frames import model_frame
+from harness.pipeline.rehearsal import rehearse
 
 _NOTHING = "no dimension of the inputs varies"
 
@@ -71,9 +72,10 @@ def plan(subject: Subject, asked: Sequence[Varying] | str | None = None, *, seed
     groups: list[_Group] = []
     notes: list[str] = []
     # A copy to try things on, in eval mode: the model itself stays as it was built.
-    module = Case.from_module(subject.name, subject.module, ()).make(seed).module
+    case = Case.from_module(subject.name, subject.module, ())
+    module = case.make(seed).module
     for one in subject.sets:
-        _try(subject, module, one)
+        _try(subject, case, module, one, seed)
         home = next((group for group in groups if group.takes(one.given)), None)
         if home is not None:
             home.sets.append(one)
@@ -144,21 +146,18 @@ def _names(base: str, groups: Sequence[_Group]) -> list[str]:
     return names
 
 
-def _try(subject: Subject, module: torch.nn.Module, one: InputSet) -> None:
+def _try(subject: Subject, case: Case, module: torch.nn.Module, one: InputSet, seed: int) -> None:
     """Run the model itself once: what eager refuses is nobody's to lower."""
     if subject.program is not None:
         refusal = dynamic.refusal_of(subject.program, one.given)
         if refusal is not None:
             raise CaseError(f"{subject.name} does not take the inputs {one.label}: {refusal}")
-    args, kwargs = copy.deepcopy(arguments(one.given))
     try:
-        with torch.no_grad():
-            module(*args, **kwargs)
-    except Exception as error:
+        rehearse(case, seed, "float32", Built(module, (one.given,)), EagerRuns(seed))
+    except CaseError as error:
         frame = model_frame(error)
         raise CaseError(
-            f"{subject.name} does not run on the inputs {one.label}, in eager: "
-            f"{describe(error, 400)}{f', at {frame}' if frame else ''}"
+            f"{subject.name} on the inputs {one.label}: {error}{f', at {frame}' if frame else ''}"
         ) from error
 
 

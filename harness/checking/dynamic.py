@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from harness.case import Call, Given, arguments
 from harness.checking import symbols
 from harness.errors import CaseError, UsageError, describe
-from harness.pipeline.frames import model_frame
+from harness.pipeline.explaining.frames import model_frame
 
 AUTO = "auto"
 """Asks for every dimension that the model lets vary."""

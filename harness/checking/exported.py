@@ -32,14 +32,9 @@ def read(path: Path) -> ExportedProgram:
 
 
 def as_module(program: ExportedProgram) -> torch.fx.GraphModule:
-    """The program as a module that a case can copy and put into eval mode.
-
-    Its mode is what it was exported in: switching changes nothing.
-    """
+    """The program as a module; its mode is that in which it was exported."""
     # Guards are call_module nodes, which a second export would keep.
     module: torch.fx.GraphModule = program.module(check_guards=False)
-    # Refusals that torch sets on the instance; in a graph there is nothing to switch.
-    del module.train, module.eval
     return module
 
 

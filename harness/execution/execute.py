@@ -18,9 +18,9 @@ import torch
 from executorch.exir import schema
 
 from harness.case import Inputs
-from harness.errors import ProgramError
+from harness.errors import MissingKernels, ProgramError
 from harness.execution.kernels import KernelHandle, Kernels
-from harness.execution.operators import register_operators
+from harness.execution.operators import missing_kernels, register_operators
 from harness.execution.program import DelegatePayload, Program, TensorSpec
 from harness.execution.validation import offset, planned_bytes
 
@@ -62,12 +62,18 @@ def run_native(program: bytes, calls: Sequence[Inputs]) -> list[list[OutputValue
         :data:`OutputValue` for which those are.
 
     Raises:
-        RuntimeError: whatever the runtime refuses, with its error code.
+        MissingKernels: the program calls operators that the runtime has no kernels for.
+        RuntimeError: whatever else the runtime refuses, with its error code.
     """
     from executorch.runtime import Runtime, Verification
 
     loaded = Runtime.get().load_program(program, verification=Verification.InternalConsistency)
-    method = loaded.load_method("forward")
+    try:
+        method = loaded.load_method("forward")
+    except RuntimeError as error:
+        if missing := missing_kernels(Program(program).plan):
+            raise MissingKernels(missing) from error
+        raise
     if method is None:
         raise ProgramError("program has no method 'forward'")
     results = []

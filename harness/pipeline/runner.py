@@ -17,7 +17,9 @@ from harness.errors import StageFailure, UnsupportedProgram, UsageError, describ
 from harness.execution.locking import exclusive
 from harness.limitation import Limitation, find, judge
 from harness.numerics.compare import Verdict
-from harness.pipeline.frames import model_frame
+from harness.pipeline.explaining.frames import model_frame
+from harness.pipeline.refusal import refused
+from harness.pipeline.route import lower as lower
 from harness.pipeline.tester import Tester
 from harness.record.cell import CROSS_BACKEND, Cell, Delegation, Encoding, Output, Status
 from harness.target import Target
@@ -110,20 +112,6 @@ def run_cell(
     return cell if ending.excused else judge(cell, limitation)
 
 
-def lower(tester: Tester) -> None:
-    """Take a tester through the stages of its recipe up to the serialized program.
-
-    Raises:
-        StageFailure: naming the stage that failed.
-    """
-    if tester.recipe.quantize_weights is not None:
-        tester.quantize_weights()
-    tester.export()
-    if tester.recipe.quantizer is not None:
-        tester.quantize()
-    tester.lower().to_executorch().serialize()
-
-
 @dataclass(frozen=True)
 class Ending:
     """How a cell ended, and where and why if it did not pass; ``frame`` is the line of the model;
@@ -185,21 +173,18 @@ class _Trial:
             self.stages = tester.seconds
             tester.watch = self.watch
             with exclusive(), tester.attributed("build"):
-                reason = recipe.unsupported(case, tester.built)
+                reason = recipe.refuses(case, tester.built)
             if reason is not None:
                 return Ending(Status.UNSUPPORTED, error=reason)
             if excuse is not None:
                 return Ending(excuse, error=_EXCUSE, excused=True)
-            return self._lower(tester) or self._execute(tester, only)
+            try:
+                return self._lower(tester) or self._execute(tester, only)
+            except StageFailure as failure:
+                with exclusive():
+                    return _failed(failure, refused(tester, failure))
         except StageFailure as failure:
-            is_gap = isinstance(failure.cause, UnsupportedProgram)
-            return Ending(
-                Status.UNSUPPORTED if is_gap else Status.FAILED,
-                failure.stage,
-                describe(failure.cause),
-                _traceback(failure.cause),
-                model_frame(failure.cause),
-            )
+            return _failed(failure)
 
     def _lower(self, tester: Tester) -> Ending | None:
         """How a cell ends whose program is not what its recipe stands for; None for others."""
@@ -239,6 +224,23 @@ class _Trial:
         if problem is None:
             return Ending(Status.PASSED)
         return Ending(Status.MISMATCH, "compare", problem)
+
+
+def _failed(failure: StageFailure, refusal: str | None = None) -> Ending:
+    """How a cell ends in which a stage failed.
+
+    Args:
+        failure: what failed.
+        refusal: why ExecuTorch itself refuses the program; None where it does not.
+    """
+    is_gap = refusal is not None or isinstance(failure.cause, UnsupportedProgram)
+    return Ending(
+        Status.UNSUPPORTED if is_gap else Status.FAILED,
+        failure.stage,
+        refusal or describe(failure.cause),
+        _traceback(failure.cause),
+        model_frame(failure.cause),
+    )
 
 
 def _availability(backend: Backend) -> Availability:

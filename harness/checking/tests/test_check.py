@@ -108,5 +108,7 @@ def test_misuse_is_an_error_and_no_cell() -> None:
         harness.check(net, 3, "null:eager")
     with pytest.raises(UsageError, match="a pass is called with a GraphModule"):
         harness.check(net, inputs, "null:eager", transform_passes=[3])
-    with pytest.raises(CaseError, match=r"does not run on the inputs example, in eager: .*shapes"):
+    with pytest.raises(
+        CaseError, match=r"Net on the inputs example: the module itself cannot run: .*shapes"
+    ):
         harness.check(net, torch.randn(3, 5), "null:eager")

@@ -65,7 +65,7 @@ def test_an_exported_file_is_a_module_with_its_own_inputs(folder: Path) -> None:
     assert subject.name == "net"
     given = subject.sets[0].given
     assert torch.equal(given[0], inputs[0])  # type: ignore[index]
-    assert torch.equal(subject.module.eval()(*given), net(*inputs))
+    assert torch.equal(subject.module(*given), net(*inputs))
     assert subject.dynamic_shapes is None
 
 
