@@ -199,6 +199,16 @@ class Recipe:
     explain: Callable[[Sequence[Partitioner], Node], str | None] | None = None
     script: Script | None = None
 
+    def refuses(self, case: Case, built: Built) -> str | None:
+        """Why the recipe does not claim to do a case, or None."""
+        quantizes = self.quantizer is not None or self.quantize_weights is not None
+        if quantizes and (classes := built.quantized):
+            return (
+                f"weights of the module are quantized already ({', '.join(classes)}), and the "
+                f"recipe {self.name} quantizes those of a float module"
+            )
+        return self.unsupported(case, built)
+
 
 @runtime_checkable
 class Backend(Protocol):

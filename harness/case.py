@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.copies import Shared, convert_state, copy_module, wrappers
 from harness.errors import CaseError, describe, printable
 
 if TYPE_CHECKING:
@@ -83,6 +84,16 @@ class Built:
         return self.calls[0]
 
     @property
+    def published(self) -> Mapping[str, Any] | None:
+        """The values that its program publishes, by method name; None for none."""
+        return getattr(self.module, "constant_methods", None)
+
+    @property
+    def quantized(self) -> list[str]:
+        """Classes of the weights that wrap other tensors: what torchao and its like quantized."""
+        return sorted({type(tensor).__name__ for tensor in wrappers(self.module)})
+
+    @property
     def tensors(self) -> list[torch.Tensor]:
         """The tensors among the inputs of all calls."""
         import torch
@@ -104,7 +115,11 @@ class Built:
         )
 
     def cast(self, dtype: str) -> Built:
-        """The same with float32 weights and inputs in another floating dtype, by its name."""
+        """The same with float32 weights and inputs in another floating dtype, by its name.
+
+        Of a tensor that wraps others it is what the class makes of ``.to(dtype)``; quantized
+        weights keep their codes.
+        """
         import torch
         from torch.utils._pytree import tree_map
 
@@ -117,8 +132,7 @@ class Built:
             return item.to(wanted) if is_float else item
 
         # Not Module.to, which casts weights of every floating dtype.
-        module = self.module._apply(convert)  # type: ignore[no-untyped-call]  # torch's is untyped
-        return Built(module, tuple(tree_map(convert, self.calls)))
+        return Built(convert_state(self.module, convert), tuple(tree_map(convert, self.calls)))
 
 
 @dataclass(frozen=True)
@@ -184,6 +198,9 @@ class Case:
     ) -> Case:
         """A case around a module and inputs that exist already; both are copied on build.
 
+        What of the module cannot be copied is shared (:mod:`harness.copies`), and the case cannot
+        be built once somebody has written to a tensor of that.
+
         Args:
             name: unique name of the case.
             module: any exportable module.
@@ -194,9 +211,17 @@ class Case:
             tags: words for selection and grouping.
         """
         given = {} if kwargs is None else kwargs
+        shared: list[Shared] = []
+
+        def build() -> tuple[torch.nn.Module, Inputs, Mapping[str, Any]]:
+            for tensor in shared:
+                tensor.check()
+            made, shared[:] = copy_module(module)
+            return made, *copy.deepcopy(_settled((inputs, given)))
+
         return cls(
             name,
-            lambda: (copy.deepcopy(module), *copy.deepcopy(_settled((inputs, given)))),
+            build,
             dynamic_shapes=dynamic_shapes,
             calls=(lambda: copy.deepcopy(_settled(list(calls)))) if calls else None,
             tags=frozenset(tags),
@@ -219,7 +244,7 @@ class Case:
         calls = tuple(_settled((inputs, *further)))
         if not all(isinstance(call, tuple | Call) for call in calls):
             raise CaseError(f"case {self.name!r}: calls must be a sequence of tuples of inputs")
-        return Built(module.eval().requires_grad_(False), calls)
+        return Built(_for_inference(module).requires_grad_(False), calls)
 
     def _taken_apart(self, made: Any) -> tuple[torch.nn.Module, Given]:
         """What a build returned: the module, and the inputs of the first call."""
@@ -234,6 +259,20 @@ class Case:
             f"case {self.name!r}: build must return (module, tuple of inputs) or (module, tuple of "
             f"inputs, mapping of inputs by name)"
         )
+
+
+def _for_inference(module: torch.nn.Module) -> torch.nn.Module:
+    """The module in eval mode; what ``torch.export`` made has one mode and refuses to change it.
+
+    Raises:
+        CaseError: another module refuses.
+    """
+    try:
+        return module.eval()
+    except Exception as error:
+        if "eval" in vars(module):  # put there by ExportedProgram.module
+            return module
+        raise CaseError(f"the module has no eval mode: {describe(error)}") from error
 
 
 def _settled(inputs: Any) -> Any:

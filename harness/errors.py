@@ -14,6 +14,7 @@
     ├── StageFailure                  a stage ran and failed; carries stage and cause
     ├── CheckFailure                  a graph check (check, check_count, ...) does not hold
     ├── ProgramError                  a serialized program cannot be read or interpreted
+    │   ├── MissingKernels            it calls operators that the runtime has no kernels for
     │   ├── UnsupportedProgram        it asks for what the backend does not claim to execute here
     │   └── OutOfMemory               what executes it was refused memory
     ├── LimitationError               a limitation entry matches nothing, or is malformed
@@ -26,6 +27,8 @@ below them raises, and a cell's status is decided where the fact is known.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class ConformError(Exception):
@@ -85,6 +88,20 @@ class CheckFailure(ConformError):
 
 class ProgramError(ConformError):
     """A serialized program cannot be read or interpreted."""
+
+
+class MissingKernels(ProgramError):
+    """A program calls operators around its delegates that the runtime has no kernels for.
+
+    Attributes:
+        names: of the kernels, ``namespace::name.overload``.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        super().__init__(
+            f"the runtime has no kernel {', '.join(self.names)}, which the program calls"
+        )
 
 
 class UnsupportedProgram(ProgramError):

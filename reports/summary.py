@@ -169,6 +169,7 @@ class Partition:
     undelegated_nodes: int = 0
     left_over: Counter[str] = field(default_factory=Counter)
     left_over_cells: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, taken: Delegation) -> None:
         """Count one lowered cell."""
@@ -179,6 +180,8 @@ class Partition:
         self.undelegated_nodes += taken.undelegated_nodes
         self.left_over.update(taken.undelegated_ops)
         self.left_over_cells.update(taken.undelegated_ops.keys())
+        for said in taken.reasons.values():
+            self.reasons.update(said)
 
 
 def slowest_stage(cell: Cell) -> tuple[str, float] | None:

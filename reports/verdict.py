@@ -83,7 +83,8 @@ def _kind(found: Summary) -> tuple[VerdictKind, str]:
         return VerdictKind.INCOMPLETE, "No red cell so far"
     if not total.cells:
         return VerdictKind.EMPTY, "Nothing to judge"
-    if info.exit_status:
+    # A check of which nothing passed ends with 2 for that reason alone.
+    if info.exit_status and (total.passed or info.problems or info.lower_only):
         why = f"No cell is red, but the run ended with exit status {info.exit_status}"
         return VerdictKind.FAILED, why
     if info.lower_only and total.counts[Outcome.LOWERED]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +10,16 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils._pytree import tree_flatten
 
-from harness.case import Case, Given, arguments
+from harness.case import Built, Case, Given, arguments
 from harness.checking import dynamic
 from harness.checking.dynamic import Varying
 from harness.checking.sources import InputSet, Subject, case_name
-from harness.errors import CaseError, describe
-from harness.pipeline.frames import model_frame
+from harness.errors import CaseError
+from harness.numerics.eager import EagerRuns
+from harness.pipeline.explaining.frames import model_frame
+from harness.pipeline.rehearsal import rehearse
+
+_NOTHING = "no dimension of the inputs varies"
 
 
 @dataclass
@@ -41,7 +44,8 @@ class Plan:
 
     Attributes:
         cases: a case for each program.
-        notes: what is to be known of them, a line each: which dimensions vary.
+        notes: what is to be known of them, a line each: which dimensions vary, which inputs a
+            case runs on where there are several.
     """
 
     cases: list[Case]
@@ -68,32 +72,54 @@ def plan(subject: Subject, asked: Sequence[Varying] | str | None = None, *, seed
     groups: list[_Group] = []
     notes: list[str] = []
     # A copy to try things on, in eval mode: the model itself stays as it was built.
-    module = Case.from_module(subject.name, subject.module, ()).make(seed).module
+    case = Case.from_module(subject.name, subject.module, ())
+    module = case.make(seed).module
     for one in subject.sets:
-        _try(subject.name, module, one)
+        _try(subject, case, module, one, seed)
         home = next((group for group in groups if group.takes(one.given)), None)
         if home is not None:
             home.sets.append(one)
             continue
         group = _Group([one])
         if asked is not None:
-            notes += _let_vary(group, *dynamic.export(module, one.given, asked))
+            found = dynamic.export(module, one.given, asked)
+            notes += _let_vary(group, *found, if_any=asked == dynamic.AUTO)
         elif subject.dynamic_shapes is not None:
             shapes = subject.dynamic_shapes
             notes += _let_vary(group, dynamic.exported(module, one.given, shapes), shapes)
         groups.append(group)
     names = _names(subject.name, groups)
+    if len(subject.sets) > 1:
+        notes += [
+            f"{name} runs on {', '.join(one.label for one in group.sets)}"
+            for name, group in zip(names, groups, strict=True)
+        ]
     return Plan([_case(subject, *pair) for pair in zip(names, groups, strict=True)], notes)
 
 
-def _let_vary(group: _Group, program: ExportedProgram, shapes: Any) -> list[str]:
-    """Call the program with another size, too; what varies, in lines."""
-    if not program.range_constraints:
-        return ["no dimension of the inputs may vary: the model takes each for a constant"]
-    group.program, group.shapes = program, shapes
+def _let_vary(
+    group: _Group, program: ExportedProgram, shapes: Any, *, if_any: bool = False
+) -> list[str]:
+    """Call the program with another size, too; what varies, in lines.
+
+    Args:
+        group: what varies.
+        program: exported so.
+        shapes: the same for a further export.
+        if_any: that nothing varies is no error.
+    """
     given = group.sets[0].given
-    group.further.append(dynamic.vary(program, given))
-    return list(dynamic.ranges(program, given, group.further[0]))
+    if not program.range_constraints:
+        return [f"{_NOTHING}: each is a constant to the model"]
+    try:
+        other = dynamic.vary(program, given)
+    except CaseError as error:
+        if not if_any:
+            raise
+        return [f"{_NOTHING}: {error}"]
+    group.program, group.shapes = program, shapes
+    group.further.append(other)
+    return list(dynamic.ranges(program, given, other))
 
 
 def _case(subject: Subject, name: str, group: _Group) -> Case:
@@ -120,17 +146,18 @@ def _names(base: str, groups: Sequence[_Group]) -> list[str]:
     return names
 
 
-def _try(name: str, module: torch.nn.Module, one: InputSet) -> None:
+def _try(subject: Subject, case: Case, module: torch.nn.Module, one: InputSet, seed: int) -> None:
     """Run the model itself once: what eager refuses is nobody's to lower."""
-    args, kwargs = copy.deepcopy(arguments(one.given))
+    if subject.program is not None:
+        refusal = dynamic.refusal_of(subject.program, one.given)
+        if refusal is not None:
+            raise CaseError(f"{subject.name} does not take the inputs {one.label}: {refusal}")
     try:
-        with torch.no_grad():
-            module(*args, **kwargs)
-    except Exception as error:
+        rehearse(case, seed, "float32", Built(module, (one.given,)), EagerRuns(seed))
+    except CaseError as error:
         frame = model_frame(error)
         raise CaseError(
-            f"{name} does not run on the inputs {one.label}, in eager: {describe(error, 400)}"
-            f"{f', at {frame}' if frame else ''}"
+            f"{subject.name} on the inputs {one.label}: {error}{f', at {frame}' if frame else ''}"
         ) from error
 
 

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from harness.case import Call, Given, arguments
 from harness.checking import symbols
 from harness.errors import CaseError, UsageError, describe
-from harness.pipeline.frames import model_frame
+from harness.pipeline.explaining.frames import model_frame
 
 AUTO = "auto"
 """Asks for every dimension that the model lets vary."""
@@ -160,8 +160,8 @@ def exported(module: torch.nn.Module, given: Given, dynamic_shapes: Any) -> Expo
 def vary(program: ExportedProgram, given: Given) -> Given:
     """Inputs of another size, made of the given ones by cutting or repeating them.
 
-    Every size that varies changes, all in the same way: halved, one less, one more, doubled, least,
-    largest; the first of these that the program's guards accept.
+    Sizes are halved, made one less, one more, doubled, the least, the largest: all of them in the
+    same way if the program's guards accept that, else one of them.
 
     Raises:
         CaseError: no other size is accepted.
@@ -235,14 +235,17 @@ def _values(program: ExportedProgram, given: Given) -> dict[Any, int]:
 
 
 def _candidates(program: ExportedProgram, current: dict[Any, int]) -> Iterator[dict[Any, int]]:
-    """Other values of all symbols, within their ranges."""
-    alone = symbols.free_symbols(program)
-    others = [
-        _other_sizes(current[name], *symbols.extent(program, alone[name])) for name in current
-    ]
-    for sizes in zip(*others, strict=True):
+    """Other values of all symbols, then of one of them, within their ranges."""
+    others = {
+        name: _other_sizes(current[name], *symbols.extent(program, size))
+        for name, size in symbols.free_symbols(program).items()
+    }
+    for sizes in zip(*others.values(), strict=True):
         if None not in sizes:
-            yield dict(zip(current, sizes, strict=True))
+            yield dict(zip(others, sizes, strict=True))
+    for name, wanted in others.items() if len(others) > 1 else ():
+        for size in filter(None, wanted):
+            yield {**current, name: size}
 
 
 def _other_sizes(size: int, low: int, high: int | None) -> list[int | None]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.export import Dim, ExportedProgram
-from torch.utils._pytree import tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_unflatten
 
-from harness.case import Given, named
+from harness.case import Given, arguments, named
 from harness.checking import symbols
 from harness.errors import UsageError, describe
 
@@ -31,14 +32,9 @@ def read(path: Path) -> ExportedProgram:
 
 
 def as_module(program: ExportedProgram) -> torch.fx.GraphModule:
-    """The program as a module that a case can copy and put into eval mode.
-
-    Its mode is what it was exported in: switching changes nothing.
-    """
+    """The program as a module; its mode is that in which it was exported."""
     # Guards are call_module nodes, which a second export would keep.
     module: torch.fx.GraphModule = program.module(check_guards=False)
-    # Refusals that torch sets on the instance; in a graph there is nothing to switch.
-    del module.train, module.eval
     return module
 
 
@@ -64,14 +60,28 @@ def dynamic_shapes(program: ExportedProgram) -> Any:
         leaves.append(hints or None)
     if not any(leaves):
         return None
-    spec = program.call_spec.in_spec
+    args, kwargs = tree_unflatten(leaves, _in_spec(program))
+    by_position = dict(zip(_parameters(program), args, strict=False))
+    return {**by_position, **kwargs} if kwargs else tuple(args)
+
+
+def arranged(program: ExportedProgram, given: Given) -> Given:
+    """The inputs as the program takes them: what it was exported with by position it refuses by
+    name, where a module takes both."""
+    args, kwargs = arguments(given)
+    spec = _in_spec(program)
+    positions = len(tree_unflatten(list(range(spec.num_leaves)), spec)[0])
+    names = _parameters(program)[len(args) : positions]
+    if not all(name in kwargs for name in names):
+        return given
+    return named((*args, *(kwargs.pop(name) for name in names)), kwargs)
+
+
+def _parameters(program: ExportedProgram) -> list[str]:
+    return list(inspect.signature(program.module(check_guards=False).forward).parameters)
+
+
+def _in_spec(program: ExportedProgram) -> TreeSpec:
+    spec: TreeSpec | None = program.call_spec.in_spec
     assert spec is not None  # of a whole program
-    args, kwargs = tree_unflatten(leaves, spec)
-    return {**_by_position(program, args), **kwargs} if kwargs else tuple(args)
-
-
-def _by_position(program: ExportedProgram, args: tuple[Any, ...]) -> dict[str, Any]:
-    import inspect
-
-    names = inspect.signature(program.module(check_guards=False).forward).parameters
-    return dict(zip(names, args, strict=False))
+    return spec

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from harness.errors import UsageError, describe
-from harness.pipeline.frames import model_frame
+from harness.pipeline.explaining.frames import model_frame
 
 _LISTED = 12
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,15 @@ class Subject:
         name: of its cases.
         module: as it was built, once; cases copy it.
         sets: inputs, at least one set; the first is exported.
-        dynamic_shapes: how they may vary, as ``torch.export.export`` takes it; None for not at all.
+        dynamic_shapes: how they may vary, as ``torch.export.export`` takes it; None: not at all.
+        program: what the module is of, where that was exported before; knows what inputs it takes.
     """
 
     name: str
     module: torch.nn.Module
     sets: tuple[InputSet, ...] = field(default=())
     dynamic_shapes: Any = None
+    program: ExportedProgram | None = None
 
 
 def load(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> Subject:
@@ -77,8 +79,11 @@ def load(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> Subject:
             subject = _of_object(title, spec, found)
     if files:
         like = _positional(subject.sets[0].given) if subject.sets else ()
-        sets = [InputSet(path.name, named(*read_inputs(path, like))) for path in files]
-        subject = Subject(subject.name, subject.module, tuple(sets), subject.dynamic_shapes)
+        given = [named(*read_inputs(path, like)) for path in files]
+        if subject.program is not None:
+            given = [exported.arranged(subject.program, one) for one in given]
+        sets = [InputSet(path.name, one) for path, one in zip(files, given, strict=True)]
+        subject = replace(subject, sets=tuple(sets))
     if not subject.sets:
         raise UsageError(
             f"{spec} has no inputs: return (module, inputs), give the module an attribute or a "
@@ -116,9 +121,8 @@ def as_given(value: Any) -> Given:
 def _of_program(name: str, program: ExportedProgram) -> Subject:
     example = exported.example_inputs(program)
     sets = () if example is None else (InputSet("example", example),)
-    return Subject(
-        case_name(name), exported.as_module(program), sets, exported.dynamic_shapes(program)
-    )
+    module, shapes = exported.as_module(program), exported.dynamic_shapes(program)
+    return Subject(case_name(name), module, sets, shapes, program)
 
 
 def _of_object(name: str, spec: str, found: Any) -> Subject:

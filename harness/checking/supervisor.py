@@ -31,7 +31,7 @@ from harness.checking.messages import (
 )
 from harness.errors import UsageError
 from harness.execution.child import how_it_ended
-from harness.pipeline.frames import written_frame
+from harness.pipeline.explaining.frames import written_frame
 from harness.record.cell import Cell, Status
 from harness.target import split_cell_id
 

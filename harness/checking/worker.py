@@ -24,6 +24,7 @@ from harness.checking.messages import (
     Request,
 )
 from harness.errors import ConformError, UsageError
+from harness.execution.vendors import silence_vendors
 from harness.target import cell_id
 
 
@@ -39,12 +40,13 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
     Raises:
         ConformError: nothing can be run, in one line.
     """
-    from harness.pipeline.preparation import prepare
-
-    prepare(speed=request.speed)
+    silence_vendors()
     from harness import registry
     from harness.checking import cases, check, dynamic, passes, sources
+    from harness.pipeline import speed
 
+    if request.speed:
+        speed.install()
     targets = check.chosen_targets(request.targets)
     asked = dynamic.parse(request.dynamic)
     makers = [passes.load(spec) for spec in request.passes]

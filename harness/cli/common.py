@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.errors import RunUnreadable
-from harness.pipeline.preparation import prepare as prepare, silence_vendors as silence_vendors
+from harness.execution.vendors import silence_vendors as silence_vendors
 
 if TYPE_CHECKING:
     from harness.record.run import Run
@@ -25,6 +25,15 @@ SPEED = click.option(
     show_default=True,
     help="Keep what torch computes for every program again; programs are the same without.",
 )
+
+
+def prepare(*, speed: bool) -> None:
+    """Before this process lowers: no noise of vendors, and torch kept quick if that is wanted."""
+    silence_vendors()
+    if speed:
+        from harness.pipeline import speed as keeping
+
+        keeping.install()
 
 
 def load_run(folder: Path | None) -> Run:

@@ -18,9 +18,9 @@ import torch
 from executorch.exir import schema
 
 from harness.case import Inputs
-from harness.errors import ProgramError
+from harness.errors import MissingKernels, ProgramError
 from harness.execution.kernels import KernelHandle, Kernels
-from harness.execution.operators import register_operators
+from harness.execution.operators import missing_kernels, register_operators
 from harness.execution.program import DelegatePayload, Program, TensorSpec
 from harness.execution.validation import offset, planned_bytes
 
@@ -69,15 +69,24 @@ def run_native(
         :data:`OutputValue` for which those are.
 
     Raises:
-        RuntimeError: whatever the runtime refuses, with its error code.
+        MissingKernels: the program calls operators that the runtime has no kernels for.
+        RuntimeError: whatever else the runtime refuses, with its error code.
     """
     from executorch.runtime import Runtime, Verification
 
     loaded = Runtime.get().load_program(program, verification=Verification.InternalConsistency)
-    if method not in loaded.method_names or (ready := loaded.load_method(method)) is None:
+    if method not in loaded.method_names:
         raise ProgramError(
             f"program has no method {method!r}; it has {sorted(loaded.method_names)}"
         )
+    try:
+        ready = loaded.load_method(method)
+    except RuntimeError as error:
+        if missing := missing_kernels(Program(program).plan):
+            raise MissingKernels(missing) from error
+        raise
+    if ready is None:
+        raise ProgramError(f"the runtime does not load method {method!r}")
     results = []
     for inputs in calls:
         values = ready.execute(list(inputs))

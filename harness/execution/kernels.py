@@ -21,8 +21,8 @@ from typing import Any, Protocol
 import torch
 from executorch.exir import schema
 
-from harness.errors import ProgramError
-from harness.execution.operators import is_dynamic, kernel_name, native_kernels, resolve
+from harness.errors import MissingKernels, ProgramError
+from harness.execution.operators import is_dynamic, missing_kernels, resolve
 from harness.execution.program import Program
 from harness.execution.runtime_call import RuntimeCall
 from harness.execution.validation import torch_dtype
@@ -68,16 +68,15 @@ class AtenKernels:
 class RuntimeKernels:
     """The kernels of the ExecuTorch runtime of this host."""
 
-    def __init__(self) -> None:
-        """Ask the runtime for the names of its kernels."""
-        self._names = native_kernels()
-
     def load(self, program: Program, call: schema.KernelCall) -> KernelHandle:
-        """See :class:`Kernels`."""
+        """See :class:`Kernels`.
+
+        Raises:
+            MissingKernels: the runtime lacks one that the program calls, be it here or elsewhere.
+        """
+        if missing := missing_kernels(program.plan):
+            raise MissingKernels(missing)
         operator = program.plan.operators[call.op_index]
-        name = kernel_name(operator)
-        if name not in self._names:
-            raise ProgramError(f"the runtime has no kernel {name}, which the program calls")
         if operator.name.startswith(_SIZES):
             return AtenKernels().load(program, call)
         return RuntimeCall(program, call)

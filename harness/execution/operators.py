@@ -25,13 +25,17 @@ def kernel_name(operator: schema.Operator) -> str:
     return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
 
 
-@functools.cache
 def native_kernels() -> frozenset[str]:
-    """Names of the kernels that the runtime of this host has, ``namespace::name.overload``."""
+    """Names of the kernels that the runtime of this host has now, ``namespace::name.overload``."""
     from executorch.runtime import Runtime
 
     register_operators()
     return frozenset(Runtime.get().operator_registry.operator_names)
+
+
+def missing_kernels(plan: schema.ExecutionPlan) -> list[str]:
+    """Names of the kernels that a plan calls and the runtime of this host has not, sorted."""
+    return sorted({kernel_name(operator) for operator in plan.operators} - native_kernels())
 
 
 def resolve(name: str, overload: str) -> torch._ops.OpOverload | None:

@@ -99,7 +99,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         if isinstance(func, HigherOrderOperator):
             return run_dense(func, args, kwargs or {}, self)
         name = base_name(func)
-        if name.startswith("quantize_per"):
+        if name.startswith(("quantize_per", "quantize_affine")):
             return self.quantize(func, args, kwargs or {})
         if name.startswith("choose_qparams"):
             return func(args[0].float(), *args[1:], **(kwargs or {}))
@@ -244,7 +244,8 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
 
     def quantize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         """Quantize as eager does, in float32: a tie must fall as it does in the program."""
-        return func(args[0].float(), *args[1:], **kwargs)  # type: ignore[no-any-return]
+        narrow = (x.float() if is_wide(x) else x for x in args[1:])
+        return func(args[0].float(), *narrow, **kwargs)  # type: ignore[no-any-return]
 
     def dequantize(self, blocks: Blocks) -> torch.Tensor:
         """Decode a block-quantized weight."""
@@ -284,6 +285,11 @@ def _variance(
     off = x - x.mean(over, keepdim=True)
     count = math.prod(x.shape[dim] for dim in over)
     return (off * off).sum(over) / max(0.0, count - (1 if correction is None else correction))
+
+
+def is_wide(item: Any) -> bool:
+    """Whether an argument is a tensor of float64."""
+    return isinstance(item, torch.Tensor) and item.dtype == torch.float64
 
 
 def _widen(item: Any, keep: bool = False) -> Any:

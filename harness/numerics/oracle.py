@@ -25,7 +25,13 @@ from harness.execution.interface import Place, output_paths
 from harness.numerics.arithmetic import Float64Mode
 from harness.numerics.bounds import Spread
 from harness.numerics.determinism import Draws, agree
-from harness.numerics.eager import Returned, coarsest_dtype, run_calls, run_calls_in_float64
+from harness.numerics.eager import (
+    EagerRuns,
+    Returned,
+    coarsest_dtype,
+    run_calls,
+    run_calls_in_float64,
+)
 from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.numerics.perturbation import PerturbedMode
 from harness.numerics.steps import output_steps
@@ -69,6 +75,7 @@ def refer(
     *,
     changed: Collection[int] = (),
     model: torch.nn.Module | None = None,
+    runs: EagerRuns | None = None,
 ) -> Reference:
     """Compute oracle, bound and eager outputs of a module for a sequence of calls.
 
@@ -85,18 +92,21 @@ def refer(
             are found here.
         model: the float module, where ``module`` is a graph that was made of it. Its tree of
             outputs, and what is no tensor in it, is what the program should return.
+        runs: eager runs with the same seed that were made already, and those that are made here.
 
     Raises:
         NotDeterministic: two runs differ.
     """
-    first = run_calls(module, calls, seed)
-    changed = sorted({*changed, *(position for call in first for position in call.inputs)})
-    eager = run_calls(module, calls, seed, changed) if changed else first
+    run_eagerly = runs or EagerRuns(seed)
+    eager = run_eagerly(module, calls)
+    changed = sorted({*changed, *(position for call in eager for position in call.inputs)})
+    if any(sorted(call.inputs) != changed for call in eager):
+        eager = run_calls(module, calls, seed, changed)
     plain = Float64Mode(semantics)
     exact = run_calls_in_float64(module, calls, plain, seed, changed)
     _refuse_draws(module, calls, semantics, seed, changed, eager, exact)
     steps = output_steps(module) if isinstance(module, torch.fx.GraphModule) else []
-    models = None if model is None else run_calls(model, calls, seed)
+    models = None if model is None else run_eagerly(model, calls)
     number_dtype = coarsest_dtype(module, calls)
     natives: list[list[Any]] = []
     truths: list[list[Any]] = []
@@ -113,8 +123,8 @@ def refer(
     ]
     for sample in range(precision.samples):
         mode = PerturbedMode(precision, seed, sample, plain.trace, semantics)
-        runs = run_calls_in_float64(module, calls, mode, seed, changed)
-        for call_spreads, run in zip(spreads, runs, strict=True):
+        erring = run_calls_in_float64(module, calls, mode, seed, changed)
+        for call_spreads, run in zip(spreads, erring, strict=True):
             for spread, value in zip(call_spreads, _values(run), strict=True):
                 if spread is not None and (found := numbers(value)) is not None:
                     spread.add(found)

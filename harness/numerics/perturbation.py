@@ -374,5 +374,10 @@ def _same(result: torch.Tensor, expected: torch.Tensor) -> bool:
 
 
 def _limits(name: str, args: tuple[Any, ...]) -> tuple[int, int]:
+    """The lowest and highest code of a quantization."""
+    if name == "quantize_affine":
+        known = torch.iinfo(args[4])
+        low, high = (*args[5:7], None, None)[:2]
+        return int(known.min if low is None else low), int(known.max if high is None else high)
     at = 4 if "per_channel" in name else 3
     return int(args[at]), int(args[at + 1])

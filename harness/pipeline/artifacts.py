@@ -28,7 +28,8 @@ class Exported:
         dynamic_shapes: as ``torch.export.export`` took them.
         strict: traced with Dynamo.
         graph: what the reference is computed of in place of the module, where weights or
-            activations are quantized; None for the module itself.
+            activations are quantized (by the recipe, or in the module as it was given); None for
+            the module itself.
     """
 
     program: ExportedProgram
@@ -173,3 +174,12 @@ class ArtifactReader:
     def _need_exported(self, wanted_by: str) -> Exported:
         exported: Exported = self._artifacts.quantize or self._artifacts.need("export", wanted_by)
         return exported
+
+    def _calls(self) -> list[torch.fx.Node]:
+        artifacts = self._artifacts
+        manager = artifacts.lower.manager if artifacts.lower else None
+        manager = manager or artifacts.transform or artifacts.to_edge
+        if manager is None and not (artifacts.quantize or artifacts.export):
+            raise StageOrderError("a graph check needs stage 'export'; call .export() first")
+        program = self.exported if manager is None else manager.exported_program()
+        return [node for node in program.graph.nodes if node.op == "call_function"]

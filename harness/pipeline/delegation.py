@@ -12,13 +12,13 @@ from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch.export import ExportedProgram
 
 from harness.execution.operators import op_name
-from harness.pipeline.rejections import Why
+from harness.pipeline.explaining.rejections import Why
 from harness.record.cell import Delegation
 
 
 def lowered_modules(program: ExportedProgram) -> Iterator[LoweredBackendModule]:
     """The lowered module behind each delegate call, in call order, control flow included."""
-    for graph_module in _graph_modules(program.graph_module):
+    for graph_module in graph_modules(program.graph_module):
         for node in graph_module.graph.nodes:
             if node.target is executorch_call_delegate:
                 yield getattr(graph_module, node.args[0].target)
@@ -36,7 +36,7 @@ def count(program: ExportedProgram, why: Why | None = None) -> Delegation:
     """
     outside: Counter[str] = Counter()
     reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for graph_module in _graph_modules(program.graph_module):
+    for graph_module in graph_modules(program.graph_module):
         for node in filter(_is_operator, graph_module.graph.nodes):
             name = op_name(node.target)
             outside[name] += 1
@@ -48,7 +48,7 @@ def count(program: ExportedProgram, why: Why | None = None) -> Delegation:
         delegates += 1
         inside.update(
             op_name(node.target)
-            for graph_module in _graph_modules(lowered.original_module.graph_module)
+            for graph_module in graph_modules(lowered.original_module.graph_module)
             for node in graph_module.graph.nodes
             if _is_operator(node)
         )
@@ -70,9 +70,9 @@ def _is_operator(node: torch.fx.Node) -> bool:
     )
 
 
-def _graph_modules(module: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
+def graph_modules(module: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
     """The module and its control-flow branches, without descending into lowered modules."""
     yield module
     for child in module.children():
         if isinstance(child, torch.fx.GraphModule) and not isinstance(child, LoweredBackendModule):
-            yield from _graph_modules(child)
+            yield from graph_modules(child)

@@ -8,7 +8,7 @@ from harness import registry
 from harness.backend import Inspectable
 from harness.case import Case
 from harness.errors import StageFailure
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 from harness.pipeline.tester import Tester
 from harness.target import Target
 

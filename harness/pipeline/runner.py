@@ -18,7 +18,9 @@ from harness.execution.locking import exclusive
 from harness.execution.memory import Meter, is_refusal, said
 from harness.limitation import Limitation, find, judge
 from harness.numerics.compare import Verdict
-from harness.pipeline.frames import model_frame
+from harness.pipeline.explaining.frames import model_frame
+from harness.pipeline.refusal import refused
+from harness.pipeline.route import lower as lower
 from harness.pipeline.tester import Tester
 from harness.record.cell import CROSS_BACKEND, Cell, Delegation, Encoding, Output, Status
 from harness.target import Target
@@ -114,20 +116,6 @@ def run_cell(
     return cell if ending.excused else judge(cell, limitation)
 
 
-def lower(tester: Tester) -> None:
-    """Take a tester through the stages of its recipe up to the serialized program.
-
-    Raises:
-        StageFailure: naming the stage that failed.
-    """
-    if tester.recipe.quantize_weights is not None:
-        tester.quantize_weights()
-    tester.export()
-    if tester.recipe.quantizer is not None:
-        tester.quantize()
-    tester.lower().to_executorch().serialize()
-
-
 @dataclass(frozen=True)
 class Ending:
     """How a cell ended, and where and why if it did not pass; ``frame`` is the line of the model;
@@ -193,20 +181,30 @@ class _Trial:
             self.stages = tester.seconds
             tester.watch = self.watch
             with exclusive(), tester.attributed("build"):
-                reason = recipe.unsupported(case, tester.built)
+                reason = recipe.refuses(case, tester.built)
             if reason is not None:
                 return Ending(Status.UNSUPPORTED, error=reason)
             if excuse is not None:
                 return Ending(excuse, error=_EXCUSE, excused=True)
-            return self._lower(tester) or self._execute(tester, only)
+            try:
+                return self._lower(tester) or self._execute(tester, only)
+            except StageFailure as failure:
+                with exclusive():
+                    return self._failed(failure, refused(tester, failure))
         except StageFailure as failure:
             return self._failed(failure)
 
-    def _failed(self, failure: StageFailure) -> Ending:
+    def _failed(self, failure: StageFailure, refusal: str | None = None) -> Ending:
+        """How a cell ends in which a stage failed.
+
+        Args:
+            failure: what failed.
+            refusal: why ExecuTorch itself refuses the program; None where it does not.
+        """
         cause, stage = failure.cause, failure.stage
         status, error = Status.FAILED, describe(cause)
-        if isinstance(cause, UnsupportedProgram):
-            status = Status.UNSUPPORTED
+        if refusal is not None or isinstance(cause, UnsupportedProgram):
+            status, error = Status.UNSUPPORTED, refusal or error
         elif is_refusal(cause):
             # As a cell that took what there is and was ended: which of the two comes first is luck.
             status = Status.CRASHED

@@ -8,16 +8,20 @@ import torch
 from torch.export import ExportedProgram
 
 from harness.case import Given
-from harness.numerics.eager import run_calls
+from harness.numerics.eager import EagerRuns
 
 
 def observing_state(
-    module: torch.nn.Module, exported: ExportedProgram, calls: Sequence[Given]
+    runs: EagerRuns,
+    module: torch.nn.Module,
+    exported: ExportedProgram,
+    calls: Sequence[Given],
 ) -> Sequence[Given]:
     """The calls, and the last one again where state is written: no runtime hands buffers out, so
     what the last call left behind is seen in what another one returns.
 
     Args:
+        runs: eager runs that were made already, and those that are made here.
         module: what is the reference.
         exported: its program; either of them may be the one that writes.
         calls: inputs of each call.
@@ -26,20 +30,20 @@ def observing_state(
         The calls as they are where nothing is written, and where the module itself takes no further
         call: a full cache refuses one.
     """
-    if not _writes(exported) and not _eager_writes(module, calls):
+    if not _writes(exported) and not _eager_writes(runs, module, calls):
         return calls
     further = [*calls, calls[-1]]
     try:
-        run_calls(module, further)
+        runs(module, further)
     except Exception:  # whatever a module raises when it has no room left
         return calls
     return further
 
 
-def _eager_writes(module: torch.nn.Module, calls: Sequence[Given]) -> bool:
+def _eager_writes(runs: EagerRuns, module: torch.nn.Module, calls: Sequence[Given]) -> bool:
     if next(module.buffers(), None) is None:
         return False
-    return any(call.wrote_state for call in run_calls(module, calls))
+    return any(call.wrote_state for call in runs(module, calls))
 
 
 def _writes(exported: ExportedProgram) -> bool:

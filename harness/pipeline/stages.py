@@ -115,7 +115,8 @@ def flatten(exported: ExportedProgram) -> torch.fx.GraphModule:
         exported: a program whose weights were quantized before export; left as it is.
     """
     # Decomposing costs as much as lowering, and a program of plain tensors is flat as it is.
-    if any(map(is_traceable_wrapper_subclass, exported.state_dict.values())):
+    state = (*exported.state_dict.values(), *exported.constants.values())
+    if any(map(is_traceable_wrapper_subclass, state)):
         exported = exported.run_decompositions({})
     flat: torch.fx.GraphModule = exported.module(check_guards=False)
     return flat

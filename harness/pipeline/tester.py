@@ -11,7 +11,6 @@ reachable until an earlier stage runs again; a stage called too early says which
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -23,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 from harness import registry
 from harness.backend import Attempt, Backend, Emulating, Execution, Lowered, Recipe
 from harness.case import Built, Case, Given, Inputs, case_seed
+from harness.copies import copy_module
 from harness.errors import ConflictingOptions, StageOrderError
 from harness.execution.interface import Interface
 from harness.execution.locking import exclusive
@@ -30,10 +30,13 @@ from harness.execution.memory import Meter
 from harness.execution.program import Program
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
+from harness.numerics.eager import EagerRuns
 from harness.numerics.oracle import Reference, refer
-from harness.pipeline import delegation, rejections, stages
+from harness.pipeline import delegation, stages
 from harness.pipeline.artifacts import ArtifactReader, Artifacts, Exported, Partitioned, Ran
 from harness.pipeline.checks import GraphChecks
+from harness.pipeline.explaining import rejections
+from harness.pipeline.rehearsal import rehearse
 from harness.pipeline.sequence import observing_state
 from harness.pipeline.stage_clock import StageClock
 from harness.pipeline.stages import LowerOptions, Pass
@@ -93,6 +96,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         self.seed = seed
         self._passes = transform_passes
         self._artifacts = Artifacts()
+        self._runs = EagerRuns(case_seed(seed, case.name))
         with self._stage("build"):
             self.built: Built = case.make(seed).cast(self.recipe.dtype)
 
@@ -114,19 +118,21 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         convert = convert or self.recipe.quantize_weights
         if convert is None:
             raise ConflictingOptions(f"{self.target} quantizes no weights; pass what does")
+        self._rehearse()
         with self._stage("quantize"):
-            self._artifacts.put("quantize_weights", convert(copy.deepcopy(self.built.module)))
+            self._artifacts.put("quantize_weights", convert(copy_module(self.built.module)[0]))
         return self
 
     def export(self, *, dynamic_shapes: Any = None, strict: bool = False) -> Self:
         """``torch.export`` the module; ``dynamic_shapes`` default to the case's."""
         shapes = self.case.dynamic_shapes if dynamic_shapes is None else dynamic_shapes
         converted = self._artifacts.quantize_weights
+        self._rehearse()
         with self._stage("export"):
             module = self.built.module if converted is None else converted
             program = stages.export(module, self.built.inputs, dynamic_shapes=shapes, strict=strict)
         graph = None
-        if converted is not None:
+        if converted is not None or self.built.quantized:
             with self._stage("reference"):
                 graph = stages.flatten(program)
         self._artifacts.put("export", Exported(program, shapes, strict, graph))
@@ -160,7 +166,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         exported = self._need_exported("to_edge")
         with self._stage("to_edge"):
             edge = stages.to_edge(
-                exported.program, edge_config or self.recipe.edge_config(), self._published()
+                exported.program, edge_config or self.recipe.edge_config(), self.built.published
             )
             self._artifacts.put("to_edge", edge)
         return self
@@ -214,7 +220,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
                 options = replace(
                     options,
                     edge_config=options.edge_config or self.recipe.edge_config(),
-                    constant_methods=options.constant_methods or self._published(),
+                    constant_methods=options.constant_methods or self.built.published,
                 )
             with rejections.listening(self.recipe, options.partitioners) as why:
                 manager = stages.lower_any(edge or exported.program, options)
@@ -262,7 +268,9 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         chosen = calls
         if chosen is None:
             with exclusive(), self.attributed("reference"):
-                chosen = observing_state(self.reference_module, self.exported, self.built.calls)
+                chosen = observing_state(
+                    self._runs, self.reference_module, self.exported, self.built.calls
+                )
         with self.attributed("run"):
             chosen = [self.interface.arrange(inputs) for inputs in chosen]
             flat = self._flat(chosen)
@@ -272,8 +280,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         return self
 
     def refer(self, calls: Sequence[Given] | None = None) -> Self:
-        """Compute what the outputs should be: of the quantized graph when :meth:`quantize` or
-        :meth:`quantize_weights` ran, else of the module."""
+        """Compute what the outputs should be: of :attr:`reference_module`."""
         ran, module = self._artifacts.run, self.reference_module
         if calls is None:
             calls = self.built.calls if ran is None else ran.calls
@@ -282,10 +289,11 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
                 module,
                 calls,
                 self._precision(),
-                case_seed(self.seed, self.case.name),
+                self._runs.seed,
                 semantics_of(self.recipe),
                 changed=() if self._artifacts.lower is None else self.interface.changed,
                 model=None if module is self.built.module else self.built.module,
+                runs=self._runs,
             )
             self._artifacts.put("refer", reference)
         return self
@@ -323,7 +331,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
     @property
     def reference_module(self) -> torch.nn.Module:
         """What the reference is computed of: the module, or the graph in which its weights or
-        activations are quantized."""
+        activations are quantized, be it by the recipe or before they were given."""
         exported = self._artifacts.quantize or self._artifacts.export
         graph = None if exported is None else exported.graph
         return self.built.module if graph is None else graph
@@ -338,21 +346,24 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
             calls=self._flat([self.interface.arrange(inputs) for inputs in calls]),
             precision=self._precision(),
             semantics=semantics_of(self.recipe),
-            seed=case_seed(self.seed, self.case.name),
+            seed=self._runs.seed,
             problem=None if verdict is None else verdict.problem,
             numerics=() if verdict is None else verdict.numerics,
         )
 
     # Inner workings.
 
+    def _rehearse(self) -> None:
+        with self._stage("build"):
+            rehearse(self.case, self.seed, self.recipe.dtype, self.built, self._runs)
+
     def _judge(
         self, calls: Sequence[Given], execution: Execution, reference: Reference | None
     ) -> Verdict:
         with self._stage("compare"):
             if reference is None:  # what a module draws has none
-                seed = case_seed(self.seed, self.case.name)
                 return compare_draws(
-                    self.built.module, calls, execution.outputs, self.interface, seed
+                    self.built.module, calls, execution.outputs, self.interface, self._runs.seed
                 )
             return compare(
                 execution.outputs,
@@ -368,9 +379,6 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         lowered = self._artifacts.lower
         return precision_of(self.recipe, None if lowered is None else lowered.delegation)
 
-    def _published(self) -> Any:
-        return getattr(self.built.module, "constant_methods", None)
-
     def _default_passes(self) -> Sequence[Pass]:
         return self.recipe.transform_passes() if self._passes is None else self._passes
 
@@ -383,12 +391,3 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
             return ()
         stated = stages.agreed_passes(options, given, self._passes)
         return self.recipe.transform_passes() if stated is None else stated
-
-    def _calls(self) -> list[torch.fx.Node]:
-        artifacts = self._artifacts
-        manager = artifacts.lower.manager if artifacts.lower else None
-        manager = manager or artifacts.transform or artifacts.to_edge
-        if manager is None and not (artifacts.quantize or artifacts.export):
-            raise StageOrderError("a graph check needs stage 'export'; call .export() first")
-        program = self.exported if manager is None else manager.exported_program()
-        return [node for node in program.graph.nodes if node.op == "call_function"]

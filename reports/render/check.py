@@ -11,7 +11,8 @@ from reports import facts, text
 from reports.console import new_grid, new_table, section, style_of, styled
 from reports.outcome import Outcome
 from reports.render.terminal import verdict
-from reports.summary import Summary, worst_bound_used, worst_sqnr
+from reports.render.views import figures
+from reports.summary import Summary
 from reports.verdict import RunVerdict
 
 if TYPE_CHECKING:
@@ -70,18 +71,14 @@ def _table(cells: Sequence[Cell]) -> Table:
     for name in ("nodes in\ndelegates", "program", "SQNR\ndB", "bound\nused"):
         table.add_column(name, justify="right", no_wrap=True)
     for cell in cells:
-        outcome, taken = Outcome.of(cell), cell.delegation
-        nodes = taken.delegated_nodes + taken.undelegated_nodes
+        outcome = Outcome.of(cell)
         style = style_of(outcome)
-        used = text.bound_use(worst_bound_used(cell)).removesuffix(" bound")
+        runtime, nodes, program, sqnr, used, _ = figures(cell)
         table.add_row(
             styled(cell.target),
             styled(f"{outcome.symbol} {cell.status.value}", style),
-            styled("" if cell.runtime == "none" else cell.runtime),
-            styled(f"{taken.delegated_nodes:,}/{nodes:,} in {taken.delegates:,}" if nodes else ""),
-            styled(text.size(cell.program_bytes) if cell.program_bytes else ""),
-            styled(text.decibels(worst_sqnr(cell)).removesuffix(" dB") if cell.numerics else ""),
-            styled(used if cell.numerics else "", style if outcome.is_red else ""),
+            *map(styled, (runtime, nodes, program, sqnr.removesuffix(" dB"))),
+            styled(used, style if outcome.is_red else ""),
         )
     return table
 

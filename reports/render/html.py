@@ -15,7 +15,7 @@ from harness.record.run import Run
 from reports import facts, jinja, text
 from reports.outcome import Outcome
 from reports.render import pairs, views
-from reports.summary import Summary, largest_stage, slowest_stage
+from reports.summary import Row, Summary, largest_stage, slowest_stage
 from reports.verdict import RunVerdict
 
 _GROUPS_SHOWN = 60
@@ -25,6 +25,7 @@ _GAPS_SHOWN = 100
 _LEFT_OVER_SHOWN = 40
 _SLOWEST_SHOWN = 15
 _LARGEST_SHOWN = 15
+_FEW = 24
 
 
 def render(run: Run | Summary) -> str:
@@ -59,6 +60,7 @@ def render(run: Run | Summary) -> str:
             targets=targets,
             headers=_headers(targets),
             firsts=_firsts(targets),
+            few=_few(rows, cells),
             matrix=views.matrix(rows, targets),
             gaps=found.gaps[:_GAPS_SHOWN],
             pairs_header=pairs.HEADER,
@@ -118,6 +120,17 @@ def _causes(
             }
         )
     return shown
+
+
+def _few(rows: list[Row], cells: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The numbers of each cell where there are few of them, as in a check of one model."""
+    if len(rows) > _FEW:
+        return []
+    return [
+        (at, row, cells[at], views.figures(row.cell))
+        for at, row in enumerate(rows)
+        if row.cell is not None
+    ]
 
 
 def _headers(targets: list[str]) -> list[tuple[str, list[str]]]:

@@ -15,7 +15,7 @@ from harness.record.cell import Cell, Numerics, Status
 from harness.record.run import Run
 from reports import facts, text
 from reports.outcome import Outcome
-from reports.summary import Row, Totals
+from reports.summary import Row, Totals, worst_bound_used, worst_sqnr
 
 #: Heads of the numerics table, in the order of :func:`_numbers`.
 NUMERICS = ["Output", "Max abs error", "Bound there", "Used", "SQNR", "Cosine", "Max ULP",
@@ -102,6 +102,21 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
     if view.get("nodes") == [0, 0]:
         del view["nodes"]
     return view
+
+
+def figures(cell: Cell) -> list[str]:
+    """A cell in a row of a table: runtime, nodes in delegates, program, SQNR, bound used, time;
+    what is not known is empty."""
+    taken = cell.delegation
+    nodes = taken.delegated_nodes + taken.undelegated_nodes
+    return [
+        "" if cell.runtime == "none" else text.line(cell.runtime, 40),
+        f"{taken.delegated_nodes:,}/{nodes:,} in {taken.delegates:,}" if nodes else "",
+        text.size(cell.program_bytes) if cell.program_bytes else "",
+        text.decibels(worst_sqnr(cell)) if cell.numerics else "",
+        text.bound_use(worst_bound_used(cell)).removesuffix(" bound") if cell.numerics else "",
+        text.seconds(cell.seconds) if cell.seconds else "",
+    ]
 
 
 def safe_link(link: str | None) -> str | None:

@@ -82,11 +82,20 @@ _RMS_NORMS = (
 )
 
 
+# torchao's for activations; the modes run them in float32, as the program does.
+_ENCODERS = frozenset(("torchao::quantize_affine", "torchao::choose_qparams_affine"))
+
+
+def _encodes(operator: Any) -> bool:
+    is_overload = isinstance(operator, torch._ops.OpOverload)
+    return is_overload and operator._schema.name in _ENCODERS
+
+
 class PreserveMeaning(TorchFunctionMode):
     """Hands operators to a dispatch mode that runs them in float64 as they are meant.
 
-    Decoding operators go undecomposed, as the dispatcher would take the composite ones apart first;
-    and an epsilon that follows from the dtype is the program's.
+    Operators that encode and decode go undecomposed, as the dispatcher would take the composite
+    ones apart first; and an epsilon that follows from the dtype is the program's.
 
     Args:
         semantics: which operators decode.
@@ -104,7 +113,7 @@ class PreserveMeaning(TorchFunctionMode):
             return func(*args, **{**kwargs, "eps": DEFAULT_EPSILON})
         if func in _RMS_NORMS and len(args) == 4 and args[3] is None:
             return func(*args[:3], DEFAULT_EPSILON, **kwargs)
-        if self._semantics.decoder(func) is None:
+        if self._semantics.decoder(func) is None and not _encodes(func):
             return func(*args, **kwargs)
         with torch._C._AutoDispatchBelowAutograd():
             return func(*args, **kwargs)

@@ -125,7 +125,7 @@ def test_a_case_that_does_not_lower_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     (line,) = inspect(
         Case("test/broken", lambda: (Broken(), (torch.ones(1),))), Target("portable", "fp32")
     )
-    assert "export: ValueError: no graph" in line
+    assert "build: CaseError: the module itself cannot run: ValueError: no graph" in line
 
 
 @pytest.mark.usefixtures("delegated")

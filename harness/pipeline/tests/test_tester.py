@@ -211,7 +211,7 @@ def test_a_case_that_cannot_be_built_is_a_failed_cell() -> None:
 def test_inputs_that_do_not_fit_the_module_are_a_failed_cell() -> None:
     case = Case.from_module("linear/misfit", torch.nn.Linear(32, 64), (torch.randn(4, 31),))
     cell = run_cell(case, "portable:fp32")
-    assert (cell.status, cell.stage) == (Status.FAILED, "export")
+    assert (cell.status, cell.stage) == (Status.FAILED, "build")
     assert "31" in str(cell.error)
     assert "\n" not in str(cell.error)
 
