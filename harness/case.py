@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.copies import Shared, convert_state, copy_module, wrappers
+from harness.copies import Shared, convert_state, copy_module, plain_state, wrappers
 from harness.errors import CaseError, describe, printable
 
 if TYPE_CHECKING:
@@ -87,6 +87,11 @@ class Built:
     def published(self) -> Mapping[str, Any] | None:
         """The values that its program publishes, by method name; None for none."""
         return getattr(self.module, "constant_methods", None)
+
+    @property
+    def state(self) -> list[torch.Tensor]:
+        """The parameters and buffers of the module; in place of one that wraps others, those."""
+        return list(plain_state(self.module))
 
     @property
     def quantized(self) -> list[str]:

@@ -84,6 +84,22 @@ def wrappers(module: torch.nn.Module) -> list[torch.Tensor]:
     return [tensor for *_, tensor in _state(module) if is_traceable_wrapper_subclass(tensor)]
 
 
+def plain_state(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Parameters and buffers; in place of one that wraps others, those."""
+    for *_, tensor in _state(module):
+        yield from _plain(tensor)
+
+
+def _plain(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    if not is_traceable_wrapper_subclass(tensor):
+        yield tensor
+        return
+    for name in tensor.__tensor_flatten__()[0]:
+        yield from _plain(getattr(tensor, name))
+
+
 def convert_state(
     module: torch.nn.Module, convert: Callable[[torch.Tensor], torch.Tensor]
 ) -> torch.nn.Module:

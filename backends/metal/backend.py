@@ -65,7 +65,7 @@ def partitioners() -> list[Partitioner]:
 
 def _unsupported(case: Case, built: Built) -> str | None:
     """Whether the runtime has no tensor for an input or a weight."""
-    for tensor in (*built.tensors, *built.module.state_dict().values()):
+    for tensor in (*built.tensors, *built.state):
         name = str(tensor.dtype).removeprefix("torch.")
         if name not in SUPPORTED:
             return f"the runtime has no tensors of {name} (validate_dtype in utils.cpp)"

@@ -133,7 +133,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
             program = stages.export(module, self.built.inputs, dynamic_shapes=shapes, strict=strict)
         graph = None
         if converted is not None or self.built.quantized:
-            with self._stage("reference"):
+            with self._stage("reference"), self.attributed("export"):
                 graph = stages.flatten(program)
         self._artifacts.put("export", Exported(program, shapes, strict, graph))
         return self

@@ -5,6 +5,8 @@ The emulation stands for the device: what is wrong on this host alone would accu
 
 from __future__ import annotations
 
+from typing import Any
+
 import mlx.core as mx
 import numpy
 import torch
@@ -21,3 +23,47 @@ def erf(x: mx.array) -> mx.array:
     values = torch.from_numpy(numpy.array(x.astype(mx.float32)))
     exact = torch.erf(values.double()).float()
     return mx.array(exact.numpy()).astype(x.dtype)
+
+
+def quantized_matmul(
+    x: mx.array, w: mx.array, scales: mx.array, biases: mx.array | None, **options: Any
+) -> mx.array:
+    """``mx.quantized_matmul``, summed in float32 and rounded once."""
+    return _summed_wide(mx.quantized_matmul, x, w, scales, biases, (), options)
+
+
+def gather_qmm(
+    x: mx.array,
+    w: mx.array,
+    scales: mx.array,
+    biases: mx.array | None,
+    *indices: mx.array | None,
+    **options: Any,
+) -> mx.array:
+    """``mx.gather_qmm``, likewise."""
+    return _summed_wide(mx.gather_qmm, x, w, scales, biases, indices, options)
+
+
+def _summed_wide(
+    product: Any,
+    x: mx.array,
+    w: mx.array,
+    scales: mx.array,
+    biases: mx.array | None,
+    indices: tuple[mx.array | None, ...],
+    options: dict[str, Any],
+) -> mx.array:
+    """A product with quantized weights as the device's kernels compute it.
+
+    On x86 the CPU sums in the dtype of ``x`` (``_qmm_t`` and ``fp_qmm_t`` in
+    mlx/backend/cpu/quantized.cpp); the device's kernels sum 16-bit products in float32
+    (mlx/backend/metal/kernels/quantized.h, fp_quantized.h).
+    """
+
+    def widened(array: Any) -> Any:
+        is_half = array is not None and array.dtype in (mx.bfloat16, mx.float16)
+        return array.astype(mx.float32) if is_half else array
+
+    given = (widened(x), w, widened(scales), widened(biases))
+    made: mx.array = product(*given, *indices, **options)
+    return made.astype(x.dtype)

@@ -6,6 +6,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from backends.mlx.execution.kernels import device
 from backends.mlx.execution.kernels.base import Builder, Step, dtype_of
 from backends.mlx.execution.kernels.linear import gathering, optional
 from backends.mlx.payload.graph import Node
@@ -69,7 +70,7 @@ def quantized_matmul(node: Node) -> Step:
         if not rows.size or not columns:  # mlx's CPU kernel divides by both
             t[out] = mx.zeros((*rows.shape[:-1], columns), rows.dtype)
             return
-        t[out] = mx.quantized_matmul(rows, t[w], t[scales], biases(t), **options)
+        t[out] = device.quantized_matmul(rows, t[w], t[scales], biases(t), **options)
 
     return step
 
@@ -124,7 +125,7 @@ def gather_qmm(node: Node) -> Step:
         lhs, rhs, in_order = read(t, v)
         if not _check_product(node, t[x], t[w], t[scales]) or not t[x].size:
             raise ProgramError(f"x and weights are {t[x].shape} and {t[w].shape}, one is empty")
-        t[out] = mx.gather_qmm(
+        t[out] = device.gather_qmm(
             t[x], t[w], t[scales], biases(t), lhs, rhs, sorted_indices=in_order, **options
         )
 
