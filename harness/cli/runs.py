@@ -11,6 +11,7 @@ import click
 
 from harness.cli.common import RUNS, SPEED, SUITES, load_run
 
+_ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
 _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing pytest for --help
 
 
@@ -23,10 +24,15 @@ _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing p
 @click.option("-n", "workers", help="Worker processes; default: one a core.", metavar="N")
 @click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
 @click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the record.")
-@click.option("--cell-timeout", type=float, help="Seconds after which a cell is a timeout.")
+@click.option(
+    "--cell-timeout",
+    type=_ABOVE_ZERO,
+    metavar="SECONDS",
+    help="Seconds after which a cell is a timeout; default: 300. Not with -n 0.",
+)
 @click.option(
     "--cell-memory",
-    type=float,
+    type=_ABOVE_ZERO,
     metavar="GIB",
     help="GiB above its worker's base after which a cell is ended; default: 3. Not with -n 0.",
 )

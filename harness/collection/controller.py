@@ -27,7 +27,7 @@ from harness.collection.stale import Claim, Claims
 from harness.collection.watch import Watch
 from harness.collection.watchdog import load_and_settle
 from harness.errors import ConformError, RunUnwritable, UnknownTarget
-from harness.execution.memory import allocations_limited
+from harness.execution.memory import GIB, allocations_limited
 from harness.limitation import find, judge
 from harness.record.cell import Cell, Status
 from harness.record.folder import now
@@ -58,6 +58,17 @@ class Controller:
         self._claims = Claims()
         self._logs = Path(config.getoption("run_dir")) / LOGS
         self._watch = Watch(self._logs)
+
+    def pytest_report_header(self) -> str | None:
+        """Say when workers will wait for each other."""
+        workers = len(getattr(self.config.option, "tx", None) or ())
+        each, room = self.config.getoption("cell_memory"), self.config.stash[ROOM] / GIB
+        if workers < 2 or workers * each <= room:
+            return None
+        return (
+            f"conform: cells of {workers} workers wait for each other: {each:g} GiB each "
+            f"(--cell-memory), {room:.1f} GiB available"
+        )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

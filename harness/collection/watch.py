@@ -40,6 +40,11 @@ class Sighting:
     others: dict[int, int] = field(default_factory=dict)
     verdict: str = ""
 
+    def note(self, held: int) -> None:
+        """Count what is held to the stage, if one has begun."""
+        if stage := self.doing.stage:
+            self.peaks[stage] = max(self.peaks.get(stage, 0), held)
+
 
 class Watch(threading.Thread):
     """Looks at all workers many times a second, and ends those whose cell is beyond its budget."""
@@ -95,8 +100,7 @@ class Watch(threading.Thread):
                 seen = self._seen[doing.cell] = Sighting(doing, others=self._workers[worker])
             seen.doing = doing
             held = _above(seen, own, below)
-            if doing.stage:
-                seen.peaks[doing.stage] = max(seen.peaks.get(doing.stage, 0), held)
+            seen.note(held)
             if held > doing.budget:
                 self._judge(worker, seen)
         self._workers[worker] = below
@@ -117,7 +121,7 @@ class Watch(threading.Thread):
                 return
             seen.doing = doing
             seen.verdict = _verdict(doing, held, held - (resident(pid) - doing.base))
-            seen.peaks[doing.stage] = max(seen.peaks.get(doing.stage, 0), held)
+            seen.note(held)
             for each in (pid, *below):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(each, signal.SIGKILL)

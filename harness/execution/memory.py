@@ -2,7 +2,7 @@
 
 On Linux /proc tells, and the kernel's high-water mark of resident pages, set back as a stage
 begins, is exact however short the peak was. Elsewhere psutil tells, and the most is what was seen
-as a stage began and ended, or what the process ever held if that rose meanwhile.
+many times a second, or what the process ever held if that rose meanwhile.
 
 Imports neither torch nor numpy: children import it as well.
 """
@@ -15,6 +15,7 @@ import os
 import resource
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -25,6 +26,8 @@ _LINUX = sys.platform == "linux"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # What an earlier cell left on the heap is given back when it is at least so much.
 _WORTH_TRIMMING = 64 * 2**20
+# Between two looks where there is no mark to set back.
+_INTERVAL = 0.02
 # How allocators of others say that there is no more, in exceptions that are no MemoryError: torch
 # (c10/core/impl/alloc_cpu.cpp), C++ in what a binding makes of it, and GCC and its driver.
 _REFUSALS = (
@@ -158,6 +161,7 @@ class _Mark:
         self._lock = threading.Lock()
         self._open: list[_Section] = []
         self._is_exact = False
+        self._sampler: threading.Thread | None = None
         self._lifetime = 0
         self._base = 0
 
@@ -178,8 +182,11 @@ class _Mark:
             self._open.append(section)
             self._is_exact = _set_back(None)
             if not self._is_exact:
-                section.peak = resident()
                 self._lifetime = _lifetime_peak()
+                self._note(resident())
+                if self._sampler is None:
+                    self._sampler = threading.Thread(target=self._sample, daemon=True)
+                    self._sampler.start()
 
     def end(self, section: _Section) -> None:
         with self._lock:
@@ -189,6 +196,16 @@ class _Mark:
     def lend(self, taken: int) -> None:
         with self._lock:
             self._note(resident() + taken)
+
+    def _sample(self) -> None:
+        """Look as long as a stage runs."""
+        while True:
+            with self._lock:
+                if not self._open:
+                    self._sampler = None
+                    return
+                self._note(resident())
+            time.sleep(_INTERVAL)
 
     def _read(self) -> None:
         if self._is_exact:

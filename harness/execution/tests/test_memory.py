@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from harness.execution.tests.test_child import MISBEHAVING, SECONDS
 from harness.record.host import available_memory
 
 MIB = 2**20
+linux = pytest.mark.skipif(sys.platform != "linux", reason="what /proc tells is exact")
 # What the interpreter takes beside what it is asked for, or has lying free.
 SLACK = 16 * MIB
 
@@ -32,6 +34,7 @@ def touch(size: int) -> None:
     bytearray(size)[::4096] = b"x" * len(range(0, size, 4096))
 
 
+@linux
 def test_a_peak_belongs_to_the_stage_it_was_in_however_short() -> None:
     entered: list[str] = []
     meter = Meter(entered.append)
@@ -43,6 +46,7 @@ def test_a_peak_belongs_to_the_stage_it_was_in_however_short() -> None:
     assert max(meter.peaks["build"], meter.peaks["run"]) <= SLACK
 
 
+@linux
 def test_a_stage_that_raises_has_its_peak() -> None:
     meter = Meter()
 
@@ -56,6 +60,7 @@ def test_a_stage_that_raises_has_its_peak() -> None:
     assert meter.peaks["run"] == about(64 * MIB)
 
 
+@linux
 def test_stages_of_two_threads_lose_no_peak_to_each_other() -> None:
     began, ended = threading.Event(), threading.Event()
 
@@ -76,7 +81,7 @@ def test_stages_of_two_threads_lose_no_peak_to_each_other() -> None:
     assert meter.peaks["run"] == about(64 * MIB)
 
 
-def test_without_a_mark_to_set_back_what_is_held_counts_and_the_highest_ever(
+def test_without_a_mark_to_set_back_what_is_seen_counts_and_the_highest_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     highest = [0, 0]
@@ -85,15 +90,17 @@ def test_without_a_mark_to_set_back_what_is_held_counts_and_the_highest_ever(
     meter = Meter()
     with meter.stage("lower"):
         kept = bytearray(b"x") * (64 * MIB)
-    highest += [meter.base + 32 * MIB] * 2
-    with meter.stage("run"):
+        time.sleep(0.2)
         del kept
-    highest += [meter.base + 32 * MIB, meter.base + 96 * MIB]
+    highest += [meter.base + 96 * MIB] * 2
+    with meter.stage("run"):
+        pass
+    highest += [meter.base + 96 * MIB, meter.base + 128 * MIB]
     with meter.stage("compare"):
         pass
     assert meter.peaks["lower"] == about(64 * MIB)
-    assert meter.peaks["run"] == about(64 * MIB)
-    assert meter.peaks["compare"] == 96 * MIB
+    assert meter.peaks["run"] <= SLACK
+    assert meter.peaks["compare"] == 128 * MIB
 
 
 @pytest.fixture
@@ -103,6 +110,7 @@ def child() -> Iterator[Child]:
     child.close()
 
 
+@linux
 def test_what_a_child_takes_is_of_the_stage_that_asks(child: Child) -> None:
     meter = Meter()
     with meter.stage("start"):
@@ -111,8 +119,7 @@ def test_what_a_child_takes_is_of_the_stage_that_asks(child: Child) -> None:
         child.ask(b"take 96", SECONDS)
     with meter.stage("after"):
         child.ask(b"echo", SECONDS)
-    if sys.platform == "linux":
-        assert meter.peaks["run"] == about(96 * MIB)
+    assert meter.peaks["run"] == about(96 * MIB)
     assert max(meter.peaks["start"], meter.peaks["after"]) <= SLACK
 
 
@@ -165,7 +172,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a fork counts as its own elsewhere")
+@linux
 def test_a_family_is_all_below_and_a_fork_holds_nothing_of_its_own() -> None:
     command = [sys.executable, "-S", "-c", FAMILY]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
@@ -195,7 +202,7 @@ print("free")
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits nothing elsewhere")
+@linux
 def test_allocations_beyond_a_limit_are_refused_and_only_there() -> None:
     made = subprocess.run(
         [sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True
