@@ -32,8 +32,8 @@ def listing(data: bytes) -> Iterator[str]:
         ]
         lines = [f"  {role:<7} {_tensor(graph, name)}" for role, name in ends]
         lines += [
-            f"  {at:>5}  {operator.name:<24} {_named(graph, operator.outputs)} <- "
-            f"{_named(graph, operator.inputs)}"
+            f"  {at:>5}  {operator.name:<24} {_named(graph, operator.outputs)}"
+            f"{f' <- {_named(graph, operator.inputs)}' if operator.inputs else ''}"
             f"{f' block size {operator.block_size}' if operator.block_size else ''}"
             for at, operator in enumerate(graph.operators)
         ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import re
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,8 +16,12 @@ from harness import DelegatePayload, ProgramError, describe
 # In a graph without constants a node is a hundred bytes; the JSON that flatc makes is much larger.
 _LARGEST = 16 << 20
 
+_SECONDS = 60.0
+
 # XNN_INVALID_VALUE_ID and the like: a place that is not used.
 _ABSENT = 2**32 - 1
+
+_NOT_FINITE = re.compile(rb"(?<=[\s:,\[])-?(?:inf|nan)(?=[\s,\]}])")
 
 
 def listing(payload: DelegatePayload) -> Iterator[str]:
@@ -55,18 +61,30 @@ def _parts(data: bytes) -> tuple[memoryview, int]:
 def _decoded(graph: memoryview) -> Any:
     """The flatbuffer as plain data."""
     from executorch.backends.xnnpack import serialization
-    from executorch.exir._serialize._flatbuffer import _flatc_decompile
+    from executorch.exir._serialize._flatbuffer import _get_flatc_path
 
     with tempfile.TemporaryDirectory() as folder:
         schema, binary = Path(folder, "schema.fbs"), Path(folder, "graph.bin")
         found = importlib.resources.files(serialization).joinpath("schema.fbs")
         schema.write_bytes(found.read_bytes())
         binary.write_bytes(graph)
+        options = ("--json", "--strict-json", "--defaults-json", "-o", folder)
         try:
-            _flatc_decompile(folder, str(schema), str(binary))
-            return json.loads(binary.with_suffix(".json").read_bytes())
+            subprocess.run(
+                [_get_flatc_path(), *options, schema, "--", binary],
+                check=True,
+                capture_output=True,
+                timeout=_SECONDS,
+            )
+            # flatc spells infinities and NaN as C++ does.
+            return json.loads(_NOT_FINITE.sub(b"null", binary.with_suffix(".json").read_bytes()))
+        except subprocess.CalledProcessError as error:
+            said = error.stdout.decode("utf-8", "replace").replace(folder, "").split("\n")
+            raise ProgramError(
+                f"flatc refuses the graph: {said[0].strip() or f'it ended with {error.returncode}'}"
+            ) from error
         except Exception as error:
-            # flatc fails, or is not there, or writes a number that JSON does not have.
+            # flatc is not there, or takes too long, or writes what is no JSON.
             raise ProgramError(f"flatc does not read the graph: {describe(error, 200)}") from error
 
 
@@ -90,7 +108,16 @@ def _lines(graph: Mapping[str, Any], named: Mapping[str, Any]) -> Iterator[str]:
             ]
             kind = node.get("xnode_union_type", "?").removeprefix("XNN")
             output = _shown(ends.get("output_id", _ABSENT), values)
-            yield f"  {at:>5}  {kind:<22} {output} <- {', '.join(inputs)}"
+            options = {
+                name: value
+                for name, value in fields.items()
+                if name not in ends and value not in (0, None, [])
+            }
+            # Where there is no limit it is infinite.
+            limits = node.get("output_min_max") or {}
+            options |= {name: value for name, value in limits.items() if value is not None}
+            told = "".join(f" {name}={value}" for name, value in options.items())
+            yield f"  {at:>5}  {kind:<22} {output} <- {', '.join(inputs)}{told}"
     except (AttributeError, KeyError, IndexError, TypeError) as error:
         raise ProgramError(f"the graph contradicts itself: {describe(error, 200)}") from error
 

@@ -20,7 +20,8 @@ from harness.cli.writing import SCRIPT, write
     default=True,
     show_default=True,
     help="Lower the cell again and print what its backend made of it (mlx: the instructions; "
-    "metal: wrapper, kernels and contract). Where it errs: conform trace.",
+    "metal: wrapper, kernels and contract; tosa and xnnpack: operators). Where it errs: conform "
+    "trace.",
 )
 @SPEED
 def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: bool) -> None:
@@ -28,7 +29,7 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
     from rich.console import Console
 
     from harness import registry
-    from harness.backend import Inspectable
+    from harness.backend import Describing, Inspectable
     from harness.target import split_cell_id
     from reports.render import terminal
 
@@ -38,7 +39,7 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
     terminal.show(record, Console(), loaded)
     # A record may name a backend, or a case, that is not here any more.
     known = target.backend in registry.names()
-    if program and known and isinstance(registry.backend(target.backend), Inspectable):
+    if program and known and isinstance(registry.backend(target.backend), Inspectable | Describing):
         prepare(speed=speed)
         from harness.collection.discovery import find_case
         from harness.errors import UnknownCell

@@ -39,8 +39,20 @@ def show(path: Path, program: ProgramFacts, out: Console) -> None:
         what = text.count(len(program.external), "constant")
         grid.add_row("elsewhere", styled(f"{what} in a .ptd beside it: {names}", "yellow"))
     out.print(grid)
+    constant = [method for method in program.methods if _is_constant(method)]
     for method in program.methods:
-        _method(method, out)
+        if method not in constant:
+            _method(method, out)
+    if constant:
+        section(out, "methods that return a constant")
+        grid = new_grid()
+        for method in constant:
+            grid.add_row(styled(method.name), styled(_type(method.outputs[0])))
+        out.print(grid)
+
+
+def _is_constant(method: MethodFacts) -> bool:
+    return not method.inputs and not method.instructions and len(method.outputs) == 1
 
 
 def _method(method: MethodFacts, out: Console) -> None:
@@ -52,12 +64,10 @@ def _method(method: MethodFacts, out: Console) -> None:
     out.print(f"{text.count(method.instructions, 'instruction')}, planned memory: {memory or '0'}")
     if method.problem:
         out.print(styled(method.problem, "bold red"))
-    values = new_table("", "", "name", "type", "dim order")
+    values = new_table("", "", "name", "type")
     for role, found in (("input", method.inputs), ("output", method.outputs)):
         for number, value in enumerate(found):
-            values.add_row(
-                role, str(number), styled(value.name), styled(_type(value)), _order(value)
-            )
+            values.add_row(role, str(number), styled(value.name), styled(_type(value)))
     out.print(values)
     if method.delegates:
         delegates = new_table("", "delegate", "payload", "calls", "executed here")
@@ -121,13 +131,9 @@ def _figures(value: Any) -> Sequence[str]:
 def _type(value: ValueFacts) -> str:
     if value.type != "tensor":
         return f"{value.type} {value.value!r}"
-    return f"{value.dtype} {'at most ' if value.dynamic else ''}{tuple(value.shape)}"
-
-
-def _order(value: ValueFacts) -> str:
-    """The dim order, where it is not row by row."""
-    rows = value.dim_order == list(range(len(value.dim_order)))
-    return "" if rows else str(tuple(value.dim_order))
+    is_row_major = value.dim_order == list(range(len(value.dim_order)))
+    order = "" if is_row_major else f", dim order {tuple(value.dim_order)}"
+    return f"{value.dtype} {'at most ' if value.dynamic else ''}{tuple(value.shape)}{order}"
 
 
 def _amount(count: int, size: int, noun: str) -> str:

@@ -38,6 +38,8 @@ def read(data: bytes | memoryview) -> PTEFile:
     header = _header(whole)
     try:
         program = _flatbuffer_to_program(whole[: header.program_size])
+        if not program.execution_plan:
+            raise ValueError("it has no methods")
         if not header.segment_base_offset:
             return PTEFile(program=program)
         segments = whole[header.segment_base_offset :]
@@ -51,6 +53,19 @@ def read(data: bytes | memoryview) -> PTEFile:
     return file
 
 
+def external_constants(file: PTEFile) -> list[str]:
+    """Names of the constants that a program has in a ``.ptd`` beside it."""
+    inside = file.named_data.pte_data if file.named_data else {}
+    values = (value.val for plan in file.program.execution_plan for value in plan.values)
+    extras = (value.extra_tensor_info for value in values if isinstance(value, schema.Tensor))
+    names = (
+        extra.fully_qualified_name or ""
+        for extra in extras
+        if extra is not None and extra.location == schema.TensorDataLocation.EXTERNAL
+    )
+    return sorted({name for name in names if name not in inside})
+
+
 def _named_data(program: schema.Program, segments: memoryview) -> NamedDataStoreOutput | None:
     """Take the named data out of a program; executorch's own reader copies it."""
     named, program.named_data = program.named_data, []
@@ -60,6 +75,8 @@ def _named_data(program: schema.Program, segments: memoryview) -> NamedDataStore
     views = [segments[place.offset : place.offset + place.size] for place in places]
     if any(len(view) < place.size for view, place in zip(views, places, strict=True)):
         raise ValueError("named data lies beyond the end of the file")
+    if any(entry.key is None for entry in named):
+        raise ValueError("named data has no name")
     entries = {entry.key: DataEntry(at, 1, None) for at, entry in enumerate(named)}
     return NamedDataStoreOutput(views, entries, {})
 

@@ -89,7 +89,7 @@ class Program:
             ProgramError: not a program, no such method, or a plan that contradicts itself.
         """
         self.file = container.read(data) if isinstance(data, bytes) else data
-        plans = {plan.name: plan for plan in self.file.program.execution_plan or ()}
+        plans = {plan.name: plan for plan in self.file.program.execution_plan}
         if method not in plans:
             raise ProgramError(f"program has no method {method!r}; it has {sorted(plans)}")
         self.plan: schema.ExecutionPlan = plans[method]
@@ -155,14 +155,12 @@ class Program:
                 raise ProgramError(f"payload of {delegate.id} was not restored from its segment")
             if not 0 <= where.index < len(program.backend_delegate_data):
                 raise ProgramError(f"payload {where.index} of {delegate.id} is not in the program")
-            payloads.append(
-                DelegatePayload(
-                    delegate.id,
-                    bytes(program.backend_delegate_data[where.index].data),
-                    {spec.key: bytes(spec.value) for spec in delegate.compile_specs},
-                    named,
-                )
-            )
+            data = program.backend_delegate_data[where.index].data
+            specs = {spec.key: spec.value for spec in delegate.compile_specs}
+            if data is None or None in specs or None in specs.values():
+                raise ProgramError(f"the payload or a compile spec of {delegate.id} is missing")
+            specs = {key: bytes(value) for key, value in specs.items()}
+            payloads.append(DelegatePayload(delegate.id, bytes(data), specs, named))
         return payloads
 
     def initial_bytes(self, value: schema.Tensor) -> bytes | memoryview | None:

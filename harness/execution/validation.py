@@ -81,8 +81,6 @@ def validate(plan: schema.ExecutionPlan) -> None:
                 total += _check_tensor(number, value.val, plan.non_const_buffer_sizes)
             case schema.IntList() | schema.TensorList() | schema.OptionalTensorList():
                 _check_items(number, value.val, plan.values)
-    if total > host_bytes() // 2:
-        raise UnsupportedProgram(f"the program's tensors take {total} bytes of this host's memory")
     for what, indices in (("input", plan.inputs), ("output", plan.outputs)):
         for index in indices:
             _check_index(f"an {what}", index, len(plan.values))
@@ -93,6 +91,8 @@ def validate(plan: schema.ExecutionPlan) -> None:
         _check_complete(f"instruction {at}", instruction.instr_args)
         for what, index, count in _references(instruction.instr_args, plan):
             _check_index(f"instruction {at}: {what}", index, count)
+    if total > host_bytes() // 2:
+        raise UnsupportedProgram(f"the program's tensors take {total} bytes of this host's memory")
 
 
 @functools.cache

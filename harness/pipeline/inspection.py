@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness import registry
-from harness.backend import Inspectable
+from harness.backend import Describing, Inspectable
 from harness.case import Case
 from harness.errors import StageFailure
+from harness.execution.anywhere.executors import listing
 from harness.pipeline.route import lower
 from harness.pipeline.tester import Tester
 from harness.target import Target
@@ -22,7 +23,9 @@ def inspect(case: Case, target: Target, *, seed: int = 0) -> Iterator[str]:
         seed: run seed of the record.
     """
     backend = registry.backend(target.backend)
-    if not isinstance(backend, Inspectable) or not backend.availability().available:
+    if not isinstance(backend, Inspectable | Describing):
+        return
+    if not backend.availability().available:
         return
     try:
         tester = Tester(case, target, seed=seed)
@@ -34,4 +37,9 @@ def inspect(case: Case, target: Target, *, seed: int = 0) -> Iterator[str]:
         tester.run().compare()
     except StageFailure as failure:
         yield f"the program does not run: {failure}"
-    yield from backend.inspect(tester.attempt)
+    if isinstance(backend, Inspectable):
+        yield from backend.inspect(tester.attempt)
+        return
+    for number, payload in enumerate(tester.shipped.program.delegates):
+        yield f"{payload.id}, delegate {number}"
+        yield from (f"  {line}" for line in listing(payload))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -149,11 +149,11 @@ def describe_program(data: bytes, *, listings: bool = True) -> ProgramFacts:
     buffers = file.named_data.buffers if file.named_data else []
     return ProgramFacts(
         bytes=len(data),
-        methods=[_method(file, plan, listings) for plan in file.program.execution_plan or ()],
+        methods=[_method(file, plan, listings) for plan in file.program.execution_plan],
         constants=_data(file.program.constant_buffer),
         initial_state=_data(file.mutable_data),
         named_data={key: len(buffers[entry.buffer_index]) for key, entry in named.items()},
-        external=sorted(set(_external(file))),
+        external=container.external_constants(file),
     )
 
 
@@ -239,14 +239,3 @@ def _data(buffers: Sequence[schema.Buffer] | None) -> DataFacts:
     """Sizes of buffers, of which the first stands for "none"."""
     sizes = [len(buffer.storage) for buffer in (buffers or ())[1:]]
     return DataFacts(count=len(sizes), bytes=sum(sizes))
-
-
-def _external(file: PTEFile) -> Iterator[str]:
-    inside = file.named_data.pte_data if file.named_data else {}
-    for plan in file.program.execution_plan or ():
-        for value in plan.values:
-            extra = getattr(value.val, "extra_tensor_info", None)
-            if extra is None or extra.location != schema.TensorDataLocation.EXTERNAL:
-                continue
-            if (name := extra.fully_qualified_name or "") not in inside:
-                yield name

@@ -31,8 +31,11 @@ def executor(delegate: str) -> Executor:
     """Who executes payloads of a delegate, by the name that programs ask for it by."""
     known = registry.by_delegate().get(delegate)
     name = known.name if known else ""
-    if delegate in native_backends():
+    registered = delegate in native_backends()
+    if registered and _is_available(delegate):
         return Executor("native", name)
+    if known is None and registered:
+        return Executor("none", reason="the runtime has it, and says that it cannot be used here")
     if known is None:
         return Executor("none", reason=f"nothing here knows delegate {delegate!r}")
     state = known.availability()
@@ -41,6 +44,13 @@ def executor(delegate: str) -> Executor:
     if not state.available:
         return Executor("none", name, state.reason)
     return Executor(state.runtime, name)
+
+
+def _is_available(delegate: str) -> bool:
+    """Whether the runtime can use a delegate that it has, such as for a library that is missing."""
+    from executorch.runtime import Runtime
+
+    return bool(Runtime.get().backend_registry.is_available(delegate))
 
 
 def require(delegates: Iterable[str]) -> dict[str, Executor]:
@@ -88,4 +98,5 @@ def listing(payload: DelegatePayload) -> Iterator[str]:
         yield from known.describe(payload)
     except Exception as error:
         # The bytes may be anybody's, and a reader may be out of tree.
-        yield f"the payload cannot be read: {describe(error, 300)}"
+        reason = str(error) if isinstance(error, ProgramError) else describe(error, 300)
+        yield f"the payload cannot be read: {reason}"

@@ -140,13 +140,13 @@ def _flattened(wanted: tree.Tree, args: Sequence[Any], kwargs: dict[str, Any]) -
             f"an input is named {strange[0]!r}; the program takes {list(named.keys) or 'none'} by "
             f"name and {len(positional.keys)} in order"
         )
-    if missing := [name for name in named.keys if name not in kwargs]:
-        raise InputError(f"no input is named {missing[0]!r}, which the program takes by name")
     if len(args) != len(positional.keys):
         raise InputError(
             f"{_counted(len(args), 'input')} given in order, the program takes "
-            f"{len(positional.keys)}"
+            f"{len(positional.keys)}{f' and {list(named.keys)} by name' if named.keys else ''}"
         )
+    if missing := [name for name in named.keys if name not in kwargs]:
+        raise InputError(f"no input is named {missing[0]!r}, which the program takes by name")
     flat = [
         leaf
         for number, (value, child) in enumerate(zip(args, positional.children, strict=True))

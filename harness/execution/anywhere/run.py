@@ -57,15 +57,17 @@ def load(program: bytes, method: str | None = None) -> Program:
 
 
 def default_method(file: PTEFile) -> str:
-    """``forward``, or the only method there is.
+    """``forward``, or the only method that does something.
 
     Raises:
-        ProgramError: there are several and none is ``forward``, or there is none.
+        ProgramError: there are several, or none.
     """
-    names = [plan.name for plan in file.program.execution_plan or ()]
-    if "forward" in names or len(names) == 1:
-        return "forward" if "forward" in names else names[0]
-    raise ProgramError(f"which method? the program has {', '.join(names) or 'none'}")
+    plans = file.program.execution_plan
+    names = [plan.name for plan in plans]
+    busy = [plan.name for plan in plans if plan.inputs] or names
+    if "forward" in names or len(busy) == 1:
+        return "forward" if "forward" in names else busy[0]
+    raise ProgramError(f"which method? the program has {', '.join(map(str, busy)) or 'none'}")
 
 
 def run(
@@ -89,6 +91,11 @@ def run(
     if missing := missing_kernels(parsed.plan):
         raise ProgramError(
             f"the runtime has no kernel {', '.join(missing)}, which the program calls"
+        )
+    if outside := container.external_constants(parsed.file):
+        raise ProgramError(
+            f"constants are not in the program but in a .ptd beside it, which is not read: "
+            f"{', '.join(outside[:3])}{' …' if len(outside) > 3 else ''}"
         )
     arranged = [parsed.arrange(inputs) for inputs in calls]
     return foreign.execute("", program, arranged, method=parsed.plan.name, seconds=seconds)
