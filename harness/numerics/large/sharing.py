@@ -15,11 +15,13 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from harness.numerics.error_model.magnitudes import Reduction
+from harness.numerics.large.attention import Evaluated
+from harness.numerics.large.deviations import Kept, Linear, Narrow
 
 # Below, computing again costs less than remembering.
 _LARGE = 2**16
-# Elements that are kept for all sums together: a gigabyte.
-_KEPT = 2**27
+# Bytes that are kept for all sums together.
+_KEPT = 2**30
 
 
 class Settled:
@@ -46,22 +48,36 @@ class Sum:
     Attributes:
         operator: the overload that computes it.
         shapes: of its arguments.
-        exact: its result in the run without noise, if its terms are settled.
-        version: of that result, which whoever writes to it changes.
+        exact: its result in the run without noise, where that is of use.
+        given: the only argument of it that is not settled; None where all are.
         reduction: terms and magnitudes, from the first run that errs.
+        memory: of the copy that a run was given.
+        found: of attention, what else came of it.
     """
 
     operator: Any
     shapes: list[torch.Size]
-    exact: torch.Tensor | None
-    version: int
+    exact: Kept | None = None
+    given: Kept | None = None
     reduction: Reduction | None = None
+    memory: torch.UntypedStorage | None = None
+    found: Evaluated | None = None
 
     def result(self) -> torch.Tensor | None:
-        """A copy of the result, if it is there still."""
-        if self.exact is None or self.exact._version != self.version:
+        """A copy of the result, if all terms are settled and it is there still.
+
+        Copies take turns in one memory as long as no run holds on to one: the system clears what it
+        hands out, which takes longer than to copy.
+        """
+        exact = None if self.exact is None or self.given is not None else self.exact.value
+        if exact is None:
             return None
-        return self.exact.clone()
+        if self.memory is None or _holders(self.memory) > 1:
+            copy = exact.clone()
+            self.memory = copy.untyped_storage() if copy.stride() == exact.stride() else None
+            return copy
+        copy = exact.new_empty(0).set_(self.memory, 0, exact.shape, exact.stride())
+        return copy.copy_(exact)
 
 
 class Sums:
@@ -69,14 +85,47 @@ class Sums:
 
     def __init__(self) -> None:
         self._all: list[Sum] = []
+        self._narrow = Narrow()
         self._kept = 0
 
     def note(
-        self, operator: Any, args: tuple[Any, ...], result: torch.Tensor, *, settled: bool
+        self,
+        operator: Any,
+        args: tuple[Any, ...],
+        result: torch.Tensor,
+        *,
+        settled: bool = False,
+        given: torch.Tensor | None = None,
+        found: Evaluated | None = None,
     ) -> None:
-        """Count a sum of the run without noise."""
-        exact = result if settled and self._fits(result.numel()) else None
-        self._all.append(Sum(operator, _shapes(args), exact, result._version))
+        """Count a sum of the run without noise.
+
+        Args:
+            operator: the overload that computes it.
+            args: its arguments.
+            result: what came of it.
+            settled: all arguments are.
+            given: the only argument that is not, where the sum is linear in it.
+            found: of attention, what else came of it.
+        """
+        noted = Sum(operator, _shapes(args))
+        # A settled result is copied.
+        if settled and self._fits(2 * result.nbytes):
+            noted.exact = Kept.of(result)
+        elif given is not None and self._fits(given.nbytes + result.nbytes):
+            noted.exact, noted.given = Kept.of(result), Kept.of(given)
+        if found is not None and self._fits(2 * result.nbytes):
+            noted.found = found
+        self._all.append(noted)
+
+    def beside(self, known: Sum, call: Linear) -> torch.Tensor | None:
+        """The result of a call whose other arguments are settled, from what is known of the sum."""
+        given = None if known.given is None else known.given.value
+        exact = None if known.exact is None else known.exact.value
+        if given is None or exact is None:
+            return None
+        factor = self._narrow.of(call.factor)
+        return call.beside(given, exact, factor)
 
     def at(self, number: int, operator: Any, args: tuple[Any, ...]) -> Sum | None:
         """The sum of that number, if the same operator computes it of arguments of such shapes."""
@@ -88,13 +137,13 @@ class Sums:
     def keep(self, known: Sum, reduction: Reduction) -> None:
         """Remember the magnitudes of a sum, as far as there is room."""
         magnitudes = reduction.magnitudes or []
-        if self._fits(sum(magnitude.numel() for magnitude in magnitudes)):
+        if self._fits(sum(magnitude.nbytes for magnitude in magnitudes)):
             known.reduction = reduction
 
-    def _fits(self, elements: int) -> bool:
-        if self._kept + elements > _KEPT:
+    def _fits(self, size: int) -> bool:
+        if self._kept + size > _KEPT:
             return False
-        self._kept += elements
+        self._kept += size
         return True
 
 
@@ -103,6 +152,10 @@ def is_large(func: Any, args: tuple[Any, ...]) -> bool:
     if func._schema.is_mutable or len(func._schema.returns) != 1:
         return False
     return sum(tensor.numel() for tensor in _tensors(args)) >= _LARGE
+
+
+def _holders(memory: torch.UntypedStorage) -> int:
+    return int(torch._C._storage_Use_Count(memory._cdata))
 
 
 def _shapes(tree: Any) -> list[torch.Size]:
