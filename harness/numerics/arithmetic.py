@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -19,7 +20,6 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from harness.numerics import attention
 from harness.numerics.control_flow import run_dense
 from harness.numerics.error_model import jumps
 from harness.numerics.error_model.interpolation import NAMES as INTERPOLATIONS
@@ -35,7 +35,9 @@ from harness.numerics.error_model.rounding import (
 from harness.numerics.formats.block_scaled import BlockProduct
 from harness.numerics.formats.dequantize import Blocks, dequantize
 from harness.numerics.formats.semantics import DEFAULT_EPSILON, GENERIC, Semantics
-from harness.numerics.sharing import Settled, Sums, is_large
+from harness.numerics.large import attention
+from harness.numerics.large.deviations import Linear
+from harness.numerics.large.sharing import Settled, Sums, is_large
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
@@ -72,6 +74,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         running_means: whether the deviations of a variance err one by one.
         perturbs: whether results err.
         depth: how many compound operations the current one is inside of.
+        written: storages that operators wrote to.
     """
 
     running_means = False
@@ -85,6 +88,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         self.settled = Settled()
         self.trace = Trace()
         self.depth = 0
+        self.written: set[int | None] = set()
 
     def observe_dtype(self, dtype: torch.dtype) -> None:
         """A value of this dtype occurs in the program."""
@@ -99,6 +103,8 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         if isinstance(func, HigherOrderOperator):
             return run_dense(func, args, kwargs or {}, self)
         name = base_name(func)
+        if func._schema.is_mutable:
+            self.written.update(_written(func, args, kwargs or {}))
         if name.startswith(("quantize_per", "quantize_affine")):
             return self.quantize(func, args, kwargs or {})
         if name.startswith("choose_qparams"):
@@ -218,10 +224,10 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
 
     def attend(self, call: attention.Attention) -> torch.Tensor:
         """Attention with many scores."""
-        out = attention.evaluate(call)
+        found = attention.evaluate(call, magnitudes=True)
         tensors = (call.query, call.key, call.value)
-        self.trace.sums.note(attention.NAME, tensors, out, settled=False)
-        return out
+        self.trace.sums.note(attention.NAME, tensors, found.out, found=found)
+        return found.out
 
     def in_float32(self, exact_terms: int) -> AbstractContextManager[None]:
         """While an operation runs in float32, whatever the program's dtype, and rounds its sums
@@ -239,8 +245,17 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         if kind is RoundingKind.EXACT and settled:
             self.settled.add(out)
         elif kind is RoundingKind.REDUCTION and is_large(func, args):
-            self.trace.sums.note(func, args, out, settled=settled)
+            call = None if settled else self.linear(func, name, args, kwargs)
+            given = None if call is None else call.erring
+            self.trace.sums.note(func, args, out, settled=settled, given=given)
         return out
+
+    def linear(
+        self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Linear | None:
+        """A call that is linear in its only argument that differs between runs."""
+        call = Linear.of(func, name, args, kwargs)
+        return call if call is not None and self.settled.hold(call.others) else None
 
     def quantize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         """Quantize as eager does, in float32: a tie must fall as it does in the program."""
@@ -255,6 +270,21 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         """The activation of a product in an MX format, encoded to blocks and decoded again."""
         self.trace.encoded.append(product.activation)
         return product.encode(product.activation).values()
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[int | None]:
+    """Storages of the arguments that a call writes to."""
+    for argument, value in zip_longest(func._schema.arguments, args):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            for item in tree_leaves(kwargs.get(argument.name, value)):
+                yield storage_of(item)
+
+
+def storage_of(item: Any) -> int | None:
+    """What memory a tensor is in; None for what has none of its own kind."""
+    if not isinstance(item, torch.Tensor) or item.layout != torch.strided:
+        return None
+    return int(item.untyped_storage()._cdata)
 
 
 def _decomposition(func: Any, name: str) -> Callable[..., Any] | None:

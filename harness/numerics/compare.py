@@ -11,7 +11,7 @@ import torch
 
 from harness.execution.interface import Interface, Place
 from harness.execution.program import TensorSpec
-from harness.numerics.metrics import Difference, Tally
+from harness.numerics.metrics import Difference, Tally, largest_error
 from harness.numerics.oracle import Reference, numbers
 from harness.numerics.telling import telling
 from harness.record.cell import Numerics
@@ -160,7 +160,7 @@ def compare_output(
         worst_index=_unravel(worst, actual.shape) if worst is not None else None,
         worst_actual=float(actual.flatten()[worst]) if worst is not None else None,
         worst_expected=float(oracle.flatten()[worst]) if worst is not None else None,
-        eager_max_abs=Tally.of(actual, eager.double(), bound, eager).max_abs,
+        eager_max_abs=largest_error(actual, eager),
         eager_sqnr_db=native.sqnr_db,
         model_sqnr_db=None if model is None else Difference.of(actual, model).sqnr_db,
         max_steps=None if step is None else tally.max_abs / step,

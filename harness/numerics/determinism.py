@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
 import torch
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.numerics.control_flow import run_dense
+
+LARGE = 2**22
+"""Elements of state, inputs and outputs from which on the oracle runs twice only where eager drew
+random numbers."""
 
 
 class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
@@ -17,6 +24,8 @@ class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is u
 
     Attributes:
         names: of the operators, in the order of their first call.
+        drew: whether any operator did, or anything else of the global generators of torch, NumPy
+            and ``random``; known afterwards.
     """
 
     supports_higher_order_operators = True
@@ -24,6 +33,16 @@ class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is u
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.names: dict[str, None] = {}
+        self.drew = False
+        self._before: tuple[Any, ...] = ()
+
+    def __enter__(self) -> Draws:
+        self._before = _generators()
+        return super().__enter__()  # type: ignore[no-any-return, no-untyped-call]
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]
+        self.drew = bool(self.names) or _generators() != self._before
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -40,6 +59,12 @@ class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is u
         if self.names:
             return f"{', '.join(self.names)} draws random numbers"
         return "it keeps state that is not a buffer, or calls what does"
+
+
+def _generators() -> tuple[Any, ...]:
+    """What the global generators are at."""
+    of_numpy = pickle.dumps(numpy.random.get_state())
+    return torch.get_rng_state().numpy().tobytes(), random.getstate(), of_numpy
 
 
 def agree(first: Sequence[Any], second: Sequence[Any]) -> bool:

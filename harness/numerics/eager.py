@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from harness.case import Given, arguments, seeded_with
 from harness.copies import copy_tensor
-from harness.numerics.arithmetic import Float64Mode, wide_dtype
+from harness.numerics.arithmetic import Float64Mode, storage_of, wide_dtype
 from harness.numerics.control_flow import uncompiled
 from harness.numerics.formats.semantics import PreserveMeaning
 
@@ -39,11 +40,71 @@ class Returned:
     wrote_state: bool = False
 
 
+class Widened:
+    """State and inputs of a module in float64, for one run after another.
+
+    Widening a large model costs as much as running it, so that runs share what none of them writes
+    to. Each finds all tensors as they were given.
+
+    Args:
+        module: what is run; left as it is.
+        calls: inputs of each call, likewise.
+    """
+
+    def __init__(self, module: torch.nn.Module, calls: Sequence[Given]) -> None:
+        self._state = _state(module)
+        self._leaves, self._spec = tree_flatten(list(calls))
+        # What was tied stays tied; inputs are apart, though one tensor be given twice.
+        self._names = {name: f"state {id(tensor)}" for name, tensor in self._state.items()}
+        self._given: dict[str, Any] = {
+            self._names[name]: tensor for name, tensor in self._state.items()
+        }
+        self._given |= {f"input {at}": leaf for at, leaf in enumerate(self._leaves)}
+        self._wide: dict[str, tuple[Any, int]] = {}
+        self._storages: set[int] = set()
+        self.renew(())
+
+    @property
+    def dtypes(self) -> set[torch.dtype]:
+        """Of the tensors as they were given."""
+        return {tensor.dtype for tensor in _tensors(list(self._given.values()))}
+
+    @property
+    def elements(self) -> int:
+        """How many there are."""
+        return sum(tensor.numel() for tensor in _tensors(list(self._given.values())))
+
+    def of_a_run(self) -> tuple[State, list[Given]]:
+        """State and calls, in containers that the run may change."""
+        state = {name: self._wide[key][0] for name, key in self._names.items()}
+        leaves = [self._wide[f"input {at}"][0] for at in range(len(self._leaves))]
+        return state, tree_unflatten(leaves, self._spec)
+
+    def own(self, item: Any) -> Any:
+        """An item that no later run changes: a copy, where it shares memory with what is here."""
+        return _copy(item) if storage_of(item) in self._storages else item
+
+    def renew(self, written: Collection[int | None]) -> None:
+        """Widen again what has been written to.
+
+        Args:
+            written: storages that operators wrote to.
+        """
+        for key, given in self._given.items():
+            wide, version = self._wide.get(key, (None, 0))
+            if wide is None or storage_of(wide) in written or _version(wide) != version:
+                wide = _widen_copy(given)
+                self._wide[key] = wide, _version(wide)
+        storages = (storage_of(wide) for wide, _ in self._wide.values())
+        self._storages = {storage for storage in storages if storage is not None}
+
+
 def run_calls(
     module: torch.nn.Module,
     calls: Sequence[Given],
     seed: int = 0,
     inputs: Collection[int] | None = None,
+    within: AbstractContextManager[Any] | None = None,
 ) -> list[Returned]:
     """Run a module eagerly for each call.
 
@@ -53,9 +114,10 @@ def run_calls(
         seed: seeds the generators that the module may draw from; they are restored after.
         inputs: positions of flat inputs to report as the call left them; None for those that it
             changed.
+        within: what it runs in, once the generators are seeded.
     """
     state, fresh = _copies(_state(module), _copy), tree_map(_copy, list(calls))
-    return _run(module, state, fresh, calls, seed, inputs)
+    return _run(module, state, fresh, calls, seed, inputs, within)
 
 
 class EagerRuns:
@@ -93,6 +155,7 @@ def run_calls_in_float64(
     mode: Float64Mode,
     seed: int = 0,
     inputs: Collection[int] = (),
+    wide: Widened | None = None,
 ) -> list[Returned]:
     """Run a module for each call under a mode that holds floating tensors in float64.
 
@@ -102,22 +165,32 @@ def run_calls_in_float64(
         mode: exact or perturbed; used for this run alone.
         seed: as for :func:`run_calls`.
         inputs: positions of flat inputs to report as the call left them.
+        wide: state and inputs, where several runs share them.
     """
-    state = _state(module)
-    for tensor in _tensors((calls, state)):
-        mode.observe_dtype(tensor.dtype)
-    wide_state, wide_calls = _copies(state, _widen_copy), tree_map(_widen_copy, list(calls))
+    wide = Widened(module, calls) if wide is None else wide
+    for dtype in wide.dtypes:
+        mode.observe_dtype(dtype)
+    state, wide_calls = wide.of_a_run()
     mode.inputs = _tensors(wide_calls)
-    mode.settled.add((wide_calls, wide_state))
+    mode.settled.add((wide_calls, state))
     default = torch.get_default_dtype()
     mode.observe_dtype(default)
     # Integers promote to the default dtype; that must not round the oracle.
     torch.set_default_dtype(torch.float64)
     try:
         with PreserveMeaning(mode.semantics), mode:
-            return _run(module, wide_state, wide_calls, calls, seed, inputs)
+            results = _run(module, state, wide_calls, calls, seed, inputs)
     finally:
         torch.set_default_dtype(default)
+        wide.renew(mode.written)
+    return [
+        replace(
+            result,
+            outputs=[wide.own(leaf) for leaf in result.outputs],
+            inputs={position: wide.own(leaf) for position, leaf in result.inputs.items()},
+        )
+        for result in results
+    ]
 
 
 def coarsest_dtype(module: torch.nn.Module, calls: Sequence[Given]) -> torch.dtype:
@@ -137,9 +210,10 @@ def _run(
     given: Sequence[Given],
     seed: int,
     inputs: Collection[int] | None,
+    within: AbstractContextManager[Any] | None = None,
 ) -> list[Returned]:
     results = []
-    with torch.no_grad(), seeded_with(seed), uncompiled():
+    with torch.no_grad(), seeded_with(seed), uncompiled(), within or nullcontext():
         for number, (call, original) in enumerate(zip(calls, given, strict=True), start=1):
             before = {name: (tensor, tensor._version) for name, tensor in state.items()}
             args, kwargs = arguments(call)
@@ -204,3 +278,7 @@ def _widen_copy(item: Any) -> Any:
     if not isinstance(item, torch.Tensor):
         return item
     return item.to(wide_dtype(item.dtype) or item.dtype, copy=True)
+
+
+def _version(item: Any) -> int:
+    return item._version if isinstance(item, torch.Tensor) else 0

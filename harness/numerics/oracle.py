@@ -6,13 +6,13 @@ operation's result perturbed by as much as the target's arithmetic may be wrong 
 Carlo arithmetic: Parker 1997); how far the outputs spread is how far a correct backend may be
 off, conditioning and cancellation included. docs/numerics.md derives the amplitudes.
 
-Eager and the plain run are made twice, with other random numbers: a module whose runs differ has
-no outputs that one could expect, and is refused.
+Eager is run twice, and so is the plain run of what is not large or draws, with other random
+numbers: a module whose runs differ has no outputs that one could expect, and is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +24,11 @@ from harness.errors import NotDeterministic
 from harness.execution.interface import Place, output_paths
 from harness.numerics.arithmetic import Float64Mode
 from harness.numerics.bounds import Spread
-from harness.numerics.determinism import Draws, agree
+from harness.numerics.determinism import LARGE, Draws, agree
 from harness.numerics.eager import (
     EagerRuns,
     Returned,
+    Widened,
     coarsest_dtype,
     run_calls,
     run_calls_in_float64,
@@ -102,9 +103,15 @@ def refer(
     changed = sorted({*changed, *(position for call in eager for position in call.inputs)})
     if any(sorted(call.inputs) != changed for call in eager):
         eager = run_calls(module, calls, seed, changed)
-    plain = Float64Mode(semantics)
-    exact = run_calls_in_float64(module, calls, plain, seed, changed)
-    _refuse_draws(module, calls, semantics, seed, changed, eager, exact)
+    plain, wide = Float64Mode(semantics), Widened(module, calls)
+    is_large = wide.elements + _elements(eager) > LARGE
+    again = Draws() if is_large else None
+    _must_agree(eager, run_calls(module, calls, seed + 1, changed, within=again), module, calls)
+    exact = run_calls_in_float64(module, calls, plain, seed, changed, wide)
+    if again is None or again.drew:
+        mode = Float64Mode(semantics)
+        second = run_calls_in_float64(module, calls, mode, seed + 1, changed, wide)
+        _must_agree(exact, second, module, calls)
     steps = output_steps(module) if isinstance(module, torch.fx.GraphModule) else []
     models = None if model is None else run_eagerly(model, calls)
     number_dtype = coarsest_dtype(module, calls)
@@ -123,11 +130,7 @@ def refer(
     ]
     for sample in range(precision.samples):
         mode = PerturbedMode(precision, seed, sample, plain.trace, semantics)
-        erring = run_calls_in_float64(module, calls, mode, seed, changed)
-        for call_spreads, run in zip(spreads, erring, strict=True):
-            for spread, value in zip(call_spreads, _values(run), strict=True):
-                if spread is not None and (found := numbers(value)) is not None:
-                    spread.add(found)
+        _count(run_calls_in_float64(module, calls, mode, seed, changed, wide), spreads)
     bound = []
     for call, call_spreads in zip(eager, spreads, strict=True):
         known = [*steps[: len(call.outputs)], *[None] * len(call_spreads)]
@@ -197,37 +200,40 @@ def _spread(native: Any, truth: Any, number_dtype: torch.dtype) -> Spread | None
     return Spread(exact, dtype, is_constant=True)
 
 
+def _count(run: Sequence[Returned], spreads: Sequence[Sequence[Spread | None]]) -> None:
+    """Sum a perturbed run up; nothing of it is held beyond that."""
+    for call, call_spreads in zip(run, spreads, strict=True):
+        for spread, value in zip(call_spreads, _values(call), strict=True):
+            if spread is not None and (found := numbers(value)) is not None:
+                spread.add(found)
+
+
 def _places(call: Returned) -> list[Place]:
     outputs = [Place("output", index, path) for index, path in enumerate(output_paths(call.spec))]
     return outputs + [Place("input", position) for position in call.inputs]
 
 
-def _refuse_draws(
+def _elements(run: Sequence[Returned]) -> int:
+    found = (numbers(value) for call in run for value in _values(call))
+    return sum(value.numel() for value in found if value is not None)
+
+
+def _must_agree(
+    first: Sequence[Returned],
+    second: Sequence[Returned],
     module: torch.nn.Module,
     calls: Sequence[Given],
-    semantics: Semantics,
-    seed: int,
-    changed: Collection[int],
-    eager: Sequence[Returned],
-    exact: Sequence[Returned],
 ) -> None:
-    """Run eager and the oracle again, with other random numbers.
+    """Hold two runs, with other random numbers, against each other.
 
     Raises:
         NotDeterministic: the outputs differ.
     """
-
-    def again() -> Iterator[tuple[Sequence[Returned], Sequence[Returned]]]:
-        yield eager, run_calls(module, calls, seed + 1, changed)
-        mode = Float64Mode(semantics)
-        yield exact, run_calls_in_float64(module, calls, mode, seed + 1, changed)
-
-    for first, second in again():
-        for index, (one, other) in enumerate(zip(first, second, strict=True)):
-            if not agree(_values(one), _values(other)):
-                with Draws() as draws:
-                    run_calls(module, calls, seed)
-                raise NotDeterministic(
-                    f"the module is not deterministic: two runs of call {index} on the same "
-                    f"inputs differ; {draws.cause}"
-                )
+    for index, (one, other) in enumerate(zip(first, second, strict=True)):
+        if not agree(_values(one), _values(other)):
+            with Draws() as draws:
+                run_calls(module, calls)
+            raise NotDeterministic(
+                f"the module is not deterministic: two runs of call {index} on the same "
+                f"inputs differ; {draws.cause}"
+            )

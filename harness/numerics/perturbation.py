@@ -15,9 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from harness.numerics import attention
 from harness.numerics.arithmetic import Float64Mode, Trace
-from harness.numerics.attention import Attention, Errors
 from harness.numerics.error_model.interpolation import interpolate
 from harness.numerics.error_model.magnitudes import Reduction, is_inexact, reduction
 from harness.numerics.error_model.noise import Noise
@@ -26,7 +24,9 @@ from harness.numerics.error_model.rounding import RoundingKind, base_name, kind_
 from harness.numerics.formats.block_scaled import BlockProduct
 from harness.numerics.formats.dequantize import Blocks
 from harness.numerics.formats.semantics import GENERIC, Semantics
-from harness.numerics.sharing import Sum, is_large
+from harness.numerics.large import attention
+from harness.numerics.large.attention import Attention, Errors
+from harness.numerics.large.sharing import Sum, is_large
 from harness.precision import Precision
 
 _FLOAT32_UNIT = 2.0**-24
@@ -94,11 +94,14 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             known = self._known(func, args) if is_large(func, args) else None
             sums = known.reduction if known is not None else None
             if sums is None:
-                sums = reduction(func, name, args, kwargs, unit)
+                sums = reduction(func, name, args, kwargs, unit, coarse=known is not None)
             if known is not None and known.reduction is None:
                 self._exact.sums.keep(known, sums)
             bias = _bias(name, args, kwargs) if wide else None
         out = known.result() if known is not None and settled else None
+        call = None if known is None or settled else self.linear(func, name, args, kwargs)
+        if known is not None and call is not None:
+            out = self._exact.sums.beside(known, call)
         if out is None:
             out = func(*args, **kwargs)
         if kind is RoundingKind.EXACT:
@@ -107,14 +110,13 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             return out
         inexact = [item for item in tree_leaves(out) if is_inexact(item)]
         for index, tensor in enumerate(inexact):
-            if sums is None:
-                size, factor = tensor.abs(), self._roundings(kind, name)
-            else:
+            size, factor = None, self._roundings(kind, name)
+            if sums is not None:
                 size, factor = self._sum_error(name, sums, index, tensor, bias)
             # In place, so that an operation that writes to its argument is perturbed there.
             if tensor.is_complex():
-                parts = torch.view_as_real(tensor)
-                parts.add_(self.noise.uniform((size * factor).unsqueeze(-1).expand_as(parts)))
+                size = ((tensor.abs() if size is None else size) * factor).unsqueeze(-1)
+                self.noise.disturb(torch.view_as_real(tensor), size)
             else:
                 self.noise.disturb(tensor, size, factor)
         if func._schema.is_mutable:
@@ -128,7 +130,9 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             return read.values
         sums = Reduction(16, [read.magnitude], None)
         size, factor = self._sum_error(name, sums, 0, read.values, None)
-        return read.values + self.noise.uniform(size * factor)
+        values = read.values.clone()
+        self.noise.disturb(values, size, factor)
+        return values
 
     def leave_range(
         self, name: str, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -152,9 +156,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         unit = min(self.unit, _FLOAT32_UNIT) if wide else self.unit
         depth, keys = call.query.shape[-1], call.key.shape[2]
         # Query and key are scaled by a root each. A mask is added to the rounded sum.
-        query, key = (
-            item + self.noise.uniform(item.abs().mul_(self.unit)) for item in (call.query, call.key)
-        )
+        query, key = (self.noise.disturbed(item, self.unit) for item in (call.query, call.key))
         score = self.unit * (wide + (call.is_causal or call.mask is not None))
         exponential = 2 * self.unit * self.precision.ulps("exp")
         quotient = self.unit * self.precision.division_roundings
@@ -173,19 +175,19 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             d=of_key(score + argument),
         )
         known = self._known(attention.NAME, (call.query, call.key, call.value))
-        sums = known.reduction if known is not None else None
-        if sums is None:
-            magnitude = attention.evaluate(replace(call, value=call.value.abs()))
-            sums = Reduction(keys, [magnitude], None)
-            if known is not None:
-                self._exact.sums.keep(known, sums)
-        out = attention.evaluate(replace(call, query=query, key=key), errors)
+        exact = None if known is None else known.found
+        erring = replace(call, query=query, key=key)
+        most = None if exact is None else exact.most
+        found = attention.evaluate(erring, errors, most, magnitudes=exact is None)
+        out, magnitude = found.out, (exact or found).magnitude
+        sums = Reduction(keys, None if magnitude is None else [magnitude], None)
         # The sum of a row's weights, by which it is divided; a wide one is rounded.
         rounding = float(sums.roundings()) * unit + wide * self.unit
         total = torch.full((*query.shape[:3], 1), rounding, dtype=torch.float64)
         out += out * self.noise.uniform(total)
         size, factor = self._sum_error(attention.NAME, sums, 0, out, None)
-        return out.add_(self.noise.uniform(size * factor))
+        self.noise.disturb(out, size, factor)
+        return out
 
     def jump(self, function: Callable[..., torch.Tensor], *arguments: Any) -> torch.Tensor:
         """``function`` of arguments that err as much as a bound would let them.
@@ -244,12 +246,12 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         if blocks.offset is not None:
             rounding = self.precision.block_roundings * self.unit
             scale, offset = (
-                part + self.noise.uniform(part.abs().mul_(rounding))
-                for part in (blocks.scale, blocks.offset)
+                self.noise.disturbed(part, rounding) for part in (blocks.scale, blocks.offset)
             )
             blocks = replace(blocks, scale=scale, offset=offset)
         values = blocks.values()
-        return values.add_(self.noise.uniform(values.abs().mul_(self.unit)))
+        self.noise.disturb(values, factor=self.unit)
+        return values
 
     def encode(self, product: BlockProduct) -> torch.Tensor:
         """Encode, and err by a step where the activation may be encoded otherwise."""
@@ -340,7 +342,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         def perturbed(item: Any, written: bool) -> Any:
             if not is_inexact(item) or item.is_complex():
                 return item
-            moved = item + self.noise.uniform(item.abs().mul_(rounding))
+            moved = self.noise.disturbed(item, rounding)
             if interval is not None:
                 moved = halfway(item, moved, interval)
             # The result goes to this very tensor, and the caller reads it there.

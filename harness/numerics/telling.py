@@ -52,8 +52,7 @@ def _most_covered(values: torch.Tensor, reach: torch.Tensor) -> int:
         return 0
     begins = (values - reach).sort().values
     ends = (values + reach).sort().values
-    # At the k-th beginning, k + 1 have begun; those that ended strictly before it are gone.
+    # At the k-th beginning, k + 1 have begun; those that ended strictly before it are gone. Of
+    # equal beginnings the last counts all.
     ended = torch.searchsorted(ends, begins, side="left")
-    # Equal beginnings count together, at the last of them.
-    begun = torch.searchsorted(begins, begins, side="right")
-    return int((begun - ended).max())
+    return int((torch.arange(1, len(begins) + 1) - ended).max())

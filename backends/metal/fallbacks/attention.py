@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from harness.numerics.attention import blocks
+from harness.numerics.large.attention import blocks
 
 EXCLUDED = -1e9
 """Mask values up to this one exclude a key, as ``-inf`` does."""

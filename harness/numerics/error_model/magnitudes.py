@@ -7,7 +7,7 @@ Stability of Numerical Algorithms*, 2nd ed., 2002, section 3.1); docs/numerics.m
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,13 @@ class Reduction:
 
 
 def reduction(
-    func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], unit: float
+    func: Any,
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    unit: float,
+    *,
+    coarse: bool = False,
 ) -> Reduction:
     """Terms and magnitudes of a call that is yet to come: it may write to its arguments.
 
@@ -70,13 +76,15 @@ def reduction(
         args: its arguments, floating tensors in float64.
         kwargs: its arguments by name.
         unit: unit roundoff of what it sums in.
+        coarse: magnitudes may be computed in float32, where its range does: no term has a sign, so
+            that they are right to a millionth.
     """
     if name in _FFT:
         return _fourier(name, args)
-    absolute = [_absolute(item) for item in args]
-    named = {key: abs(item) if key in _SCALARS else _absolute(item) for key, item in kwargs.items()}
-    # The operation itself, on absolute values: fresh ones, so that nothing is written to.
-    result = [item for item in tree_leaves(func(*absolute, **named)) if is_inexact(item)]
+    coarse = coarse and not any(map(torch.is_complex, _tensors((args, kwargs))))
+    result = _absolute_sums(func, args, kwargs, torch.float32) if coarse else None
+    if result is None:
+        result = _absolute_sums(func, args, kwargs, torch.float64)
     if not result:
         return Reduction(1, None, None)
     terms = max(1, _terms(name, args, result[0]))
@@ -92,6 +100,29 @@ def reduction(
         running = torch.arange(1, terms + 1, dtype=torch.float64).reshape(shape)
         return Reduction(running, magnitudes, repeated)
     return Reduction(terms, magnitudes, repeated)
+
+
+def _absolute_sums(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torch.dtype
+) -> list[torch.Tensor] | None:
+    """The operation itself, on absolute values: fresh ones, so that nothing is written to. None
+    where they leave the range of float32, or come close."""
+    absolute = [_absolute(item, dtype) for item in args]
+    named = {
+        key: abs(item) if key in _SCALARS else _absolute(item, dtype)
+        for key, item in kwargs.items()
+    }
+    result = [item for item in tree_leaves(func(*absolute, **named)) if is_inexact(item)]
+    if dtype != torch.float32 or all(map(_in_range, result)):
+        return result
+    return None
+
+
+def _in_range(magnitude: torch.Tensor) -> bool:
+    if magnitude.dtype != torch.float32 or not magnitude.numel():
+        return True
+    low, high = magnitude.aminmax()
+    return float(low) > 1e-30 and float(high) < 1e30
 
 
 def _terms(name: str, args: tuple[Any, ...], out: torch.Tensor) -> int:
@@ -194,9 +225,11 @@ def _like_before(x: torch.Tensor, dim: int) -> torch.Tensor | None:
     length = x.shape[dim] if x.dim() else 0
     if length < 3:
         return None
-    last = x.narrow(dim, 2, length - 2)
-    same = (last == x.narrow(dim, 1, length - 2)) & (last == x.narrow(dim, 0, length - 2))
-    same &= last != 0
+    like_last = x.narrow(dim, 1, length - 1) == x.narrow(dim, 0, length - 1)
+    same = like_last.narrow(dim, 1, length - 2) & like_last.narrow(dim, 0, length - 2)
+    if not bool(same.any()):
+        return None
+    same &= x.narrow(dim, 2, length - 2) != 0
     if not bool(same.any()):
         return None
     # The first two of a run are like the rest.
@@ -230,5 +263,11 @@ def is_inexact(item: Any) -> bool:
     return isinstance(item, torch.Tensor) and (item.is_floating_point() or item.is_complex())
 
 
-def _absolute(item: Any) -> Any:
-    return item.abs() if is_inexact(item) else item
+def _absolute(item: Any, dtype: torch.dtype) -> Any:
+    if not is_inexact(item):
+        return item
+    return item.abs() if dtype == torch.float64 else item.to(dtype, copy=True).abs_()
+
+
+def _tensors(tree: Any) -> Iterator[torch.Tensor]:
+    return filter(torch.is_tensor, tree_leaves(tree))

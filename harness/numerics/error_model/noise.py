@@ -15,21 +15,78 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
-
-Patterns: TypeAlias = dict[tuple[int, int], list[tuple[torch.Tensor, torch.Tensor]]]
-"""Matrix and first row of each element, in parts; by block of runs and number of elements."""
 
 BLOCK = 8
 """Runs over which signs are balanced; further runs are blocks of their own."""
 
 _ROWS = BLOCK - 1
 
-# Larger tensors are disturbed in parts of so many elements, which a cache holds.
-_PART = 2**20
+# The noise of larger tensors is cut from a pool, in parts of so many elements: what a cache holds.
+_LARGE = 2**17
+_PART = 2**17
+# Where in the pool a part may begin.
+_STARTS = 2**18
+# Sizes in the pool are integers; this is 1.
+_ONE = 2**15
+
+
+@dataclass
+class Pool:
+    """Random numbers that the runs of a block cut the noise of large tensors from.
+
+    Each part of a tensor begins at a random place of the pool. That of its rows is the same in all
+    operations, so that an element's row moves on; those of its flips and of its sizes are drawn
+    anew.
+
+    Attributes:
+        rows: uint8, (7, length): signs of an element in the seven operations that follow each
+            other; bit r is set where that of run r is negative.
+        flips: int16, 0 or -1: all signs are the opposite.
+        sizes: int16, from half of ``_ONE`` to ``_ONE``.
+        starts: by number of elements, where the rows of each part begin.
+        seed: of where they begin.
+    """
+
+    rows: torch.Tensor
+    flips: torch.Tensor
+    sizes: torch.Tensor
+    seed: int
+    starts: dict[int, list[int]] = field(default_factory=dict)
+
+    @staticmethod
+    def filled(seed: int) -> Pool:
+        """Draw one."""
+        generator = torch.Generator().manual_seed(seed)
+
+        def draw(low: int, high: int) -> torch.Tensor:
+            drawn = torch.empty(_STARTS + _PART, dtype=torch.int16)
+            return drawn.random_(low, high, generator=generator)
+
+        table = _bytes()
+        rows = table.index_select(0, draw(0, len(table)).int()).T.contiguous()
+        return Pool(rows, draw(-1, 1), draw(_ONE // 2, _ONE), seed)
+
+    def starts_of(self, count: int) -> list[int]:
+        """Where the rows of each part of a tensor of so many elements begin."""
+        if count not in self.starts:
+            generator = torch.Generator().manual_seed(self.seed + count)
+            self.starts[count] = places(count, generator)
+        return self.starts[count]
+
+
+def places(count: int, generator: torch.Generator) -> list[int]:
+    """A random place in the pool for each part of so many elements."""
+    return torch.randint(_STARTS, (-(-count // _PART),), generator=generator).tolist()
+
+
+Patterns: TypeAlias = dict[int, Pool]
+"""The pool of each block of runs that met a large tensor."""
 
 
 class Noise:
@@ -42,15 +99,15 @@ class Noise:
     """
 
     def __init__(self, seed: int, sample: int, patterns: Patterns | None = None) -> None:
-        block, run = divmod(sample, BLOCK)
-        self._signs = _matrices()[run]
+        self._block, self._run = divmod(sample, BLOCK)
+        self._signs = _matrices()[self._run]
         self._sizes = torch.Generator().manual_seed(seed + sample)
         # Every run of a block draws the same matrices, rows and signs. Generators take the lower 32
         # bits of a seed; Knuth's multiplier keeps it away from those of the sizes.
-        self._shared = torch.Generator().manual_seed(seed + 2654435761 * (block + 1))
+        self._shared = torch.Generator().manual_seed(seed + 2654435761 * (self._block + 1))
         self._starts: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._patterns = {} if patterns is None else patterns
-        self._block = block
+        self._planes: dict[int, torch.Tensor] = {}
         self._operations = 0
 
     def signs(self, shape: torch.Size, rows: Sequence[int] = ()) -> torch.Tensor:
@@ -61,6 +118,11 @@ class Noise:
             rows: of the first matrix, to choose among; by default of all, as the operation says.
         """
         count = shape.numel()
+        if count >= _LARGE and not rows:
+            signs = torch.empty(count, dtype=torch.float64)
+            for here, negative, _ in self._cut(count):
+                signs[here].copy_(negative).mul_(2).add_(1)
+            return signs.reshape(shape)
         opposite = self._draw(count, 2)
         if rows:
             chosen = torch.tensor(rows, dtype=torch.int32)[self._draw(count, len(rows)).long()]
@@ -76,30 +138,76 @@ class Noise:
     def uniform(self, size: torch.Tensor, rows: Sequence[int] = ()) -> torch.Tensor:
         """Noise of up to that size, float64. Half of it at least, so that no error is left out;
         of varying size, so that equal errors along a chain do not cancel exactly."""
+        if size.numel() >= _LARGE and not rows:
+            large = torch.zeros_like(size)
+            self.disturb(large, size)
+            return large
         noise = torch.empty(size.shape, dtype=torch.float64)
         noise.uniform_(0.5, 1.0, generator=self._sizes)
         noise.mul_(self.signs(size.shape, rows)).mul_(size)
         # An infinity has no neighbourhood: perturbing it would make NaN.
         return noise.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
-    def disturb(self, tensor: torch.Tensor, size: torch.Tensor, factor: Any = 1.0) -> None:
-        """Add noise of up to ``size * factor`` to a float64 tensor in place; in parts, if it is
-        large."""
-        if tensor.numel() <= _PART or not tensor.is_contiguous() or not isinstance(factor, float):
-            tensor.add_(self.uniform(size * factor))
+    def disturb(
+        self,
+        tensor: torch.Tensor,
+        size: torch.Tensor | None = None,
+        factor: float | torch.Tensor = 1.0,
+    ) -> None:
+        """Add noise of up to ``size * factor`` to a float64 tensor in place.
+
+        Args:
+            tensor: what is added to.
+            size: broadcasts with the tensor; None for the tensor's own absolute values.
+            factor: broadcasts with the size.
+        """
+        values = tensor if tensor.numel() < _LARGE else tensor.permute(tensor.dim_order())
+        if tensor.numel() < _LARGE or not values.is_contiguous():
+            size = (tensor.abs() if size is None else size) * factor
+            tensor.add_(self.uniform(size.expand_as(tensor)))
             return
-        values, sizes, count = tensor.view(-1), size.expand_as(tensor).reshape(-1), tensor.numel()
-        if (self._block, count) not in self._patterns:
-            self._patterns[self._block, count] = self._pattern(count)
+        if isinstance(factor, torch.Tensor):
+            size, factor = (tensor if size is None else size) * factor, 1.0
+        sizes = values if size is None else size.expand_as(tensor).permute(tensor.dim_order())
+        self._disturb(values.view(-1), sizes.reshape(-1), factor / _ONE)
+
+    def disturbed(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
+        """A copy with noise of up to ``|tensor| * factor``."""
+        copy = tensor.clone()
+        self.disturb(copy, factor=factor)
+        return copy
+
+    def _disturb(self, values: torch.Tensor, sizes: torch.Tensor, factor: float) -> None:
+        """The same for flat tensors, in parts. The sign of a size tells nothing."""
+        noise, wide = (torch.empty(_PART, dtype=torch.float64) for _ in range(2))
+        for here, negative, size in self._cut(len(values)):
+            part = noise[: len(size)].copy_(negative.bitwise_xor_(size))
+            amplitude = sizes[here]
+            if amplitude.dtype != torch.float64:
+                amplitude = wide[: len(size)].copy_(amplitude)
+            if not math.isfinite(float(amplitude.sum())):
+                amplitude = amplitude.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+            values[here].addcmul_(part, amplitude, value=factor)
+
+    def _cut(self, count: int) -> Iterator[tuple[slice, torch.Tensor, torch.Tensor]]:
+        """Parts of a tensor of so many elements: where they are, 0 for a positive and -1 for a
+        negative sign, which may be written to, and sizes in units of ``_ONE``; int16."""
+        if self._block not in self._patterns:
+            self._patterns[self._block] = Pool.filled(self._shared.initial_seed() + 1)
+        pool = self._patterns[self._block]
         self._operations += 1
-        noise = torch.empty(_PART, dtype=torch.float64)
-        for number, (matrix, start) in enumerate(self._patterns[self._block, count]):
-            here = slice(number * _PART, number * _PART + len(start))
-            chosen = start.add(self._operations % _ROWS).remainder_(_ROWS).add(matrix)
-            chosen = self._draw(len(start), 2).mul_(_ROWS).add_(chosen)
-            part = noise[: len(start)].uniform_(0.5, 1.0, generator=self._sizes)
-            part.mul_(self._signs[chosen]).mul_(sizes[here]).mul_(factor)
-            values[here].add_(part.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0))
+        phase = self._operations % _ROWS
+        if phase not in self._planes:
+            negative = pool.rows[phase].bitwise_right_shift(self._run).bitwise_and_(1)
+            self._planes[phase] = negative.to(torch.int16).neg_()
+        signs = torch.empty(_PART, dtype=torch.int16)
+        starts = (pool.starts_of(count), places(count, self._shared), places(count, self._sizes))
+        for number, (row, flip, size) in enumerate(zip(*starts, strict=True)):
+            here = slice(number * _PART, min((number + 1) * _PART, count))
+            length = here.stop - here.start
+            part = signs[:length].copy_(self._planes[phase][row : row + length])
+            part.bitwise_xor_(pool.flips[flip : flip + length])
+            yield here, part, pool.sizes[size : size + length]
 
     def sides(self, shape: torch.Size) -> torch.Tensor:
         """Plus and minus one, float64: the same in every run of a block."""
@@ -108,24 +216,6 @@ class Noise:
     def permutation(self, length: int) -> torch.Tensor:
         """An order of that many elements, int64."""
         return torch.randperm(length, generator=self._sizes)
-
-    def _pattern(self, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        # Of a generator of its own: a run that finds it made draws the same afterwards.
-        generator = torch.Generator().manual_seed(self._shared.initial_seed() + count)
-
-        def draw(length: int, below: int, dtype: torch.dtype) -> torch.Tensor:
-            drawn = torch.empty(length, dtype=torch.int32).random_(below, generator=generator)
-            return drawn.to(dtype)
-
-        lengths = [min(_PART, count - start) for start in range(0, count, _PART)]
-        matrices = len(self._signs) // (2 * _ROWS)
-        return [
-            (
-                draw(length, matrices, torch.int16).mul_(2 * _ROWS),
-                draw(length, _ROWS, torch.int8),
-            )
-            for length in lengths
-        ]
 
     def _draw(self, count: int, below: int) -> torch.Tensor:
         drawn = torch.empty(count, dtype=torch.int32)
@@ -149,3 +239,12 @@ def _matrices() -> torch.Tensor:
             break
     signs = 1 - 2 * torch.tensor(list(matrices.values()), dtype=torch.float64)
     return torch.cat([signs, -signs], 1).reshape(-1, BLOCK).T.contiguous()
+
+
+@functools.cache
+def _bytes() -> torch.Tensor:
+    """The signs of seven rows in eight runs as bits, uint8: (matrix and first row, 7)."""
+    negative = _matrices().lt(0).reshape(BLOCK, -1, 2, _ROWS)[:, :, 0]
+    bits = (negative.long() << torch.arange(BLOCK).reshape(-1, 1, 1)).sum(0).to(torch.uint8)
+    turned = [bits.roll(-first, -1) for first in range(_ROWS)]
+    return torch.stack(turned, 1).flatten(0, 1)

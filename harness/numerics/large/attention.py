@@ -19,7 +19,7 @@ NAME = "_scaled_dot_product_flash_attention_for_cpu"
 # Attention with more scores is computed here; others as what it is made of.
 _LARGE = 2**22
 # Scores that are held at a time, several times over: what a cache holds.
-_BLOCK = 2**18
+_BLOCK = 2**17
 
 
 Place: TypeAlias = tuple[slice, slice, slice]
@@ -68,14 +68,35 @@ class Errors:
     c: torch.Tensor
     d: torch.Tensor
 
-    def exponents(
-        self, here: Place, keys: Place, t: torch.Tensor, most: torch.Tensor
-    ) -> torch.Tensor:
-        """What the weights of a block are the exponentials of."""
-        of_row = torch.cat([self.norm[here], most.abs(), torch.ones_like(most)], -1)
-        of_key = torch.stack([self.a[keys], self.b[keys], self.c[keys]], -2)
-        error = (of_row @ of_key).addcmul_(t, self.d[keys].unsqueeze(-2))
-        return error.mul_(self.side[here]).sub_(t)
+    def factors(self, here: Place, keys: Place) -> torch.Tensor:
+        """What the scores of a block are multiplied by: their part of ``t·d``."""
+        of_row, of_key = self.side[here], self.d[keys].unsqueeze(-2)
+        return torch.addcmul(torch.ones((), dtype=torch.float64), of_row, of_key, value=-1)
+
+    def of_rows(self, here: Place, most: torch.Tensor) -> torch.Tensor:
+        """With :meth:`of_keys` the rest of a block's exponents, a product."""
+        side = self.side[here]
+        return torch.cat([side * self.norm[here], side * most.abs(), side, side * most, -most], -1)
+
+    def of_keys(self, keys: Place) -> torch.Tensor:
+        """The other factor."""
+        parts = (self.a, self.b, self.c, self.d)
+        return torch.stack([*(part[keys] for part in parts), torch.ones_like(self.d[keys])], -2)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What attention returns, and what further runs need of it.
+
+    Attributes:
+        out: the result, laid out as the operator's own.
+        most: the largest score of each row, (batches, heads, rows, 1).
+        magnitude: the result with absolute values for values; None where it was not asked for.
+    """
+
+    out: torch.Tensor
+    most: torch.Tensor
+    magnitude: torch.Tensor | None
 
 
 def large(
@@ -100,32 +121,53 @@ def large(
     return Attention(query, key, value, attn_mask, is_causal, scale)
 
 
-def evaluate(call: Attention, errors: Errors | None = None) -> torch.Tensor:
-    """The result, laid out as the operator's own.
+def evaluate(
+    call: Attention,
+    errors: Errors | None = None,
+    most: torch.Tensor | None = None,
+    *,
+    magnitudes: bool = False,
+) -> Evaluated:
+    """Compute it.
 
     Args:
         call: what is computed.
         errors: of the weights; None for none.
+        most: the largest score of each row, or what is close to it, where that is known.
+        magnitudes: whether to return them.
     """
     batches, heads, length, _ = call.query.shape
-    out = call.query.new_empty(length, batches, heads, call.value.shape[-1]).permute(1, 2, 0, 3)
+    depth = call.value.shape[-1]
+    # A column of ones sums up the weights.
+    columns = [call.value, call.value.abs()] if magnitudes else [call.value]
+    values = torch.cat([*columns, torch.ones_like(call.value[..., :1])], -1)
+    shape = (length, batches, heads, depth)
+    results = [call.query.new_empty(shape).permute(1, 2, 0, 3) for _ in columns]
+    found = call.query.new_empty(batches, heads, length, 1) if most is None else most
     for here in blocks(call.query.shape[:3], call.key.shape, _BLOCK):
         batch, some, rows = here
         last = min(rows.stop, call.key.shape[2]) if call.is_causal else call.key.shape[2]
         keys = (batch, _heads_of(call, some), slice(0, last))
-        scores = (call.query[here] @ call.key[keys].mT).mul_(call.scale)
+        scores = (call.query[here] * call.scale) @ call.key[keys].mT
         if call.mask is not None:
             scores += call.mask[here][..., :last]
+        if errors is not None:
+            scores *= errors.factors(here, keys)
         if call.is_causal:
-            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu_(rows.start + 1)
-            scores.masked_fill_(hidden, -math.inf)
-        most = scores.amax(-1, keepdim=True)
-        # A hidden key is infinitely far below; its weight is zero, and stays so.
-        below = scores.neg_().add_(most).clamp_max_(1e3)
-        exponents = below.neg_() if errors is None else errors.exponents(here, keys, below, most)
-        weights = exponents.exp_()
-        out[here] = (weights @ call.value[keys]).div_(weights.sum(-1, keepdim=True))
-    return out
+            later = scores[..., rows.start + 1 :]
+            hidden = torch.ones(later.shape[-2:], dtype=torch.bool).triu_()
+            later.masked_fill_(hidden, -math.inf)
+        if most is None:
+            found[here] = scores.amax(-1, keepdim=True)
+        if errors is None:
+            scores -= found[here]
+        else:
+            rest = errors.of_rows(here, found[here])[0], errors.of_keys(keys)[0]
+            scores[0].baddbmm_(*rest)
+        sums = scores.exp_() @ values[keys]
+        for number, result in enumerate(results):
+            result[here] = sums[..., number * depth : (number + 1) * depth] / sums[..., -1:]
+    return Evaluated(results[0], found, results[1] if magnitudes else None)
 
 
 def blocks(query: Sequence[int], key: Sequence[int], held: int = _LARGE) -> Iterator[Place]:

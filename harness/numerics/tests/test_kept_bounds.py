@@ -1,0 +1,28 @@
+"""Bounds are what they were: no shortcut of the references widens or narrows them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.numerics.tests import kept
+
+BEFORE = json.loads(kept.FILE.read_text())
+
+
+@pytest.mark.parametrize("name", [name for name in kept.CALLS if "large" not in name])
+def test_a_small_bound_is_the_one_kept(name: str) -> None:
+    assert kept.measure(kept.CALLS[name]) == pytest.approx(BEFORE[name], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in kept.CALLS if "large" in name])
+def test_a_large_bound_is_as_wide_as_the_one_kept(name: str) -> None:
+    """Its noise is drawn otherwise, so that single elements differ and their mean does not."""
+    found = kept.measure(kept.CALLS[name])
+    assert found["mean"] == pytest.approx(BEFORE[name]["mean"], rel=0.02)
+    assert found["largest"] < 1.25 * BEFORE[name]["largest"]
+
+
+def test_every_bound_is_kept() -> None:
+    assert set(BEFORE) == set(kept.CALLS)

@@ -1,0 +1,154 @@
+"""Runs share state and inputs, and each finds them as they were given; what draws is found out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from harness.errors import NotDeterministic
+from harness.numerics import determinism, oracle
+from harness.numerics.compare import compare
+from harness.numerics.oracle import refer
+from harness.precision import Precision
+
+
+class Stateful(torch.nn.Module):
+    """Writes to state and inputs in the way that it is given."""
+
+    def __init__(self, write: Callable[..., object]) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(5))
+        self.count = torch.nn.Buffer(torch.zeros(5))
+        self.write = write
+
+    def forward(self, items: list[torch.Tensor]) -> object:
+        return self.write(self, items)
+
+
+def buffer(module: Stateful, items: list[torch.Tensor]) -> torch.Tensor:
+    module.count.add_(items[0] * module.weight)
+    return module.count * 1.5
+
+
+def assigned(module: Stateful, items: list[torch.Tensor]) -> torch.Tensor:
+    module.count = module.count + items[0] * module.weight
+    return module.count * 1.5
+
+
+def data(module: Stateful, items: list[torch.Tensor]) -> torch.Tensor:
+    module.count.data += items[0]
+    return module.count * 1.5
+
+
+def through_view(module: Stateful, items: list[torch.Tensor]) -> torch.Tensor:
+    module.count[1:3].mul_(0.0).add_(items[0][:2])
+    return module.count + items[0]
+
+
+def given(module: Stateful, items: list[torch.Tensor]) -> torch.Tensor:
+    items[0].mul_(3.0)
+    return items[0] + module.weight
+
+
+def container(module: Stateful, items: list[torch.Tensor]) -> torch.Tensor:
+    items.append(items.pop(0) * 2.0)
+    return items[0] + module.weight
+
+
+def resized(module: Stateful, items: list[torch.Tensor]) -> torch.Tensor:
+    return items[0].unsqueeze_(0) + module.weight
+
+
+def out(module: Stateful, items: list[torch.Tensor]) -> torch.Tensor:
+    torch.mul(items[0], module.weight, out=module.count)
+    return module.count.exp()
+
+
+def itself(module: Stateful, items: list[torch.Tensor]) -> list[torch.Tensor]:
+    module.count += 1.0
+    return [module.count, module.weight, items[0], items[0][1:]]
+
+
+WRITES = [buffer, assigned, data, through_view, given, container, resized, out, itself]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_each_run_finds_what_was_given(write: Callable[..., object]) -> None:
+    """Eager conforms to a bound of its own roundings: nothing of a run is left for the next."""
+    module, inputs = Stateful(write), [torch.randn(5)]
+    before = [tensor.clone() for tensor in (module.weight.detach(), module.count, *inputs)]
+    calls = [(list(inputs),)] * 2
+    found = refer(module, calls, Precision(), 0)
+    assert compare(found.eager, found).passed
+    for bound in (item for call in found.bound for item in call):
+        assert bound is not None
+        assert float(bound.max()) < 1e-4
+    after = [module.weight.detach(), module.count, *inputs]
+    assert all(map(torch.equal, before, after))
+
+
+def dropout(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.dropout(x, 0.5)
+
+
+def tiny_dropout(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.rand_like(x) * 1e-6
+
+
+def pythons(x: torch.Tensor) -> torch.Tensor:
+    return x * random.random()
+
+
+def counted() -> Callable[[torch.Tensor], torch.Tensor]:
+    calls = iter(range(1000))
+    return lambda x: x + next(calls)
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("function", [dropout, tiny_dropout, pythons, counted()])
+def test_what_is_not_deterministic_is_refused(
+    function: Callable[[torch.Tensor], torch.Tensor], large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oracle, "LARGE", 0 if large else 2**40)
+    with pytest.raises(NotDeterministic):
+        refer(Function(function), [(torch.randn(9),)], Precision(), 0)
+
+
+def test_what_draws_and_throws_away_is_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its outputs are the same; that is found by looking, large as it may be."""
+    seeds: list[int] = []
+    run = oracle.run_calls_in_float64
+
+    def noted(*args: object, **kwargs: object) -> object:
+        seeds.append(args[3])  # type: ignore[arg-type]
+        return run(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(oracle, "LARGE", 0)
+    monkeypatch.setattr(oracle, "run_calls_in_float64", noted)
+    refer(Function(lambda x: x + 0 * torch.rand(1)), [(torch.randn(9),)], Precision(), 0)
+    assert seeds == [0, 1, *[0] * 8]
+    seeds.clear()
+    refer(Function(torch.sin), [(torch.randn(9),)], Precision(), 0)
+    assert seeds == [0] * 9
+
+
+def test_generators_that_are_drawn_from_are_noticed() -> None:
+    with determinism.Draws() as quiet:
+        torch.ones(3).sin()
+    assert not quiet.drew
+    with determinism.Draws() as drew:
+        random.random()
+    assert drew.drew
+    assert not drew.names
