@@ -16,7 +16,7 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.graph import _PyTreeCodeGen
 from torch.utils._pytree import tree_leaves
 
-from harness.case import Inputs
+from harness.case import Given, Inputs
 from harness.numerics.eager import run_calls
 
 Before = Callable[[int, Node, Mapping[Node, Any]], None]
@@ -119,7 +119,7 @@ class Flow:
     varying: set[Node] = field(default_factory=set)
 
     @classmethod
-    def of(cls, module: GraphModule, calls: Sequence[Inputs]) -> Flow:
+    def of(cls, module: GraphModule, calls: Sequence[Given]) -> Flow:
         """Run the first of the calls and look."""
         flow = cls(module)
         watcher = _Watcher(flow)

@@ -11,7 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import _PyTreeCodeGen
 from torch.utils._pytree import tree_structure
 
-from harness.case import Inputs
+from harness.case import Given
 from harness.tracing.candidates import decodes, encodes, prepared
 from harness.tracing.flow import Flow
 
@@ -29,12 +29,12 @@ class Program:
     """
 
     module: GraphModule
-    calls: tuple[Inputs, ...]
+    calls: tuple[Given, ...]
     dynamic_shapes: Any = None
     values: tuple[Node | None, ...] = ()
 
 
-def tapped(flow: Flow, taps: Sequence[Node], calls: tuple[Inputs, ...], shapes: Any) -> Program:
+def tapped(flow: Flow, taps: Sequence[Node], calls: tuple[Given, ...], shapes: Any) -> Program:
     """The whole program, which returns the values of some nodes besides."""
     graph, copies = _copy(flow)
     output = graph.output_node()
@@ -43,7 +43,7 @@ def tapped(flow: Flow, taps: Sequence[Node], calls: tuple[Inputs, ...], shapes: 
     return Program(module, calls, shapes, (*(None for _ in plain), *taps))
 
 
-def prefix(flow: Flow, end: Node, calls: tuple[Inputs, ...], shapes: Any) -> Program:
+def prefix(flow: Flow, end: Node, calls: tuple[Given, ...], shapes: Any) -> Program:
     """The program as far as it is needed for the value of a node, which is its output."""
     graph, copies = _copy(flow)
     module = _finished(flow, graph, (_tap(flow, graph, copies, end),))

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.fx import Node
 
-from harness.case import Inputs
+from harness.case import Given
 from harness.record.cell import Numerics
 from harness.tracing.candidates import candidates
 from harness.tracing.flow import Flow
@@ -48,7 +48,7 @@ class Search:
 
     bench: Bench
     flow: Flow
-    calls: tuple[Inputs, ...]
+    calls: tuple[Given, ...]
     taps: int = TAPS
     known: list[Node] = field(default_factory=list)
     measured: dict[Node, Measured] = field(default_factory=dict)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from harness.backend import Recipe
-from harness.case import Case, Inputs
+from harness.case import Case, Given, Inputs, arguments, named
 from harness.execution.locking import exclusive
 from harness.numerics.control_flow import uncompiled
 from harness.tracing.trial import Bench, Outcome
@@ -61,26 +60,26 @@ def smallest_submodule(bench: Bench, whole: Outcome) -> Submodule:
     return Submodule(case, recipe, outcome, note)
 
 
-def _case(bench: Bench, module: torch.nn.Module, inputs: Inputs) -> Case:
-    return Case(f"{bench.case.name}/reduced", lambda: (module, inputs))
+def _case(bench: Bench, module: torch.nn.Module, given: Given) -> Case:
+    return Case(f"{bench.case.name}/reduced", lambda: (module, *arguments(given)))
 
 
-def _called(module: torch.nn.Module, inputs: Inputs) -> list[tuple[str, torch.nn.Module, Inputs]]:
+def _called(module: torch.nn.Module, inputs: Given) -> list[tuple[str, torch.nn.Module, Given]]:
     """The children that a run of the module calls, with what the first call of each is."""
-    calls: dict[str, tuple[str, torch.nn.Module, Inputs]] = {}
+    calls: dict[str, tuple[str, torch.nn.Module, Given]] = {}
 
     def watch(name: str, child: torch.nn.Module) -> Any:
         def hook(_: torch.nn.Module, args: Inputs, kwargs: dict[str, Any]) -> None:
-            given = _positional(child, args, kwargs)
-            if name not in calls and given is not None:
-                calls[name] = (name, child, tree_map(_copy, given))
+            if name not in calls:
+                calls[name] = (name, child, tree_map(_copy, named(args, kwargs)))
 
         return child.register_forward_pre_hook(hook, with_kwargs=True)
 
     handles = [watch(name, child) for name, child in _children(module)]
     try:
         with exclusive(), torch.no_grad(), uncompiled():
-            module(*tree_map(_copy, inputs))
+            args, kwargs = arguments(tree_map(_copy, inputs))
+            module(*args, **kwargs)
     finally:
         for handle in handles:
             handle.remove()
@@ -96,20 +95,6 @@ def _children(module: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
         else:
             found.append((name, child))
     return found
-
-
-def _positional(
-    module: torch.nn.Module, args: Inputs, kwargs: dict[str, Any]
-) -> tuple[Any, ...] | None:
-    """What a module is called with, as positional inputs; None where that is not possible."""
-    if not kwargs:
-        return args
-    try:
-        bound = inspect.signature(module.forward).bind(*args, **kwargs)
-    except TypeError:
-        return None
-    bound.apply_defaults()
-    return None if bound.kwargs else bound.args
 
 
 def _copy(item: Any) -> Any:

@@ -10,7 +10,7 @@ from torch.fx import GraphModule
 
 from harness import registry
 from harness.backend import Backend, Execution, Recipe
-from harness.case import Case, Inputs
+from harness.case import Case, Inputs, arguments
 from harness.errors import ConflictingOptions, StageFailure, UsageError, describe
 from harness.execution import foreign
 from harness.numerics.compare import Verdict
@@ -166,7 +166,7 @@ class Bench:
         first, *further = program.calls
         return Case(
             name or self.case.name,
-            lambda: (program.module, first),
+            lambda: (program.module, *arguments(first)),
             dynamic_shapes=program.dynamic_shapes,
             calls=(lambda: further) if further else None,
         )

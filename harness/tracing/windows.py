@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from harness.case import Inputs
+from harness.case import Given
 from harness.execution.locking import exclusive
 from harness.numerics.arithmetic import Float64Mode
 from harness.numerics.eager import run_calls, run_calls_in_float64
@@ -35,7 +35,7 @@ class Windows:
     """
 
     flow: Flow
-    calls: tuple[Inputs, ...]
+    calls: tuple[Given, ...]
     call: int
     known: frozenset[Node]
     semantics: Semantics
