@@ -93,7 +93,7 @@ _TEXTS = {
     ),
     Outcome.MISMATCH: ("mismatch", "≠", "executed, and an output is outside its bound"),
     Outcome.FAILED: ("failed", "✕", "a stage raised, or a requirement does not hold"),
-    Outcome.CRASHED: ("crashed", "!", "the process died"),
+    Outcome.CRASHED: ("crashed", "!", "the process died, or was refused memory"),
     Outcome.TIMEOUT: ("timeout", "T", "did not end within its time limit"),
     Outcome.XPASSED: ("xpassed", "P", "passed although a limitation says it cannot"),
     Outcome.XFAILED: ("xfailed", "x", "failed as a known limitation predicts"),

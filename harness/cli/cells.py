@@ -74,14 +74,18 @@ def repro(
 
     from harness import registry
     from harness.collection.discovery import find_case
+    from harness.execution.memory import allocations_limited
     from harness.pipeline.runner import run_cell
+    from harness.record.host import available_memory
     from harness.target import split_cell_id
     from reports.render import terminal
 
     name, target = split_cell_id(cell)
     registry.parse_targets([str(target)])
     case, suite = find_case(suites, name)
-    made = run_cell(case, target, seed=seed, limitations=suite.limitations, save=save)
+    # A cell that allocates without end ends here as well, and not with the machine.
+    with allocations_limited(available_memory()):
+        made = run_cell(case, target, seed=seed, limitations=suite.limitations, save=save)
     made.suite = suite.name
     terminal.show(made, Console())
     if script is not None:

@@ -3,6 +3,9 @@
 xdist's scope scheduler does most of it. Two things it does would hang or end a run with native
 crashes: it gives the test that killed a worker to the next worker, and it hands a replaced
 worker one unit of work, where a worker waits for a second test before it runs the first.
+
+A worker is given its next test before the present one ends, so that none can be held back here: a
+cell for which there is no memory waits in its worker (:mod:`harness.collection.board`).
 """
 
 from __future__ import annotations
