@@ -242,7 +242,10 @@ def _born(first: NodeFound, found: Found) -> str:
         return "not known: the node alone does not lower or run"
     if not first.born:
         path = f"; path: {' -> '.join(found.path)}" if found.path else ""
-        return f"inherited: fed the oracle's inputs the node keeps its bound{path}"
+        return (
+            f"inherited, or made by what is around the node: fed the oracle's inputs it keeps its "
+            f"bound{path}"
+        )
     if " + " in first.op or len(first.together) > 1:
         return f"here, fed the oracle's inputs, by these nodes together: {' '.join(first.together)}"
     return "here: fed the oracle's inputs the node exceeds its bound"

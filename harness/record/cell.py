@@ -181,7 +181,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     born: bool | None = None
 
     def __str__(self) -> str:
-        how = {True: "born there", False: "inherited", None: "origin not tried"}[self.born]
+        how = {True: "born there", False: "not born there", None: "origin not tried"}[self.born]
         source = f", {self.source}" if self.source else ""
         return (
             f"{self.node} ({self.op}){source}: error {self.error:.3g}, "

@@ -17,9 +17,10 @@ from harness.tracing.search import Search
 from harness.tracing.submodules import smallest_submodule
 from harness.tracing.trace import search_in, windows_at
 from harness.tracing.trial import REQUIREMENT, UNSUPPORTED, Bench, Outcome, Say
+from harness.tracing.windows import LEVELS
 
 # How many values back a window reaches before the program up to the node is taken instead.
-_LEVELS = (0, 1, 2, 4, 8, 16)
+_LEVELS = (*LEVELS, 16)
 
 # Programs that are tried to leave single nodes out.
 _ATTEMPTS = 24

@@ -162,7 +162,7 @@ class Search:
             number = max(1, number // 2)
 
     def _look(self, taps: Sequence[Node]) -> bool:
-        """Measure some nodes; whether the program stayed as wrong as the whole one.
+        """Measure some nodes; whether the program stayed wrong as the whole one is.
 
         What cannot be lowered with a value as an output is tried with fewer of them.
         """
@@ -174,10 +174,13 @@ class Search:
                 return True
             half = len(taps) // 2
             return self._look(taps[:half]) and self._look(taps[half:])
+        found = measure(program.values, outcome)
         still = {_place(row) for row in outcome.rows if row.problem is not None}
-        if self._wrong and not self._wrong & still:
+        is_wrong = any(each.first_bad is not None for each in found.values())
+        # A wrong value is one, whatever becomes of the outputs with the taps there.
+        if self._wrong and not self._wrong & still and not is_wrong:
             return False
-        self.measured.update(measure(program.values, outcome))
+        self.measured.update(found)
         self.unseen.update(tap for tap in taps if tap not in self.measured)
         return True
 

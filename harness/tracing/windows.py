@@ -18,8 +18,11 @@ from harness.tracing.candidates import segment
 from harness.tracing.flow import Flow, Watched
 from harness.tracing.programs import Program, taken, window
 
-LEVELS = (0, 1, 2, 4)
+LEVELS = (0, 1, 2, 4, 8)
 """How many values back a window reaches, one after the other."""
+
+# Nodes of a window; what it takes more to show is not the work of one kernel.
+_LARGEST = 100
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Windows:
         previous = 0
         for level in levels:
             nodes = self.reaching(end, level)
-            if len(nodes) == previous:
+            if len(nodes) == previous or (level and len(nodes) > _LARGEST):
                 return
             previous = len(nodes)
             yield nodes

@@ -58,7 +58,7 @@ class Source:
         for node in module.graph.nodes:
             if node.op == "get_attr":
                 found = _attribute(module, str(node.target))
-                attribute = str(node.target).replace(".", "_")
+                attribute = _identifier(str(node.target).replace(".", "_"))
                 names[node] = f"self.{attribute}"
                 if isinstance(found, GraphModule):
                     self.has_branches = True
@@ -163,6 +163,10 @@ def _wrapped(head: str, items: list[str], tail: str) -> list[str]:
 def _parameter(node: Node) -> str:
     name = str(node.target)
     return name if name.isidentifier() and not keyword.iskeyword(name) else node.name
+
+
+def _identifier(name: str) -> str:
+    return name if name.isidentifier() else f"_{name}"
 
 
 def _attribute(module: torch.nn.Module, path: str) -> Any:

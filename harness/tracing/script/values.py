@@ -7,13 +7,14 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy
 import torch
 
 BESIDE = "BESIDE"
 """What a script calls the file beside it."""
 
-# Elements of a tensor that is written as a list.
-_LISTED = 24
+# Columns that a list may take; longer ones are compressed.
+_WIDTH = 76
 
 # Bytes of all tensors together above which a file beside the script holds the long ones.
 _INLINE = 2**20
@@ -58,8 +59,9 @@ class Values:
         if value.dtype.itemsize > 1 or value.dtype in _WHOLE:
             if value.numel() > 1 and data == data[: value.dtype.itemsize] * value.numel():
                 return f"torch.full({shape}, {literal(value.flatten()[0].item())}, dtype={dtype})"
-            if value.numel() <= _LISTED:
-                return f"torch.tensor({literal(value.tolist())}, dtype={dtype})"
+            listed = f"torch.tensor({literal(_listed(value))}, dtype={dtype})"
+            if len(listed) <= _WIDTH:
+                return listed
         packed = base64.b85encode(zlib.compress(data, 9)).decode()
         if self.inline + len(packed) > _INLINE:
             name = f"v{len(self.beside)}"
@@ -78,6 +80,14 @@ class Values:
 
 
 _WHOLE = (torch.bool, torch.int8, torch.uint8)
+
+
+def _listed(value: torch.Tensor) -> Any:
+    """The numbers of a short tensor, float32 with as few digits as make the same ones."""
+    if value.numel() > _WIDTH or value.dtype != torch.float32:
+        return value.tolist() if value.numel() <= _WIDTH else "x" * _WIDTH
+    short = value.double().apply_(lambda number: float(str(numpy.float32(number))))
+    return (short if short.float().equal(value) else value).tolist()
 
 
 def literal(value: Any) -> str:

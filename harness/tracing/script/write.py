@@ -102,7 +102,8 @@ def _text(seen: Seen, script: Script, values: Values, about: Sequence[str]) -> s
     imports = [*_imports(body + preamble), *_registering(source)]
     if preamble:
         imports += ["\n", preamble]
-    parts = [*_head(seen, about), *imports, *script.imports, "\n", body]
+    own = [line for line in script.imports if _is_used(line, body + preamble)]
+    parts = [*_head(seen, about), *imports, *own, "\n", body]
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(parts)).rstrip() + "\n"
 
 
@@ -136,8 +137,8 @@ def _delegate(script: Script | None) -> str:
 
 # What a script imports when it uses it, standard library first.
 _STANDARD = """
-base64 contextlib copy importlib.metadata importlib.util io math operator shutil subprocess sys
-tempfile zlib
+base64 contextlib copy importlib.metadata importlib.util io logging math operator shutil subprocess
+sys tempfile warnings zlib
 """.split()
 _NAMED = (
     ("from collections.abc import Callable", "Callable"),
@@ -149,9 +150,8 @@ _NAMED = (
 
 def _imports(text: str) -> Iterator[str]:
     """The import statements that a text needs."""
-    yield "import logging"
+    text += "logging.x warnings.x"
     yield from (f"import {name}" for name in _STANDARD if re.search(rf"\b{name}\.\w", text))
-    yield "import warnings"
     yield from (line for line, name in _NAMED if re.search(rf"\b{name}\b", text))
     yield '\nwarnings.simplefilter("ignore")'
     yield "logging.disable(logging.WARNING)  # what packages say of themselves\n"
@@ -162,6 +162,13 @@ def _imports(text: str) -> Iterator[str]:
     yield "from torch.utils._pytree import tree_map"
     if "prepare_pt2e" in text:
         yield "from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e"
+
+
+def _is_used(line: str, text: str) -> bool:
+    """Whether a text uses a name that a statement imports; a whole module is imported for what its
+    import does."""
+    names = line.partition(" import ")[2]
+    return not names or any(re.search(rf"\b{name.strip()}\b", text) for name in names.split(","))
 
 
 def _registering(source: Source) -> Iterator[str]:
