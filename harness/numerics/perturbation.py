@@ -236,9 +236,12 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     def quantize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         """Quantize, and err by a step as a requantization may."""
         out = super().quantize(func, args, kwargs)
-        if not isinstance(args[1], torch.Tensor) and any(args[0] is x for x in self.inputs):
+        name = base_name(func)
+        is_affine = name == "quantize_affine"  # its scale is a tensor, whether known or measured
+        known = self.settled.hold(args[2]) if is_affine else not isinstance(args[1], torch.Tensor)
+        if known and any(args[0] is x for x in self.inputs):
             return out  # the program quantizes its input with the same operator and scale
-        low, high = _limits(base_name(func), args)
+        low, high = _limits(name, args)
         return (out.double() + self._steps(out.shape)).clamp_(low, high).round_().to(out.dtype)
 
     def dequantize(self, blocks: Blocks) -> torch.Tensor:
