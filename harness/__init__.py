@@ -3,9 +3,9 @@
 What suites, backends and tools outside need is importable from here; ``__init__.pyi`` has the
 names. Each is imported when it is first used, so that reading records never loads torch.
 
-The vocabulary stands beside this file. The wings, from the ground up: ``record/``, ``execution/``,
-``numerics/``, ``pipeline/``, ``collection/``; ``checking/`` is for anybody's own model,
-``testing/`` for authors of backends.
+The vocabulary stands beside this file. The wings, from the ground up: ``record/`` and ``values/``,
+``execution/``, ``numerics/``, ``pipeline/``, ``tracing/``, ``collection/``; ``checking/`` is for
+anybody's own model, ``testing/`` for authors of backends.
 """
 
 import lazy_loader

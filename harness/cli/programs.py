@@ -69,7 +69,13 @@ def inspect(program: Path, as_json: bool, listing: bool) -> None:
     type=click.Path(path_type=Path),
     help="Write the outputs: .pt (a list a call), .npz or .safetensors.",
 )
-@click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="Seconds that all calls may take.",
+)
 def execute(
     program: Path,
     files: Sequence[Path],
@@ -83,6 +89,10 @@ def execute(
 
     Each delegate is executed by the ExecuTorch runtime where that has it, else by the backend that
     has a reference model or an emulation of it; all in a process of its own.
+
+    A .pt holds a tensor, a list of inputs, or a dict of inputs by name; nothing in it is executed.
+    An image is uint8 (height, width, channels), and is laid out and scaled to 0..1 as the first
+    input wants it; a .wav is float32 (channels, samples). Neither is resized or normalized.
     """
     silence_vendors()
     from rich.console import Console
@@ -128,7 +138,7 @@ def _speaking_of(path: Path) -> Iterator[None]:
     try:
         yield
     except ProgramError as error:
-        raise type(error)(f"{path}: {error}") from error
+        raise ProgramError(f"{path}: {error}") from error
 
 
 def _calls(program: Program, path: Path, files: Sequence[Path], seed: int | None) -> list[Inputs]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -17,6 +14,7 @@ logging.disable(logging.WARNING)
 from harness import registry  # noqa: E402
 from harness.execution import foreign  # noqa: E402
 from harness.execution.anywhere.run import run_here  # noqa: E402
+from harness.execution.anywhere.stderr import printed_to  # noqa: E402
 
 
 def answer(request: bytes) -> bytes:
@@ -26,24 +24,10 @@ def answer(request: bytes) -> bytes:
     task = msgspec.msgpack.decode(request, type=foreign.Task)
     calls = [tuple(foreign.unpack(values)) for values in task.calls]
     program = Path(task.program).read_bytes()
-    with _printing_to(task.log):
+    with printed_to(task.log):
         if task.backend:
             execution = registry.backend(task.backend).execute(program, calls)
         else:
             execution = run_here(program, calls, task.method)
     outputs = [foreign.pack(values) for values in execution.outputs]
     return msgspec.msgpack.encode(foreign.Result(execution.runtime, outputs))
-
-
-@contextmanager
-def _printing_to(file: str) -> Iterator[None]:
-    """Have all that is printed on standard error, by native code too, go to a file."""
-    kept = os.dup(2)
-    log = os.open(file, os.O_WRONLY | os.O_APPEND)
-    os.dup2(log, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(log)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from harness import registry
 from harness.backend import Backend, Delegating, Describing
 from harness.errors import ProgramError, describe
+from harness.execution.anywhere.stderr import printed_to
 from harness.execution.execute import native_backends
 from harness.execution.program import DelegatePayload
 
@@ -46,11 +49,13 @@ def executor(delegate: str) -> Executor:
     return Executor(state.runtime, name)
 
 
+@functools.cache
 def _is_available(delegate: str) -> bool:
     """Whether the runtime can use a delegate that it has, such as for a library that is missing."""
     from executorch.runtime import Runtime
 
-    return bool(Runtime.get().backend_registry.is_available(delegate))
+    with printed_to(os.devnull):
+        return bool(Runtime.get().backend_registry.is_available(delegate))
 
 
 def require(delegates: Iterable[str]) -> dict[str, Executor]:

@@ -23,7 +23,11 @@ _RUNTIMES = ("native", "reference", "emulated")
 
 
 def execute(
-    program: bytes, calls: Sequence[Inputs], *, method: str | None = None
+    program: bytes,
+    calls: Sequence[Inputs],
+    *,
+    method: str | None = None,
+    seconds: float = foreign.SECONDS,
 ) -> list[list[OutputValue]]:
     """Run a program whose delegates have a runtime on this host: native, reference or emulated.
 
@@ -31,7 +35,8 @@ def execute(
         program: the bytes of a ``.pte``, whoever emitted it.
         calls: the inputs of each call, flat or nested as they were exported; state persists from
             call to call.
-        method: which method; by default ``forward``, or the only one there is.
+        method: which method; by default ``forward``, or the only one that takes inputs.
+        seconds: how long all calls may take.
 
     Returns:
         For each call every value that the method returns, in its order; see
@@ -43,7 +48,7 @@ def execute(
     """
     parsed = load(program, method)
     flat = [fitting.flat_inputs(parsed, inputs) for inputs in calls]
-    return run(program, parsed, flat).outputs
+    return run(program, parsed, flat, seconds).outputs
 
 
 def load(program: bytes, method: str | None = None) -> Program:
@@ -57,7 +62,7 @@ def load(program: bytes, method: str | None = None) -> Program:
 
 
 def default_method(file: PTEFile) -> str:
-    """``forward``, or the only method that does something.
+    """``forward``, or the only method that takes inputs, or the only one.
 
     Raises:
         ProgramError: there are several, or none.

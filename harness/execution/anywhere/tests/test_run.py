@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
@@ -38,7 +40,7 @@ def test_a_program_of_any_backend_runs_and_keeps_its_state(target: str, runtime:
 
 
 def test_delegates_of_several_backends_run_in_one_program() -> None:
-    program, module = mixed()
+    program, module = mixed()[0], copy.deepcopy(mixed()[1])
     ids = [payload.id for payload in run.load(program).delegates]
     assert {"XnnpackBackend", "MLXBackend"} == set(ids)
     assert len(ids) > 2
