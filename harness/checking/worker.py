@@ -110,6 +110,8 @@ def _main(request: str, pipe: str, log: str) -> None:
             tell(Finished())
         except ConformError as error:
             tell(Refused(str(error)))
+        except BrokenPipeError:
+            pass  # nobody listens any more
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.common import SPEED
+from harness.errors import UsageError
+from harness.record.contradictions import INTEGERS
 
 if TYPE_CHECKING:
     from harness.checking.messages import Request
@@ -45,7 +47,12 @@ _PROGRAMS = "programs"
     help="A pass to run on the edge program, before the target's own; may be repeated.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of weights and noise.")
-@click.option("--cell-timeout", type=float, help="Seconds after which a target is a timeout.")
+@click.option(
+    "--cell-timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="How long a target may take before it is a timeout.",
+)
 @click.option(
     "--save",
     type=click.Path(path_type=Path),
@@ -86,6 +93,8 @@ def check(
     from reports import output
     from reports.render import check as table, folder as files_of_run, html as page
 
+    if seed not in INTEGERS:
+        raise UsageError(f"--seed of {seed.bit_length()} bits does not fit 64 bits with a sign")
     request = Request(
         source=source,
         inputs=list(files),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.record.cell import Cell
@@ -139,7 +141,9 @@ def _why(cells: Sequence[Cell], out: Console) -> None:
         )
         out.print(_indented(styled(text.line(error, _ERROR))))
         if frame:
-            out.print(_indented(styled(f"at {text.line(frame, 400)}")))
+            # As the user named it, where it lies below.
+            near = text.line(frame, 400).removeprefix(f"{Path.cwd()}{os.sep}")
+            out.print(_indented(styled(f"at {near}")))
         if outcome.is_red:
             out.print(styled(f"  {members[0].repro}", "dim"), soft_wrap=True)
 

@@ -30,8 +30,14 @@ def _evil_run(path: Path) -> Run:
         limitation=LimitationRef(reason=EVIL, link="javascript:alert(3)"),
         numerics=[numerics(problem=EVIL, dtype=EVIL)],
         delegation=Delegation(
-            delegates=1, delegated_nodes=1, delegated_ops={EVIL: 1}, undelegated_ops={EVIL: 1}
+            delegates=1,
+            delegated_nodes=1,
+            delegated_ops={EVIL: 1},
+            undelegated_ops={EVIL: 1},
+            reasons={EVIL: {EVIL: 1}},
         ),
+        frame=EVIL,
+        command=EVIL,
         stages={EVIL: 1.0},
         memory={EVIL: 2**30},
     )

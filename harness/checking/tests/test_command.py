@@ -1,0 +1,148 @@
+"""``conform check`` from a folder that has nothing but a model: rows, files and exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.checking.messages import Began, Ended, Planned, Request
+from harness.checking.supervisor import supervise
+from harness.cli import main
+from harness.record.cell import Cell, Status
+from harness.record.folder import load
+
+ROOT = Path(__file__).parents[3]
+
+#: Ends the process the third time that it runs, but only once: a file says that it has.
+DEADLY = """
+import ctypes, pathlib, torch
+
+print("the file is read")
+
+class Deadly(torch.nn.Module):
+    runs = 0
+    example_inputs = (torch.randn(3, 4),)
+
+    def forward(self, x):
+        Deadly.runs += 1
+        if Deadly.runs == 3 and not pathlib.Path("died").exists():
+            pathlib.Path("died").touch()
+            ctypes.string_at(0)
+        return torch.sin(x)
+"""
+
+
+def conform(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "harness.cli", "check", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_target_that_ends_the_process_is_a_row_and_the_others_run(folder: Path) -> None:
+    (folder / "deadly.py").write_text(DEADLY)
+    done = conform(folder, "deadly.py:Deadly", "--targets", "null:eager,portable:fp32",
+                   "--save", "saved", "--html", "page.html", "--json")  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    cells = [Cell.from_json(line) for line in done.stdout.splitlines()]
+    assert [cell.status for cell in cells] == [Status.CRASHED, Status.PASSED]
+    crashed, passed = cells
+    assert crashed.error == f"the process was ended by {signal.SIGSEGV.name}"
+    assert crashed.frame is not None
+    assert crashed.frame.endswith("ctypes.string_at(0)")
+    assert crashed.stage in ("export", "reference", "build")
+    assert "the file is read" in done.stderr
+    assert passed.repro == "conform check deadly.py:Deadly --targets portable:fp32 --seed 0"
+    # The folder is a run like any other, with the programs beside its records.
+    run = load(folder / "saved")
+    assert run.is_complete
+    assert run.info.exit_status == 1
+    assert run.info.selection == "deadly.py:Deadly"
+    assert [cell.to_json() for cell in run.cells] == [cell.to_json() for cell in cells]
+    programs = list((folder / "saved" / "programs").iterdir())
+    assert [path.name for path in programs] == ["deadly.Deadly@portable_fp32.pte"]
+    assert len(programs[0].read_bytes()) == passed.program_bytes
+    assert "deadly.Deadly@null:eager" in (folder / "page.html").read_text()
+    assert (folder / "saved" / "report.html").exists()
+    # And other commands read it, without a suite.
+    for command in (
+        ["diff", "saved", "saved"],
+        ["show", "deadly.Deadly@portable:fp32", "--run", "saved"],
+        ["report", "saved"],
+    ):
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 0, result.output
+    again = CliRunner().invoke(main, ["check", "deadly.py:Deadly", "--save", "saved"])
+    assert again.exit_code == 2
+    assert "already holds a run" in again.stderr
+
+
+@pytest.mark.nightly
+def test_a_target_that_never_ends_is_a_timeout_with_its_line(folder: Path) -> None:
+    slow = DEADLY.replace("ctypes.string_at(0)", "import time; time.sleep(600)")
+    (folder / "slow.py").write_text(slow)
+    request = Request(source="slow.py:Deadly", targets="null:eager,portable:fp32")
+    cells, plans, began = [], [], []
+    for event in supervise(request, timeout=20):
+        match event:
+            case Ended():
+                cells.append(Cell.from_json(event.record))
+            case Planned():
+                plans.append(event)
+            case Began():
+                began.append(event.cell)
+    assert [cell.status for cell in cells] == [Status.TIMEOUT, Status.PASSED]
+    assert cells[0].error == "it did not end within 20 s"
+    assert cells[0].frame is not None
+    assert cells[0].frame.endswith("time.sleep(600)")
+    assert 20 <= cells[0].seconds < 60
+    assert len(plans) == 1
+    assert began == plans[0].cells
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import os; os._exit(0)", "ends the process that runs it: it ended with exit code 0"),
+        ("import ctypes; ctypes.string_at(0)", "it was ended by SIGSEGV, at "),
+        ("import sys; sys.exit(3)", "does not import: it exits (3), at "),
+        ("", "has nothing named 'build'; bad.py has no function and no module"),
+    ],
+)
+def test_a_file_that_ends_the_process_is_one_line(folder: Path, code: str, said: str) -> None:
+    (folder / "bad.py").write_text(code)
+    done = conform(folder, "bad.py:build")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert done.stderr.startswith("conform: bad.py")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.nightly
+def test_nothing_that_was_not_run_is_green(folder: Path) -> None:
+    (folder / "small.py").write_text(
+        "import torch\n"
+        "def build():\n    return torch.nn.Linear(3, 2), torch.randn(4, 3)\n"
+        "def blank():\n    return torch.nn.Threshold(9.0, 0.0), torch.rand(4, 3)\n"
+    )
+    unsupported = conform(folder, "small.py:build", "--targets", "tosa:mxfp4")
+    assert unsupported.returncode == 2, unsupported.stderr
+    assert "unsupported" in unsupported.stdout
+    assert "NOTHING PASSED" in unsupported.stdout
+    untelling = conform(folder, "small.py:blank", "--targets", "portable:fp32")
+    assert untelling.returncode == 2, untelling.stderr
+    assert "This proves little" in untelling.stdout
+    told = conform(folder, "small.py:build", "--targets", "portable:fp32,tosa:mxfp4")
+    assert told.returncode == 0, told.stderr
