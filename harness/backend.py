@@ -141,8 +141,8 @@ class Script:
             empty for none.
         run: the body of ``run(lowered)``, which takes an ``EdgeProgramManager`` and returns what
             each of ``CALLS`` returns, where that is not the runtime's work.
-        ours: what of this project stands in for something of upstream's that this host may lack,
-            and does not come with the script; empty for nothing.
+        ours: what this project does where the backend's runtime is not native that the script does
+            not: a sentence about what was seen; empty for nothing.
     """
 
     imports: tuple[str, ...] = ()

@@ -55,7 +55,7 @@ def write(
     if written.beside is not None:
         console.print(f"its long tensors: {escape(str(written.beside))}", soft_wrap=True)
     if written.ours:
-        console.print(f"not in it: {escape(written.ours)}", soft_wrap=True)
+        console.print(f"seen otherwise: {escape(written.ours)}", soft_wrap=True)
     with console.status("running the script"):
         code, said = _run(written.path)
     console.print(f"run alone it exits with {code}: {_WORDS.get(code, 'it broke')}")

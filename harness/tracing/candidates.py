@@ -68,13 +68,19 @@ def is_prepared(flow: Flow, node: Node) -> bool:
     """Whether a node only decodes or moves weights, and so does what it is made of."""
     if node.op != "call_function" or node in flow.varying:
         return False
-    moves = decodes(node) or node.target is operator.getitem or _moves(node)
     sources = flow.sources.get(node, ())
     return (
-        moves
+        (decodes(node) or moves(node))
         and bool(sources)
         and all(source.op == "get_attr" or is_prepared(flow, source) for source in sources)
     )
+
+
+def moves(node: Node) -> bool:
+    """Whether a node only moves, selects or compares values."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return node.target is operator.getitem
+    return kind_of(base_name(node.target), node.args, node.kwargs) is RoundingKind.EXACT
 
 
 def decodes(node: Node) -> bool:
@@ -140,12 +146,6 @@ def _is_inside_kernel(node: Node) -> bool:
 
 def _only_user(node: Node) -> Node | None:
     return next(iter(node.users)) if len(node.users) == 1 else None
-
-
-def _moves(node: Node) -> bool:
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    return kind_of(base_name(node.target), node.args, node.kwargs) is RoundingKind.EXACT
 
 
 def _name(node: Node) -> str:

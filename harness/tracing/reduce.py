@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch.fx import Node
 
@@ -17,7 +18,7 @@ from harness.tracing.search import Search
 from harness.tracing.submodules import smallest_submodule
 from harness.tracing.trace import search_in, windows_at
 from harness.tracing.trial import REQUIREMENT, UNSUPPORTED, Bench, Outcome, Say
-from harness.tracing.windows import LEVELS
+from harness.tracing.windows import LEVELS, Windows
 
 # How many values back a window reaches before the program up to the node is taken instead.
 _LEVELS = (*LEVELS, 16)
@@ -120,87 +121,100 @@ class _Reduction:
         self._last = whole.stage or "compare"
 
     def smallest(self) -> Reduced:
-        found = self._mismatching() if self._whole.stage is None else self._failing()
-        if found is None:
-            return self._keep(self._all(), (), "no smaller part of it is red for this reason")
-        end, call = found
-        windows = windows_at(self._search, call)
-        for nodes in windows.around(end, _LEVELS):
-            self._bench.say(f"{len(nodes)} nodes alone, fed the oracle's values")
-            if self._is_same(windows.program(nodes, end)):
-                kept = self._without(nodes, end, lambda some: windows.program(some, end))
-                return self._keep(windows.program(kept, end), kept)
-        shapes = self._bench.case.dynamic_shapes
-        program = prefix(self._search.flow, end, self._search.calls, shapes)
-        nodes = self._search.flow.behind([end], lambda source: False)
-        if self._is_same(program):
-            return self._keep(program, nodes, "fed the oracle's values, no part of it is red")
-        return self._keep(self._all(), (), "no smaller part of it is red for this reason")
+        """The smallest program that is red for the reason of the whole."""
+        found = self._first()
+        tried = found
+        while tried is not None:
+            if (kept := self._window(*tried)) is not None:
+                return kept
+            tried = self._search.wider(tried) if self._whole.stage is None else None
+        if found is not None:
+            program = prefix(self._search.flow, found[0], self._search.calls, self._shapes)
+            if (outcome := self._try(program)) is not None:
+                nodes = self._search.flow.behind([found[0]], lambda source: False)
+                note = "no part of it is red when it is fed the oracle's values"
+                return self._keep(program, outcome, nodes, note)
+        program = tapped(self._search.flow, (), self._search.calls, self._shapes)
+        if (outcome := self._try(program)) is None:
+            raise UsageError(
+                f"{self._bench.cell} cannot be reduced: exported again from its own graph it is no "
+                f"longer red for the same reason"
+            )
+        return self._keep(program, outcome, self._search.flow.nodes, "no part of it is as red")
 
-    def _mismatching(self) -> tuple[Node, int] | None:
-        return self._search.first(self._whole)
+    @property
+    def _shapes(self) -> Any:
+        return self._bench.case.dynamic_shapes
 
-    def _failing(self) -> tuple[Node, int] | None:
-        """The first node with which the program up to it fails as the whole one does."""
-        ends, shapes = self._search.known, self._bench.case.dynamic_shapes
+    def _first(self) -> tuple[Node, int] | None:
+        """Where to look: the first wrong value, or the first node with which the program up to it
+        fails as the whole one does."""
+        if self._whole.stage is None:
+            return self._search.first(self._whole)
+        ends = self._search.known
         low, high = 0, len(ends) - 1
         found = None
         while low <= high:
             middle = (low + high) // 2
             self._bench.say(f"the program up to {ends[middle]}")
-            if self._is_same(prefix(self._search.flow, ends[middle], self._search.calls, shapes)):
+            calls = self._search.calls
+            if self._try(prefix(self._search.flow, ends[middle], calls, self._shapes)):
                 found, high = ends[middle], middle - 1
             else:
                 low = middle + 1
         return None if found is None else (found, 0)
 
+    def _window(self, end: Node, call: int) -> Reduced | None:
+        """The nodes around a value that are as red as the whole when they are fed the oracle's."""
+        windows = windows_at(self._search, call)
+        for nodes in windows.around(end, _LEVELS):
+            self._bench.say(f"{len(nodes)} nodes alone, fed the oracle's values")
+            program = windows.program(nodes, end)
+            if (outcome := self._try(program)) is not None:
+                return self._keep(*self._without(windows, nodes, end, program, outcome))
+        return None
+
     def _without(
-        self, nodes: Sequence[Node], end: Node, program: Callable[[Sequence[Node]], Program]
-    ) -> Sequence[Node]:
-        """The nodes without those that are not needed for the program to be as red."""
+        self,
+        windows: Windows,
+        nodes: Sequence[Node],
+        end: Node,
+        program: Program,
+        outcome: Outcome,
+    ) -> tuple[Program, Outcome, Sequence[Node]]:
+        """The window without the nodes that it does not take."""
         kept = list(nodes)
         attempts = 0
         for node in nodes:
-            if node is end or len(kept) == 1 or attempts >= _ATTEMPTS:
-                continue
             # What is made of a node that goes is handed in instead, so what it is made of goes too.
             behind = set(self._search.flow.behind([node], lambda source: False))
             fewer = [each for each in kept if each not in behind]
-            if end not in fewer or len(fewer) == len(kept):
+            if end not in fewer or len(fewer) == len(kept) or attempts >= _ATTEMPTS:
                 continue
             attempts += 1
             self._bench.say(f"{len(fewer)} nodes alone, without {node}")
-            if self._is_same(program(fewer)):
-                kept = fewer
-        return kept
+            smaller = windows.program(fewer, end)
+            if (tried := self._try(smaller)) is not None:
+                kept, program, outcome = fewer, smaller, tried
+        return program, outcome, kept
 
-    def _all(self) -> Program:
-        shapes = self._bench.case.dynamic_shapes
-        return tapped(self._search.flow, (), self._search.calls, shapes)
-
-    def _is_same(self, program: Program) -> bool:
+    def _try(self, program: Program) -> Outcome | None:
+        """What becomes of a program, if it is red for the reason of the whole."""
         outcome = self._bench.attempt(program, last=self._last)
-        return outcome.is_red and outcome.reason == self._whole.reason
+        return outcome if outcome.is_red and outcome.reason == self._whole.reason else None
 
-    def _keep(self, program: Program, nodes: Sequence[Node], note: str = "") -> Reduced:
-        outcome = self._bench.attempt(program, last=self._last)
-        notes = [text for text in (note, self._search.note) if text]
-        if not outcome.is_red or outcome.reason != self._whole.reason:
-            raise UsageError(
-                f"{self._bench.cell} cannot be reduced: exported again from its own graph it is "
-                f"{'red for another reason' if outcome.is_red else 'green'}"
-            )
-        called = [node for node in nodes if node.op == "call_function"]
-        total = sum(node.op == "call_function" for node in self._search.flow.nodes)
+    def _keep(
+        self, program: Program, outcome: Outcome, nodes: Sequence[Node], note: str = ""
+    ) -> Reduced:
         return _reduced(
             self._bench,
             self._whole,
             outcome,
             self._bench.case_of(program, f"{self._bench.case.name}/reduced"),
             self._bench.plain,
-            nodes=called or [n for n in self._search.flow.nodes if n.op == "call_function"],
-            total=total,
-            note="; ".join(notes),
+            nodes=[node for node in nodes if node.op == "call_function"],
+            total=sum(node.op == "call_function" for node in self._search.flow.nodes),
+            note="; ".join(text for text in (note, self._search.note) if text),
         )
 
 

@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from harness.case import Given
 from harness.record.cell import Numerics
-from harness.tracing.candidates import candidates
+from harness.tracing.candidates import candidates, moves
 from harness.tracing.flow import Flow
 from harness.tracing.measuring import Measured, measure
 from harness.tracing.programs import prefix, tapped
@@ -78,20 +78,51 @@ class Search:
         ends = self._ends(whole.rows)
         if not ends:
             return None
-        found = min(ends, key=lambda end: (end[1], self._order[end[0]]))
+        return self._refine(self._earliest(ends))
+
+    def wider(self, found: tuple[Node, int]) -> tuple[Node, int] | None:
+        """A wrong node before one whose error was not born there: right values may be between,
+        because an error that is small beside the others of a sum shows again behind it.
+
+        Returns:
+            None where there is none.
+        """
+        while suspects := self._suspects(found, past_right=True):
+            if self._give_up() or not self._round(suspects, found):
+                return None
+            earliest = self._earliest([found, *self._bad()])
+            if earliest != found:
+                return self._refine(earliest)
+        return None
+
+    def _refine(self, found: tuple[Node, int]) -> tuple[Node, int]:
+        """The first wrong node behind which every value is right."""
         while suspects := self._suspects(found):
-            self.rounds += 1
-            chosen = self._choose(suspects)
-            self.bench.say(
-                f"round {self.rounds}: {len(chosen)} of {len(suspects)} nodes before {found[0]}"
-            )
-            if not self._look(chosen):
-                return self._cut(found)
-            if self.bench.programs > _MOST_PROGRAMS:
-                self.note = f"given up after {self.bench.programs} programs"
+            if self._give_up():
                 return found
-            found = min([found, *self._bad()], key=lambda end: (end[1], self._order[end[0]]))
+            if not self._round(suspects, found):
+                return self._cut(found)
+            found = self._earliest([found, *self._bad()])
         return found
+
+    def _round(self, suspects: Sequence[Node], found: tuple[Node, int]) -> bool:
+        """Look at some suspects; whether the program stayed wrong."""
+        self.rounds += 1
+        # What only moves values seldom errs; it is looked at when nothing else is left.
+        chosen = self._choose([node for node in suspects if not moves(node)] or suspects)
+        self.bench.say(
+            f"round {self.rounds}: {len(chosen)} of {len(suspects)} nodes before {found[0]}"
+        )
+        return self._look(chosen)
+
+    def _give_up(self) -> bool:
+        if self.bench.programs <= _MOST_PROGRAMS:
+            return False
+        self.note = f"given up after {self.bench.programs} programs"
+        return True
+
+    def _earliest(self, ends: Sequence[tuple[Node, int]]) -> tuple[Node, int]:
+        return min(ends, key=lambda end: (end[1], self._order[end[0]]))
 
     def look_at_all(self) -> None:
         """Look at every node that has a value, some at a time."""
@@ -134,11 +165,14 @@ class Search:
             if (call := measured.first_bad) is not None
         ]
 
-    def _suspects(self, found: tuple[Node, int]) -> list[Node]:
-        """Nodes not looked at that may have made a value wrong: no right value is between."""
+    def _suspects(self, found: tuple[Node, int], *, past_right: bool = False) -> list[Node]:
+        """Nodes not looked at that may have made a value wrong: no right value is between, unless
+        one may be."""
         end, call = found
 
         def is_right(node: Node) -> bool:
+            if past_right:
+                return False
             measured = self.measured.get(node)
             return measured is not None and (
                 measured.first_bad is None or measured.first_bad > call
@@ -187,8 +221,9 @@ class Search:
     def _cut(self, found: tuple[Node, int]) -> tuple[Node, int]:
         """The first node at which a program that ends there is wrong."""
         self.note = (
-            "with these values as outputs the error is gone: a kernel that computes several nodes "
-            "as one makes it, so programs that end at a node were compared instead"
+            "with some values as outputs the error is gone, as that of a kernel that computes "
+            "several nodes as one, or one close to its bound; programs that end at a node were "
+            "compared instead"
         )
         suspects = [node for node in self._suspects(found) if node is not found[0]]
         low, high = 0, len(suspects)

@@ -98,6 +98,8 @@ def found_in(bench: Bench, whole: Outcome, *, all_nodes: bool, taps: int = TAPS)
     start = search.first(whole) if whole.is_red else None
     if start is not None:
         first = judged(search, *start)
+        while first.born is False and (earlier := search.wider(start)) is not None:
+            start, first = earlier, judged(search, *earlier)
     if all_nodes:
         search.look_at_all()
     known = set(search.known)

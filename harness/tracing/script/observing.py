@@ -107,10 +107,9 @@ class Seen:
 
     @property
     def ours(self) -> str:
-        """Which part of what was seen is this project's and no part of the script, or empty."""
+        """How this project's own code saw it, which is no part of the script; or empty."""
         script, state = self.bench.recipe.script, self.bench.backend.availability()
-        native = state.runtime in ("native", "reference")
-        return "" if native or script is None else script.ours
+        return "" if state.runtime == "native" or script is None else script.ours
 
     def _follow(self) -> None:
         tester = self.tester

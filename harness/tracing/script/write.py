@@ -35,7 +35,7 @@ class Written:
         path: the script.
         beside: the file with its long tensors, or None.
         problem: what is wrong with the cell, or None for a green one, whose script says "gone".
-        ours: which part of what was seen is this project's and not in the script; or empty.
+        ours: how what was seen here was seen otherwise than by the script; or empty.
     """
 
     path: Path
@@ -101,7 +101,7 @@ def _text(seen: Seen, script: Script, values: Values, about: Sequence[str]) -> s
     preamble = _without_head(script.preamble)
     imports = [*_imports(body + preamble), *_registering(source)]
     if preamble:
-        imports += ["\n", preamble]
+        imports += ["\n", preamble, ""]
     own = [line for line in script.imports if _is_used(line, body + preamble)]
     parts = [*_head(seen, about), *imports, *own, "\n", body]
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(parts)).rstrip() + "\n"
@@ -113,10 +113,12 @@ def _head(seen: Seen, about: Sequence[str]) -> Iterator[str]:
     runtime = bench.backend.availability().runtime
     lines = [f"Case {bench.case.name}, seed {bench.seed}. Observed ({runtime}): {said}", *about]
     if seen.ours:
-        lines.append(
-            f"What is not in this script: {seen.ours}. It lowers with upstream's code; a runtime "
-            f"that has {_delegate(bench.recipe.script)} executes the program, else it is saved."
-        )
+        lines.append(f"Seen otherwise than by this script: {seen.ours}.")
+        if delegate := bench.recipe.script.delegate if bench.recipe.script else "":
+            lines.append(
+                f"The script lowers with upstream's code. A runtime that has {delegate} executes "
+                f"the program; elsewhere it is saved, and the defect cannot be tried."
+            )
     yield f'"""{_plain(f"{bench.case.op} on {bench.target}")}'
     for line in lines:
         yield ""
@@ -129,10 +131,6 @@ def _head(seen: Seen, about: Sequence[str]) -> Iterator[str]:
 
 def _plain(text: str) -> str:
     return text.replace("\\", "/").replace('"""', "'''")
-
-
-def _delegate(script: Script | None) -> str:
-    return script.delegate if script is not None else ""
 
 
 # What a script imports when it uses it, standard library first.
