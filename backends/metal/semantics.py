@@ -23,5 +23,5 @@ def _linear_uint4(
     scale: torch.Tensor,
     offset: torch.Tensor,
 ) -> Product:
-    codes = unpack_nibbles(packed).double()
+    codes = unpack_nibbles(packed)
     return Product(activation, Blocks(codes, scale.double(), offset.double(), activation.dtype))

@@ -224,7 +224,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
 
     def attend(self, call: attention.Attention) -> torch.Tensor:
         """Attention with many scores."""
-        found = attention.evaluate(call, magnitudes=True)
+        found = attention.evaluate(call)
         tensors = (call.query, call.key, call.value)
         self.trace.sums.note(attention.NAME, tensors, found.out, found=found)
         return found.out

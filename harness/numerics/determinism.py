@@ -11,6 +11,7 @@ import numpy
 import torch
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from harness.numerics.control_flow import run_dense
 
@@ -49,9 +50,15 @@ class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is u
     ) -> Any:
         if isinstance(func, HigherOrderOperator):
             return run_dense(func, args, kwargs or {}, self)
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **(kwargs or {}))
+        # It may draw, and does not where it drops nothing out.
+        before = torch.get_rng_state()
+        result = func(*args, **(kwargs or {}))
+        has_own = any(isinstance(leaf, torch.Generator) for leaf in tree_leaves((args, kwargs)))
+        if has_own or not torch.equal(before, torch.get_rng_state()):
             self.names[str(func)] = None
-        return func(*args, **(kwargs or {}))
+        return result
 
     @property
     def cause(self) -> str:

@@ -176,11 +176,10 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         )
         known = self._known(attention.NAME, (call.query, call.key, call.value))
         exact = None if known is None else known.found
-        erring = replace(call, query=query, key=key)
-        most = None if exact is None else exact.most
-        found = attention.evaluate(erring, errors, most, magnitudes=exact is None)
-        out, magnitude = found.out, (exact or found).magnitude
-        sums = Reduction(keys, None if magnitude is None else [magnitude], None)
+        if exact is None:
+            exact = attention.evaluate(call)
+        out = attention.evaluate_with(errors, replace(call, query=query, key=key), exact.most)
+        sums = Reduction(keys, [exact.magnitude], None)
         # The sum of a row's weights, by which it is divided; a wide one is rounded.
         rounding = float(sums.roundings()) * unit + wide * self.unit
         total = torch.full((*query.shape[:3], 1), rounding, dtype=torch.float64)

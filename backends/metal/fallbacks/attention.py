@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -11,6 +12,11 @@ from harness.numerics.large.attention import blocks
 
 EXCLUDED = -1e9
 """Mask values up to this one exclude a key, as ``-inf`` does."""
+
+# Scores that are held at a time: what a cache holds.
+_SCORES = 2**18
+# Elements of what nobody writes that are filled nevertheless.
+_POISONED = 2**24
 
 
 def attention(
@@ -28,42 +34,49 @@ def attention(
 
     Returns:
         The result, (B, H, L, D), and the attention weights, which the kernel allocates and never
-        writes: NaN, so that nobody uses them unseen.
+        writes: NaN, so that nobody uses them unseen, or memory that was never touched.
     """
-    heads = query.shape[1] // key.shape[1]
+    shared = query.shape[1] // key.shape[1]
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    keys = key.float().repeat_interleave(heads, 1)
-    values = value.float().repeat_interleave(heads, 1)
-    # The query is scaled before the products, the scale itself being a float32.
-    queries = query.float() * torch.tensor(factor, dtype=torch.float32)
     shape = (*query.shape[:3], key.shape[2])
     additive = None if mask is None else mask.expand(shape)
-    seen = _causal(*shape[2:]) if is_causal else torch.ones(shape[2:], dtype=torch.bool)
     result = torch.empty(*shape[:3], value.shape[-1])
-    for batch, some, rows in blocks(shape, keys.shape):
-        scores = queries[batch, some, rows] @ keys[batch, some].mT
-        valid = seen[rows].expand(scores.shape)
+    for batch, some, rows in blocks(shape, key.shape, _SCORES):
+        seen = _seen(rows, *shape[2:]) if is_causal else None
+        last = shape[3] if seen is None else seen.shape[1]
+        heads = some if shared == 1 else slice(some.start // shared, some.start // shared + 1)
+        # The query is scaled before the products, the scale itself being a float32.
+        queries = query[batch, some, rows].float() * torch.tensor(factor, dtype=torch.float32)
+        weights = queries @ key[batch, heads, :last].float().mT
         if additive is not None:
-            added = additive[batch, some, rows].float()
-            valid = valid & (added > EXCLUDED)
-            scores += added
-        weights = scores.masked_fill_(~valid, float("-inf"))
+            added = additive[batch, some, rows, :last].float()
+            weights += added
+            weights.masked_fill_(~(added > EXCLUDED), -math.inf)
+        if seen is not None:
+            weights.masked_fill_(~seen, -math.inf)
         # A row in which no key is left has a sum of 0 and comes out as 0.
         most = weights.amax(-1, keepdim=True).clamp_min_(torch.finfo(torch.float32).min)
         weights.sub_(most).exp_()
         total = weights.sum(-1, keepdim=True)
-        result[batch, some, rows] = weights @ values[batch, some] / total.where(total != 0, 1e-6)
-    unwritten = torch.full(shape, float("nan"), dtype=query.dtype)
-    return result.to(query.dtype), unwritten
+        summed = weights @ value[batch, heads, :last].float()
+        result[batch, some, rows] = summed / total.where(total != 0, 1e-6)
+    return result.to(query.dtype), _unwritten(shape, query.dtype)
 
 
-def _causal(queries: int, keys: int) -> Tensor:
-    """Keys that each query may see; the last query sees all.
+def _seen(rows: slice, queries: int, keys: int) -> Tensor:
+    """Keys that some queries may see, up to the last that any does; the last query sees all.
 
     The kernel computes the last key unsigned, so a query that would see none sees all.
     """
-    last = keys - queries + torch.arange(queries)[:, None]
-    return (torch.arange(keys) <= last) | (last < 0)
+    last = keys - queries + torch.arange(rows.start, rows.stop)[:, None]
+    last.masked_fill_(last < 0, keys - 1)
+    return torch.arange(int(last.max()) + 1) <= last
+
+
+def _unwritten(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    if math.prod(shape) > _POISONED:
+        return torch.empty(shape, dtype=dtype)
+    return torch.full(shape, math.nan, dtype=dtype)
 
 
 def gated_delta_rule(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
+
+# Codes that are decoded at a time.
+_DECODED = 2**20
 
 
 def linear_4bit(
@@ -24,14 +29,20 @@ def linear_4bit(
     Returns:
         (M, N) in the dtype of the activation.
     """
-    codes = unpack(packed)
     if activation.shape[0] == 1:
-        return (_vector(activation, codes[None], group_size, scales[None], offsets[None]),)
-    width = codes.shape[-1]
-    step, offset = (one.repeat_interleave(group_size, -1)[..., :width] for one in (scales, offsets))
-    # Product and sum are both rounded to the dtype: the tile that is multiplied has it.
-    weight = codes.to(activation.dtype) * step + offset
-    return ((activation.float() @ weight.float().mT).to(activation.dtype),)
+        return (_vector(activation, packed[None], group_size, scales[None], offsets[None]),)
+    wide = activation.float()
+    result = activation.new_empty(len(activation), len(packed))
+    for rows in _blocks(len(packed), activation.shape[1]):
+        codes = unpack(packed[rows])
+        step, offset = (
+            one[rows].repeat_interleave(group_size, -1)[:, : codes.shape[1]]
+            for one in (scales, offsets)
+        )
+        # Product and sum are both rounded to the dtype: the tile that is multiplied has it.
+        weight = codes.to(activation.dtype) * step + offset
+        result[:, rows] = wide @ weight.float().mT
+    return (result,)
 
 
 def gather_qmv(
@@ -56,8 +67,7 @@ def gather_qmv(
         (P, N) in the dtype of the activation.
     """
     at = experts.long()
-    codes = unpack(packed)[at]
-    return (_vector(activation, codes, group_size, scales[at], offsets[at]),)
+    return (_vector(activation, packed[at], group_size, scales[at], offsets[at]),)
 
 
 def unpack(packed: Tensor) -> Tensor:
@@ -65,8 +75,15 @@ def unpack(packed: Tensor) -> Tensor:
     return torch.stack((packed & 15, packed >> 4), -1).flatten(-2)
 
 
-def _vector(x: Tensor, codes: Tensor, group_size: int, scales: Tensor, offsets: Tensor) -> Tensor:
-    """(P, K) by (P, N, K): scale and offset meet the sums of a group, not each code.
+def _blocks(rows: int, width: int) -> Iterator[slice]:
+    """Rows of a weight that are decoded at a time."""
+    step = max(1, _DECODED // max(1, width))
+    return (slice(start, start + step) for start in range(0, rows, step))
+
+
+def _vector(x: Tensor, packed: Tensor, group_size: int, scales: Tensor, offsets: Tensor) -> Tensor:
+    """(P, K) by (P, N, K), which is packed: scale and offset meet the sums of a group, not each
+    code.
 
     Sums are float32, but the sum that the offset is multiplied by starts with four values at a
     time in the dtype of ``x``.
@@ -75,11 +92,15 @@ def _vector(x: Tensor, codes: Tensor, group_size: int, scales: Tensor, offsets: 
     groups = scales.shape[-1]
     missing = groups * group_size - width
     padded = torch.nn.functional.pad(x, (0, missing))
-    codes = torch.nn.functional.pad(codes, (0, missing)).view(rows, -1, groups, group_size)
     fours = padded.view(rows, groups, group_size // 4, 4)
     first = ((fours[..., 0] + fours[..., 1]) + fours[..., 2]) + fours[..., 3]
-    totals = first.float().sum(-1)
+    totals = first.float().sum(-1)[:, None]
     values = padded.float().view(rows, groups, group_size)
-    products = torch.einsum("pgk,pngk->png", values, codes.float())
-    result = (scales.float() * products + offsets.float() * totals[:, None]).sum(-1)
-    return result.to(x.dtype)
+    result = x.new_empty(rows, packed.shape[1])
+    for some in _blocks(packed.shape[1], rows * width):
+        codes = torch.nn.functional.pad(unpack(packed[:, some]).float(), (0, missing))
+        codes = codes.view(rows, -1, groups, group_size)
+        products = torch.einsum("pgk,pngk->png", values, codes)
+        sums = scales[:, some].float() * products + offsets[:, some].float() * totals
+        result[:, some] = sums.sum(-1)
+    return result

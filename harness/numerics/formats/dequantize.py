@@ -17,11 +17,11 @@ from harness.numerics.formats.microscaling import E2M1, unpack_nibbles
 
 @dataclass(frozen=True)
 class Blocks:
-    """A tensor in blocks: ``codes * scale + offset``. All in float64.
+    """A tensor in blocks: ``codes * scale + offset``.
 
     Attributes:
-        codes: what each code stands for; the shape of the tensor.
-        scale: one a block: each of its sizes divides the tensor's.
+        codes: what each code stands for; the shape of the tensor. Of any dtype that has it.
+        scale: float64, one a block: each of its sizes divides the tensor's.
         offset: shaped like ``scale``; None for formats that are centred on zero.
         dtype: what the operator rounds its result to.
     """
@@ -32,14 +32,17 @@ class Blocks:
     dtype: torch.dtype
 
     def values(self) -> torch.Tensor:
-        """The decoded tensor."""
-        product = self.codes * self._spread(self.scale)
-        return product if self.offset is None else product + self._spread(self.offset)
-
-    def _spread(self, per_block: torch.Tensor) -> torch.Tensor:
-        for dim, size in enumerate(self.codes.shape):
-            per_block = per_block.repeat_interleave(size // per_block.shape[dim], dim)
-        return per_block
+        """The decoded tensor, float64."""
+        # Each dimension as blocks and what is in one.
+        shape, counts = self.codes.shape, self.scale.shape
+        apart = [
+            n for size, count in zip(shape, counts, strict=True) for n in (count, size // count)
+        ]
+        once = [n for count in counts for n in (count, 1)]
+        values = self.codes.reshape(apart) * self.scale.reshape(once)
+        if self.offset is not None:
+            values += self.offset.reshape(once)
+        return values.reshape(shape)
 
 
 def _affine(
@@ -56,8 +59,10 @@ def _affine(
     scale = scale.double().reshape(blocks)
     zero = torch.zeros_like(scale) if zero is None else zero.double().reshape(blocks)
     low = float(torch.iinfo(stored).min if lowest is None else lowest)
+    is_whole = low.is_integer() and not codes.is_floating_point()
     # As targets store it: codes from zero up, and the offset that this makes necessary.
-    return Blocks(codes.double() - low, scale, scale * (low - zero), dtype)
+    numbers = codes.to(torch.int32) - int(low) if is_whole else codes.double() - low
+    return Blocks(numbers, scale, scale * (low - zero), dtype)
 
 
 def _int4(
@@ -68,7 +73,7 @@ def _int4(
     dtype: torch.dtype = torch.bfloat16,
 ) -> Blocks:
     scale, zero = scale.double().mT, zero.double().mT
-    return Blocks(unpack_nibbles(codes).double(), scale, -scale * zero, dtype)
+    return Blocks(unpack_nibbles(codes), scale, -scale * zero, dtype)
 
 
 def _mx(

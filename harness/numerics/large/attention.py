@@ -8,8 +8,9 @@ without a random number for each score.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -73,15 +74,15 @@ class Errors:
         of_row, of_key = self.side[here], self.d[keys].unsqueeze(-2)
         return torch.addcmul(torch.ones((), dtype=torch.float64), of_row, of_key, value=-1)
 
-    def of_rows(self, here: Place, most: torch.Tensor) -> torch.Tensor:
-        """With :meth:`of_keys` the rest of a block's exponents, a product."""
-        side = self.side[here]
-        return torch.cat([side * self.norm[here], side * most.abs(), side, side * most, -most], -1)
+    def of_rows(self, most: torch.Tensor) -> torch.Tensor:
+        """With :attr:`of_keys` the rest of the exponents, a product: (batches, heads, rows, 5)."""
+        side = self.side
+        return torch.cat([side * self.norm, side * most.abs(), side, side * most, -most], -1)
 
-    def of_keys(self, keys: Place) -> torch.Tensor:
-        """The other factor."""
-        parts = (self.a, self.b, self.c, self.d)
-        return torch.stack([*(part[keys] for part in parts), torch.ones_like(self.d[keys])], -2)
+    @property
+    def of_keys(self) -> torch.Tensor:
+        """The other factor, (batches, heads of the key, 5, keys)."""
+        return torch.stack([self.a, self.b, self.c, self.d, torch.ones_like(self.d)], -2)
 
 
 @dataclass(frozen=True)
@@ -91,12 +92,12 @@ class Evaluated:
     Attributes:
         out: the result, laid out as the operator's own.
         most: the largest score of each row, (batches, heads, rows, 1).
-        magnitude: the result with absolute values for values; None where it was not asked for.
+        magnitude: the result with absolute values for values.
     """
 
     out: torch.Tensor
     most: torch.Tensor
-    magnitude: torch.Tensor | None
+    magnitude: torch.Tensor
 
 
 def large(
@@ -121,53 +122,79 @@ def large(
     return Attention(query, key, value, attn_mask, is_causal, scale)
 
 
-def evaluate(
-    call: Attention,
-    errors: Errors | None = None,
-    most: torch.Tensor | None = None,
-    *,
-    magnitudes: bool = False,
-) -> Evaluated:
-    """Compute it.
+def evaluate(call: Attention) -> Evaluated:
+    """Compute it without errors."""
+    most = call.query.new_empty(*call.query.shape[:3], 1)
+
+    def exponents(here: Place, keys: Place) -> torch.Tensor:
+        scores = _scores(call, here, keys)
+        most[here] = scores.amax(-1, keepdim=True)
+        return scores.sub_(most[here])
+
+    out, magnitude = _weighted(call, exponents, [call.value.abs()])
+    return Evaluated(out, most, magnitude)
+
+
+def evaluate_with(errors: Errors, call: Attention, most: torch.Tensor) -> torch.Tensor:
+    """Compute it with errors of the weights.
 
     Args:
+        errors: of them.
         call: what is computed.
-        errors: of the weights; None for none.
-        most: the largest score of each row, or what is close to it, where that is known.
-        magnitudes: whether to return them.
+        most: the largest score of each row without errors.
     """
+    of_rows, of_keys = errors.of_rows(most), errors.of_keys
+
+    def exponents(here: Place, keys: Place) -> torch.Tensor:
+        scores = _scores(call, here, keys, errors)
+        scores[0].baddbmm_(of_rows[here][0], of_keys[keys[:2]][0, ..., keys[2]])
+        return scores
+
+    return _weighted(call, exponents, [])[0]
+
+
+def _weighted(
+    call: Attention,
+    exponents: Callable[[Place, Place], torch.Tensor],
+    others: Sequence[torch.Tensor],
+) -> list[torch.Tensor]:
+    """Means of the values, and of others like them, with weights that are exponentials."""
     batches, heads, length, _ = call.query.shape
     depth = call.value.shape[-1]
     # A column of ones sums up the weights.
-    columns = [call.value, call.value.abs()] if magnitudes else [call.value]
-    values = torch.cat([*columns, torch.ones_like(call.value[..., :1])], -1)
+    columns = [call.value, *others, torch.ones_like(call.value[..., :1])]
+    values = torch.cat(columns, -1)
     shape = (length, batches, heads, depth)
-    results = [call.query.new_empty(shape).permute(1, 2, 0, 3) for _ in columns]
-    found = call.query.new_empty(batches, heads, length, 1) if most is None else most
+    results = [call.query.new_empty(shape).permute(1, 2, 0, 3) for _ in columns[1:]]
     for here in blocks(call.query.shape[:3], call.key.shape, _BLOCK):
         batch, some, rows = here
         last = min(rows.stop, call.key.shape[2]) if call.is_causal else call.key.shape[2]
         keys = (batch, _heads_of(call, some), slice(0, last))
-        scores = (call.query[here] * call.scale) @ call.key[keys].mT
-        if call.mask is not None:
-            scores += call.mask[here][..., :last]
-        if errors is not None:
-            scores *= errors.factors(here, keys)
-        if call.is_causal:
-            later = scores[..., rows.start + 1 :]
-            hidden = torch.ones(later.shape[-2:], dtype=torch.bool).triu_()
-            later.masked_fill_(hidden, -math.inf)
-        if most is None:
-            found[here] = scores.amax(-1, keepdim=True)
-        if errors is None:
-            scores -= found[here]
-        else:
-            rest = errors.of_rows(here, found[here])[0], errors.of_keys(keys)[0]
-            scores[0].baddbmm_(*rest)
-        sums = scores.exp_() @ values[keys]
+        sums = exponents(here, keys).exp_() @ values[keys]
         for number, result in enumerate(results):
-            result[here] = sums[..., number * depth : (number + 1) * depth] / sums[..., -1:]
-    return Evaluated(results[0], found, results[1] if magnitudes else None)
+            found = sums[..., number * depth : (number + 1) * depth]
+            torch.div(found, sums[..., -1:], out=result[here])
+    return results
+
+
+def _scores(
+    call: Attention, here: Place, keys: Place, errors: Errors | None = None
+) -> torch.Tensor:
+    """Of a block, hidden ones being minus infinity."""
+    scores = (call.query[here] * call.scale) @ call.key[keys].mT
+    if call.mask is not None:
+        scores += call.mask[here][..., keys[2]]
+    if errors is not None:
+        scores *= errors.factors(here, keys)
+    if call.is_causal:
+        later = scores[..., here[2].start + 1 :]
+        later.masked_fill_(_above_diagonal(*later.shape[-2:]), -math.inf)
+    return scores
+
+
+@functools.lru_cache(maxsize=8)
+def _above_diagonal(rows: int, columns: int) -> torch.Tensor:
+    return torch.ones(rows, columns, dtype=torch.bool).triu_()
 
 
 def blocks(query: Sequence[int], key: Sequence[int], held: int = _LARGE) -> Iterator[Place]:

@@ -144,6 +144,20 @@ def test_what_draws_and_throws_away_is_run_twice(monkeypatch: pytest.MonkeyPatch
     assert seeds == [0] * 9
 
 
+def test_attention_that_drops_nothing_does_not_draw() -> None:
+    query = torch.randn(1, 2, 4, 8)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    with determinism.Draws() as quiet:
+        attend(query, query, query)
+    assert not quiet.drew
+    with determinism.Draws() as drew:
+        attend(query, query, query, dropout_p=0.5)
+    assert drew.names
+    with determinism.Draws() as own:
+        torch.rand(3, generator=torch.Generator())
+    assert own.names
+
+
 def test_generators_that_are_drawn_from_are_noticed() -> None:
     with determinism.Draws() as quiet:
         torch.ones(3).sin()

@@ -9,7 +9,11 @@ import torch
 from executorch.backends.apple.metal.ops.gated_delta_rule import gated_delta_rule
 from executorch.backends.apple.metal.ops.gather_qmv import _quantize_int4_affine, gather_qmv
 
-from backends.metal.fallbacks import IMPLEMENTATIONS
+from backends.metal.fallbacks import (
+    IMPLEMENTATIONS,
+    attention,
+    quantized as quantized_kernels,
+)
 from backends.metal.fallbacks.quantized import unpack
 from backends.metal.generation.lowbit import pack
 
@@ -20,6 +24,14 @@ ROUNDOFF = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8}
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(7)
+
+
+@pytest.fixture(params=["whole", "in blocks"])
+def _sizes(request, monkeypatch):
+    """What is large is computed in parts: a row or two at a time."""
+    if request.param == "in blocks":
+        monkeypatch.setattr(attention, "_SCORES", 12)
+        monkeypatch.setattr(quantized_kernels, "_DECODED", 600)
 
 
 def run(name, *arguments):
@@ -149,6 +161,7 @@ def exact_attention(query, key, value, **options):
     return torch.nn.functional.scaled_dot_product_attention(query.double(), key, value, **options)
 
 
+@pytest.mark.usefixtures("_sizes")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("version", ["", "_v2"])
 @pytest.mark.parametrize("mode", ["plain", "causal", "mask", "heads", "scale", "strided"])
@@ -177,6 +190,7 @@ def test_attention(mode, version, dtype):
     assert weights.isnan().all()
 
 
+@pytest.mark.usefixtures("_sizes")
 def test_a_row_of_attention_without_keys_is_zero():
     query = normal(1, 1, 2, 64)
     for nothing in (-math.inf, torch.finfo(torch.float32).min, -1e9):
@@ -186,6 +200,7 @@ def test_a_row_of_attention_without_keys_is_zero():
         assert got[0, 0, 0].isfinite().all()
 
 
+@pytest.mark.usefixtures("_sizes")
 def test_causal_attention_ends_at_the_last_key():
     query, key, value = normal(1, 1, 2, 64), normal(1, 1, 5, 64), normal(1, 1, 5, 64)
     got, _ = attend(query, key, value, causal=1)
@@ -194,6 +209,7 @@ def test_causal_attention_ends_at_the_last_key():
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.usefixtures("_sizes")
 def test_a_query_before_the_first_key_sees_all_keys():
     query, key, value = normal(1, 1, 4, 64), normal(1, 1, 2, 64), normal(1, 1, 2, 64)
     got, _ = attend(query, key, value, causal=1)
@@ -222,6 +238,7 @@ def test_unpacking_undoes_torchaos_packing():
     assert torch.equal(unpack(pack(codes, 4)), codes)
 
 
+@pytest.mark.usefixtures("_sizes")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(("group", "columns"), [(32, 64), (64, 512), (256, 512), (64, 200)])
 def test_linear_4bit_of_one_row(group, columns, dtype):
@@ -236,6 +253,7 @@ def test_linear_4bit_of_one_row(group, columns, dtype):
     assert_rounded_once(got, want, magnitude + quads, columns)
 
 
+@pytest.mark.usefixtures("_sizes")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("group", [32, 256])
 def test_linear_4bit_of_more_rows(group, dtype):
@@ -254,6 +272,7 @@ def test_linear_4bit_of_more_rows(group, dtype):
     assert_rounded_once(got, x.double() @ weight.T, magnitude, 512)
 
 
+@pytest.mark.usefixtures("_sizes")
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_gather_qmv(dtype):
     weights = normal(3, 6, 128)
