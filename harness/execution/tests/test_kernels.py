@@ -215,12 +215,12 @@ def test_only_so_many_programs_of_one_call_are_kept(monkeypatch: pytest.MonkeyPa
 def test_equal_calls_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[schema.ExecutionPlan] = []
 
-    class Counted(runtime_call._LoadedPlan):
-        def __init__(self, plan: schema.ExecutionPlan) -> None:
+    class Counted(runtime_call.LoadedPlan):
+        def __init__(self, plan: schema.ExecutionPlan, what: str) -> None:
             loaded.append(plan)
-            super().__init__(plan)
+            super().__init__(plan, what)
 
-    monkeypatch.setattr(runtime_call, "_LoadedPlan", Counted)
+    monkeypatch.setattr(runtime_call, "LoadedPlan", Counted)
     monkeypatch.setattr(runtime_call, "_SHARED", OrderedDict())
     x = torch.linspace(-1, 1, 11)
     program = program_of(lambda _, x: torch.erf(torch.erf(torch.erf(x))) * x, x)
