@@ -11,7 +11,8 @@ class Request(msgspec.Struct, kw_only=True):
     """A check.
 
     ``source`` and ``passes`` are spelled as on the command line, ``inputs`` are files, ``programs``
-    is the folder that gets them; ``done`` names cells that are not to be run again.
+    is the folder that gets them; ``trace`` asks for the first node at which a mismatch arises;
+    ``done`` names cells that are not to be run again.
     """
 
     source: str
@@ -22,6 +23,7 @@ class Request(msgspec.Struct, kw_only=True):
     passes: list[str] = []
     programs: str | None = None
     speed: bool = True
+    trace: bool = False
     done: list[str] = []
 
 
@@ -51,6 +53,18 @@ class Ended(msgspec.Struct, tag=True):
     record: str
 
 
+class Traced(msgspec.Struct, tag=True):
+    """The cell that ended last was traced.
+
+    ``found`` is the :class:`harness.tracing.found.Found`, in MessagePack, which has infinities;
+    without one, ``problem`` says why.
+    """
+
+    cell: str
+    found: bytes | None = None
+    problem: str = ""
+
+
 class Refused(msgspec.Struct, tag=True):
     """Nothing can be run, and why."""
 
@@ -61,6 +75,6 @@ class Finished(msgspec.Struct, tag=True):
     """All cells have ended."""
 
 
-Event = Planned | Began | Reached | Ended | Refused | Finished
+Event = Planned | Began | Reached | Ended | Traced | Refused | Finished
 
 decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)

@@ -27,6 +27,7 @@ from harness.checking.messages import (
     Reached,
     Refused,
     Request,
+    Traced,
     decoder,
 )
 from harness.errors import UsageError
@@ -47,8 +48,9 @@ def supervise(request: Request, *, timeout: float | None = None) -> Iterator[Eve
         timeout: seconds that a cell may take.
 
     Yields:
-        ``Planned`` once, then ``Began``, ``Reached`` and ``Ended`` for each cell. A cell that ends
-        the process has an ``Ended`` of its own, as crashed or timed out.
+        ``Planned`` once, then ``Began``, ``Reached`` and ``Ended`` for each cell, and ``Traced``
+        where that is asked for. A cell that ends the process has an ``Ended`` of its own, as
+        crashed or timed out.
 
     Raises:
         UsageError: the model cannot be loaded or run in eager, or its code ends the process.
@@ -56,6 +58,7 @@ def supervise(request: Request, *, timeout: float | None = None) -> Iterator[Eve
     done = list(request.done)
     is_planned = False
     while True:
+        ended: str | None = None
         life = _Life(msgspec.structs.replace(request, done=done), timeout)
         with life:
             for event in life.events():
@@ -69,8 +72,13 @@ def supervise(request: Request, *, timeout: float | None = None) -> Iterator[Eve
                     case Planned():
                         is_planned = True
                     case Ended():
-                        done.append(Cell.from_json(event.record).id)
+                        ended = Cell.from_json(event.record).id
+                        done.append(ended)
                 yield event
+        if life.cell is None and ended is not None and request.trace:
+            # Between two cells there is nothing else that native code could have ended.
+            yield Traced(ended, problem=f"tracing it: the process {life.end}")
+            continue
         if life.cell is None:
             raise UsageError(
                 f"{request.source} ends the process that runs it: it {life.end}"

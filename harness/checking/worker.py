@@ -9,7 +9,7 @@ import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
@@ -22,10 +22,17 @@ from harness.checking.messages import (
     Reached,
     Refused,
     Request,
+    Traced,
 )
 from harness.errors import ConformError, UsageError
 from harness.execution.vendors import silence_vendors
+from harness.record.cell import Status
 from harness.target import cell_id
+
+if TYPE_CHECKING:
+    from harness.backend import Recipe
+    from harness.case import Case
+    from harness.target import Target
 
 
 def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
@@ -73,6 +80,26 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
                 watch=lambda stage: tell(Reached(stage)),
             )
             tell(Ended(cell.to_json()))
+            if request.trace and cell.status is Status.MISMATCH:
+                recipe = passes.recipe_with(target, makers)
+                tell(_traced(case, target, request.seed, recipe, tell))
+
+
+def _traced(
+    case: Case, target: Target, seed: int, recipe: Recipe | None, tell: Callable[[Event], None]
+) -> Traced:
+    """Where a cell leaves the oracle, or why that is not known."""
+    from harness.tracing.trace import trace
+
+    def say(line: str) -> None:
+        tell(Reached(f"tracing, {line}"))
+
+    name = cell_id(case.name, target)
+    try:
+        found = trace(case, target, seed=seed, recipe=recipe, say=say, isolate=True)
+    except ConformError as error:
+        return Traced(name, problem=str(error))
+    return Traced(name, msgspec.msgpack.encode(found))
 
 
 def _program(folder: Path, cell: str) -> Path:

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli import why
 from harness.cli.common import SPEED
 from harness.errors import UsageError
 from harness.record.contradictions import INTEGERS
+from harness.target import split_cell_id
 
 if TYPE_CHECKING:
     from harness.checking.messages import Request
     from harness.record.run import Run
+    from harness.tracing.found import Found
 
 _PROGRAMS = "programs"
 
@@ -63,6 +66,9 @@ _PROGRAMS = "programs"
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the page here, too."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the records, a line each.")
+@click.option(
+    "--trace", is_flag=True, help="Find the first node at which a mismatch leaves the oracle."
+)
 @SPEED
 def check(
     source: str,
@@ -75,6 +81,7 @@ def check(
     save: Path | None,
     html: Path | None,
     as_json: bool,
+    trace: bool,
     speed: bool,
 ) -> None:
     """Run a model on every target and hold each against the float64 oracle.
@@ -104,15 +111,19 @@ def check(
         passes=list(passes),
         programs=None if save is None else str(save / _PROGRAMS),
         speed=speed,
+        trace=trace,
     )
     if save is not None:
         check_writable(save)
-    run, notes = _checked(request, cell_timeout, save)
+    run, notes, traces = _checked(request, cell_timeout, save)
     if as_json:
         for cell in run.cells:
             click.echo(cell.to_json())
     else:
         table.render(run, notes, Console())
+        for found in traces:
+            again = _named(request, found.cell)
+            why.show(found, Console(), again)
     if html is not None:
         output.write(html, page.render(run).encode("utf-8", "replace"))
         click.echo(html.resolve(), err=as_json)
@@ -123,17 +134,19 @@ def check(
 
 def _checked(
     request: Request, timeout: float | None, save: Path | None
-) -> tuple[Run, Sequence[str]]:
-    """Run the check, saying where it is; its record, in a folder where one is named, and notes."""
+) -> tuple[Run, Sequence[str], Sequence[Found]]:
+    """Run the check, saying where it is.
+
+    Returns:
+        Its record, in a folder where one is named; notes; what tracing found.
+    """
     from rich.console import Console
 
-    from harness.checking.messages import Began, Ended, Planned, Reached
     from harness.checking.supervisor import supervise
-    from harness.record.cell import Cell
-    from harness.record.folder import RunWriter, now
+    from harness.cli.following import Following
+    from harness.record.folder import now
     from harness.record.host import environment
     from harness.record.run import Run, RunInfo
-    from harness.target import split_cell_id
 
     info = RunInfo(
         started=now(),
@@ -144,38 +157,24 @@ def _checked(
         speed=request.speed,
     )
     run = Run(path=save or Path(request.source), info=info, cells=[])
-    notes: Sequence[str] = ()
-    writer: RunWriter | None = None
     with Console(stderr=True).status(f"loading {request.source}") as progress:
-        at = ""
-        for event in supervise(request, timeout=timeout):
-            match event:
-                case Planned():
-                    names = [split_cell_id(cell) for cell in event.cells]
-                    info.expected, info.backends = event.cells, event.backends
-                    info.targets = list(dict.fromkeys(str(target) for _, target in names))
-                    notes = event.notes
-                    if save is None:
-                        run.path = Path(names[0][0])
-                    else:
-                        writer = RunWriter(save, info)
-                case Began():
-                    at = f"{len(run.cells) + 1} of {len(info.expected)}: {event.cell}"
-                    progress.update(at)
-                case Reached():
-                    progress.update(f"{at}: {event.stage}")
-                case Ended():
-                    cell = Cell.from_json(event.record)
-                    cell.command = shlex.join(_command(request, cell.target, timeout))
-                    run.cells.append(cell)
-                    if writer is not None:
-                        writer.append(cell)
+        following = Following(
+            run,
+            save,
+            lambda cell: shlex.join(_command(request, cell.target, timeout)),
+            progress.update,
+        )
+        try:
+            for event in supervise(request, timeout=timeout):
+                following.see(event)
+        finally:
+            following.flush()
     status = _exit_status(run)
-    if writer is not None:
-        writer.close(exit_status=status)
+    if following.writer is not None:
+        following.writer.close(exit_status=status)
     else:
         info.exit_status, info.ended, info.complete = status, now(), True
-    return run, notes
+    return run, following.notes, following.traces
 
 
 def _exit_status(run: Run) -> int:
@@ -201,3 +200,11 @@ def _command(request: Request, targets: str | None, timeout: float | None) -> li
     words = [word for pair in options for word in pair]
     flags = [] if request.speed else ["--no-speed"]
     return ["conform", "check", request.source, *words, *flags]
+
+
+def _named(request: Request, cell: str) -> str:
+    """How a cell of a check is named to ``conform trace`` and ``conform reduce``."""
+    words = [request.source, "--target", str(split_cell_id(cell)[1])]
+    words += [word for file in request.inputs[:1] for word in ("--inputs", file)]
+    words += ["--seed", str(request.seed)] if request.seed else []
+    return shlex.join(words)

@@ -12,6 +12,7 @@ import click
 
 from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare
 from harness.cli.writing import SCRIPT, write
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
 _ROWS = 24
 """Rows of the table that are printed; a file that is saved has all."""
 
+_TARGET = click.option(
+    "--target", metavar="TARGET", help="Take CELL as a SOURCE of conform check, on this target."
+)
+_INPUTS = click.option(
+    "--inputs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Inputs of such a SOURCE, as conform check reads them.",
+)
+
 
 @click.command()
 @click.argument("cell")
@@ -32,6 +43,8 @@ _ROWS = 24
 )
 @click.option("--seed", type=int, help="Run seed; default: the run's, else 0.")
 @SUITE_FOLDER
+@_TARGET
+@_INPUTS
 @click.option("--all-nodes", is_flag=True, help="Look at every node, of a green cell as well.")
 @click.option(
     "--taps",
@@ -48,6 +61,8 @@ def trace(
     folder: Path | None,
     seed: int | None,
     suites: Path,
+    target: str | None,
+    inputs: Path | None,
     all_nodes: bool,
     taps: int,
     as_json: bool,
@@ -65,10 +80,10 @@ def trace(
 
     from harness.tracing.trace import trace as find
 
-    case, target = case_of(cell, suites)
     seed = seed_of(cell, folder, seed)
+    case, on = subject_of(cell, suites, target, inputs, seed)
     with progress(Console(stderr=True)) as say:
-        found = find(case, target, seed=seed, all_nodes=all_nodes, taps=taps, say=say, isolate=True)
+        found = find(case, on, seed=seed, all_nodes=all_nodes, taps=taps, say=say, isolate=True)
     if save is not None:
         from reports import output
 
@@ -76,7 +91,7 @@ def trace(
     if as_json:
         click.echo(found.to_json())
     else:
-        show(found, Console(), suites)
+        show(found, Console(), _again(cell, target, inputs, seed, suites))
     sys.exit(1 if found.problem is not None else 0)
 
 
@@ -87,10 +102,19 @@ def trace(
 )
 @click.option("--seed", type=int, help="Run seed; default: the run's, else 0.")
 @SUITE_FOLDER
+@_TARGET
+@_INPUTS
 @SCRIPT
 @SPEED
 def reduce(
-    cell: str, folder: Path | None, seed: int | None, suites: Path, script: Path | None, speed: bool
+    cell: str,
+    folder: Path | None,
+    seed: int | None,
+    suites: Path,
+    target: str | None,
+    inputs: Path | None,
+    script: Path | None,
+    speed: bool,
 ) -> None:
     """Shrink CELL to the smallest part of its graph that is red for the same reason.
 
@@ -103,9 +127,10 @@ def reduce(
 
     from harness.tracing.reduce import reduce as shrink
 
-    case, target = case_of(cell, suites)
+    seed = seed_of(cell, folder, seed)
+    case, on = subject_of(cell, suites, target, inputs, seed)
     with progress(Console(stderr=True)) as say:
-        reduced = shrink(case, target, seed_of(cell, folder, seed), say=say)
+        reduced = shrink(case, on, seed, say=say)
     show_reduced(reduced, Console())
     if script is not None:
         about = [
@@ -123,6 +148,28 @@ def reduce(
             about=about,
         )
     sys.exit(1)
+
+
+def subject_of(
+    name: str, suites: Path, target: str | None, inputs: Path | None, seed: int
+) -> tuple[Case, Target]:
+    """The case and the target of a cell, or of anybody's model where a target is named.
+
+    Raises:
+        UsageError: inputs for a cell, which has its own; or there is no such model.
+        UnknownTarget: no such target.
+        UnknownCell: no suite has the case.
+    """
+    if target is None:
+        if inputs is not None:
+            raise UsageError("--inputs are for a model: name its target, too, with --target")
+        return case_of(name, suites)
+    from harness import registry
+    from harness.checking import cases, sources
+
+    (on,) = registry.parse_targets([target])
+    files = [] if inputs is None else [inputs]
+    return cases.plan(sources.load(name, files, seed=seed), seed=seed).cases[0], on
 
 
 def case_of(cell: str, suites: Path) -> tuple[Case, Target]:
@@ -160,8 +207,14 @@ def progress(console: Console) -> Iterator[Callable[[str], None]]:
         yield lambda line: status.update(line)
 
 
-def show(found: Found, console: Console, suites: Path) -> None:
-    """Print what a trace found, and what to do next."""
+def show(found: Found, console: Console, again: str) -> None:
+    """Print what a trace found, and what to do next.
+
+    Args:
+        found: what it found.
+        console: where to.
+        again: the words that name the cell to another command.
+    """
     from rich.markup import escape
 
     console.print(f"[bold]{escape(found.cell)}[/]  seed {found.seed}, {found.runtime}")
@@ -176,7 +229,7 @@ def show(found: Found, console: Console, suites: Path) -> None:
     if found.nodes:
         _show_table(found, console)
     if found.problem is not None:
-        command = f"conform reduce {_quoted(found, suites)} --script repro.py"
+        command = f"conform reduce {again} --script repro.py"
         console.print(f"the smallest program that shows it: [bold]{escape(command)}[/]")
     elif not found.nodes:
         console.print("every node all the same, worst first: add --all-nodes")
@@ -200,14 +253,19 @@ def show_reduced(reduced: Reduced, console: Console) -> None:
     console.print(f"{reduced.programs} programs tried")
 
 
-def _quoted(found: Found, suites: Path) -> str:
+def _again(cell: str, target: str | None, inputs: Path | None, seed: int, suites: Path) -> str:
+    """The words that name a cell, or a model on a target, to another command."""
     import shlex
 
     from harness.cli.common import SUITES
 
-    seed = f" --seed {found.seed}" if found.seed else ""
-    where = f" --suites {shlex.quote(str(suites))}" if suites != SUITES else ""
-    return f"{shlex.quote(found.cell)}{seed}{where}"
+    options: list[tuple[str, object]] = [
+        *([("--target", target)] if target is not None else []),
+        *([("--inputs", inputs)] if inputs is not None else []),
+        *([("--seed", seed)] if seed else []),
+        *([("--suites", suites)] if suites != SUITES else []),
+    ]
+    return shlex.join([cell, *(str(word) for pair in options for word in pair)])
 
 
 def _show_first(first: NodeFound, found: Found, console: Console) -> None:
