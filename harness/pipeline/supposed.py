@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+
 from harness.backend import Recipe
-from harness.numerics.error_model.rounding import sums
+from harness.numerics.error_model.rounding import base_name, sums
 from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.precision import Precision
 from harness.record.cell import Delegation
 
+# Of a program that chooses scales as it runs: every element errs by a step, so that what the runs
+# cancel has to be known better.
+_RUNS_WITH_CHOSEN_SCALES = 16
 
-def precision_of(recipe: Recipe, delegation: Delegation | None) -> Precision:
+
+def precision_of(
+    recipe: Recipe, delegation: Delegation | None, module: torch.nn.Module | None = None
+) -> Precision:
     """How the program rounds.
 
     Where a sum was left to the runtime no sum counts as wide: the portable kernels add up in the
@@ -20,12 +28,21 @@ def precision_of(recipe: Recipe, delegation: Delegation | None) -> Precision:
     Args:
         recipe: what it was lowered by.
         delegation: what was left over; None for a program that is not lowered.
+        module: what the reference is computed of.
     """
+    precision = recipe.precision
+    if isinstance(module, torch.fx.GraphModule) and any(map(_chooses_scale, module.graph.nodes)):
+        precision = replace(precision, samples=max(precision.samples, _RUNS_WITH_CHOSEN_SCALES))
     left = () if delegation is None else delegation.undelegated_ops
     # "aten.mm.default"; what has no schema, like arithmetic of sizes, has a name alone.
     if any(sums(name.partition(".")[2].partition(".")[0]) for name in left):
-        return replace(recipe.precision, float32_sums=frozenset())
-    return recipe.precision
+        return replace(precision, float32_sums=frozenset())
+    return precision
+
+
+def _chooses_scale(node: torch.fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and base_name(node.target).startswith("choose_qparams")
 
 
 def semantics_of(recipe: Recipe) -> Semantics:

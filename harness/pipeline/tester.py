@@ -377,7 +377,8 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
 
     def _precision(self) -> Precision:
         lowered = self._artifacts.lower
-        return precision_of(self.recipe, None if lowered is None else lowered.delegation)
+        delegation = None if lowered is None else lowered.delegation
+        return precision_of(self.recipe, delegation, self.reference_module)
 
     def _default_passes(self) -> Sequence[Pass]:
         return self.recipe.transform_passes() if self._passes is None else self._passes

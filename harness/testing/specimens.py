@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from harness.case import Case, Inputs
+from harness.case import Call, Case, Given, Inputs
 
 
 class Expected(enum.Enum):
@@ -48,9 +48,9 @@ class Calls(torch.nn.Module):
         for name, value in buffers.items():
             self.register_buffer(name, value.clone())
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: Any, **named: Any) -> Any:
         """The function's result."""
-        return self.function(self, *inputs)
+        return self.function(self, *inputs, **named)
 
 
 SPECIMENS: list[Specimen] = []
@@ -62,13 +62,14 @@ def _specimen(
     inputs: Callable[[], Inputs],
     expected: Expected = Expected.CONFORMS,
     *,
-    calls: Callable[[], Sequence[Inputs]] | None = None,
+    kwargs: Callable[[], dict[str, Any]] = dict,
+    calls: Callable[[], Sequence[Given]] | None = None,
     draws: bool = False,
     **buffers: torch.Tensor,
 ) -> None:
     case = Case(
         f"specimen/{name}",
-        lambda: (Calls(function, buffers), inputs()),
+        lambda: (Calls(function, buffers), inputs(), kwargs()),
         calls=calls,
         draws=draws,
         untelling="a constant by intent" if expected is Expected.UNTELLING else "",
@@ -231,6 +232,21 @@ _specimen(
     lambda _, d: d["a"] - 2 * d["b"],
     lambda: ({"a": torch.ones(2), "b": torch.zeros(2)},),
     calls=lambda: [({"b": torch.zeros(2), "a": torch.ones(2) * 3},)],
+)
+for name, factor in (("", 2.0), ("_wrong", 3.0)):
+    _specimen(
+        f"inputs_by_name_in_another_order{name}",
+        lambda _, x, *, a, b, f=factor: x + a - planted(2.0, f) * b,
+        lambda: (torch.randn(2),),
+        Expected.DIFFERS if name else Expected.CONFORMS,
+        kwargs=lambda: {"a": torch.ones(2), "b": torch.zeros(2)},
+        calls=lambda: [Call((torch.randn(2),), {"b": torch.ones(2), "a": torch.ones(2) * 3})],
+    )
+_specimen(
+    "inputs_that_are_no_tensors",
+    lambda _, x, pair, *, flag, scale, nothing: x * scale + pair[0] - pair[1][0] + int(flag),
+    lambda: (torch.randn(2), (3, [1.5])),
+    kwargs=lambda: {"flag": True, "scale": 0.5, "nothing": None},
 )
 _specimen(
     "input_with_gradient", lambda _, x: x * 2, lambda: (torch.randn(3, 4, requires_grad=True),)

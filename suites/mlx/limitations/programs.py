@@ -20,7 +20,7 @@ PROGRAMS: list[Limitation] = [
         "be overwritten. The runtime refuses the program, as it has no kernel for aten.exp_.",
         link=_REINPLACE,
         stage="run",
-        error="the runtime has no kernel aten::exp_",
+        error="the runtime has no kernel aten::add_.Tensor, aten::exp_,",
     ),
     Limitation(
         target=_ALL,
@@ -30,7 +30,7 @@ PROGRAMS: list[Limitation] = [
         "add_ and abs_ of it, for which the portable runtime has no kernels.",
         link=_SOURCE + "backends/mlx/passes.py",
         stage="run",
-        error="Failed to load method forward, error: 0x:14",
+        error="the runtime has no kernel aten::abs_, aten::add_.Tensor,",
     ),
     # Integers between the two
     Limitation(

@@ -53,18 +53,6 @@ METAL: list[Limitation] = [
     # Export flow and partitioning
     Limitation(
         target=_ALL,
-        case="adaptive_max_pool2d/global|cumprod/dim|nonzero/masked_select|round/decimals"
-        "|searchsorted/between",
-        reason="The edge verifier (exir/verification/verifier.py, check_valid_op) admits only "
-        "operators tagged core ATen or view_copy, before MetalPartitioner, which takes any, is "
-        "asked.",
-        link=_SOURCE + "exir/verification/verifier.py",
-        stage="lower",
-        error="is not in Core ATen opset",
-        shown_as=Status.UNSUPPORTED,
-    ),
-    Limitation(
-        target=_ALL,
         case="nonzero/2d",
         reason="EdgeOpArgValidator (exir/verification/arg_validator.py), which "
         "AotiBackend.preprocess comes to by way of move_to_device_pass, runs the graph on its own "
@@ -92,16 +80,6 @@ METAL: list[Limitation] = [
         link=_SOURCE + "exir/verification/verifier.py",
         stage="lower",
         error="mismatched dtypes",
-    ),
-    Limitation(
-        target=_BFLOAT16,
-        case="avg_pool3d/plain",
-        reason="Nothing to compare with: eager PyTorch's CPU kernel (AveragePool3d.cpp) is not "
-        "compiled for 16-bit dtypes.",
-        link="https://github.com/pytorch/pytorch/tree/v2.13.0/aten/src/ATen/native",
-        stage="reference",
-        error="not implemented for",
-        shown_as=Status.UNSUPPORTED,
     ),
     # Inductor's code for MPS
     Limitation(

@@ -160,14 +160,4 @@ MLX: list[Limitation] = [
         stage="run",
         error="method->execute() failed with error 0x12",
     ),
-    Limitation(
-        target=_HALF,
-        case="avg_pool3d/plain|_cdist_forward/l2|_pdist_forward/l2",
-        reason="Nothing to compare with: eager PyTorch's CPU kernels of these operators "
-        "(AveragePool3d.cpp, cpu/DistanceOpsKernel.cpp) are not compiled for 16-bit dtypes.",
-        link="https://github.com/pytorch/pytorch/tree/v2.13.0/aten/src/ATen/native",
-        stage="reference",
-        error="not implemented for",
-        shown_as=Status.UNSUPPORTED,
-    ),
 ]

@@ -14,19 +14,7 @@ _PORTABLE = "portable:*"
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"
 
 RUNTIME: list[Limitation] = [
-    # Export flow and edge verifier
-    Limitation(
-        target=_ALL,
-        case="_embedding_bag/mean|bilinear/bias|adaptive_max_pool2d/global|cumprod/dim"
-        "|nonzero/masked_select|round/decimals|searchsorted/between|var_mean/dim",
-        reason="The edge verifier (exir/verification/verifier.py, check_valid_op) admits only "
-        "operators tagged core ATen or view_copy; this one is neither, and the default "
-        "decompositions leave it. For masked_select and var_mean a portable kernel exists.",
-        link=_SOURCE + "exir/verification/verifier.py",
-        stage="lower",
-        error="is not in Core ATen opset",
-        shown_as=Status.UNSUPPORTED,
-    ),
+    # Export flow
     Limitation(
         target=_ALL + "|null:*",
         case="_to_copy/transposed|clone/of_transposed",
@@ -61,39 +49,6 @@ RUNTIME: list[Limitation] = [
         link=_SOURCE + "extension/pybindings/pybindings.cpp",
         stage="run",
         error="should be contiguous or channels-last",
-    ),
-    # Operators without a kernel
-    Limitation(
-        target=_ALL,
-        case="sort/*|scatter_reduce/*|avg_pool3d/plain|max_pool3d_with_indices/plain",
-        reason="Core ATen, so it passes the edge verifier, but neither "
-        "kernels/portable/functions.yaml nor kernels/optimized/optimized.yaml lists a kernel for "
-        "it: loading the method ends with OperatorMissing (0x14).",
-        link="https://github.com/pytorch/executorch/issues/11320",
-        stage="run",
-        error="Failed to load method forward, error: 0x:14",
-        shown_as=Status.UNSUPPORTED,
-    ),
-    Limitation(
-        target="mlx:*",
-        case="scatter_reduce/*|adaptive_max_pool2d/global|cumprod/dim|round/decimals",
-        reason="The delegate leaves it to the runtime, and programs for it are lowered without "
-        "the edge verifier, but neither kernels/portable/functions.yaml nor "
-        "kernels/optimized/optimized.yaml lists a kernel: loading the method ends with "
-        "OperatorMissing (0x14).",
-        link="https://github.com/pytorch/executorch/issues/11320",
-        stage="run",
-        error="Failed to load method forward, error: 0x:14",
-        shown_as=Status.UNSUPPORTED,
-    ),
-    Limitation(
-        target="mlx:*",
-        case="_embedding_bag/mean|searchsorted/between|bilinear/bias",
-        reason="A part is delegated, the operator itself is left to the runtime, which has no "
-        "kernel for it (kernels/portable/functions.yaml): the method would not load.",
-        link=_SOURCE + "kernels/portable/functions.yaml",
-        stage="run",
-        error="the runtime has no kernel",
     ),
     # Kernels that refuse what the exporter emits
     Limitation(
