@@ -161,7 +161,7 @@ def unpack(values: Sequence[Value]) -> list[Any]:
 @functools.cache
 def _child() -> Child:
     return Child(
-        Path(__file__).with_name("served_backend.py"),
+        Path(__file__).parent / "anywhere" / "served.py",
         "the process that executes foreign programs",
         {_MARK: "1"},
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from pathlib import Path
 
 import msgspec
 
-# Before the imports: what vendors log when they are imported is nobody's concern.
-logging.disable(logging.WARNING)
+from harness.execution.vendors import silence_vendors
+
+silence_vendors()  # before they are imported, which they log and warn of
 
 from harness import registry  # noqa: E402
 from harness.execution import foreign  # noqa: E402
@@ -19,8 +18,6 @@ from harness.execution.anywhere.stderr import printed_to  # noqa: E402
 
 def answer(request: bytes) -> bytes:
     """Execute a :class:`~harness.execution.foreign.Task` and answer with a Result."""
-    # A warning would only be printed; what it says of, the parent sees or does not need.
-    warnings.simplefilter("ignore")
     task = msgspec.msgpack.decode(request, type=foreign.Task)
     calls = [tuple(foreign.unpack(values)) for values in task.calls]
     program = Path(task.program).read_bytes()
