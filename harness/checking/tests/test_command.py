@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.checking.messages import Began, Ended, Planned, Request
+from harness.checking.messages import Began, Ended, Planned, Request, Traced
 from harness.checking.supervisor import supervise
 from harness.cli import main
+from harness.cli.following import Following
 from harness.record.cell import Cell, Status
-from harness.record.folder import load
+from harness.record.folder import load, now
+from harness.record.run import Run, RunInfo
 
 ROOT = Path(__file__).parents[3]
 
@@ -146,3 +148,47 @@ def test_nothing_that_was_not_run_is_green(folder: Path) -> None:
     assert "This proves little" in untelling.stdout
     told = conform(folder, "small.py:build", "--targets", "portable:fp32,tosa:mxfp4")
     assert told.returncode == 0, told.stderr
+
+
+#: XNNPACK computes this gelu as the exact one.
+APPROXIMATE = """
+import torch
+
+class Net(torch.nn.Module):
+    example_inputs = (torch.linspace(-3, 3, 12).reshape(3, 4),)
+
+    def forward(self, x):
+        return torch.nn.functional.gelu(x * 1.5, approximate="tanh") + 1
+"""
+
+
+def test_a_mismatch_is_traced_and_its_record_says_where_it_begins(folder: Path) -> None:
+    (folder / "net.py").write_text(APPROXIMATE)
+    done = conform(folder, "net.py:Net", "--targets", "xnnpack:fp32,portable:fp32", "--trace",
+                   "--save", "saved")  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "first node that leaves the oracle: gelu  aten.gelu.default" in done.stdout
+    assert "conform reduce net.py:Net --target xnnpack:fp32" in " ".join(done.stdout.split())
+    wrong, right = load(folder / "saved").cells
+    assert wrong.first_divergence is not None
+    assert wrong.first_divergence.op == "aten.gelu.default"
+    assert wrong.first_divergence.born is True
+    assert wrong.first_divergence.source.startswith("net.py:8")
+    assert (right.status, right.first_divergence) == (Status.PASSED, None)
+
+
+def test_a_record_is_kept_whatever_tracing_comes_to(tmp_path: Path) -> None:
+    run = Run(path=tmp_path, info=RunInfo(started=now(), seed=0), cells=[])
+    lines: list[str] = []
+    following = Following(run, tmp_path / "saved", lambda cell: "again", lines.append)
+    cell = Cell(case="net", target="null:eager", status=Status.FAILED, stage="lower", error="no")
+    following.see(Planned([cell.id], [], {}))
+    following.see(Began(cell.id))
+    following.see(Ended(cell.to_json()))
+    following.see(Traced(cell.id, problem="the process was ended by SIGSEGV"))
+    following.flush()
+    assert list(following.notes) == [
+        "net@null:eager was not traced: the process was ended by SIGSEGV"
+    ]
+    assert lines == ["1 of 1: net@null:eager"]
+    assert [each.command for each in load(tmp_path / "saved").cells] == ["again"]
