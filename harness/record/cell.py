@@ -240,6 +240,11 @@ class Cell(msgspec.Struct, kw_only=True):
         return f"conform repro {shlex.quote(self.id)} --seed {self.seed}"
 
     @property
+    def why(self) -> str:
+        """The command that finds the first node where it leaves the oracle."""
+        return f"conform trace {shlex.quote(self.id)} --seed {self.seed}"
+
+    @property
     def nothing_delegated(self) -> bool:
         """Whether the cell executed without the backend having taken a single node."""
         return self.runtime != "none" and self.delegation.delegates == 0
