@@ -255,6 +255,11 @@ class Cell(msgspec.Struct, kw_only=True):
         return max(self.memory.values(), default=None)
 
     @property
+    def why(self) -> str:
+        """The command that finds the first node where it leaves the oracle."""
+        return f"conform trace {shlex.quote(self.id)} --seed {self.seed}"
+
+    @property
     def nothing_delegated(self) -> bool:
         """Whether the cell executed without the backend having taken a single node."""
         return self.runtime != "none" and self.delegation.delegates == 0

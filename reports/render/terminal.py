@@ -127,6 +127,9 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         out.print(grid)
     section(out, "Run it again")
     out.print(styled(cell.repro, "bold"), soft_wrap=True)
+    if any(row.problem for row in cell.numerics) and cell.first_divergence is None:
+        section(out, "Which node makes it so")
+        out.print(styled(cell.why, "bold"), soft_wrap=True)
 
 
 def _header(found: Summary, judged: RunVerdict, out: Console) -> None:

@@ -20,18 +20,19 @@ from harness.target import Target
 from harness.tracing.script.values import Values, literal
 from harness.tracing.script.write import write_script
 
-QUICK = (
-    "portable:fp32",
-    "xnnpack:fp32",
+QUICK = ("portable:fp32", "tosa:fp", "mlx:fp32")
+NIGHTLY = (
     "xnnpack:int8",
+    "xnnpack:fp32",
     "xnnpack:int8_per_tensor",
     "xnnpack:int8_dynamic",
-    "tosa:fp",
     "tosa:int",
     "tosa:mxfp8_e4m3",
-    "mlx:fp32",
     "mlx:int4",
+    "mlx:mxfp8",
+    "mlx:nvfp4",
 )
+TARGETS = (*QUICK, *(pytest.param(name, marks=pytest.mark.nightly) for name in NIGHTLY))
 ALLOWED = {"torch", "executorch", "torchao", "MLXPartitioner"} | set(sys.stdlib_module_names)
 
 
@@ -53,7 +54,7 @@ def test_every_recipe_of_ours_has_a_script() -> None:
             assert registry.recipe(target).script is not None, target
 
 
-@pytest.mark.parametrize("target", QUICK)
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_script_lowers_to_the_bytes_of_its_recipe(target: str) -> None:
     tester = Tester(LAYER, target)
     recipe = tester.recipe
