@@ -6,6 +6,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from backends.mlx.execution.kernels import products
 from backends.mlx.execution.kernels.base import Builder, Step, dtype_of
 from backends.mlx.execution.kernels.linear import gathering, optional
 from backends.mlx.payload.graph import Node
@@ -69,7 +70,7 @@ def quantized_matmul(node: Node) -> Step:
         if not rows.size or not columns:  # mlx's CPU kernel divides by both
             t[out] = mx.zeros((*rows.shape[:-1], columns), rows.dtype)
             return
-        t[out] = mx.quantized_matmul(rows, t[w], t[scales], biases(t), **options)
+        t[out] = products.quantized_matmul(rows, t[w], t[scales], biases(t), **options)
 
     return step
 
