@@ -187,6 +187,8 @@ def test_a_record_is_kept_whatever_tracing_comes_to(tmp_path: Path) -> None:
     following.see(Ended(cell.to_json()))
     following.see(Traced(cell.id, problem="the process was ended by SIGSEGV"))
     following.flush()
+    assert following.writer is not None
+    following.writer.close(exit_status=1)
     assert list(following.notes) == [
         "net@null:eager was not traced: the process was ended by SIGSEGV"
     ]

@@ -231,7 +231,7 @@ def test_a_program_that_cannot_be_read_is_a_failure_of_its_stage(
     tester = Tester(MLP, "null:eager").export().lower().to_executorch()
     whole = stages.serialize
     monkeypatch.setattr(stages, "serialize", lambda program: whole(program)[:40])
-    with pytest.raises(StageFailure, match="not an ExecuTorch program") as caught:
+    with pytest.raises(StageFailure, match="cut short") as caught:
         tester.serialize()
     assert caught.value.stage == "serialize"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from backends.mlx.execution.kernels import products
 from backends.mlx.execution.kernels.base import (
     Builder,
     Step,
@@ -31,10 +32,10 @@ def addmm(node: Node) -> Step:
     alpha, beta = node.alpha, node.beta
 
     def product(t: list[Any], v: list[Any]) -> None:
-        t[out] = mx.matmul(t[mat1], t[mat2])
+        t[out] = products.matmul(t[mat1], t[mat2])
 
     def step(t: list[Any], v: list[Any]) -> None:
-        t[out] = mx.addmm(t[bias], t[mat1], t[mat2], alpha, beta)
+        t[out] = products.addmm(t[bias], t[mat1], t[mat2], alpha, beta)
 
     return product if bias is None else step
 
@@ -98,9 +99,7 @@ def sdpa(node: Node) -> Step:
         if query.ndim == keys.ndim == 4:
             scores = math.prod(query.shape[:-1]) * keys.shape[2]
             check_memory("the scores of an attention", scores * query.dtype.size)
-        t[out] = mx.fast.scaled_dot_product_attention(
-            query, keys, t[v_slot], scale=scale, mask=mask
-        )
+        t[out] = products.attention(query, keys, t[v_slot], scale, mask)
 
     return step
 
@@ -127,7 +126,11 @@ def conv(dimensions: int, transposed: bool, node: Node) -> Step:
             raise ProgramError(f"the weights have shape {weight.shape}")
         if not transposed and source.ndim == weight.ndim == dimensions + 2:
             _check_unfolded(node, source, weight)
-        t[out] = function(source, weight, *options, groups)
+        found = None
+        if not transposed:
+            stride, padding, dilation = ((size,) if dimensions == 1 else size for size in options)
+            found = products.convolution(source, weight, stride, padding, dilation, groups)
+        t[out] = function(source, weight, *options, groups) if found is None else found
 
     return step
 

@@ -1,0 +1,140 @@
+"""Large float32 products, for which mlx's CPU wheel takes some twenty times as long as torch.
+
+Off a Mac it comes with the reference BLAS, which all of its float32 products, convolutions and
+attention end in. Neither is what ships: the device has kernels of its own, which sum in float32 in
+another order than either. So what is large and float32 is computed with torch here; all else, and
+whatever is not well-formed, is mlx's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+import numpy
+import torch
+
+# Multiplications from which on a product is large: 20 ms of the reference BLAS.
+_LARGE = 2**25
+# Weights that are decoded at a time.
+_DECODED = 2**20
+# Rows below which a device multiplies with codes, and does not decode them first.
+_ROWS = 32
+
+_nn = torch.nn.functional
+
+
+def matmul(left: mx.array, right: mx.array) -> mx.array:
+    """``mx.matmul``."""
+    if not _is_product(left, right):
+        return mx.matmul(left, right)
+    return _array(_tensor(left) @ _tensor(right))
+
+
+def addmm(bias: mx.array, left: mx.array, right: mx.array, alpha: float, beta: float) -> mx.array:
+    """``mx.addmm``: ``beta * bias + alpha * left @ right``."""
+    if bias.dtype != mx.float32 or not _is_product(left, right):
+        return mx.addmm(bias, left, right, alpha, beta)
+    product = _array((_tensor(left) @ _tensor(right)).mul_(alpha))
+    return mx.add(product, bias if beta == 1 else bias * beta)
+
+
+def quantized_matmul(
+    x: mx.array, w: mx.array, scales: mx.array, biases: mx.array | None, **options: Any
+) -> mx.array:
+    """``mx.quantized_matmul``; many rows are multiplied with weights that are decoded first."""
+    outputs = w.shape[0]
+    is_plain = options["transpose"] and w.ndim == 2 and x.ndim >= 2 and outputs % 4 == 0
+    is_exact = options["mode"] != "affine" or scales.dtype == mx.float32
+    is_long = is_plain and x.shape[-2] >= _ROWS and x.size * outputs >= _LARGE
+    if not (is_long and is_exact and _is_ours(x)):
+        return mx.quantized_matmul(x, w, scales, biases, **options)
+    decoding = {name: value for name, value in options.items() if name != "transpose"}
+    rows, result = _tensor(x), torch.empty(*x.shape[:-1], outputs, dtype=torch.float32)
+    step = max(4, _DECODED // x.shape[-1] // 4 * 4)
+    for start in range(0, outputs, step):
+        part = slice(start, start + step)
+        offset = None if biases is None else biases[part]
+        weight = mx.dequantize(w[part], scales[part], offset, **decoding, dtype=mx.float32)
+        result[..., part] = rows @ _tensor(weight).mT
+    return _array(result)
+
+
+def convolution(
+    source: mx.array,
+    weight: mx.array,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> mx.array | None:
+    """What ``mx.conv1d``, ``mx.conv2d`` and ``mx.conv3d`` compute, channels last; None where it is
+    theirs to compute."""
+    dimensions = len(stride)
+    fits = source.ndim == weight.ndim == dimensions + 2 and dimensions in (1, 2, 3)
+    if not fits or not _is_ours(source, weight) or groups < 1:
+        return None
+    if weight.shape[-1] * groups != source.shape[-1] or weight.shape[0] % groups:
+        return None
+    if source.size // source.shape[-1] * weight.size < _LARGE:
+        return None
+    function = (_nn.conv1d, _nn.conv2d, _nn.conv3d)[dimensions - 1]
+    x, w = (_tensor(item).movedim(-1, 1) for item in (source, weight))
+    found = function(x, w, None, list(stride), list(padding), list(dilation), groups)
+    return _array(found.movedim(1, -1))
+
+
+def attention(
+    query: mx.array, key: mx.array, value: mx.array, scale: float, mask: mx.array | str | None
+) -> mx.array:
+    """``mx.fast.scaled_dot_product_attention``; in blocks, where no mask is given as an array."""
+    is_plain = mask is None or (mask == "causal" and query.shape[2:3] == key.shape[2:3])
+    if not is_plain or not _is_attention(query, key, value):
+        return mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=mask)
+    found = _nn.scaled_dot_product_attention(
+        _tensor(query),
+        _tensor(key),
+        _tensor(value),
+        is_causal=mask is not None,
+        scale=scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return _array(found)
+
+
+def _is_product(left: mx.array, right: mx.array) -> bool:
+    if min(left.ndim, right.ndim) < 2 or left.shape[-1] != right.shape[-2]:
+        return False
+    try:
+        batch = numpy.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    except ValueError:
+        return False
+    multiplications = math.prod(batch) * math.prod(left.shape[-2:]) * right.shape[-1]
+    return multiplications >= _LARGE and _is_ours(left, right)
+
+
+def _is_attention(query: mx.array, key: mx.array, value: mx.array) -> bool:
+    if not query.ndim == key.ndim == value.ndim == 4 or key.shape[:3] != value.shape[:3]:
+        return False
+    if query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3] or not key.size:
+        return False
+    if query.shape[1] % key.shape[1]:
+        return False
+    return query.size * key.shape[2] >= _LARGE and _is_ours(query, key, value)
+
+
+def _is_ours(*arrays: mx.array) -> bool:
+    is_float32 = all(array.dtype == mx.float32 for array in arrays)
+    return is_float32 and not mx.metal.is_available()
+
+
+def _tensor(array: mx.array) -> torch.Tensor:
+    """The same memory, computed; a copy where it is read backwards, which torch cannot."""
+    values = numpy.asarray(array)
+    return torch.from_numpy(values.copy() if min(values.strides, default=0) < 0 else values)
+
+
+def _array(tensor: torch.Tensor) -> mx.array:
+    return mx.array(tensor.numpy())
