@@ -16,6 +16,8 @@ import mlx.core as mx
 import numpy
 import torch
 
+from backends.mlx.execution.kernels import device
+
 # Multiplications from which on a product is large: 20 ms of the reference BLAS.
 _LARGE = 2**25
 # Weights that are decoded at a time.
@@ -50,7 +52,7 @@ def quantized_matmul(
     is_exact = options["mode"] != "affine" or scales.dtype == mx.float32
     is_long = is_plain and x.shape[-2] >= _ROWS and x.size * outputs >= _LARGE
     if not (is_long and is_exact and _is_ours(x)):
-        return mx.quantized_matmul(x, w, scales, biases, **options)
+        return device.quantized_matmul(x, w, scales, biases, **options)
     decoding = {name: value for name, value in options.items() if name != "transpose"}
     rows, result = _tensor(x), torch.empty(*x.shape[:-1], outputs, dtype=torch.float32)
     step = max(4, _DECODED // x.shape[-1] // 4 * 4)

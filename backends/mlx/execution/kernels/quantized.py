@@ -6,11 +6,7 @@ from typing import Any
 
 import mlx.core as mx
 
-<<<<<<< HEAD
-from backends.mlx.execution.kernels import device
-=======
-from backends.mlx.execution.kernels import products
->>>>>>> scale
+from backends.mlx.execution.kernels import device, products
 from backends.mlx.execution.kernels.base import Builder, Step, dtype_of
 from backends.mlx.execution.kernels.linear import gathering, optional
 from backends.mlx.payload.graph import Node
@@ -74,11 +70,7 @@ def quantized_matmul(node: Node) -> Step:
         if not rows.size or not columns:  # mlx's CPU kernel divides by both
             t[out] = mx.zeros((*rows.shape[:-1], columns), rows.dtype)
             return
-<<<<<<< HEAD
-        t[out] = device.quantized_matmul(rows, t[w], t[scales], biases(t), **options)
-=======
         t[out] = products.quantized_matmul(rows, t[w], t[scales], biases(t), **options)
->>>>>>> scale
 
     return step
 
