@@ -65,6 +65,8 @@ CASES: list[Case] = [
     op("div/int64_promotes", torch.div, ints(-99, 99, 3, 5), ints(1, 9, 3, 5)),
     op("div/floor", torch.div, distinct(3, 6, step=1.0, offset=0.5), values((1.0, -2.0, 4.0), 3, 6),
        rounding_mode="floor"),
+    op("div/floor_of_any", torch.div, uniform(-30, 30, 16, 16), uniform(0.2, 2, 16, 16),
+       rounding_mode="floor"),
     op("div/trunc", torch.div, distinct(3, 6, step=1.0, offset=0.5), values((1.0, -2.0, 4.0), 3, 6),
        rounding_mode="trunc"),
     op("div/floor_int32", torch.div, values((-97, -59, -31, -10, 5, 13, 29, 83), 3, 5, dtype=_I32),
