@@ -42,15 +42,6 @@ MLX: list[Limitation] = [
         error="memory_format that is unsupported in ExecuTorch",
         shown_as=Status.UNSUPPORTED,
     ),
-    Limitation(
-        target=_ALL,
-        case="inputs/numbers_flags_none",
-        reason="ProgramBuilder (builder/program_builder.py) raises for an input that is a number, "
-        "a flag or None, though the exported graph has it as a constant and reads it nowhere.",
-        link=_SOURCE + "backends/mlx/builder/program_builder.py",
-        stage="lower",
-        error="Support for input ConstantArgument",
-    ),
     # Lowered to instructions that fail
     Limitation(
         target=_ALL,
