@@ -117,8 +117,9 @@ class _Reduction:
         self._search = search
         self._bench = search.bench
         self._whole = whole
-        # Comparing costs most of the time, and says nothing of what fails before.
-        self._last = whole.stage or "compare"
+        # Comparing costs most of the time, and says nothing of what fails before. What lowering did
+        # wrong may be found by running.
+        self._last = "compare" if whole.stage is None else "run"
 
     def smallest(self) -> Reduced:
         """The smallest program that is red for the reason of the whole."""

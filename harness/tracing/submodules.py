@@ -48,7 +48,7 @@ def smallest_submodule(bench: Bench, whole: Outcome) -> Submodule:
         for name, child, given in _called(module, inputs):
             bench.say(f"submodule {f'{path}.{name}'.lstrip('.')}")
             smaller = _case(bench, child, given)
-            tried = bench.attempt_case(smaller, recipe, whole.stage or "compare")
+            tried = bench.attempt_case(smaller, recipe, "run")
             if tried.is_red and tried.reason == whole.reason:
                 path, module, inputs = f"{path}.{name}".lstrip("."), child, given
                 case, outcome = smaller, tried

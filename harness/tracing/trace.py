@@ -17,7 +17,7 @@ from harness.tracing.flow import Flow
 from harness.tracing.found import Found, NodeFound
 from harness.tracing.measuring import node_found
 from harness.tracing.search import TAPS, Search
-from harness.tracing.trial import Bench, Outcome, Say
+from harness.tracing.trial import UNSUPPORTED, Bench, Outcome, Say
 from harness.tracing.windows import Windows
 
 
@@ -55,7 +55,8 @@ def trace(
     Raises:
         UnknownTarget: no such backend or recipe.
         ConflictingOptions: the case draws random numbers.
-        UsageError: inputs are missing or too many, or nothing here executes for the target.
+        UsageError: inputs are missing or too many, nothing here executes for the target, or it
+            declares that it does not do this.
     """
     case = as_case(case_or_module, inputs)
     bench = Bench(case, target, seed, recipe, backend, say, isolate=isolate)
@@ -82,7 +83,13 @@ def as_case(case_or_module: Case | torch.nn.Module, inputs: Inputs | None) -> Ca
 
 
 def found_in(bench: Bench, whole: Outcome, *, all_nodes: bool, taps: int = TAPS) -> Found:
-    """What there is to find in a program that was run."""
+    """What there is to find in a program that was run.
+
+    Raises:
+        UsageError: its recipe declares that it does not do this.
+    """
+    if whole.stage == UNSUPPORTED:
+        raise UsageError(f"{bench.cell} is unsupported, there is nothing to trace: {whole.error}")
     runtime = "none"
     if whole.verdict is not None and whole.tester is not None:
         runtime = whole.tester.execution.runtime

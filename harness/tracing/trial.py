@@ -97,8 +97,8 @@ class Bench:
             recipe: used instead of the one that the target names.
             backend: used instead of the one that the target names.
             say: hears what is being done.
-            isolate: execute in a child process, so that a program that crashes fails in stage
-                ``run`` and ends nobody; for a registered backend.
+            isolate: execute in a child process where the runtime is native, so that a program that
+                crashes fails in stage ``run`` and ends nobody; for a registered backend.
 
         Raises:
             UnknownTarget: no such backend or recipe.
@@ -109,8 +109,6 @@ class Bench:
         self.target = Target.parse(target) if isinstance(target, str) else target
         self.seed = seed
         self.backend = backend or registry.backend(self.target.backend)
-        if isolate and backend is None:
-            self.backend = _Isolated(self.backend)
         self.recipe = recipe or registry.recipe(self.target, self.backend)
         self.say: Say = say or (lambda line: None)
         self.programs = 0
@@ -122,6 +120,9 @@ class Bench:
         state = self.backend.availability()
         if not state.available and not state.can_lower:
             raise UsageError(f"{self.target} is not available here: {state.reason}")
+        # Others execute in Python, or in a child of their own.
+        if isolate and backend is None and state.runtime == "native":
+            self.backend = _Isolated(self.backend)
         self.executes = state.available
         self.unavailable = state.reason
 
@@ -156,7 +157,7 @@ class Bench:
 
         Args:
             program: the program.
-            last: the stage after which nothing more is of interest.
+            last: ``run`` or ``compare``, after which nothing more is of interest.
             recipe: how it is lowered; by default the plain one.
         """
         return self.attempt_case(self.case_of(program), recipe or self.plain, last)
@@ -192,8 +193,9 @@ class Bench:
             lower(tester)
             if (wrong := _requirement(tester)) is not None:
                 return Outcome(tester, REQUIREMENT, wrong)
-            if last in ("run", "compare"):
-                tester.run()
+            if not self.executes:
+                return Outcome(tester)
+            tester.run()
             verdict = tester.compare().verdict if last == "compare" else None
         except StageFailure as failure:
             return Outcome(tester, failure.stage, describe(failure.cause))
