@@ -1,9 +1,11 @@
-"""What the reference and the comparison cost as operators grow: time and peak memory against size.
+"""What a cell costs as its operator grows: seconds and peak memory against size, target by target.
 
-    python -m benchmarks.scale [--largest N]
+    python -m benchmarks.scale [--largest N] [--targets mlx:fp32,xnnpack:fp32] [--html plot.html]
 
-Each size runs in a process of its own, on one core. The exponent is that of the time in the number
-of output elements (or scores, for attention) between the smallest and the largest size.
+Each cell runs in a process of its own, on one core, after a small one that loads what is loaded
+once. Seconds are all of the cell, with what the vendor's runtime takes; memory is the most of any
+stage, above what the process had before. The exponent is that of the seconds in the size between
+the smallest and the largest.
 """
 
 from __future__ import annotations
@@ -11,101 +13,227 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import resource
+import os
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
-import torch
+TARGETS = ("xnnpack:fp32", "mlx:fp32", "metal:fp32", "tosa:fp", "portable:fp32")
 
-from harness import Precision, refer
-from harness.numerics.compare import compare
-
-F = torch.nn.functional
-
-Problem: TypeAlias = tuple[torch.nn.Module, tuple[torch.Tensor, ...], int]
-"""A module, its inputs, and the number of elements that its cost is held against."""
+Built: TypeAlias = tuple[Any, tuple[Any, ...]]
+"""A module and its inputs."""
 
 
-class Attention(torch.nn.Module):
-    """Causal attention."""
+class Kind(NamedTuple):
+    """An operator, or a block of them, in several sizes.
 
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """Attend."""
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    Attributes:
+        build: makes the module and inputs of a size.
+        sizes: from small to the one that people have.
+        elements: what the cost of a size is held against, in millions.
+        unit: what is counted.
+    """
 
-
-def convolution(size: int) -> Problem:
-    """A fraction of Voxtral's first layer; all of it at 10."""
-    return torch.nn.Conv1d(128, 1280, 3), (torch.randn(size, 128, 3000),), size * 1280 * 2998
-
-
-def attention(size: int) -> Problem:
-    """So many heads of an audio encoder."""
-    inputs = tuple(torch.randn(1, size, 1500, 64) for _ in range(3))
-    return Attention(), inputs, size * 1500 * 1500
+    build: Callable[[int], Built]
+    sizes: tuple[int, ...]
+    elements: Callable[[int], float]
+    unit: str
 
 
-SIZES: dict[str, tuple[Callable[[int], Problem], list[int]]] = {
-    "convolution": (convolution, [1, 3, 10]),
-    "attention": (attention, [2, 8, 32]),
+def convolution(images: int) -> Built:
+    """Voxtral's first convolution on so many windows of audio."""
+    import torch
+
+    return torch.nn.Conv1d(128, 1280, 3), (torch.randn(images, 128, 3000),)
+
+
+def attention(heads: int) -> Built:
+    """Causal attention of an audio encoder with so many heads."""
+    import torch
+
+    class Attention(torch.nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    return Attention(), tuple(torch.randn(1, heads, 1500, 64) for _ in range(3))
+
+
+def decoder_layer(hidden: int, tokens: int = 128, width: int = 64) -> Built:
+    """A decoder layer as wide as that; at 2048 that of Llama 3.2 1B."""
+    import torch
+
+    functional = torch.nn.functional
+    heads, shared = hidden // width, max(hidden // width // 4, 1)
+
+    def linear(inputs: int, outputs: int) -> torch.nn.Linear:
+        return torch.nn.Linear(inputs, outputs, bias=False)
+
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norms = torch.nn.ModuleList([torch.nn.RMSNorm(hidden, 1e-5) for _ in range(2)])
+            self.q, self.o = linear(hidden, hidden), linear(hidden, hidden)
+            self.k, self.v = (linear(hidden, shared * width) for _ in range(2))
+            self.gate, self.up = (linear(hidden, 4 * hidden) for _ in range(2))
+            self.down = linear(4 * hidden, hidden)
+            rate = 500000.0 ** (-torch.arange(0, width, 2) / width)
+            angle = torch.cat([torch.arange(tokens)[:, None] * rate] * 2, -1)
+            self.cos, self.sin = torch.nn.Buffer(angle.cos()), torch.nn.Buffer(angle.sin())
+
+        def split(self, x: torch.Tensor) -> torch.Tensor:
+            return x.view(1, tokens, -1, width).transpose(1, 2)
+
+        def rotated(self, x: torch.Tensor) -> torch.Tensor:
+            first, second = x.chunk(2, -1)
+            return x * self.cos + torch.cat([-second, first], -1) * self.sin
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.norms[0](x)
+            q, k = self.rotated(self.split(self.q(y))), self.rotated(self.split(self.k(y)))
+            k, v = (one.repeat_interleave(heads // shared, 1) for one in (k, self.split(self.v(y))))
+            seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.o(seen.transpose(1, 2).reshape(1, tokens, hidden))
+            y = self.norms[1](x)
+            return x + self.down(functional.silu(self.gate(y)) * self.up(y))
+
+    return Layer(), (torch.randn(1, tokens, hidden),)
+
+
+KINDS = {
+    "convolution": Kind(convolution, (1, 3, 10), lambda n: n * 1280 * 2998e-6, "outputs"),
+    "attention": Kind(attention, (2, 8, 32), lambda n: n * 1500 * 1500e-6, "scores"),
+    "decoder layer": Kind(
+        decoder_layer, (512, 1024, 2048), lambda n: 14.5 * n * n * 1e-6, "weights"
+    ),
 }
 
 
-def measure(kind: str, size: int) -> dict[str, float]:
-    """One size, in this process: seconds, and GiB above what was there before."""
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
+class Cost(NamedTuple):
+    """What one cell took: seconds of all its stages, GiB at most, and how it ended."""
+
+    kind: str
+    target: str
+    millions: float
+    seconds: float
+    gibibytes: float
+    status: str
+    stages: dict[str, float]
+
+
+def measure(kind: str, size: int, target: str) -> Cost:
+    """One cell, in this process."""
     warnings.simplefilter("ignore")
-    module, inputs, elements = SIZES[kind][0](size)
-    module = module.eval().requires_grad_(False)
-    base = _peak()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    import torch
+
+    from harness import Case, run_cell
+    from harness.pipeline import speed
+
+    torch.set_num_threads(1)
+    speed.install()
+    run_cell(Case("warm", lambda: (torch.nn.Linear(64, 64), (torch.randn(4, 64),))), target)
+    speed.settle()
     start = time.perf_counter()
-    reference = refer(module, [inputs], Precision(), 0)
-    referred = time.perf_counter()
-    assert compare(reference.eager, reference).passed
-    return {
-        "elements": elements,
-        "reference": referred - start,
-        "compare": time.perf_counter() - referred,
-        "memory": _peak() - base,
-    }
+    cell = run_cell(Case("scale", lambda: KINDS[kind].build(size)), target)
+    seconds = time.perf_counter() - start
+    peak = max(cell.memory.values(), default=math.nan) / 2**30
+    status = cell.status.value if cell.error is None else f"{cell.status.value}: {cell.error}"
+    stages = {stage: round(spent, 2) for stage, spent in cell.stages.items()}
+    return Cost(kind, target, KINDS[kind].elements(size), seconds, peak, status, stages)
 
 
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+def exponent(first: Cost, last: Cost) -> float:
+    """With which power of the size the seconds grow."""
+    return math.log(last.seconds / first.seconds) / math.log(last.millions / first.millions)
+
+
+def plot(costs: list[Cost], path: Path) -> None:
+    """Write seconds and memory of all kinds against size, both axes logarithmic, as one page."""
+    from plotly import graph_objects
+    from plotly.colors import qualitative
+    from plotly.subplots import make_subplots
+
+    kinds = list(dict.fromkeys(cost.kind for cost in costs))
+    figure = make_subplots(
+        rows=2, cols=len(kinds), shared_xaxes=True, vertical_spacing=0.06, column_titles=kinds
+    )
+    for (kind, target), rows in _grouped(costs).items():
+        column = kinds.index(kind) + 1
+        color = qualitative.Safe[TARGETS.index(target) % 10] if target in TARGETS else "black"
+        for row, values in ((1, [r.seconds for r in rows]), (2, [r.gibibytes for r in rows])):
+            figure.add_trace(
+                graph_objects.Scatter(
+                    x=[r.millions for r in rows],
+                    y=values,
+                    name=target,
+                    legendgroup=target,
+                    showlegend=row == column == 1,
+                    mode="lines+markers",
+                    line={"color": color},
+                ),
+                row=row,
+                col=column,
+            )
+        figure.update_xaxes(title=f"million {KINDS[kind].unit}", row=2, col=column)
+    figure.update_xaxes(type="log")
+    figure.update_yaxes(type="log")
+    figure.update_yaxes(title="seconds", row=1, col=1)
+    figure.update_yaxes(title="GiB", row=2, col=1)
+    figure.update_layout(title="One cell, one core", template="plotly_white", height=720)
+    figure.write_html(path, include_plotlyjs=True)
+
+
+def _grouped(costs: list[Cost]) -> dict[tuple[str, str], list[Cost]]:
+    groups: dict[tuple[str, str], list[Cost]] = {}
+    for cost in costs:
+        groups.setdefault((cost.kind, cost.target), []).append(cost)
+    return groups
+
+
+def _measured(kind: str, size: int, target: str) -> Cost:
+    command = [sys.executable, "-m", "benchmarks.scale", "--one", kind, str(size), target]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode:
+        status = f"ended with {made.returncode}: {made.stderr.strip().splitlines()[-1:]}"
+        return Cost(kind, target, KINDS[kind].elements(size), math.nan, math.nan, status, {})
+    return Cost(*json.loads(made.stdout.splitlines()[-1]))
 
 
 def main() -> None:
-    """Measure all sizes and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--largest", type=int, default=3, help="how many of the three sizes")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    """Measure, print a line a cell, and plot."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--largest", type=int, default=3, help="how many of the sizes (3)")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="which ones (all)")
+    parser.add_argument("--targets", default=",".join(TARGETS), help="where (all of float32)")
+    parser.add_argument("--html", type=Path, help="write a plot there")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        print(json.dumps(measure(given.one[0], int(given.one[1]))))
+        print(json.dumps(measure(given.one[0], int(given.one[1]), given.one[2])))
         return
-    for kind, (_, sizes) in SIZES.items():
-        rows = []
-        for size in sizes[: given.largest]:
-            command = [sys.executable, "-m", "benchmarks.scale", "--one", kind, str(size)]
-            made = subprocess.run(command, capture_output=True, text=True, check=True)
-            row = json.loads(made.stdout.splitlines()[-1])
-            rows.append(row)
-            print(
-                f"{kind:12} {row['elements'] / 1e6:7.1f} M  reference {row['reference']:6.1f} s  "
-                f"compare {row['compare']:5.1f} s  {row['memory']:5.2f} GiB"
-            )
-        if len(rows) > 1:
-            first, last = rows[0], rows[-1]
-            growth = math.log(last["elements"] / first["elements"])
-            spent = [row["reference"] + row["compare"] for row in (first, last)]
-            print(
-                f"{kind:12} time grows with exponent {math.log(spent[1] / spent[0]) / growth:.2f}"
-            )
+    costs = []
+    for kind in given.kinds.split(","):
+        for target in given.targets.split(","):
+            rows = [_measured(kind, n, target) for n in KINDS[kind].sizes[: given.largest]]
+            for row in rows:
+                print(
+                    f"{kind:14} {target:14} {row.millions:7.1f} M {KINDS[kind].unit:8}"
+                    f"{row.seconds:7.1f} s {row.gibibytes:6.2f} GiB  {row.status}  {row.stages}",
+                    flush=True,
+                )
+            costs += rows
+            if len(rows) > 1:
+                print(f"{kind:14} {target:14} exponent {exponent(rows[0], rows[-1]):.2f}")
+    if given.html:
+        plot(costs, given.html)
+        print(f"plot: {given.html}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.copies import Shared, convert_state, copy_module, plain_state, wrappers
+from harness.copies import Shared, convert_state, copy_module, is_lazy, plain_state, wrappers
 from harness.errors import CaseError, describe, printable
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class Case:
         calls = tuple(_settled((inputs, *further)))
         if not all(isinstance(call, tuple | Call) for call in calls):
             raise CaseError(f"case {self.name!r}: calls must be a sequence of tuples of inputs")
-        return Built(_for_inference(module).requires_grad_(False), calls)
+        return Built(_for_inference(module), calls)
 
     def _taken_apart(self, made: Any) -> tuple[torch.nn.Module, Given]:
         """What a build returned: the module, and the inputs of the first call."""
@@ -267,17 +267,24 @@ class Case:
 
 
 def _for_inference(module: torch.nn.Module) -> torch.nn.Module:
-    """The module in eval mode; what ``torch.export`` made has one mode and refuses to change it.
+    """The module in eval mode and without gradients; what ``torch.export`` made has one mode and
+    refuses to change it.
 
     Raises:
-        CaseError: another module refuses.
+        CaseError: another module refuses, or it is none that can be exported.
     """
+    import torch
+
+    if isinstance(module, torch.jit.ScriptModule):
+        raise CaseError("the module is TorchScript, which torch.export does not take")
+    if lazy := [name for name, item in module.named_parameters() if is_lazy(item)]:
+        raise CaseError(f"the module has no values for {', '.join(lazy)} yet; call it once")
     try:
-        return module.eval()
+        module.eval()
     except Exception as error:
-        if "eval" in vars(module):  # put there by ExportedProgram.module
-            return module
-        raise CaseError(f"the module has no eval mode: {describe(error)}") from error
+        if "eval" not in vars(module):  # where ExportedProgram.module puts one that refuses
+            raise CaseError(f"the module has no eval mode: {describe(error)}") from error
+    return module.requires_grad_(False)
 
 
 def _settled(inputs: Any) -> Any:

@@ -52,7 +52,7 @@ def copy_module(module: torch.nn.Module) -> tuple[torch.nn.Module, list[Shared]]
     memo: Memo = {}
     shared = []
     for path, tensor in _tensors(module):
-        if id(tensor) in memo or _is_plain(tensor):
+        if id(tensor) in memo or _is_plain(tensor) or is_lazy(tensor):
             continue
         try:
             memo[id(tensor)] = copy_tensor(tensor)
@@ -60,6 +60,13 @@ def copy_module(module: torch.nn.Module) -> tuple[torch.nn.Module, list[Shared]]
             memo[id(tensor)] = tensor
             shared.append(Shared(path, tensor, _version(tensor)))
     return _copied(module, memo), shared
+
+
+def is_lazy(tensor: torch.Tensor) -> bool:
+    """Whether it stands for a parameter whose shape follows from the first call."""
+    from torch.nn.parameter import is_lazy
+
+    return bool(is_lazy(tensor))
 
 
 def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:

@@ -88,8 +88,10 @@ def quantize(
 ) -> torch.fx.GraphModule:
     """PT2E quantization: annotate, observe the calibration inputs, convert.
 
+    Calibration leaves the state of the module as it was: what the calls write to buffers is theirs.
+
     Args:
-        exported: the float program.
+        exported: the float program; it shares its state with the module that was exported.
         quantizer: a PT2E quantizer.
         calibration: inputs that the observers see, at least one.
 
@@ -99,10 +101,17 @@ def quantize(
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     # Guards are call_module nodes, which annotation passes of backends refuse.
-    prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
+    module = exported.module(check_guards=False)
+    names = [name for name, _ in module.named_buffers()]
+    prepared = prepare_pt2e(module, quantizer)
+    # Folding may have taken some; what is new belongs to the observers.
+    buffers = dict(prepared.named_buffers())
+    state = [(buffers[name], buffers[name].clone()) for name in names if name in buffers]
     for inputs in calibration:
         args, kwargs = arguments(inputs)
         prepared(*args, **kwargs)
+    for buffer, value in state:
+        buffer.detach().copy_(value)
     converted: torch.fx.GraphModule = convert_pt2e(prepared)
     return converted
 

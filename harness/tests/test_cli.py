@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +15,6 @@ from harness.record.folder import CELLS_FILE, RunWriter
 from harness.record.run import RunInfo
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    """Commands silence vendors' logs for their process, which here is the test's."""
-    with warnings.catch_warnings():
-        yield
-    logging.disable(logging.NOTSET)
 
 
 def conform(*arguments: str) -> Result:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +14,6 @@ from harness.cli import main
 from harness.execution.anywhere.tests.programs import CHAIN, emitted, mixed, nested
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    with warnings.catch_warnings():
-        yield
-    logging.disable(logging.NOTSET)
 
 
 def conform(*arguments: object) -> Result:

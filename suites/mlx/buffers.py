@@ -14,7 +14,7 @@ import torch
 from torch.export import Dim
 
 from harness import Case
-from suites.build import Input, ints, nn_case, randn, values
+from suites.build import Input, ints, nn_case, randn
 from suites.mlx.only import number, on_mlx
 
 _COUNT = Dim("count", min=1, max=4)
@@ -179,7 +179,6 @@ CASES: list[Case] = on_mlx(
     _cache("index_copy/cache_dynamic", _index_copy, _positions(0, 1, 2), _positions(3, 4),
            _positions(7, 1, 4, 0), inputs=[randn(1, 2, count, 4) for count in (3, 2, 4)],
            dynamic_shapes=({2: _FROM_TWO}, {0: _FROM_TWO})),
-    _cache("index_copy/cache_int32_index", _index_copy, values((0, 1, 2), 3, dtype=torch.int32)),
     _cache("index_put/cache", _store_indexed, _positions(0, 1, 2), _positions(3, 4, 5),
            _positions(7, 1, 4)),
     _cache("index_put/cache_first_dim", _then_double(lambda m, x, i: m.a.index_put_((i,), x)),

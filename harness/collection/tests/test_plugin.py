@@ -97,7 +97,7 @@ def test_a_dead_worker_becomes_a_row_and_the_rest_goes_on(
     }
     dead = record.cell("death/now@null:eager")
     assert mark in str(dead.error)
-    assert dead.stage == "export"
+    assert dead.stage == "build"
     assert "conform repro death/now@null:eager" in result.stdout
 
 

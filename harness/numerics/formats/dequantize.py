@@ -17,19 +17,21 @@ from harness.numerics.formats.microscaling import E2M1, unpack_nibbles
 
 @dataclass(frozen=True)
 class Blocks:
-    """A tensor in blocks: ``codes * scale + offset``.
+    """A tensor in blocks: ``(codes - lowest) * scale + offset``.
 
     Attributes:
         codes: what each code stands for; the shape of the tensor. Of any dtype that has it.
         scale: float64, one a block: each of its sizes divides the tensor's.
         offset: shaped like ``scale``; None for formats that are centred on zero.
         dtype: what the operator rounds its result to.
+        lowest: code that stands for zero, where there is an offset.
     """
 
     codes: torch.Tensor
     scale: torch.Tensor
     offset: torch.Tensor | None
     dtype: torch.dtype
+    lowest: float = 0.0
 
     def values(self) -> torch.Tensor:
         """The decoded tensor, float64."""
@@ -41,7 +43,7 @@ class Blocks:
         once = [n for count in counts for n in (count, 1)]
         values = self.codes.reshape(apart) * self.scale.reshape(once)
         if self.offset is not None:
-            values += self.offset.reshape(once)
+            values += (self.offset - self.lowest * self.scale).reshape(once)
         return values.reshape(shape)
 
 
@@ -59,10 +61,8 @@ def _affine(
     scale = scale.double().reshape(blocks)
     zero = torch.zeros_like(scale) if zero is None else zero.double().reshape(blocks)
     low = float(torch.iinfo(stored).min if lowest is None else lowest)
-    is_whole = low.is_integer() and not codes.is_floating_point()
     # As targets store it: codes from zero up, and the offset that this makes necessary.
-    numbers = codes.to(torch.int32) - int(low) if is_whole else codes.double() - low
-    return Blocks(numbers, scale, scale * (low - zero), dtype)
+    return Blocks(codes, scale, scale * (low - zero), dtype, low)
 
 
 def _int4(

@@ -71,6 +71,20 @@ def test_modules_without_eval_mode_say_so() -> None:
     assert cell.error == ("CaseError: the module has no eval mode: RuntimeError: I stay as I am")
 
 
+@pytest.mark.filterwarnings("ignore")  # torch's own
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (lambda: torch.jit.script(torch.nn.Linear(3, 2)), "the module is TorchScript"),
+        (lambda: torch.nn.LazyLinear(2), "no values for weight, bias yet; call it once"),
+    ],
+)
+def test_what_is_no_module_to_export_says_so(module: Any, said: str) -> None:
+    cell = _cell(module())
+    assert (cell.status, cell.stage) == (Status.FAILED, "build")
+    assert said in (cell.error or "")
+
+
 def test_what_was_exported_is_a_module_too() -> None:
     exported = torch.export.export(torch.nn.Linear(3, 2), (X,)).module()
     assert _cell(exported).status is Status.PASSED

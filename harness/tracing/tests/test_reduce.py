@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from backends.portable import Portable
-from harness import Case, Inputs, UsageError, run_cell
+from harness import Case, UsageError, run_cell
 from harness.backend import Execution
+from harness.case import arguments
 from harness.errors import ProgramError
 from harness.tracing.reduce import Reduced, reduce
 from harness.tracing.tests.planting import edge, planted, swapped, swapped_after
@@ -110,12 +111,12 @@ class Called(torch.nn.Module):
 
 
 def test_what_does_not_export_is_left_with_its_submodule() -> None:
-    """The innermost module takes a keyword only, which no case hands in."""
+    """The innermost module that fails, with the keywords it is called with."""
     found = reduce(Case("outer", lambda: (Outer(), (torch.randn(2, 4),))), "portable:fp32")
     assert (found.stage, found.nodes) == ("export", ())
-    assert found.note == "submodule layers.1 (Called)"
-    inputs: Inputs = found.case.make().inputs
-    assert inputs[0].shape == (2, 4)
+    assert found.note == "submodule layers.1.inner (Inner)"
+    args, kwargs = arguments(found.case.make().inputs)
+    assert (args[0].shape, dict(kwargs)) == ((2, 4), {"twice": True})
 
 
 def test_what_is_not_red_cannot_be_reduced() -> None:

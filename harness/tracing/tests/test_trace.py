@@ -217,7 +217,7 @@ def test_a_cell_that_fails_has_nothing_to_compare() -> None:
             raise ValueError("no forward")
 
     seen = found(Unknown(), "portable:fp32")
-    assert (seen.first, seen.stage) == (None, "export")
+    assert (seen.first, seen.stage) == (None, "build")
     assert "no forward" in str(seen.problem)
 
 

@@ -121,15 +121,6 @@ HANDLERS: list[Limitation] = [
     ),
     Limitation(
         target=_ALL,
-        case="index_copy/cache_int32_index",
-        reason="IndexCopyHandler (patterns.py) takes indices of any integer dtype, "
-        "exec_index_copy (runtime/MLXInterpreter.h) reads int64 only.",
-        link=_INTERPRETER,
-        stage="run",
-        error="indices must be int64 of rank 1",
-    ),
-    Limitation(
-        target=_ALL,
         case="repeat_interleave/flattened",
         reason="_repeat_interleave_handler takes dim 0 when there is none, where ATen flattens.",
         link=_OPS,

@@ -98,7 +98,10 @@ class Worker:
         """
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        _send(self._server.stdin, (data, dict(named), seed, fault, seconds))
+        _send(
+            self._server.stdin,
+            (data, {key: bytes(value) for key, value in named.items()}, seed, fault, seconds),
+        )
         return Outcome(*_receive(self._server.stdout))
 
     def close(self) -> None:
