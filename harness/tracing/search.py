@@ -7,7 +7,7 @@ the wrong value that comes first takes the place of the one before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,7 +87,20 @@ class Search:
         Returns:
             None where there is none.
         """
-        while suspects := self._suspects(found, past_right=True):
+        return self._before(found, lambda node: True)
+
+    def among(self, names: Sequence[str], found: tuple[Node, int]) -> tuple[Node, int] | None:
+        """A wrong node among those without which another is not wrong.
+
+        Returns:
+            None where there is none.
+        """
+        return self._before(found, lambda node: node.name in names)
+
+    def _before(
+        self, found: tuple[Node, int], may_be: Callable[[Node], bool]
+    ) -> tuple[Node, int] | None:
+        while suspects := list(filter(may_be, self._suspects(found, past_right=True))):
             if self._give_up() or not self._round(suspects, found):
                 return None
             earliest = self._earliest([found, *self._bad()])

@@ -105,7 +105,7 @@ def found_in(bench: Bench, whole: Outcome, *, all_nodes: bool, taps: int = TAPS)
     start = search.first(whole) if whole.is_red else None
     if start is not None:
         first = judged(search, *start)
-        while first.born is False and (earlier := search.wider(start)) is not None:
+        while (earlier := _earlier(search, start, first)) is not None:
             start, first = earlier, judged(search, *earlier)
     if all_nodes:
         search.look_at_all()
@@ -125,6 +125,13 @@ def found_in(bench: Bench, whole: Outcome, *, all_nodes: bool, taps: int = TAPS)
         rounds=search.rounds,
         programs=bench.programs,
     )
+
+
+def _earlier(search: Search, start: tuple[Node, int], first: NodeFound) -> tuple[Node, int] | None:
+    """A wrong node before one that inherits its error, or that errs together with others only."""
+    if first.born is False:
+        return search.wider(start)
+    return search.among(first.together, start) if len(first.together) > 1 else None
 
 
 def search_in(bench: Bench, whole: Outcome, taps: int = TAPS) -> Search:

@@ -108,6 +108,23 @@ def test_what_only_a_fused_kernel_does_is_found_by_cutting() -> None:
     assert "several nodes" in seen.note
 
 
+class Summed(torch.nn.Module):
+    """What tanh errs by is less than a sum with a large number may, and shows in a mean."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        large = y * 2000
+        return (torch.tanh(x) + y + large - large - y).mean(-1)
+
+
+def test_a_right_value_hides_a_wrong_one() -> None:
+    inputs = torch.full((2, 256), 4.8), torch.rand(2, 256) + 1
+    recipe = planted("portable:fp32", TANH_IS_ERF)
+    seen = found(Summed(), "portable:fp32", *inputs, recipe=recipe, taps=1)
+    assert seen.first is not None
+    assert (seen.first.node, seen.first.born) == ("tanh", True)
+    assert "add_1" in {node.node for node in seen.nodes if node.problem is None}
+
+
 def test_what_no_part_does_alone_is_inherited() -> None:
     class Deep(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
