@@ -79,6 +79,22 @@ def whisper_encoder() -> tuple[torch.nn.Module, Inputs]:
     return Output(WhisperEncoder(config), "last_hidden_state"), (torch.randn(1, 80, 64),)
 
 
+def siglip_vision() -> tuple[torch.nn.Module, Inputs]:
+    """SigLIP's vision tower: tanh-gelu, and a head that attends to all patches."""
+    from transformers import SiglipVisionConfig, SiglipVisionModel
+
+    config = SiglipVisionConfig(
+        hidden_size=64,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=1,
+        image_size=32,
+        patch_size=8,
+        attn_implementation="sdpa",
+    )
+    return Output(SiglipVisionModel(config), "last_hidden_state"), (torch.randn(1, 3, 32, 32),)
+
+
 _TAGS = frozenset({"model", "fp32"})
 
 CASES: list[Case] = [
@@ -87,6 +103,7 @@ CASES: list[Case] = [
     Case("deit/tiny_4_layers", partial(deit_tiny, 4), tags=_TAGS),
     Case("deit/tiny", partial(deit_tiny, 12), tags=_TAGS | {"nightly"}),
     Case("whisper/encoder", whisper_encoder, tags=_TAGS),
+    Case("siglip/vision", siglip_vision, tags=_TAGS),
 ]
 
 CASES = explain(
