@@ -1,1 +1,2 @@
-"""What the harness itself costs; ratios within one run, because machines are noisy."""
+"""What the harness itself costs, as ratios within one run because machines are noisy; and programs
+of others to hold it against."""

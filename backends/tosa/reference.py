@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,11 @@ def load(payload: DelegatePayload) -> DelegateHandle:
         request = Request(name, [Array.of(to_array(tensor)) for tensor in arguments[:inputs]])
         result = ask(request) if holder is not None and holder == CHILD.pid else Result()
         if not result.status:
-            request.data = memoryview(payload.data)
-            result = ask(request)
+            with tempfile.NamedTemporaryFile(suffix=".tosa") as file:
+                file.write(payload.data)
+                file.flush()
+                request.file = file.name
+                result = ask(request)
             holder = CHILD.pid
         if result.status != "GraphStatus.TOSA_VALID":
             raise ProgramError(f"the reference model ended with {result.status}")

@@ -7,6 +7,7 @@ ready as soon as NumPy and the model are.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -40,12 +41,13 @@ class Request(msgspec.Struct, array_like=True):
     Attributes:
         graph: a name for it.
         inputs: in the graph's order.
-        data: the flatbuffer; None where the child was sent it under that name before.
+        file: holds the flatbuffer, which may be as large as the weights of a model; empty where
+            the child has read it under that name before.
     """
 
     graph: str
     inputs: list[Array]
-    data: memoryview | None = None
+    file: str = ""
 
 
 class Result(msgspec.Struct, array_like=True):
@@ -69,10 +71,10 @@ _KEPT_GRAPHS = 32
 def answer(request: bytes) -> bytes:
     """Run what a :class:`Request` asks for and answer with a :class:`Result`."""
     asked = msgspec.msgpack.decode(request, type=Request)
-    if asked.data is not None:
+    if asked.file:
         if len(_KNOWN) >= _KEPT_GRAPHS:
             del _KNOWN[next(iter(_KNOWN))]
-        _KNOWN[asked.graph] = bytes(asked.data)
+        _KNOWN[asked.graph] = Path(asked.file).read_bytes()
     if asked.graph not in _KNOWN:
         return msgspec.msgpack.encode(Result())
     outputs, status = model()(
