@@ -310,22 +310,24 @@ def _born(first: NodeFound, found: Found) -> str:
 
 
 def _line(source: str) -> str:
-    """``model.py:12`` of a source line; the code is in the lines above the table and in JSON."""
-    return ":".join(source.split(":")[:2])
+    """``model.py:12`` of a source line; its folder and the code are in JSON."""
+    return ":".join(source.split(":")[:2]).rpartition("/")[2]
 
 
 def _show_table(found: Found, console: Console) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(header_style="bold", title_justify="left")
-    for column in ("node", "operator", "value", "error", "bound", "used", "at"):
+    # A node's name begins with its operator's.
+    table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for column in ("node", "value", "error", "bound", "used", "at"):
         number = column in ("error", "bound", "used")
         table.add_column(
             column, justify="right" if number else "left", overflow="fold", no_wrap=number
         )
     for node in found.nodes[:_ROWS]:
         style = "red" if node.problem is not None else ""
-        cells = (node.node, node.op, node.shapes.partition(" <- ")[0])
+        cells = (node.node, node.shapes.partition(" <- ")[0])
         numbers = (f"{number:.3g}" for number in (node.error, node.bound, node.bound_used))
         table.add_row(*cells, *numbers, _line(node.source), style=style)
     console.print(table)
