@@ -5,7 +5,7 @@ crashes: it gives the test that killed a worker to the next worker, and it hands
 worker one unit of work, where a worker waits for a second test before it runs the first.
 
 A worker is given its next test before the present one ends, so that none can be held back here: a
-cell for which there is no memory waits in its worker (:mod:`harness.collection.board`).
+cell for which there is no memory waits in its worker (:mod:`harness.budget.board`).
 """
 
 from __future__ import annotations

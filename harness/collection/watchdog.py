@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from harness import registry
-from harness.collection.board import Board, Doing
+from harness.budget.board import Board, Doing
 from harness.collection.items import ROOM, CellItem, vendor_warnings_ignored
 from harness.execution.memory import Meter
 from harness.record.host import available_cores

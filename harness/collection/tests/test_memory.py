@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from harness.case import Case
-from harness.collection import board
-from harness.collection.board import Board, Doing
+from harness.budget import board
+from harness.budget.board import Board, Doing
 from harness.collection.tests.sessions import environment, outcomes, run
-from harness.collection.watch import Sighting, Watch
+from harness.budget.watch import Sighting, Watch
 from harness.errors import CaseError
 from harness.record.cell import Status
 from harness.record.folder import load
@@ -31,7 +31,7 @@ SECONDS = 60.0
 WORKER = """
 import os, sys
 from pathlib import Path
-from harness.collection.board import Board, Doing
+from harness.budget.board import Board, Doing
 from harness.execution.memory import resident
 folder, asked, code = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 kept = bytearray(b"x") * (64 << 20)
@@ -181,7 +181,7 @@ def test_cells_that_do_not_fit_wait_in_turn_and_a_large_one_runs_alone(tmp_path:
 def test_nobody_waits_for_the_dead(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from harness.collection.board import Board, Doing\n"
+        "from harness.budget.board import Board, Doing\n"
         "with Board(Path(sys.argv[1]), 'gw0').admitted(Doing(pid=0, cell='a', budget=3), 3):\n"
         "    print('in', flush=True); time.sleep(60)\n"
     )

@@ -14,8 +14,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.collection import board
-from harness.collection.board import Doing
+from harness.budget import board
+from harness.budget.board import Doing
 from harness.execution.memory import GIB, family, proportional, resident, said
 
 # Memory is filled at some GB/s at most: what is not seen in between is a small part of a budget.
@@ -53,7 +53,7 @@ class Watch(threading.Thread):
         """Watch nobody yet.
 
         Args:
-            folder: where workers say what they do (:mod:`harness.collection.board`).
+            folder: where workers say what they do (:mod:`harness.budget.board`).
         """
         super().__init__(name="conform-memory-watch", daemon=True)
         self._folder = folder
