@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from harness.checking.dynamic import parse as parse_dynamic
 from harness.checking.passes import MakePass
 from harness.checking.sources import InputSet, Subject, as_given, case_name
 from harness.errors import UsageError
+from harness.execution.memory import Meter
 from harness.pipeline.runner import run_cell
 from harness.record.cell import Cell
 from harness.target import Target
@@ -95,7 +96,7 @@ def run_pair(
     seed: int,
     passes: Sequence[MakePass] = (),
     save: Path | None = None,
-    watch: Callable[[str], None] | None = None,
+    meter: Meter | None = None,
 ) -> Cell:
     """Run one case on one target.
 
@@ -105,7 +106,7 @@ def run_pair(
         seed: run seed.
         passes: make graph passes that run before the target's own.
         save: file that gets the serialized program.
-        watch: called with the name of each stage as it begins.
+        meter: measures its memory, and tells who listens which stage begins.
     """
     recipe = graph_passes.recipe_with(target, passes)
-    return run_cell(case, target, seed=seed, recipe=recipe, save=save, watch=watch)
+    return run_cell(case, target, seed=seed, recipe=recipe, save=save, meter=meter)

@@ -6,13 +6,17 @@ import msgspec
 
 from harness.record.run import BackendState
 
+WORKER = "check"
+"""Under which name the process that checks is on the board."""
+
 
 class Request(msgspec.Struct, kw_only=True):
     """A check.
 
     ``source`` and ``passes`` are spelled as on the command line, ``inputs`` are files, ``programs``
     is the folder that gets them; ``trace`` asks for the first node at which a mismatch arises;
-    ``done`` names cells that are not to be run again.
+    ``board`` is a folder in which to say what is done (:mod:`harness.budget.board`), ``budget`` the
+    bytes that a cell may hold; ``done`` names cells that are not to be run again.
     """
 
     source: str
@@ -24,6 +28,8 @@ class Request(msgspec.Struct, kw_only=True):
     programs: str | None = None
     speed: bool = True
     trace: bool = False
+    board: str = ""
+    budget: int = 0
     done: list[str] = []
 
 

@@ -6,6 +6,7 @@ table like any other, and the cells after it still run.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,11 +15,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 import msgspec
 
+from harness.budget.watch import Sighting, Watch
 from harness.checking.messages import (
+    WORKER,
     Began,
     Ended,
     Event,
@@ -32,20 +36,27 @@ from harness.checking.messages import (
 )
 from harness.errors import UsageError
 from harness.execution.child import how_it_ended
+from harness.execution.memory import GIB
 from harness.pipeline.explaining.frames import written_frame
 from harness.record.cell import Cell, Status
+from harness.record.host import available_memory
 from harness.target import split_cell_id
 
 _LOG_LINES = 40
 _ABORT_SECONDS = 10.0
+# The rest is for the process before its first cell, and for what else runs on the machine.
+_OF_WHAT_THERE_IS = 0.9
 
 
-def supervise(request: Request, *, timeout: float | None = None) -> Iterator[Event]:
+def supervise(
+    request: Request, *, timeout: float | None = None, memory: float | None = None
+) -> Iterator[Event]:
     """Check in a child process and pass on what it tells.
 
     Args:
         request: the check.
         timeout: seconds that a cell may take.
+        memory: GiB that it may hold above what the process held before; None for what there is.
 
     Yields:
         ``Planned`` once, then ``Began``, ``Reached`` and ``Ended`` for each cell, and ``Traced``
@@ -55,6 +66,17 @@ def supervise(request: Request, *, timeout: float | None = None) -> Iterator[Eve
     Raises:
         UsageError: the model cannot be loaded or run in eager, or its code ends the process.
     """
+    budget = available_memory() * _OF_WHAT_THERE_IS if memory is None else memory * GIB
+    with tempfile.TemporaryDirectory(prefix="conform-") as folder:
+        watch = Watch(Path(folder))
+        watch.add(WORKER)
+        watch.start()
+        with contextlib.closing(watch):
+            asked = msgspec.structs.replace(request, board=folder, budget=int(budget))
+            yield from _lives(asked, timeout, watch)
+
+
+def _lives(request: Request, timeout: float | None, watch: Watch) -> Iterator[Event]:
     done = list(request.done)
     is_planned = False
     while True:
@@ -72,7 +94,7 @@ def supervise(request: Request, *, timeout: float | None = None) -> Iterator[Eve
                     case Planned():
                         is_planned = True
                     case Ended():
-                        ended = Cell.from_json(event.record).id
+                        event, ended = _with_children(event, watch)
                         done.append(ended)
                 yield event
         if life.cell is None and ended is not None and request.trace:
@@ -84,8 +106,18 @@ def supervise(request: Request, *, timeout: float | None = None) -> Iterator[Eve
                 f"{request.source} ends the process that runs it: it {life.end}"
                 f"{f', at {life.frame}' if life.frame else ''}"
             )
-        yield Ended(life.death(request.seed).to_json())
+        yield Ended(life.death(request.seed, watch.take(life.cell)).to_json())
         done.append(life.cell)
+
+
+def _with_children(event: Ended, watch: Watch) -> tuple[Ended, str]:
+    """The record with what its children held, which is seen from here only, and the cell's id."""
+    cell = Cell.from_json(event.record)
+    if (seen := watch.take(cell.id)) is None:
+        return event, cell.id
+    for stage, peak in seen.peaks.items():
+        cell.memory[stage] = max(cell.memory.get(stage, 0), peak)
+    return Ended(cell.to_json()), cell.id
 
 
 class _Life:
@@ -158,10 +190,10 @@ class _Life:
         _, found, stack = "\n".join(self._last).rpartition("Current thread")
         return written_frame(stack.partition("\n\n")[0], innermost_last=False) if found else None
 
-    def death(self, seed: int) -> Cell:
-        """The record of the cell that ended it."""
+    def death(self, seed: int, seen: Sighting | None) -> Cell:
+        """The record of the cell that ended it, or was ended for what it held."""
         case, target = split_cell_id(self.cell or "")
-        error = f"the process {self.end}"
+        error = (seen and seen.verdict) or f"the process {self.end}"
         if self._timed_out:
             error = f"it did not end within {self._timeout:g} s"
         return Cell(
@@ -174,6 +206,7 @@ class _Life:
             traceback="\n".join(self._last[-_LOG_LINES:]) or None,
             frame=self.frame,
             seconds=time.monotonic() - self._since,
+            memory=seen.peaks if seen is not None else {},
             seed=seed,
         )
 

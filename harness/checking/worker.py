@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
+from harness.budget.board import Board, Doing
 from harness.checking.messages import (
+    WORKER,
     Began,
     Ended,
     Event,
@@ -25,6 +27,7 @@ from harness.checking.messages import (
     Traced,
 )
 from harness.errors import ConformError, UsageError
+from harness.execution.memory import Meter
 from harness.execution.vendors import silence_vendors
 from harness.record.cell import Status
 from harness.target import cell_id
@@ -66,23 +69,39 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
     states = registry.states(target.backend for target in targets)
     tell(Planned(list(pairs), plan.notes, states))
     folder = None if request.programs is None else Path(request.programs)
+    board = Board(Path(request.board), WORKER)
     with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         for name, (case, target) in pairs.items():
             if name in request.done:
                 continue
             tell(Began(name))
+            meter = _meter(name, request.budget, board, tell)
             cell = check.run_pair(
                 case,
                 target,
                 seed=request.seed,
                 passes=makers,
                 save=None if folder is None else _program(folder, name),
-                watch=lambda stage: tell(Reached(stage)),
+                meter=meter,
             )
+            board.write(Doing(pid=os.getpid()))
             tell(Ended(cell.to_json()))
             if request.trace and cell.status is Status.MISMATCH:
                 recipe = passes.recipe_with(target, makers)
                 tell(_traced(case, target, request.seed, recipe, tell))
+
+
+def _meter(cell: str, budget: int, board: Board, tell: Callable[[Event], None]) -> Meter:
+    """Measures a cell, and says how far it is to those who watch."""
+    doing = Doing(pid=os.getpid(), cell=cell, budget=budget, asked=budget)
+
+    def entered(stage: str) -> None:
+        board.write(msgspec.structs.replace(doing, base=meter.base, stage=stage))
+        tell(Reached(stage))
+
+    meter = Meter(entered)
+    board.write(msgspec.structs.replace(doing, base=meter.base))
+    return meter
 
 
 def _traced(

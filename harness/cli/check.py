@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -57,6 +57,12 @@ _PROGRAMS = "programs"
     help="How long a target may take before it is a timeout.",
 )
 @click.option(
+    "--cell-memory",
+    type=click.FloatRange(0, min_open=True),
+    metavar="GIB",
+    help="How much a target may hold before it is ended; default: all that is available.",
+)
+@click.option(
     "--save",
     type=click.Path(path_type=Path),
     metavar="DIR",
@@ -78,6 +84,7 @@ def check(
     passes: Sequence[str],
     seed: int,
     cell_timeout: float | None,
+    cell_memory: float | None,
     save: Path | None,
     html: Path | None,
     as_json: bool,
@@ -115,7 +122,8 @@ def check(
     )
     if save is not None:
         check_writable(save)
-    run, notes, traces = _checked(request, cell_timeout, save)
+    limits = Limits(cell_timeout, cell_memory)
+    run, notes, traces = _checked(request, limits, save)
     if as_json:
         for cell in run.cells:
             click.echo(cell.to_json())
@@ -132,8 +140,15 @@ def check(
     sys.exit(run.info.exit_status)
 
 
+class Limits(NamedTuple):
+    """What a cell may take; None for no limit of seconds, and for all memory that there is."""
+
+    seconds: float | None
+    gibibytes: float | None
+
+
 def _checked(
-    request: Request, timeout: float | None, save: Path | None
+    request: Request, limits: Limits, save: Path | None
 ) -> tuple[Run, Sequence[str], Sequence[Found]]:
     """Run the check, saying where it is.
 
@@ -151,7 +166,7 @@ def _checked(
     info = RunInfo(
         started=now(),
         seed=request.seed,
-        command=_command(request, request.targets, timeout),
+        command=_command(request, request.targets, limits),
         selection=request.source,
         environment=environment(Path.cwd()),
         speed=request.speed,
@@ -161,11 +176,11 @@ def _checked(
         following = Following(
             run,
             save,
-            lambda cell: shlex.join(_command(request, cell.target, timeout)),
+            lambda cell: shlex.join(_command(request, cell.target, limits)),
             progress.update,
         )
         try:
-            for event in supervise(request, timeout=timeout):
+            for event in supervise(request, timeout=limits.seconds, memory=limits.gibibytes):
                 following.see(event)
         finally:
             following.flush()
@@ -187,7 +202,7 @@ def _exit_status(run: Run) -> int:
     return 0 if total.passed else 2
 
 
-def _command(request: Request, targets: str | None, timeout: float | None) -> list[str]:
+def _command(request: Request, targets: str | None, limits: Limits) -> list[str]:
     """The command that checks the same model on these targets."""
     options = [
         *(("--inputs", file) for file in request.inputs),
@@ -195,7 +210,8 @@ def _command(request: Request, targets: str | None, timeout: float | None) -> li
         *(("--dynamic", text) for text in request.dynamic),
         *(("--transform-pass", spec) for spec in request.passes),
         ("--seed", str(request.seed)),
-        *([("--cell-timeout", f"{timeout:g}")] if timeout is not None else []),
+        *([("--cell-timeout", f"{limits.seconds:g}")] if limits.seconds is not None else []),
+        *([("--cell-memory", f"{limits.gibibytes:g}")] if limits.gibibytes is not None else []),
     ]
     words = [word for pair in options for word in pair]
     flags = [] if request.speed else ["--no-speed"]

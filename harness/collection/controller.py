@@ -11,6 +11,7 @@ import pytest
 
 from harness import registry
 from harness.budget import board
+from harness.budget.watch import Watch
 from harness.collection.discovery import load_suite
 from harness.collection.items import (
     CELL_PROPERTY,
@@ -24,7 +25,6 @@ from harness.collection.items import (
     vendor_warnings_ignored,
 )
 from harness.collection.stale import Claim, Claims
-from harness.budget.watch import Watch
 from harness.collection.watchdog import load_and_settle
 from harness.errors import ConformError, RunUnwritable, UnknownTarget
 from harness.execution.memory import GIB, allocations_limited

@@ -24,8 +24,10 @@ from harness.errors import OutOfMemory
 GIB = 2**30
 _LINUX = sys.platform == "linux"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# What an earlier cell left on the heap is given back when it is at least so much.
+# What earlier cells left on the heap is given back when it is at least so much, and such a share of
+# all that is held: going through a large heap takes a second.
 _WORTH_TRIMMING = 64 * 2**20
+_SHARE_WORTH_TRIMMING = 0.25
 # Between two looks where there is no mark to set back.
 _INTERVAL = 0.02
 # How allocators of others say that there is no more, in exceptions that are no MemoryError: torch
@@ -169,10 +171,10 @@ class _Mark:
         """What the process holds as a cell begins, without what lies free on the heap: the cell
         would take that first, and seem smaller than it is."""
         held = resident()
-        if held - self._base >= _WORTH_TRIMMING:
+        if held - self._base >= max(_WORTH_TRIMMING, _SHARE_WORTH_TRIMMING * self._base):
             _trim()
-            held = resident()
-        self._base = held
+            self._base = held = resident()
+        self._base = min(self._base, held)
         return held
 
     def begin(self, section: _Section) -> None:

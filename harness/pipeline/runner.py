@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +44,6 @@ def run_cell(
     suite: str = "",
     worker: str | None = None,
     meter: Meter | None = None,
-    watch: Callable[[str], None] | None = None,
 ) -> Cell:
     """Run one case on one target.
 
@@ -66,8 +65,8 @@ def run_cell(
         save: file that gets the serialized program, when it comes that far.
         suite: where the case is from, for the record.
         worker: who ran it, for the record.
-        meter: measures its memory, for those who watch it meanwhile; by default a new one.
-        watch: called with the name of each stage as it begins, after the case is built.
+        meter: measures its memory, and tells those who watch it which stage begins; by default a
+            new one.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -77,7 +76,7 @@ def run_cell(
     target = Target.parse(target) if isinstance(target, str) else target
     backend = backend or registry.backend(target.backend)
     limitation = find(limitations, case, target)
-    trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter(), watch)
+    trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter())
     state = _availability(backend)
     excuse = None if limitation is None or limitation.run else limitation.shown_as
     if not (state.available or state.can_lower):
@@ -138,13 +137,11 @@ class _Trial:
         compare_runtimes: bool,
         save: Path | None,
         meter: Meter,
-        watch: Callable[[str], None] | None,
     ) -> None:
         self.require_delegation = require_delegation
         self.compare_runtimes = compare_runtimes
         self.save = save
         self.meter = meter
-        self.watch = watch
         self.stages: dict[str, float] = {}
         self.delegation = Delegation()
         self.program_bytes = 0
@@ -179,7 +176,6 @@ class _Trial:
                 case, target, seed=seed, recipe=recipe, backend=backend, meter=self.meter
             )
             self.stages = tester.seconds
-            tester.watch = self.watch
             with exclusive(), tester.attributed("build"):
                 reason = recipe.refuses(case, tester.built)
             if reason is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from harness.errors import ConflictingOptions, StageFailure, StageOrderError
@@ -20,13 +20,11 @@ class StageClock:
     Attributes:
         seconds: wall-clock seconds of each stage that ran, in order.
         meter: what each of them held.
-        watch: called with the name of each stage as it begins; None for nobody.
     """
 
     def __init__(self, meter: Meter | None = None) -> None:
         self.seconds: dict[str, float] = {}
         self.meter = meter or Meter()
-        self.watch: Callable[[str], None] | None = None
 
     @contextmanager
     def attributed(self, stage: str) -> Iterator[None]:
@@ -42,8 +40,6 @@ class StageClock:
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
-        if self.watch is not None:
-            self.watch(name)
         start = time.perf_counter()
         try:
             with self.attributed(name):

@@ -132,7 +132,13 @@ def test_int_catches_faults_behind_several_requantizations(fault: str) -> None:
     assert not run("tosa:int", block(), block(fault)).verdict.passed
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(target, marks=pytest.mark.nightly if target == "tosa:int" else ())
+        for target in TARGETS
+    ],
+)
 def test_the_honest_twin_stays_green(target: str) -> None:
     case = Case("block", block())
     red = {

@@ -1,1 +1,2 @@
-"""What a module may be called with: inputs by name, trees of them, and what is no tensor."""
+"""What a module may be beside a function of tensors: inputs by name, trees of them, what is no
+tensor, and state."""

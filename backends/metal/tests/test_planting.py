@@ -13,9 +13,17 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 SHARE = 0.95
 KINDS = 30
 PARTS = 4
+# A third or a half of the kinds gates a change, the night plants all.
+BY_DAY = 2
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(part, marks=pytest.mark.nightly if part >= BY_DAY else ())
+        for part in range(PARTS)
+    ],
+)
 def test_planted_faults_are_caught(part: int) -> None:
     outcome = plant_all(CASES[part::PARTS], most=1)
     print(outcome)

@@ -10,13 +10,21 @@ from backends.mlx.tests.planting import RECIPES, ROOT, cases_in, cells_of, plant
 
 SHARE = 0.98
 PARTS = 6
+# A third or a half of the kinds gates a change, the night plants all.
+BY_DAY = 2
 
 # Executed from hand-assembled graphs (test_assembled.py, test_metal_kernel.py): no module
 # lowers to them.
 NOT_IN_SUITES = {"NoopNode", "MedianNode", "TriNode", "RandomBitsNode", "MetalKernelNode"}
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(part, marks=pytest.mark.nightly if part >= BY_DAY else ())
+        for part in range(PARTS)
+    ],
+)
 def test_planted_faults_are_caught(part: int) -> None:
     kinds = frozenset(sorted(CATCHERS)[part::PARTS])
     wanted = {name for kind in kinds for name in CATCHERS[kind].split()}

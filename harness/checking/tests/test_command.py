@@ -89,6 +89,20 @@ def test_a_target_that_ends_the_process_is_a_row_and_the_others_run(folder: Path
     assert "already holds a run" in again.stderr
 
 
+def test_a_target_that_allocates_without_end_is_a_row(folder: Path) -> None:
+    endless = "kept = []\n            while True: kept.append(b'x' * (1 << 20))"
+    (folder / "hog.py").write_text(DEADLY.replace("ctypes.string_at(0)", endless))
+    done = conform(folder, "hog.py:Deadly", "--targets", "null:eager,portable:fp32",
+                   "--cell-memory", "0.3", "--json")  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    crashed, passed = (Cell.from_json(line) for line in done.stdout.splitlines())
+    assert (crashed.status, passed.status) == (Status.CRASHED, Status.PASSED)
+    assert crashed.error is not None
+    assert f"GiB at stage {crashed.stage}; the budget is 0.3 GiB" in crashed.error
+    assert 0.3 * 2**30 < crashed.memory[str(crashed.stage)] < 1.5 * 2**30
+    assert crashed.repro.endswith("--cell-memory 0.3")
+
+
 @pytest.mark.nightly
 def test_a_target_that_never_ends_is_a_timeout_with_its_line(folder: Path) -> None:
     slow = DEADLY.replace("ctypes.string_at(0)", "import time; time.sleep(600)")

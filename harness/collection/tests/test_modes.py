@@ -131,7 +131,9 @@ pytest_plugins = ["harness.collection.plugin"]
         pytest.param(("sub/d", "add/c"), ("-n", "1"), True, marks=pytest.mark.nightly),
         # One cell of it is still explained, and a narrower run cannot tell.
         (("sub/d",), ("-n", "0"), False),
-        (("sub/d", "add/c"), ("-n", "0", "-k", "sub"), False),
+        pytest.param(
+            ("sub/d", "add/c"), ("-n", "0", "-k", "sub"), False, marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_a_limitation_whose_cells_are_all_declared_unsupported_is_stale(

@@ -50,7 +50,9 @@ def test_keywords_select_by_case_and_target(project: Path) -> None:
     [
         (("-m", "not nightly"), {"fp32"}),
         (("-m", "nightly or not nightly"), {"fp32", "bf16"}),
-        (("-m", "not nightly", "--targets", "mlx:bf16"), {"bf16"}),
+        pytest.param(
+            ("-m", "not nightly", "--targets", "mlx:bf16"), {"bf16"}, marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_recipes_of_the_night_wait_for_it_unless_named(
@@ -74,7 +76,9 @@ def test_a_target_may_require_delegation(project: Path) -> None:
     ("death", "options", "status", "mark"),
     [
         (SEGFAULT, (), Status.CRASHED, "Segmentation fault"),
-        (HANG, ("--cell-timeout", "20"), Status.TIMEOUT, "Timeout"),
+        pytest.param(
+            HANG, ("--cell-timeout", "20"), Status.TIMEOUT, "Timeout", marks=pytest.mark.nightly
+        ),
         pytest.param(
             "os._exit(3)", (), Status.CRASHED, "died without a stack", marks=pytest.mark.nightly
         ),
@@ -113,6 +117,7 @@ def test_workers_that_die_before_any_cell_end_the_session(project: Path) -> None
     assert "worker gw0 died while it collected" in result.stdout
 
 
+@pytest.mark.nightly
 def test_a_predicted_crash_is_xfailed(project: Path) -> None:
     write_suite(project, SEGFAULT)
     (project / "suites" / "limitations.py").write_text(
@@ -239,6 +244,7 @@ def test_two_cases_of_one_name_are_refused(project: Path) -> None:
     assert "add/a@null:eager" in result.stderr
 
 
+@pytest.mark.nightly
 def test_workers_and_order_do_not_change_a_number(project: Path) -> None:
     assert run(project, "-n", "0").returncode == 0
     assert run(project, "-n", "2", "--run-dir", "again").returncode == 0

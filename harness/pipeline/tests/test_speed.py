@@ -81,6 +81,7 @@ def programs(mode: str, what: str) -> list[str]:
     return [line for line in result.stdout.splitlines() if line.startswith("PROGRAM")]
 
 
+@pytest.mark.nightly
 def test_programs_are_the_same_byte_for_byte() -> None:
     made = programs("with", "small")
     assert len(made) == 10

@@ -10,7 +10,6 @@ from harness import Limitation, Status
 
 _ALL = "portable:*|xnnpack:*|tosa:*"
 _NATIVE = "portable:*|xnnpack:*"
-_STATEFUL = "portable:*|xnnpack:*|tosa:fp|mlx:*"
 _PORTABLE = "portable:*"
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"
 
@@ -25,18 +24,6 @@ RUNTIME: list[Limitation] = [
         link=_SOURCE + "exir/dim_order_utils.py",
         stage="lower",
         error="Failed to map a given dim_order: [1, 0]",
-    ),
-    Limitation(
-        target=_STATEFUL,
-        case="state/from_one",
-        reason="A buffer that the program writes to begins as zeros, whatever the module holds: "
-        "the emitter leaves its values out, but where InitializedMutableBufferPass "
-        "(exir/passes/init_mutable_pass.py) has named it; MLX's load_mutable_buffers "
-        "(runtime/MLXInterpreter.h) fills with zeros too.",
-        link=_SOURCE + "exir/passes/init_mutable_pass.py",
-        stage="compare",
-        error="elements exceed the bound",
-        outcome=Status.MISMATCH,
     ),
     # Python bindings
     Limitation(
