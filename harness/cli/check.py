@@ -60,7 +60,7 @@ _PROGRAMS = "programs"
     "--cell-memory",
     type=click.FloatRange(0, min_open=True),
     metavar="GIB",
-    help="How much a target may hold before it is ended; default: all that is available.",
+    help="How much a target may hold before it is ended; default: 0.9 of what is available.",
 )
 @click.option(
     "--save",

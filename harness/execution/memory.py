@@ -25,7 +25,7 @@ GIB = 2**30
 _LINUX = sys.platform == "linux"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # What earlier cells left on the heap is given back when it is at least so much, and such a share of
-# all that is held: going through a large heap takes a second.
+# all that is held: going through a gigabyte of heap takes a tenth of a second.
 _WORTH_TRIMMING = 64 * 2**20
 _SHARE_WORTH_TRIMMING = 0.25
 # Between two looks where there is no mark to set back.
