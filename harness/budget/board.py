@@ -10,11 +10,13 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+
+from harness.execution.memory import Meter
 
 _SUFFIX = ".cell"
 _ENTRANCE = "entrance.lock"
@@ -61,6 +63,22 @@ class Board:
         if not complete:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, 0)
+
+    def meter(self, doing: Doing, told: Callable[[str], None] | None = None) -> Meter:
+        """A meter of a cell; each stage that begins is said here.
+
+        Args:
+            doing: the cell.
+            told: hears of the stages as well.
+        """
+
+        def entered(stage: str) -> None:
+            self.write(msgspec.structs.replace(doing, base=meter.base, stage=stage))
+            if told is not None:
+                told(stage)
+
+        meter = Meter(entered)
+        return meter
 
     @contextmanager
     def admitted(self, doing: Doing, room: int) -> Iterator[None]:

@@ -45,6 +45,12 @@ class Sighting:
         if stage := self.doing.stage:
             self.peaks[stage] = max(self.peaks.get(stage, 0), held)
 
+    def complete(self, memory: dict[str, int]) -> None:
+        """Raise a cell's own figures to what was seen: what compilers and other children took is
+        seen from outside only."""
+        for stage, peak in self.peaks.items():
+            memory[stage] = max(memory.get(stage, 0), peak)
+
 
 class Watch(threading.Thread):
     """Looks at all workers many times a second, and ends those whose cell is beyond its budget."""

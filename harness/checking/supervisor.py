@@ -111,12 +111,11 @@ def _lives(request: Request, timeout: float | None, watch: Watch) -> Iterator[Ev
 
 
 def _with_children(event: Ended, watch: Watch) -> tuple[Ended, str]:
-    """The record with what its children held, which is seen from here only, and the cell's id."""
+    """The record with what its children held, and the cell's id."""
     cell = Cell.from_json(event.record)
     if (seen := watch.take(cell.id)) is None:
         return event, cell.id
-    for stage, peak in seen.peaks.items():
-        cell.memory[stage] = max(cell.memory.get(stage, 0), peak)
+    seen.complete(cell.memory)
     return Ended(cell.to_json()), cell.id
 
 

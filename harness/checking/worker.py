@@ -27,7 +27,6 @@ from harness.checking.messages import (
     Traced,
 )
 from harness.errors import ConformError, UsageError
-from harness.execution.memory import Meter
 from harness.execution.vendors import silence_vendors
 from harness.record.cell import Status
 from harness.target import cell_id
@@ -75,33 +74,22 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
             if name in request.done:
                 continue
             tell(Began(name))
-            meter = _meter(name, request.budget, board, tell)
-            cell = check.run_pair(
-                case,
-                target,
-                seed=request.seed,
-                passes=makers,
-                save=None if folder is None else _program(folder, name),
-                meter=meter,
-            )
-            board.write(Doing(pid=os.getpid()))
+            doing = Doing(pid=os.getpid(), cell=name, budget=request.budget, asked=request.budget)
+            meter = board.meter(doing, lambda stage: tell(Reached(stage)))
+            doing = msgspec.structs.replace(doing, base=meter.base)
+            with board.admitted(doing, request.budget):
+                cell = check.run_pair(
+                    case,
+                    target,
+                    seed=request.seed,
+                    passes=makers,
+                    save=None if folder is None else _program(folder, name),
+                    meter=meter,
+                )
             tell(Ended(cell.to_json()))
             if request.trace and cell.status is Status.MISMATCH:
                 recipe = passes.recipe_with(target, makers)
                 tell(_traced(case, target, request.seed, recipe, tell))
-
-
-def _meter(cell: str, budget: int, board: Board, tell: Callable[[Event], None]) -> Meter:
-    """Measures a cell, and says how far it is to those who watch."""
-    doing = Doing(pid=os.getpid(), cell=cell, budget=budget, asked=budget)
-
-    def entered(stage: str) -> None:
-        board.write(msgspec.structs.replace(doing, base=meter.base, stage=stage))
-        tell(Reached(stage))
-
-    meter = Meter(entered)
-    board.write(msgspec.structs.replace(doing, base=meter.base))
-    return meter
 
 
 def _traced(

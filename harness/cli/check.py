@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from harness.cli import why
-from harness.cli.common import SPEED
+from harness.cli.common import ABOVE_ZERO, SPEED
 from harness.errors import UsageError
 from harness.record.contradictions import INTEGERS
 from harness.target import split_cell_id
@@ -52,13 +52,13 @@ _PROGRAMS = "programs"
 @click.option("--seed", type=int, default=0, show_default=True, help="Of weights and noise.")
 @click.option(
     "--cell-timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=ABOVE_ZERO,
     metavar="SECONDS",
     help="How long a target may take before it is a timeout.",
 )
 @click.option(
     "--cell-memory",
-    type=click.FloatRange(0, min_open=True),
+    type=ABOVE_ZERO,
     metavar="GIB",
     help="How much a target may hold before it is ended; default: 0.9 of what is available.",
 )

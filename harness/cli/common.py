@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 SUITES = Path("suites")
 
+ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
+
 SUITE_FOLDER = click.option(
     "--suites", type=click.Path(path_type=Path), default=SUITES, help="Suite folder."
 )

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import RUNS, SPEED, SUITES, load_run
+from harness.cli.common import ABOVE_ZERO, RUNS, SPEED, SUITES, load_run
 
-_ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
 _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing pytest for --help
 
 
@@ -26,13 +25,13 @@ _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing p
 @click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the record.")
 @click.option(
     "--cell-timeout",
-    type=_ABOVE_ZERO,
+    type=ABOVE_ZERO,
     metavar="SECONDS",
     help="Seconds after which a cell is a timeout; default: 300. Not with -n 0.",
 )
 @click.option(
     "--cell-memory",
-    type=_ABOVE_ZERO,
+    type=ABOVE_ZERO,
     metavar="GIB",
     help="GiB above its worker's base after which a cell is ended; default: 3. Not with -n 0.",
 )

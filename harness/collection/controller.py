@@ -108,10 +108,8 @@ class Controller:
         for key, value in report.user_properties:
             if key == CELL_PROPERTY:
                 cell = Cell.from_json(str(value))
-                # What compilers and other children took is seen from here only.
                 if (seen := self._watch.take(cell.id)) is not None:
-                    for stage, peak in seen.peaks.items():
-                        cell.memory[stage] = max(cell.memory.get(stage, 0), peak)
+                    seen.complete(cell.memory)
                 self._record(cell)
             elif key == LIMITATION_PROPERTY:
                 self._claims.add(Claim.from_json(str(value)))

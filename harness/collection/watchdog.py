@@ -16,7 +16,6 @@ import pytest
 from harness import registry
 from harness.budget.board import Board, Doing
 from harness.collection.items import ROOM, CellItem, vendor_warnings_ignored
-from harness.execution.memory import Meter
 from harness.record.host import available_cores
 from harness.record.recorder import LOGS
 
@@ -69,11 +68,7 @@ class Watchdog:
         doing = Doing(
             pid=os.getpid(), cell=item.name, budget=min(item.memory, room), asked=item.memory
         )
-
-        def entered(stage: str) -> None:
-            board.write(msgspec.structs.replace(doing, base=meter.base, stage=stage))
-
-        item.meter = meter = Meter(entered)
+        item.meter = meter = board.meter(doing)
         return board.admitted(msgspec.structs.replace(doing, base=meter.base), room)
 
     def _board(self) -> Board | None:
