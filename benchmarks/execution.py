@@ -27,7 +27,7 @@ from backends.tosa import reference
 from harness import AtenKernels, Case, DelegatePayload, Interpreter, Program, RuntimeKernels, Tester
 from harness.execution import runtime_call
 from harness.execution.kernels import Kernels
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 AIM_CHILD_MS, AIM_KERNELS_MS = 10.0, 5.0
 SHAPES = ((2, 3), (1, 3, 224, 224))

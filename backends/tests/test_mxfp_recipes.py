@@ -18,7 +18,7 @@ from backends.tosa.mxfp import FORMATS
 from backends.tosa.mxfp_graph import converted, graphs, problems, verify
 from harness import Case, Lowered, Tester, run_cell
 from harness.numerics.formats.packing import unpacked
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 

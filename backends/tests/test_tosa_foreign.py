@@ -12,7 +12,7 @@ import torch
 
 from backends.tosa.reference import CHILD, load
 from harness import Case, DelegatePayload, Program, ProgramError, Tester
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 
 class Layer(torch.nn.Module):

@@ -20,7 +20,7 @@ from harness.limitation import Limitation, find, judge
 from harness.numerics.compare import Verdict
 from harness.pipeline.explaining.frames import model_frame
 from harness.pipeline.refusal import refused
-from harness.pipeline.route import lower as lower
+from harness.pipeline.route import lower
 from harness.pipeline.tester import Tester
 from harness.record.cell import CROSS_BACKEND, Cell, Delegation, Encoding, Output, Status
 from harness.target import Target

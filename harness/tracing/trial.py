@@ -15,7 +15,7 @@ from harness.errors import ConflictingOptions, StageFailure, UsageError, describ
 from harness.execution import foreign
 from harness.numerics.compare import Verdict
 from harness.pipeline import stages
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 from harness.pipeline.tester import Tester
 from harness.record.cell import Numerics
 from harness.target import Target, cell_id

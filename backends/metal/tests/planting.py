@@ -24,7 +24,7 @@ from backends.metal.host.kernel_source import parse
 from backends.metal.tests.planting_rules import RULES, Match, Place
 from harness import Case, Program, Tester, describe
 from harness.numerics.compare import compare
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from backends.metal.backend import BACKEND
 from backends.metal.generation import generated, own
 from harness import Case, Program, ProgramError, Status, Tester, run_cell
 from harness.execution import foreign
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 pytestmark = pytest.mark.skipif(
     not BACKEND.availability().available, reason=BACKEND.availability().reason

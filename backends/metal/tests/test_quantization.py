@@ -20,7 +20,7 @@ from backends.metal.fallbacks.quantized import unpack
 from backends.metal.quantization import Format, install, int4
 from backends.metal.semantics import int4 as int4_semantics
 from harness import Case, Program, Recipe, Tester, run_cell
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 

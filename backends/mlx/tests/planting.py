@@ -37,7 +37,7 @@ from harness import (
 )
 from harness.collection.discovery import all_suites
 from harness.numerics.compare import compare
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 ROOT = Path(__file__).parents[3]
 

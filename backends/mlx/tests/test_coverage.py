@@ -22,7 +22,7 @@ from backends.mlx.payload.tests.payloads import nodes
 from harness import Case, Interpreter, Limitation, Program, RuntimeKernels, Target, Tester
 from harness.collection.discovery import all_suites
 from harness.limitation import find
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 SUITES = Path(__file__).parents[3] / "suites"
 

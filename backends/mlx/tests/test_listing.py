@@ -8,7 +8,7 @@ from backends.mlx import BACKEND
 from backends.mlx.execution import executor
 from backends.mlx.execution.kernels import BUILDERS
 from harness import Case, Tester
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 
 class Chain(torch.nn.Module):

@@ -15,7 +15,7 @@ from backends.mlx.payload.graph import Graph, Node
 from backends.mlx.quantization import Format, mxfp8, nvfp4
 from backends.mlx.weights import encodings, expected, problems, verify
 from harness import Case, Program, Tester
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 

@@ -15,7 +15,7 @@ from harness.execution import container
 from harness.execution.execute import Interpreter
 from harness.execution.kernels import AtenKernels
 from harness.execution.program import Program
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 X = torch.randn(2, 4)
 

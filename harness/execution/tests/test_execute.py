@@ -10,7 +10,7 @@ import torch
 from harness import Case, Tester
 from harness.execution.execute import Interpreter, run_native
 from harness.execution.kernels import AtenKernels
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 ROWS = {0: torch.export.Dim("rows", max=8)}
 

@@ -18,7 +18,7 @@ from harness.execution.execute import Interpreter, run_native
 from harness.execution.kernels import AtenKernels, RuntimeKernels
 from harness.execution.operators import native_kernels
 from harness.execution.program import Program
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 from harness.record.cell import Status
 
 Forward = Callable[..., Any]

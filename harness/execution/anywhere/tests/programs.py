@@ -9,7 +9,7 @@ import torch
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
 
 from harness import Case, Tester, registry
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 CHAIN = Case("test/chain", lambda: (Chain(), (torch.randn(3, 8),)))
 

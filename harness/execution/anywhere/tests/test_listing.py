@@ -12,7 +12,7 @@ import torch
 from harness import Case, DelegatePayload, Target, Tester
 from harness.execution.anywhere.executors import listing
 from harness.pipeline.inspection import inspect
-from harness.pipeline.runner import lower
+from harness.pipeline.route import lower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 
