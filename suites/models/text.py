@@ -38,7 +38,9 @@ def mobilebert(**sizes: Any) -> torch.nn.Module:
 
     own = {"intermediate_size": 128, "intra_bottleneck_size": 128, "embedding_size": 128}
     config = MobileBertConfig(**{**SIZES, **own, **sizes})
-    return Masked(settle(MobileBertForSequenceClassification(config)), "logits")
+    made = MobileBertForSequenceClassification(config)
+    # Its norms have no statistics that would bring anything to size.
+    return Masked(settle(made, embedding=2 * config.embedding_size**0.5, gain=0.6), "logits")
 
 
 class Translator(torch.nn.Module):
@@ -68,9 +70,11 @@ def t5(**sizes: Any) -> torch.nn.Module:
     )  # fmt: skip
     made = settle(T5ForConditionalGeneration(config), embedding=2 * config.d_model**0.5)
     with torch.no_grad():
-        for name, module in made.named_modules():
-            if name.endswith(".q"):  # trained ones make up for the scale that is not there
-                module.weight /= config.d_kv**0.5
+        for name, weight in made.named_parameters():
+            if name.endswith(".q.weight"):  # trained ones make up for the scale that is not there
+                weight /= config.d_kv**0.5
+            elif "relative_attention_bias" in name:
+                weight.normal_()
     return Translator(made)
 
 

@@ -13,6 +13,7 @@ from suites.models.inputs import picture
 from suites.models.weights import settle
 
 LABELS = 16
+_QUERIES = 128**0.5  # each number of a learned query is of size 1
 SIDE = 64  # pixels
 SIZES = {
     "hidden_size": 128,
@@ -22,6 +23,11 @@ SIZES = {
     "image_size": SIDE,
     "num_labels": LABELS,
 }
+
+
+def several(side: int) -> torch.Tensor:
+    """Pictures (8, 3, side, side), from which batch norms take their statistics."""
+    return torch.cat([picture(side) for _ in range(8)])
 
 
 def deit(**sizes: Any) -> torch.nn.Module:
@@ -62,7 +68,7 @@ def mobilenet_v2(**sizes: Any) -> torch.nn.Module:
 
     own = {"depth_multiplier": 0.25, "image_size": SIDE, "num_labels": LABELS}
     made = MobileNetV2ForImageClassification(MobileNetV2Config(**{**own, **sizes}))
-    return Field(settle(made, picture(made.config.image_size)), "logits")
+    return Field(settle(made, several(made.config.image_size)), "logits")
 
 
 def resnet(**sizes: Any) -> torch.nn.Module:
@@ -77,7 +83,7 @@ def resnet(**sizes: Any) -> torch.nn.Module:
         "num_labels": LABELS,
     }
     made = ResNetForImageClassification(ResNetConfig(**{**own, **sizes}))
-    return Field(settle(made, picture(SIDE)), "logits")
+    return Field(settle(made, several(SIDE)), "logits")
 
 
 def efficientnet(**sizes: Any) -> torch.nn.Module:
@@ -92,7 +98,7 @@ def efficientnet(**sizes: Any) -> torch.nn.Module:
         "num_labels": LABELS,
     }
     made = EfficientNetForImageClassification(EfficientNetConfig(**{**own, **sizes}))
-    return Field(settle(made, picture(made.config.image_size)), "logits")
+    return Field(settle(made, several(made.config.image_size)), "logits")
 
 
 class Detections(torch.nn.Module):
@@ -134,7 +140,7 @@ def rf_detr(**sizes: Any) -> torch.nn.Module:
         "group_detr": 1,
     }
     made = RfDetrForObjectDetection(RfDetrConfig(**{**own, **sizes}))
-    return Detections(settle(made, picture(112)))
+    return Detections(settle(made, several(112), embedding=_QUERIES))
 
 
 def rt_detr(**sizes: Any) -> torch.nn.Module:
@@ -165,7 +171,7 @@ def rt_detr(**sizes: Any) -> torch.nn.Module:
         "num_denoising": 0,
     }
     made = RTDetrForObjectDetection(RTDetrConfig(**{**own, **sizes}))
-    return Detections(settle(made, picture(SIDE)))
+    return Detections(settle(made, several(SIDE), embedding=_QUERIES))
 
 
 def sam2(**sizes: Any) -> torch.nn.Module:

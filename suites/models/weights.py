@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
@@ -18,38 +19,41 @@ _NORM = 0.3  # deviation of the logarithm of a norm's scale
 _BIAS = 0.1
 
 
-def settle(model: Model, *inputs: Any, embedding: float = _SPREAD, **named: Any) -> Model:
+def settle(
+    model: Model, *inputs: Any, embedding: float = _SPREAD, gain: float = 1.0, **named: Any
+) -> Model:
     """Give a model telling weights, in place, drawn from torch's global generator.
 
-    A matrix of N columns gets the deviation 1/√N, which keeps the size of what it is applied to; an
+    A matrix that sums N terms gets the deviation 1/√N, which keeps the size of what it is given; an
     embedding of width N 2/√N, so that logits of a tied head spread by 2; the scale of a norm
     exp(0.3 x); a bias 0.1 x; x normal. What is neither a constant nor noise at first (the decay of
     a state-space model, a table of positions) keeps its values.
 
     Args:
         model: with the weights that its class gave it.
-        inputs: of one call, from which batch norms take their statistics; none where it has none.
+        inputs: of one call, from which batch norms take their statistics; as many samples as make
+            good ones. None for a model without.
         embedding: deviation of an embedding times the root of its width.
+        gain: of every matrix; below 1 where residuals are summed and nothing normalizes them.
         named: those by name.
 
     Returns:
         The model, in eval mode.
     """
-    embeddings = {
-        id(module.weight)
-        for module in model.modules()
-        if isinstance(module, torch.nn.Embedding) and module.weight.requires_grad
-    }
+    embeddings = _owned(model, torch.nn.Embedding)
+    kernels = _owned(model, _ConvNd)
+    norms = _owned(model, (_BatchNorm, torch.nn.LayerNorm))
     with torch.no_grad():
         for parameter in filter(lambda one: one.requires_grad, model.parameters()):
             if id(parameter) in embeddings:
                 _normal(parameter, embedding / parameter.shape[-1] ** 0.5)
-            elif bool((parameter == 1).all()):
+            elif id(parameter) in norms or bool((parameter == 1).all()):
                 parameter.copy_((_NORM * torch.randn_like(parameter)).exp())
             elif bool((parameter == 0).all()):
                 _normal(parameter, _BIAS)
             elif _is_noise(parameter):
-                _normal(parameter, (parameter[0].numel()) ** -0.5)
+                terms = parameter[0].numel() if id(parameter) in kernels else parameter.shape[-1]
+                _normal(parameter, gain * terms**-0.5)
     model.eval()
     if inputs or named:
         with torch.no_grad(), _observing(model):
@@ -59,6 +63,11 @@ def settle(model: Model, *inputs: Any, embedding: float = _SPREAD, **named: Any)
 
 def _normal(parameter: torch.Tensor, deviation: float) -> None:
     parameter.copy_(deviation * torch.randn_like(parameter))
+
+
+def _owned(model: torch.nn.Module, of: Any) -> set[int]:
+    """Identities of the weights of modules of a class or several."""
+    return {id(module.weight) for module in model.modules() if isinstance(module, of)}
 
 
 def _is_noise(parameter: torch.Tensor) -> bool:
