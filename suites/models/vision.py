@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -206,7 +207,7 @@ def pictures(height: int, width: int = 0) -> Make:
 
 _TWO = (pictures(SIDE), pictures(SIDE))
 # In steps of the stride of the whole network.
-_HEIGHT, _WIDTH = (32 * Dim(name, min=1, max=4) for name in ("height", "width"))
+_HEIGHT, _WIDTH = (32 * Dim(name, min=2, max=4) for name in ("height", "width"))
 
 CASES: list[Case] = [
     model("deit/tiny", deit, *_TWO),
@@ -224,11 +225,15 @@ CASES: list[Case] = [
             f"{name}/dynamic",
             make,
             pictures(64, 96),
-            pictures(32, 32),
+            pictures(64, 64),
             pictures(128, 128),
             dynamic=({2: _HEIGHT, 3: _WIDTH},),
             targets=DYNAMIC,
         )
-        for name, make in {"resnet": resnet, "mobilenet_v2": mobilenet_v2}.items()
+        for name, make in {
+            "resnet": resnet,
+            # TensorFlow's padding asks Python what sizes are.
+            "mobilenet_v2": partial(mobilenet_v2, tf_padding=False),
+        }.items()
     ),
 ]
