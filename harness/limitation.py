@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Protocol
 
 from harness.case import Case
 from harness.errors import LimitationError
@@ -19,6 +20,19 @@ from harness.target import Target, any_glob
 
 _PREDICTABLE = frozenset({Status.FAILED, Status.MISMATCH, Status.CRASHED, Status.TIMEOUT})
 _SHOWN_AS = frozenset({Status.XFAILED, Status.UNSUPPORTED})
+
+
+class Ended(Protocol):
+    """How a cell ended, as far as an entry speaks of it: a record, or what becomes one."""
+
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def stage(self) -> str | None: ...
+
+    @property
+    def error(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -72,12 +86,12 @@ class Limitation:
             and (self.tag is None or self.tag in case.tags)
         )
 
-    def predicts(self, cell: Cell) -> bool:
-        """Whether a finished cell failed in the way this entry says."""
+    def predicts(self, ended: Ended) -> bool:
+        """Whether a cell failed in the way this entry says."""
         return (
-            cell.status is self.outcome
-            and (self.stage is None or cell.stage == self.stage)
-            and self.error in (cell.error or "")
+            ended.status is self.outcome
+            and (self.stage is None or ended.stage == self.stage)
+            and self.error in (ended.error or "")
         )
 
     @property
