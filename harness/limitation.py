@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Protocol
 
 from harness.case import Case
 from harness.errors import LimitationError
@@ -20,19 +19,6 @@ from harness.target import Target, any_glob
 
 _PREDICTABLE = frozenset({Status.FAILED, Status.MISMATCH, Status.CRASHED, Status.TIMEOUT})
 _SHOWN_AS = frozenset({Status.XFAILED, Status.UNSUPPORTED})
-
-
-class Ended(Protocol):
-    """How a cell ended, as far as an entry speaks of it: a record, or what becomes one."""
-
-    @property
-    def status(self) -> Status: ...
-
-    @property
-    def stage(self) -> str | None: ...
-
-    @property
-    def error(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -86,12 +72,12 @@ class Limitation:
             and (self.tag is None or self.tag in case.tags)
         )
 
-    def predicts(self, ended: Ended) -> bool:
-        """Whether a cell failed in the way this entry says."""
+    def predicts(self, status: Status, stage: str | None, error: str | None) -> bool:
+        """Whether a cell that ended like this failed in the way this entry says."""
         return (
-            ended.status is self.outcome
-            and (self.stage is None or ended.stage == self.stage)
-            and self.error in (ended.error or "")
+            status is self.outcome
+            and (self.stage is None or stage == self.stage)
+            and self.error in (error or "")
         )
 
     @property
@@ -109,7 +95,7 @@ def judge(cell: Cell, limitation: Limitation | None) -> Cell:
     """Turn the outcome of a cell into what its limitation makes of it."""
     if limitation is None:
         return cell
-    if limitation.predicts(cell):
+    if limitation.predicts(cell.status, cell.stage, cell.error):
         cell.status = limitation.shown_as
         cell.limitation = limitation.ref
     elif cell.status is Status.PASSED and limitation.seed in (None, cell.seed):

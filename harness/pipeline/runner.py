@@ -185,8 +185,10 @@ class _Trial:
                 return self._lower(tester) or self._execute(tester, only)
             except StageFailure as failure:
                 ending = self._failed(failure)
-                if limitation is not None and limitation.predicts(ending):
-                    return ending  # its entry has the say; asking ExecuTorch lowers twice more
+                if limitation is not None and limitation.predicts(
+                    ending.status, ending.stage, ending.error
+                ):
+                    return ending  # the entry has the say; asking would lower once or twice more
                 with exclusive():
                     reason = refused(tester, failure)
                 return ending if reason is None else self._failed(failure, reason)
