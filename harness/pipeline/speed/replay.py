@@ -1,8 +1,8 @@
 """Arguments of calls, walked without asking each value what it might be.
 
 A pass walks a graph call by call, maps the arguments of each four times and asks ten classes about
-every value in them. Nearly all are numbers, lists and nodes, of whose types one look tells what
-upstream makes of them in the end.
+every value in them. Nearly all are numbers, lists and proxies, where one look at the type tells
+what upstream makes of them in the end; all others are left to upstream.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from executorch.exir import pass_base
+from torch._export import pass_base as torch_pass_base
+from torch._subclasses import fake_tensor, functional_tensor
 from torch.fx import Proxy
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 from torch.fx.immutable_collections import immutable_dict, immutable_list
@@ -78,11 +80,14 @@ def _quick_argument(tracer: type[Any]) -> None:
 
 
 def install() -> None:
-    """Walk arguments this way from now on."""
+    """Walk arguments this way from now on, where graphs are walked and their operators faked."""
     trees = types.ModuleType(pytree.__name__, pytree.__doc__)
     vars(trees).update(vars(pytree), tree_map=_tree_map, tree_map_only=_tree_map_only)
-    assert pass_base.pytree is pytree
-    pass_base.pytree = trees
+    for module in (pass_base, torch_pass_base, functional_tensor, fake_tensor):
+        assert vars(module)["pytree"] is pytree
+        vars(module)["pytree"] = trees
+    assert vars(fake_tensor)["tree_map"] is pytree.tree_map
+    vars(fake_tensor)["tree_map"] = _tree_map
     for tracer in (
         PythonKeyTracer,
         pass_base._ExportPassBase.ExportTracer,
