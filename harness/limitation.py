@@ -72,12 +72,12 @@ class Limitation:
             and (self.tag is None or self.tag in case.tags)
         )
 
-    def predicts(self, cell: Cell) -> bool:
-        """Whether a finished cell failed in the way this entry says."""
+    def predicts(self, status: Status, stage: str | None, error: str | None) -> bool:
+        """Whether a cell that ended like this failed in the way this entry says."""
         return (
-            cell.status is self.outcome
-            and (self.stage is None or cell.stage == self.stage)
-            and self.error in (cell.error or "")
+            status is self.outcome
+            and (self.stage is None or stage == self.stage)
+            and self.error in (error or "")
         )
 
     @property
@@ -95,7 +95,7 @@ def judge(cell: Cell, limitation: Limitation | None) -> Cell:
     """Turn the outcome of a cell into what its limitation makes of it."""
     if limitation is None:
         return cell
-    if limitation.predicts(cell):
+    if limitation.predicts(cell.status, cell.stage, cell.error):
         cell.status = limitation.shown_as
         cell.limitation = limitation.ref
     elif cell.status is Status.PASSED and limitation.seed in (None, cell.seed):

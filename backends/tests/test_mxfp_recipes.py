@@ -31,7 +31,9 @@ from backends.tosa.backend import BACKEND
 from backends.tosa.graph import read
 from executorch.exir import to_edge_transform_and_lower
 from harness.execution.program import Program
+from harness.pipeline import speed
 
+speed.install()  # five lowerings
 found = {}
 before = hasattr(torch.ops.tosa_mxfp, "linear")
 for name in ("mxfp4", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp8_e4m3", "mxfp8_e5m2"):

@@ -11,7 +11,7 @@ import argparse
 import contextlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from harness.collection.items import (
     SELECTED,
     CellItem,
     SuiteFile,
+    collector_paused,
     vendor_warnings_ignored,
 )
 from harness.collection.watchdog import Watchdog
@@ -155,6 +156,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             other = seen.setdefault(item.name, item.nodeid)
             if other != item.nodeid:
                 raise pytest.UsageError(f"cell {item.name} is in {other} and in {item.nodeid}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect, which is mostly imports."""
+    with collector_paused():
+        return (yield)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from harness import registry
 from harness.budget.board import Board, Doing
-from harness.collection.items import ROOM, CellItem, vendor_warnings_ignored
+from harness.collection.items import ROOM, CellItem, collector_paused, vendor_warnings_ignored
 from harness.record.host import available_cores
 from harness.record.recorder import LOGS
 
@@ -95,7 +95,7 @@ def load_and_settle(cells: Sequence[CellItem]) -> None:
     """Load the backends of these cells, and tell the garbage collector that they stay."""
     from harness.pipeline import speed
 
-    with vendor_warnings_ignored():
+    with vendor_warnings_ignored(), collector_paused():
         for name in sorted({item.target.backend for item in cells}):
             registry.backend(name).availability()
     speed.settle()

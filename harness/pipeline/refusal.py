@@ -4,7 +4,8 @@ ExecuTorch runs core ATen, on the dtypes of its edge dialect, and what no delega
 kernels of its runtime. A program that asks for more is no backend's defect. This is decided after a
 failure, by asking ExecuTorch about the program's operators one by one; and the same program,
 decomposed and handed to no backend, has to ask for the same: what a partitioner, a pass or a
-decomposition of a target brought in is the target's fault.
+decomposition of a target brought in is the target's fault. Where a limitation predicts the failure,
+nobody asks: the limitation has the say.
 """
 
 from __future__ import annotations

@@ -78,13 +78,12 @@ def run_cell(
     limitation = find(limitations, case, target)
     trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter())
     state = _availability(backend)
-    excuse = None if limitation is None or limitation.run else limitation.shown_as
     if not (state.available or state.can_lower):
         ending = Ending(Status.UNAVAILABLE, error=state.reason)
     else:
         recipe = recipe or registry.recipe(target, backend)
         only = "lowered only, as asked" if lower_only else state.reason
-        ending = trial.end(case, target, seed, backend, recipe, only, excuse)
+        ending = trial.end(case, target, seed, backend, recipe, only, limitation)
     seconds = time.perf_counter() - start
     cell = Cell(
         case=case.name,
@@ -158,7 +157,7 @@ class _Trial:
         backend: Backend,
         recipe: Recipe,
         only: str,
-        excuse: Status | None,
+        limitation: Limitation | None,
     ) -> Ending:
         """Take the cell as far as it goes.
 
@@ -169,7 +168,7 @@ class _Trial:
             backend: of the target.
             recipe: of the target.
             only: why it is lowered and not executed; empty to execute it.
-            excuse: how it ends where it must not run; None to run it.
+            limitation: the known gap that will judge it; None where there is none.
         """
         try:
             tester = Tester(
@@ -180,13 +179,19 @@ class _Trial:
                 reason = recipe.refuses(case, tester.built)
             if reason is not None:
                 return Ending(Status.UNSUPPORTED, error=reason)
-            if excuse is not None:
-                return Ending(excuse, error=_EXCUSE, excused=True)
+            if limitation is not None and not limitation.run:
+                return Ending(limitation.shown_as, error=_EXCUSE, excused=True)
             try:
                 return self._lower(tester) or self._execute(tester, only)
             except StageFailure as failure:
+                ending = self._failed(failure)
+                if limitation is not None and limitation.predicts(
+                    ending.status, ending.stage, ending.error
+                ):
+                    return ending  # the entry has the say; asking would lower once or twice more
                 with exclusive():
-                    return self._failed(failure, refused(tester, failure))
+                    reason = refused(tester, failure)
+                return ending if reason is None else self._failed(failure, reason)
         except StageFailure as failure:
             return self._failed(failure)
 

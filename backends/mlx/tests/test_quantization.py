@@ -39,7 +39,9 @@ from backends.mlx.payload import reader
 from backends.mlx.backend import edge_config, partitioners, passes
 from executorch.exir import to_edge_transform_and_lower
 from harness.execution.program import Program
+from harness.pipeline import speed
 
+speed.install()  # three lowerings
 found = {}
 for name in ("int4", "mxfp8", "nvfp4"):
     model = torch.nn.Sequential(torch.nn.Embedding(16, 64), torch.nn.Linear(64, 32)).eval()

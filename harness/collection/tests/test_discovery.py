@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from pathlib import Path
 
 import pytest
 
 from harness.collection.discovery import is_suite
+from harness.collection.items import collector_paused
 
 
 @pytest.mark.parametrize(
@@ -40,3 +43,16 @@ def test_only_python_modules_are_suites(tmp_path: Path) -> None:
     file = tmp_path / "notes.md"
     file.write_text("CASES = []\n")
     assert not is_suite(file)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_rests_while_items_are_collected(enabled: bool) -> None:
+    was = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with contextlib.suppress(ValueError), collector_paused():
+            assert not gc.isenabled()
+            raise ValueError
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if was else gc.disable)()

@@ -4,11 +4,12 @@ Lowering one operator takes 0.5 s upstream, most of it for things that do not de
 program: the dispatcher is walked for composite operators, three times, and 36,000 kernels are
 registered and removed again, six times. Such results are kept, keyed by everything they depend on
 (``kept``). Each pass makes Python code of its graph, which hardly any graph ever runs; that waits
-until somebody wants it (``code``). Calibrating an integer recipe looks for the range of each tensor
-in up to 100,000 steps of two tensor operations; those that change nothing are skipped
-(``calibration``). Lowering a model spends a fifth of its time on deep-copying the provenance of
-nodes, which nobody writes to; it is shared instead. What is lowered is unchanged (docs/adr/0004 has
-the measurements).
+until somebody wants it (``code``). It calls each operator on fake tensors as the pass before did;
+what came of that is kept, too (``faked``), and arguments are walked with fewer questions
+(``replay``). Calibrating an integer recipe looks for the range of each tensor in up to 100,000
+steps of two tensor operations; those that change nothing are skipped (``calibration``). Lowering a
+model spends a fifth of its time on deep-copying the provenance of nodes, which nobody writes to; it
+is shared instead. What is lowered is unchanged (docs/adr/0004 has the measurements).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import gc
 from torch.fx.traceback import NodeSource
 from torchao.quantization.pt2e.observer import HistogramObserver
 
-from harness.pipeline.speed import calibration, code, kept
+from harness.pipeline.speed import calibration, code, faked, kept, replay
 
 
 @functools.cache
@@ -29,6 +30,8 @@ def install() -> None:
     HistogramObserver._non_linear_param_search = calibration.search_range
     code.install()
     kept.install()
+    faked.install()
+    replay.install()
 
 
 def settle() -> None:

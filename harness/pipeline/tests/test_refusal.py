@@ -12,7 +12,8 @@ from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.pass_base import ExportPass
 
 from backends import portable
-from harness import Case, Recipe, run_cell
+from harness import Case, Limitation, Recipe, run_cell
+from harness.pipeline import refusal, runner
 from harness.record.cell import Cell, Status
 
 Function = Callable[..., Any]
@@ -115,3 +116,27 @@ def test_a_pass_that_raises_is_red_though_the_program_is_outside_of_the_contract
 
 def test_backends_with_kernels_of_their_own_run_what_the_runtime_cannot() -> None:
     assert _cell(lambda x: torch.sort(x)[0], "null:eager").status is Status.PASSED
+
+
+@pytest.mark.parametrize(
+    ("error", "shown_as", "asked", "ends"),
+    [
+        ("cumprod", Status.XFAILED, 0, Status.XFAILED),
+        ("cumprod", Status.UNSUPPORTED, 0, Status.UNSUPPORTED),
+        ("another", Status.XFAILED, 1, Status.UNSUPPORTED),
+    ],
+)
+def test_what_a_limitation_predicts_is_not_asked_about(
+    error: str, shown_as: Status, asked: int, ends: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = []
+
+    def noted(tester: Any, failure: Any) -> str | None:
+        failures.append(failure)
+        return refusal.refused(tester, failure)
+
+    monkeypatch.setattr(runner, "refused", noted)
+    entry = Limitation("*", "refusal/*", "a gap", stage="lower", error=error, shown_as=shown_as)
+    cell = _cell(lambda x: x.cumprod(0), limitations=[entry])
+    assert (len(failures), cell.status) == (asked, ends)
+    assert (cell.limitation is None) is bool(asked)

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+from executorch.backends.arm.tosa import TosaSpecification
+from executorch.backends.arm.tosa.specification import TosaLoweringContext
+from executorch.exir.dialects._ops import ops as exir_ops
 from torch._export import utils as export_utils
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.immutable_collections import immutable_dict, immutable_list
+from torch.utils import _pytree as pytree
 
 from harness import registry
 from harness.pipeline import speed
-from harness.pipeline.speed import kept
+from harness.pipeline.speed import faked, kept, replay
 
 ROOT = Path(__file__).parents[3]
 
@@ -43,7 +55,7 @@ def small():
 
 def sample():
     # Of each target a layer that all of them take, and a few cases spread over the suites; models
-    # are left out for their time.
+    # are left out for their time, but for one that Arm's passes walk over and over.
     cases = [case for suite in all_suites(Path("suites")) for case in suite.cases
              if not {"model", "nightly"} & case.tags]
     layer = [case for case in cases if case.name == "linear/bias"]
@@ -51,6 +63,7 @@ def sample():
         of_it = [case for case in cases if target in registry.targets_of(case, [target])]
         spread = of_it[:: max(1, len(of_it) // 3)][:3]
         yield from ((case, str(target)) for case in layer + spread)
+    yield from ((case, "tosa:int") for case in cases if case.name == "int_model/attention")
 
 def digest(program, target):
     if target.startswith("mlx:"):
@@ -117,3 +130,137 @@ def test_composite_operators_are_collected_again_when_one_is_registered() -> Non
         library.define("twice(Tensor x) -> Tensor")
         library.impl("twice", lambda x: x + x, "CompositeImplicitAutograd")
         assert torch.ops.conform_speed_test.twice.default in set(collect())
+
+
+def _asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The operators that upstream is asked to call from now on."""
+    asked: list[Any] = []
+    upstream = faked._upstream
+
+    def noted(overload: Any, *args: Any, **kwargs: Any) -> Any:
+        asked.append(overload)
+        return upstream(overload, *args, **kwargs)
+
+    monkeypatch.setattr(faked, "_upstream", noted)
+    return asked
+
+
+def _described(result: Any) -> Any:
+    made = result if isinstance(result, tuple | list) else [result]
+    return type(result), [
+        (type(one), one.shape, one.stride(), one.dtype, one.device, one.fake_mode) for one in made
+    ]
+
+
+ADD, SPLIT = exir_ops.edge.aten.add.Tensor, exir_ops.edge.aten.split_with_sizes_copy.default
+QUANTIZE = exir_ops.edge.quantized_decomposed.quantize_per_tensor.default
+
+
+@pytest.mark.parametrize(
+    ("op", "more"),
+    [(ADD, (1,)), (QUANTIZE, (0.5, 3, -128, 127, torch.int8)), (SPLIT, ([1, 3], 1))],
+)
+def test_what_fake_tensors_become_is_asked_once(
+    op: Any, more: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speed.install()
+    asked = _asked(monkeypatch)
+    mode = FakeTensorMode()
+    with mode:
+        first = op(torch.empty(2, 4), *more)
+        again = op(torch.empty(2, 4), *more)
+        transposed = op(torch.empty(4, 2).t().contiguous(), *more)
+        assert len(asked) == 1
+        strided = op(torch.empty_strided((2, 4), (1, 2)), *more)
+        assert len(asked) == 2
+    assert _described(again) == _described(first) == _described(transposed)
+    assert first is not again
+    with mode:
+        assert _described(strided) == _described(op._op(torch.empty_strided((2, 4), (1, 2)), *more))
+    with FakeTensorMode():
+        op(torch.empty(2, 4), *more)
+    assert len(asked) == 3, "another mode has tensors of its own"
+
+
+def test_a_number_of_another_type_makes_another_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    speed.install()
+    asked = _asked(monkeypatch)
+    with FakeTensorMode():
+        made = [ADD(torch.empty(2, dtype=torch.int32), number) for number in (1, 1.0, True)]
+    assert [one.dtype for one in made] == [torch.int32, torch.float32, torch.int32]
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ADD(torch.empty(2, requires_grad=True), 1),
+        lambda: ADD(torch.empty(4)[2:], 1),
+        lambda: exir_ops.edge.aten.t.default(torch.empty(2, 3)),
+        lambda: exir_ops.edge.aten.nonzero.default(torch.empty(2)),
+    ],
+    ids=["has a gradient", "has an offset", "shares memory", "depends on data"],
+)
+def test_calls_that_have_more_to_them_are_left_to_upstream(
+    call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speed.install()
+    asked = _asked(monkeypatch)
+    with FakeTensorMode(shape_env=ShapeEnv()):
+        call()
+        call()
+    assert len(asked) == 2
+
+
+def test_calls_are_traced_though_they_were_made_before() -> None:
+    speed.install()
+    with FakeTensorMode() as mode:
+        ADD(torch.empty(2), 1)
+        traced = make_fx(lambda x: ADD(x, 1))(mode.from_tensor(torch.empty(2)))
+    assert "add" in traced.code
+
+
+def test_what_an_operator_refuses_on_one_variant_of_tosa_another_takes() -> None:
+    speed.install()
+    plain, extended = map(TosaSpecification.create_from_string, ("TOSA-1.0+INT", "TOSA-1.0+INT+FP"))
+    importlib.import_module("executorch.backends.arm.tosa.dialect.ops")  # registers them
+    add = exir_ops.backend.tosa.ADD.default
+    with FakeTensorMode():
+        operands = torch.empty(2), torch.empty(2)
+        with TosaLoweringContext(extended):
+            assert add(*operands).dtype is torch.float32
+        with TosaLoweringContext(plain), pytest.raises(ValueError, match="TOSA"):
+            add(*operands)
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        1,
+        (1, [2, 3.0, (True, None)], {"b": torch.int8, "a": [4]}),
+        immutable_list([1, immutable_dict({"a": (2,)})]),
+        (Pair(1, [2]), slice(1, 2), OrderedDict(b=1, a=(2,))),
+        torch.Size([1, 2]),
+        torch.return_types.max((1, 2)),
+    ],
+    ids=str,
+)
+def test_arguments_are_walked_as_upstream_does(tree: Any) -> None:
+    def name(leaf: Any) -> str:
+        return f"{type(leaf).__name__} {leaf}"
+
+    def types(walked: Any) -> Any:
+        items = walked if isinstance(walked, list | tuple) else ()
+        return type(walked), [types(item) for item in items]
+
+    for mine, upstream in (
+        (replay._tree_map(name, tree), pytree.tree_map(name, tree)),
+        (replay._tree_map_only(int, name, tree), pytree.tree_map_only(int, name, tree)),
+    ):
+        assert mine == upstream
+        assert types(mine) == types(upstream)

@@ -94,6 +94,7 @@ PATTERNS: list[Limitation] = [
         link=_OPS,
         stage="to_executorch",
         error="Missing out variants: {'mlx::rope'}",
+        shown_as=Status.UNSUPPORTED,
     ),
     Limitation(
         target=_ALL,

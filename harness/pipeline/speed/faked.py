@@ -1,0 +1,208 @@
+"""What operators of the edge dialect make of fake tensors, kept as long as a program is lowered.
+
+A pass walks a graph by calling all of its operators on fake tensors, and lowering to TOSA takes a
+hundred passes: nearly all calls are ones that an earlier pass made, with tensors of the same kind.
+The fake mode keeps results itself, but not those of operators outside of ATen, and it asks much
+before it does. What came of a call is kept here with the fake mode that it was made in, and ends
+with it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
+from torch._subclasses.fake_tensor import (
+    FakeTensor,
+    FakeTensorMode,
+    in_kernel_invocation_manager,
+)
+from torch.fx.immutable_collections import immutable_list
+from torch.utils._pytree import tree_leaves
+
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
+_UNKEPT_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_PLAIN = frozenset(
+    {
+        bool,
+        int,
+        float,
+        str,
+        type(None),
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+    }
+)
+
+
+class _Kind(NamedTuple):
+    """All that tells a fake tensor from others, where there is no more to it."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    storage_bytes: int
+
+
+class _Kinds(NamedTuple):
+    """The kinds of several results."""
+
+    holder: type[Any]
+    kinds: list[_Kind]
+
+
+class _NotKept(Exception):
+    """More decides about a call, or comes of it, than kinds say."""
+
+
+_Call = tuple[Any, ...]
+_Results = dict[_Call, _Kind | _Kinds | None]
+_upstream = EdgeOpOverload.__call__
+_kept: weakref.WeakKeyDictionary[FakeTensorMode, _Results] = weakref.WeakKeyDictionary()
+_contexts: dict[EdgeOpOverload, Callable[[], object] | None] = {}
+
+
+def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
+    """Stands for ``EdgeOpOverload.__call__``."""
+    mode: Any = torch._C._get_dispatch_mode(_FAKE)
+    if mode is None or not _is_alone():
+        return _upstream(overload, *args, **kwargs)
+    try:
+        key = overload, _context(overload), _key(args, mode), _key(kwargs.items(), mode)
+    except _NotKept:
+        return _upstream(overload, *args, **kwargs)
+    kept = _kept.get(mode)
+    if kept is None:
+        kept = _kept[mode] = {}
+    kind = kept.get(key)
+    if kind is not None:
+        return _make(kind, mode)
+    result = _upstream(overload, *args, **kwargs)
+    if key not in kept:
+        kept[key] = _kind_of_result(result, (args, kwargs), mode)
+    return result
+
+
+def _is_alone() -> bool:
+    """Whether nothing but the fake mode hears of calls or changes what they make."""
+    return (
+        torch._C._len_torch_dispatch_stack() == 1
+        and torch._C._len_torch_function_stack() == 0
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and not torch.is_inference_mode_enabled()
+    )
+
+
+def _context(overload: EdgeOpOverload) -> object:
+    """What decides about the results of an operator besides its arguments."""
+    if overload not in _contexts:
+        op = overload._op
+        values = (*op._schema.arguments, *op._schema.returns)
+        follows = not _UNKEPT_TAGS.intersection(op.tags) and not any(
+            value.alias_info for value in values
+        )
+        _contexts[overload] = _NAMESPACES.get(op.namespace) if follows else None
+    context = _contexts[overload]
+    if context is None:
+        raise _NotKept
+    return context()
+
+
+def _tosa_specification() -> object:
+    """The variant of TOSA that a program is being lowered to; its operators refuse other dtypes."""
+    from executorch.backends.arm.tosa.specification import TosaLoweringContext
+
+    # Two that differ in their extensions alone compare equal, and print differently.
+    return repr(TosaLoweringContext.tosa_spec_var.get(None))
+
+
+def _nothing() -> None:
+    pass
+
+
+# Fake rules of other namespaces may hold state of their own.
+_NAMESPACES = {
+    "aten": _nothing,
+    "dim_order_ops": _nothing,
+    "quantized_decomposed": _nothing,
+    "tosa": _tosa_specification,
+}
+
+
+def _key(values: Iterable[Any], mode: FakeTensorMode) -> _Call:
+    """What tells arguments from others: kinds of tensors, and other values with their types, as 1
+    and 1.0 make different results."""
+    parts: list[Any] = []
+    for value in values:
+        its = type(value)
+        if its is FakeTensor:
+            parts.append(_kind(value, mode))
+        elif its in _PLAIN:
+            parts.append((its, value))
+        elif its is tuple or its is list or its is immutable_list:
+            parts.append((its, _key(value, mode)))
+        else:
+            raise _NotKept
+    return tuple(parts)
+
+
+def _kind(tensor: FakeTensor, mode: FakeTensorMode) -> _Kind:
+    if (
+        tensor.fake_mode is not mode
+        or tensor._has_symbolic_sizes_strides
+        or tensor.layout is not torch.strided
+        or tensor.constant is not None
+        or tensor.requires_grad
+        or tensor.is_quantized
+        or tensor.storage_offset() != 0
+        or tensor.is_conj()
+        or tensor.is_neg()
+        or tensor.is_inference()
+    ):
+        raise _NotKept
+    storage = tensor.untyped_storage().nbytes()
+    return _Kind(tensor.shape, tensor.stride(), tensor.dtype, tensor.device, storage)
+
+
+def _make(kind: _Kind | _Kinds, mode: FakeTensorMode) -> Any:
+    """New fake tensors, made as the mode makes those that it keeps itself."""
+    if isinstance(kind, _Kinds):
+        return kind.holder(_make(one, mode) for one in kind.kinds)
+    with in_kernel_invocation_manager(mode):
+        empty = torch.empty_strided(kind.shape, kind.stride, dtype=kind.dtype, device="meta")
+    return FakeTensor(mode, empty, kind.device)
+
+
+def _kind_of_result(result: Any, arguments: Any, mode: FakeTensorMode) -> _Kind | _Kinds | None:
+    """What is enough to make a result again; None where nothing is."""
+    several = type(result) is tuple or type(result) is list
+    made = result if several else [result]
+    if any(type(one) is not FakeTensor for one in made):
+        return None
+    given = {_memory(leaf) for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)}
+    if len(given | {_memory(one) for one in made}) < len(given) + len(made):
+        return None
+    try:
+        kinds = [_kind(one, mode) for one in made]
+    except _NotKept:
+        return None
+    if any(_kind(_make(kind, mode), mode) != kind for kind in kinds):
+        return None
+    return _Kinds(type(result), kinds) if several else kinds[0]
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """What tensors that share memory have in common."""
+    pointer: int = tensor.untyped_storage()._cdata
+    return pointer
+
+
+def install() -> None:
+    """Keep what edge operators make of fake tensors from now on."""
+    EdgeOpOverload.__call__ = _call

@@ -1,0 +1,96 @@
+"""Arguments of calls, walked without asking each value what it might be.
+
+A pass walks a graph call by call, maps the arguments of each four times and asks ten classes about
+every value in them. Nearly all are numbers, lists and proxies, where one look at the type tells
+what upstream makes of them in the end; all others are left to upstream.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from executorch.exir import pass_base
+from torch._export import pass_base as torch_pass_base
+from torch._subclasses import fake_tensor, functional_tensor
+from torch.fx import Proxy
+from torch.fx.experimental.proxy_tensor import PythonKeyTracer
+from torch.fx.immutable_collections import immutable_dict, immutable_list
+from torch.fx.proxy import _create_arg_bypass
+from torch.utils import _pytree as pytree
+
+# No tracer has more to say of these than torch.fx's own table does.
+_COMMON = (
+    Proxy,
+    tuple,
+    list,
+    dict,
+    immutable_list,
+    immutable_dict,
+    bool,
+    int,
+    float,
+    str,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+)
+
+
+def _map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """``tree_map`` of a function of one argument."""
+    its = type(tree)
+    if its is tuple:
+        return tuple([_map(function, item) for item in tree])
+    if its is list or its is immutable_list:
+        return its([_map(function, item) for item in tree])
+    if its is dict or its is immutable_dict:
+        return its({key: _map(function, value) for key, value in tree.items()})
+    if its in pytree.SUPPORTED_NODES or issubclass(its, tuple):
+        return pytree.tree_map(function, tree)
+    return function(tree)
+
+
+def _tree_map(function: Callable[..., Any], tree: Any, *rests: Any, **options: Any) -> Any:
+    if rests or options:
+        return pytree.tree_map(function, tree, *rests, **options)
+    return _map(function, tree)
+
+
+def _tree_map_only(kind: Any, function: Callable[[Any], Any], tree: Any, **options: Any) -> Any:
+    if options or not isinstance(kind, type):
+        return pytree.tree_map_only(kind, function, tree, **options)
+    return _map(lambda leaf: function(leaf) if isinstance(leaf, kind) else leaf, tree)
+
+
+def _quick_argument(tracer: type[Any]) -> None:
+    """Let a tracer look first whether an argument is of a common type."""
+    create_arg = tracer.create_arg
+    common = {kind: _create_arg_bypass[kind] for kind in _COMMON}
+
+    def quick(self: Any, value: Any) -> Any:
+        known = common.get(type(value))
+        return create_arg(self, value) if known is None else known(self, value)
+
+    tracer.create_arg = quick
+
+
+def install() -> None:
+    """Walk arguments this way from now on, where graphs are walked and their operators faked."""
+    trees = types.ModuleType(pytree.__name__, pytree.__doc__)
+    vars(trees).update(vars(pytree), tree_map=_tree_map, tree_map_only=_tree_map_only)
+    for module in (pass_base, torch_pass_base, functional_tensor, fake_tensor):
+        assert vars(module)["pytree"] is pytree
+        vars(module)["pytree"] = trees
+    assert vars(fake_tensor)["tree_map"] is pytree.tree_map
+    vars(fake_tensor)["tree_map"] = _tree_map
+    for tracer in (
+        PythonKeyTracer,
+        pass_base._ExportPassBase.ExportTracer,
+        pass_base.ExportPass.ExportTracer,
+    ):
+        _quick_argument(tracer)
