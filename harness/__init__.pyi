@@ -45,6 +45,7 @@ from .execution.kernels import AtenKernels as AtenKernels, RuntimeKernels as Run
 from .execution.operators import op_name as op_name
 from .execution.program import DelegatePayload as DelegatePayload, Program as Program
 from .execution.validation import torch_dtype as torch_dtype
+from .exporter import Exporter as Exporter
 from .limitation import Limitation as Limitation
 from .numerics.compare import Verdict as Verdict
 from .numerics.formats.block_scaled import BlockProduct as BlockProduct

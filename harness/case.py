@@ -18,6 +18,8 @@ from harness.errors import CaseError, describe, printable
 if TYPE_CHECKING:
     import torch
 
+    from harness.exporter import Exporter
+
 Inputs = tuple[Any, ...]
 
 
@@ -165,6 +167,10 @@ class Case:
             compared by their distribution alone. Without it such a module is refused.
         memory: GiB above the worker's base that a cell of it may hold, where that is more than
             ``--cell-memory``. Cells that do not fit beside it wait until it has ended.
+        exporter: makes its program in place of the harness' export, lowering and emission; the
+            recipe then stands for dtype and bounds. Its targets are the case's, unless
+            ``targets`` says otherwise; a cell on another one is ``unsupported``. The reference is
+            the module's own, as for every case.
     """
 
     name: str
@@ -177,6 +183,7 @@ class Case:
     untelling: str = ""
     draws: bool = False
     memory: float = 0.0
+    exporter: Exporter | None = None
 
     def __post_init__(self) -> None:
         if not self.name or any(c in "@[]" or c.isspace() for c in self.name):
@@ -188,6 +195,8 @@ class Case:
         object.__setattr__(self, "tags", frozenset(map(str, self.tags)))
         if not self.op:
             object.__setattr__(self, "op", self.name.partition("/")[0])
+        if self.exporter is not None and not self.targets:
+            object.__setattr__(self, "targets", self.exporter.targets)
 
     @classmethod
     def from_module(

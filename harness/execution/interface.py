@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind
 from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
 from harness.case import Given, arguments, named
@@ -58,10 +59,9 @@ class Interface:
     places: tuple[Place, ...]
 
     @classmethod
-    def of(cls, exported: ExportedProgram, lowered: ExportedProgram) -> Interface:
-        """Read the trees off the exported program, the values off the lowered one."""
+    def of(cls, exported: ExportedProgram, signature: ExportGraphSignature) -> Interface:
+        """Read the trees off the exported program, the values off the lowered one's signature."""
         paths = output_paths(exported.call_spec.out_spec)
-        signature = lowered.graph_signature
         inputs = [spec.arg.name for spec in signature.input_specs if spec.kind is _USER_INPUT]
         places = []
         returned = 0
@@ -103,7 +103,8 @@ _USER_INPUT = InputKind.USER_INPUT
 
 def output_paths(spec: TreeSpec) -> list[str]:
     """The path of each leaf of a tree, in order."""
-    tree = tree_unflatten(range(spec.num_leaves), spec)
+    # Some nodes, such as caches, take for a leaf what is a tensor only.
+    tree = tree_unflatten([torch.empty(0)] * spec.num_leaves, spec)
     return [keystr(path) for path, _ in tree_flatten_with_path(tree)[0]]
 
 

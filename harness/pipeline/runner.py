@@ -176,9 +176,7 @@ class _Trial:
                 case, target, seed=seed, recipe=recipe, backend=backend, meter=self.meter
             )
             self.stages = tester.seconds
-            with exclusive(), tester.attributed("build"):
-                reason = recipe.refuses(case, tester.built)
-            if reason is not None:
+            if (reason := tester.unsupported) is not None:
                 return Ending(Status.UNSUPPORTED, error=reason)
             if excuse is not None:
                 return Ending(excuse, error=_EXCUSE, excused=True)

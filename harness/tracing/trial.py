@@ -186,9 +186,7 @@ class Bench:
         tester: Tester | None = None
         try:
             tester = Tester(case, self.target, seed=self.seed, recipe=recipe, backend=self.backend)
-            with tester.attributed("build"):
-                reason = recipe.unsupported(case, tester.built)
-            if reason is not None:
+            if (reason := tester.unsupported) is not None:
                 return Outcome(tester, UNSUPPORTED, reason)
             lower(tester)
             if (wrong := _requirement(tester)) is not None:
