@@ -116,9 +116,24 @@ def _difference(found: TreeSpec, expected: TreeSpec, path: str) -> str | None:
     if mine.keys() != theirs.keys():
         return f"{where} has {_listing(mine)}, expected {_listing(theirs)}"
     if found.type is not dict and found.context != expected.context:
-        return f"{where} is {_kind(found)} {found.context}, expected {expected.context}"
+        at, had, wanted = _entry(found.context, expected.context)
+        return f"{where} is {_kind(found)} {at + ': ' if at else ''}{had}, expected {wanted}"
     differences = (_difference(mine[key], theirs[key], f"{path}[{key!r}]") for key in theirs)
     return next((difference for difference in differences if difference), None)
+
+
+def _entry(found: Any, expected: Any) -> tuple[str, Any, Any]:
+    """Where two contexts differ first, and what each has there: those of caches are large."""
+    keys: Sequence[Any] = ()
+    if isinstance(found, dict) and isinstance(expected, dict) and found.keys() == expected.keys():
+        keys = list(found)
+    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        keys = range(len(found))
+    for key in keys:
+        if found[key] != expected[key]:
+            at, had, wanted = _entry(found[key], expected[key])
+            return f"[{key!r}]{at}", had, wanted
+    return "", found, expected
 
 
 def _children(spec: TreeSpec) -> dict[Any, TreeSpec]:

@@ -55,8 +55,8 @@ def ship(exporter: Exporter, built: Built, backend: str, recipe: Recipe) -> Ship
             partitioned = Partitioned(emission.manager, emission.delegation, interface)
             return Shipment(exported, partitioned, emitted)
     raise CaseError(
-        f"{exporter.name} returned {type(emitted).__name__} that no EdgeProgramManager emitted "
-        f"while it ran"
+        f"{exporter.name} returned an ExecutorchProgramManager that no EdgeProgramManager "
+        "emitted while it ran"
     )
 
 
