@@ -70,7 +70,7 @@ class Interface:
                 places.append(Place("output", returned, paths[returned]))
                 returned += 1
             elif spec.kind is OutputKind.USER_INPUT_MUTATION:
-                places.append(Place("input", inputs.index(spec.target)))
+                places.append(Place("input", inputs.index(str(spec.target))))
         return cls(exported.call_spec.in_spec, exported.call_spec.out_spec, tuple(places))
 
     @property

@@ -49,8 +49,8 @@ class Seen:
         recipe = bench.recipe
         if (exporter := bench.case.exporter) is not None:
             raise UsageError(
-                f"{bench.cell} is a program of {exporter.name}; a script lowers a graph itself, and "
-                f"would show another one"
+                f"{bench.cell} is a program of {exporter.name}; a script lowers a graph itself, "
+                f"and would show another one"
             )
         try:
             tester = Tester(
