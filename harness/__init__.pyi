@@ -17,6 +17,7 @@ from .case import (
     Built as Built,
     Call as Call,
     Case as Case,
+    Exporter as Exporter,
     Given as Given,
     Inputs as Inputs,
     arguments as arguments,
@@ -45,7 +46,6 @@ from .execution.kernels import AtenKernels as AtenKernels, RuntimeKernels as Run
 from .execution.operators import op_name as op_name
 from .execution.program import DelegatePayload as DelegatePayload, Program as Program
 from .execution.validation import torch_dtype as torch_dtype
-from .exporter import Exporter as Exporter
 from .limitation import Limitation as Limitation
 from .numerics.compare import Verdict as Verdict
 from .numerics.formats.block_scaled import BlockProduct as BlockProduct

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from harness.copies import Shared, convert_state, copy_module, is_lazy, plain_state, wrappers
 from harness.errors import CaseError, describe, printable
+from harness.target import Target, any_glob
 
 if TYPE_CHECKING:
     import torch
-
-    from harness.exporter import Exporter
+    from executorch.exir import ExecutorchProgramManager
+    from torch.export import ExportedProgram
 
 Inputs = tuple[Any, ...]
 
@@ -68,6 +69,33 @@ def arguments(given: Given) -> tuple[Inputs, dict[str, Any]]:
 def named(args: Inputs, kwargs: Mapping[str, Any] | None) -> Given:
     """A call with inputs by name, or a plain tuple where there are none."""
     return Call(args, kwargs) if kwargs else tuple(args)
+
+
+Make = Callable[["torch.nn.Module", Given, str], "tuple[ExportedProgram, ExecutorchProgramManager]"]
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """Another way to a program than this harness': people ship what the exporter of their model's
+    library made, with patches, partitioners and a configuration of its own.
+
+    Attributes:
+        name: whose it is, for people.
+        make: takes the module, the inputs of the first call (both are copies, which it may change)
+            and the name of a backend; returns the ATen program that it lowered and what exir's
+            ``EdgeProgramManager.to_executorch`` emitted of it.
+        targets: globs over the targets that it has a backend for, separated by ``|``.
+    """
+
+    name: str
+    make: Make
+    targets: str
+
+    def refuses(self, target: Target) -> str | None:
+        """Why it makes no program for a target, or None."""
+        if any_glob(self.targets, str(target)):
+            return None
+        return f"{self.name} exports for {self.targets.replace('|', ', ')} only"
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature
 
 from harness.backend import Recipe
-from harness.case import Built
+from harness.case import Built, Exporter
 from harness.copies import copy_module
 from harness.errors import CaseError
 from harness.execution.interface import Interface
-from harness.exporter import Exporter
 from harness.pipeline.artifacts import Partitioned
 from harness.pipeline.delegation import count
 from harness.pipeline.explaining import rejections

@@ -348,14 +348,6 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         return self._judge(ran.calls, execution, self._artifacts.refer)
 
     @property
-    def unsupported(self) -> str | None:
-        """Why the case's exporter or the recipe does not claim to do this, or None."""
-        exporter = self.case.exporter
-        with exclusive(), self.attributed("build"):
-            refusal = None if exporter is None else exporter.refuses(self.target, self.recipe)
-            return refusal or self.recipe.refuses(self.case, self.built)
-
-    @property
     def reference_module(self) -> torch.nn.Module:
         """What the reference is computed of: the module, or the graph in which its weights or
         activations are quantized, be it by the recipe or before they were given."""

@@ -43,7 +43,7 @@ LIMITATIONS: list[Limitation] = [
 LIMITATIONS += [
     Limitation(
         target="xnnpack:*",
-        case="exporter/siglip",
+        case="exporter/siglip|exporter/gemma3",
         reason="GeluVisitor.define_node (backends/xnnpack/operators/op_gelu.py) drops the "
         "approximate argument: the delegate computes the exact gelu.",
         link="https://github.com/pytorch/executorch/pull/22851",
@@ -66,9 +66,9 @@ LIMITATIONS += [
     Limitation(
         target="mlx:*",
         case="exporter/whisper",
-        reason="_index_handler (backends/mlx/ops.py) takes an index tensor of as many dimensions as "
-        "what it indexes for an element-wise gather: the table of positions, indexed by position "
-        "ids of shape (1, L), becomes a TakeAlongAxisNode, which mlx refuses to broadcast.",
+        reason="_index_handler (backends/mlx/ops.py) takes an index of as many dimensions as what "
+        "it indexes for an element-wise gather: the table of positions, indexed by position ids "
+        "of shape (1, L), becomes a TakeAlongAxisNode, which mlx refuses to broadcast.",
         link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/ops.py",
         stage="run",
         error="(TakeAlongAxisNode): [broadcast_shapes]",
