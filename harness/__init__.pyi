@@ -17,6 +17,7 @@ from .case import (
     Built as Built,
     Call as Call,
     Case as Case,
+    Exporter as Exporter,
     Given as Given,
     Inputs as Inputs,
     arguments as arguments,

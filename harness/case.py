@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from harness.copies import Shared, convert_state, copy_module, is_lazy, plain_state, wrappers
 from harness.errors import CaseError, describe, printable
+from harness.target import Target, any_glob
 
 if TYPE_CHECKING:
     import torch
+    from executorch.exir import ExecutorchProgramManager
+    from torch.export import ExportedProgram
 
 Inputs = tuple[Any, ...]
 
@@ -66,6 +69,33 @@ def arguments(given: Given) -> tuple[Inputs, dict[str, Any]]:
 def named(args: Inputs, kwargs: Mapping[str, Any] | None) -> Given:
     """A call with inputs by name, or a plain tuple where there are none."""
     return Call(args, kwargs) if kwargs else tuple(args)
+
+
+Make = Callable[["torch.nn.Module", Given, str], "tuple[ExportedProgram, ExecutorchProgramManager]"]
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """Another way to a program than this harness': people ship what the exporter of their model's
+    library made, with patches, partitioners and a configuration of its own.
+
+    Attributes:
+        name: whose it is, for people.
+        make: takes the module, the inputs of the first call (both are copies, which it may change)
+            and the name of a backend; returns the ATen program that it lowered and what exir's
+            ``EdgeProgramManager.to_executorch`` emitted of it.
+        targets: globs over the targets that it has a backend for, separated by ``|``.
+    """
+
+    name: str
+    make: Make
+    targets: str
+
+    def refuses(self, target: Target) -> str | None:
+        """Why it makes no program for a target, or None."""
+        if any_glob(self.targets, str(target)):
+            return None
+        return f"{self.name} exports for {self.targets.replace('|', ', ')} only"
 
 
 @dataclass(frozen=True)
@@ -167,6 +197,10 @@ class Case:
             compared by their distribution alone. Without it such a module is refused.
         memory: GiB above the worker's base that a cell of it may hold, where that is more than
             ``--cell-memory``. Cells that do not fit beside it wait until it has ended.
+        exporter: makes its program in place of the harness' export, lowering and emission; the
+            recipe then stands for dtype and bounds. Its targets are the case's, unless
+            ``targets`` says otherwise; a cell on another one is ``unsupported``. The reference is
+            the module's own, as for every case.
     """
 
     name: str
@@ -180,6 +214,7 @@ class Case:
     untelling: str = ""
     draws: bool = False
     memory: float = 0.0
+    exporter: Exporter | None = None
 
     def __post_init__(self) -> None:
         if not self.name or any(c in "@[]" or c.isspace() for c in self.name):
@@ -191,6 +226,8 @@ class Case:
         object.__setattr__(self, "tags", frozenset(map(str, self.tags)))
         if not self.op:
             object.__setattr__(self, "op", self.name.partition("/")[0])
+        if self.exporter is not None and not self.targets:
+            object.__setattr__(self, "targets", self.exporter.targets)
 
     @classmethod
     def from_module(

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind
 from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
 from harness.case import Given, arguments, named
@@ -58,10 +59,9 @@ class Interface:
     places: tuple[Place, ...]
 
     @classmethod
-    def of(cls, exported: ExportedProgram, lowered: ExportedProgram) -> Interface:
-        """Read the trees off the exported program, the values off the lowered one."""
+    def of(cls, exported: ExportedProgram, signature: ExportGraphSignature) -> Interface:
+        """Read the trees off the exported program, the values off the lowered one's signature."""
         paths = output_paths(exported.call_spec.out_spec)
-        signature = lowered.graph_signature
         inputs = [spec.arg.name for spec in signature.input_specs if spec.kind is _USER_INPUT]
         places = []
         returned = 0
@@ -70,7 +70,7 @@ class Interface:
                 places.append(Place("output", returned, paths[returned]))
                 returned += 1
             elif spec.kind is OutputKind.USER_INPUT_MUTATION:
-                places.append(Place("input", inputs.index(spec.target)))
+                places.append(Place("input", inputs.index(str(spec.target))))
         return cls(exported.call_spec.in_spec, exported.call_spec.out_spec, tuple(places))
 
     @property
@@ -103,7 +103,8 @@ _USER_INPUT = InputKind.USER_INPUT
 
 def output_paths(spec: TreeSpec) -> list[str]:
     """The path of each leaf of a tree, in order."""
-    tree = tree_unflatten(range(spec.num_leaves), spec)
+    # Some nodes, such as caches, take for a leaf what is a tensor only.
+    tree = tree_unflatten([torch.empty(0)] * spec.num_leaves, spec)
     return [keystr(path) for path, _ in tree_flatten_with_path(tree)[0]]
 
 
@@ -115,9 +116,24 @@ def _difference(found: TreeSpec, expected: TreeSpec, path: str) -> str | None:
     if mine.keys() != theirs.keys():
         return f"{where} has {_listing(mine)}, expected {_listing(theirs)}"
     if found.type is not dict and found.context != expected.context:
-        return f"{where} is {_kind(found)} {found.context}, expected {expected.context}"
+        at, had, wanted = _entry(found.context, expected.context)
+        return f"{where} is {_kind(found)} {at + ': ' if at else ''}{had}, expected {wanted}"
     differences = (_difference(mine[key], theirs[key], f"{path}[{key!r}]") for key in theirs)
     return next((difference for difference in differences if difference), None)
+
+
+def _entry(found: Any, expected: Any) -> tuple[str, Any, Any]:
+    """Where two contexts differ first, and what each has there: those of caches are large."""
+    keys: Sequence[Any] = ()
+    if isinstance(found, dict) and isinstance(expected, dict) and found.keys() == expected.keys():
+        keys = list(found)
+    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        keys = range(len(found))
+    for key in keys:
+        if found[key] != expected[key]:
+            at, had, wanted = _entry(found[key], expected[key])
+            return f"[{key!r}]{at}", had, wanted
+    return "", found, expected
 
 
 def _children(spec: TreeSpec) -> dict[Any, TreeSpec]:

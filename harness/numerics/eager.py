@@ -217,9 +217,12 @@ def _run(
         for number, (call, original) in enumerate(zip(calls, given, strict=True), start=1):
             before = {name: (tensor, tensor._version) for name, tensor in state.items()}
             args, kwargs = arguments(call)
+            # Before the call: what a module puts into a container of its inputs in place of a
+            # tensor, as caches do, is no change of that tensor.
+            leaves = tree_leaves(call)
             returned = torch.func.functional_call(module, state, args, kwargs, tie_weights=False)
             outputs, spec = tree_flatten(returned)
-            after = enumerate(zip(tree_leaves(call), tree_leaves(original), strict=True))
+            after = enumerate(zip(leaves, tree_leaves(original), strict=True))
             results.append(
                 Returned(
                     spec,

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from harness.execution.locking import exclusive
 from harness.pipeline.tester import Tester
 
 
+def unsupported(tester: Tester) -> str | None:
+    """Why the exporter of a tester's case, or its recipe, does not claim to do this; or None.
+
+    Raises:
+        StageFailure: stage ``build``: the recipe cannot tell.
+    """
+    exporter, recipe = tester.case.exporter, tester.recipe
+    with exclusive(), tester.attributed("build"):
+        if exporter is not None:
+            if (reason := exporter.refuses(tester.target)) is not None:
+                return reason
+            if recipe.quantizer is not None or recipe.quantize_weights is not None:
+                name = exporter.name
+                return f"the recipe {recipe.name} quantizes, and {name} takes a module as it is"
+        return recipe.refuses(tester.case, tester.built)
+
+
 def prepare(tester: Tester) -> None:
-    """Up to the ATen program that is lowered.
+    """Up to the ATen program that is lowered; where the case's own exporter makes it, until that
+    has emitted it.
 
     Raises:
         StageFailure: naming the stage that failed.
     """
+    if tester.case.exporter is not None:
+        tester.ship()
+        return
     if tester.recipe.quantize_weights is not None:
         tester.quantize_weights()
     tester.export()
@@ -25,4 +47,6 @@ def lower(tester: Tester) -> None:
         StageFailure: naming the stage that failed.
     """
     prepare(tester)
-    tester.lower().to_executorch().serialize()
+    if tester.case.exporter is None:
+        tester.lower().to_executorch()
+    tester.serialize()

@@ -20,7 +20,7 @@ from harness.limitation import Limitation, find, judge
 from harness.numerics.compare import Verdict
 from harness.pipeline.explaining.frames import model_frame
 from harness.pipeline.refusal import refused
-from harness.pipeline.route import lower
+from harness.pipeline.route import lower, unsupported
 from harness.pipeline.tester import Tester
 from harness.record.cell import CROSS_BACKEND, Cell, Delegation, Encoding, Output, Status
 from harness.target import Target
@@ -175,9 +175,7 @@ class _Trial:
                 case, target, seed=seed, recipe=recipe, backend=backend, meter=self.meter
             )
             self.stages = tester.seconds
-            with exclusive(), tester.attributed("build"):
-                reason = recipe.refuses(case, tester.built)
-            if reason is not None:
+            if (reason := unsupported(tester)) is not None:
                 return Ending(Status.UNSUPPORTED, error=reason)
             if limitation is not None and not limitation.run:
                 return Ending(limitation.shown_as, error=_EXCUSE, excused=True)

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import torch
 from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchProgramManager
+from torch.export import ExportedProgram
 from torch.utils._pytree import tree_leaves
 
 from harness import registry
@@ -38,6 +39,7 @@ from harness.pipeline.checks import GraphChecks
 from harness.pipeline.explaining import rejections
 from harness.pipeline.rehearsal import rehearse
 from harness.pipeline.sequence import observing_state
+from harness.pipeline.shipping import ship
 from harness.pipeline.stage_clock import StageClock
 from harness.pipeline.stages import LowerOptions, Pass
 from harness.pipeline.supposed import precision_of, semantics_of
@@ -45,7 +47,7 @@ from harness.precision import Precision
 from harness.target import Target
 
 # Stages that are the vendors' work; everything else a cell spends is ours.
-VENDOR_STAGES = ("export", "quantize", "to_edge", "transform", "lower", "to_executorch",
+VENDOR_STAGES = ("export", "quantize", "to_edge", "transform", "lower", "to_executorch", "ship",
                  "serialize", "run", "emulate")  # fmt: skip
 
 
@@ -131,10 +133,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         with self._stage("export"):
             module = self.built.module if converted is None else converted
             program = stages.export(module, self.built.inputs, dynamic_shapes=shapes, strict=strict)
-        graph = None
-        if converted is not None or self.built.quantized:
-            with self._stage("reference"), self.attributed("export"):
-                graph = stages.flatten(program)
+        graph = self._graph(program) if converted is not None or self.built.quantized else None
         self._artifacts.put("export", Exported(program, shapes, strict, graph))
         return self
 
@@ -226,9 +225,8 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
                 manager = stages.lower_any(edge or exported.program, options)
             lowered = manager.exported_program()
             # Counted here: emitting rewrites the lowered graph into out-variants.
-            partitioned = Partitioned(
-                manager, delegation.count(lowered, why), Interface.of(exported.program, lowered)
-            )
+            interface = Interface.of(exported.program, lowered.graph_signature)
+            partitioned = Partitioned(manager, delegation.count(lowered, why), interface)
             self._artifacts.put("lower", partitioned)
         return self
 
@@ -238,6 +236,27 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         with self._stage("to_executorch"):
             emitted = stages.to_executorch(partitioned.manager, config)
             self._artifacts.put("to_executorch", emitted)
+        return self
+
+    def ship(self) -> Self:
+        """Let the case's own exporter make the program, in place of :meth:`export`, :meth:`lower`
+        and :meth:`to_executorch`, whose artifacts are there afterwards.
+
+        Raises:
+            ConflictingOptions: the case has none, or passes were given that it does not run.
+        """
+        exporter = self.case.exporter
+        if exporter is None:
+            raise ConflictingOptions(f"case {self.case.name!r} has no exporter")
+        if self._passes is not None:
+            raise ConflictingOptions(f"{exporter.name} runs its own passes; give no others")
+        self._rehearse()
+        with self._stage("ship"):
+            shipment = ship(exporter, self.built, self.target.backend, self.recipe)
+        graph = self._graph(shipment.exported) if self.built.quantized else None
+        self._artifacts.put("export", Exported(shipment.exported, graph=graph))
+        self._artifacts.put("lower", shipment.partitioned)
+        self._artifacts.put("to_executorch", shipment.emitted)
         return self
 
     def serialize(self) -> Self:
@@ -356,6 +375,10 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
     def _rehearse(self) -> None:
         with self._stage("build"):
             rehearse(self.case, self.seed, self.recipe.dtype, self.built, self._runs)
+
+    def _graph(self, program: ExportedProgram) -> torch.fx.GraphModule:
+        with self._stage("reference"), self.attributed("export"):
+            return stages.flatten(program)
 
     def _judge(
         self, calls: Sequence[Given], execution: Execution, reference: Reference | None

@@ -18,7 +18,7 @@ def test_the_public_names_are_these() -> None:
         "AtenKernels", "Attempt", "Availability", "Backend", "BlockProduct", "Blocks", "Built",
         "CROSS_BACKEND", "Call", "Case", "CaseError", "Cell", "Child", "ConformError",
         "DelegateHandle", "DelegateLoader", "DelegatePayload", "Delegating", "Delegation",
-        "Describing", "Emulating", "Encoding", "Execution", "Found", "GENERIC", "Given",
+        "Describing", "Emulating", "Encoding", "Execution", "Exporter", "Found", "GENERIC", "Given",
         "InputError", "Inputs", "Inspectable", "Interpreter", "Limitation", "LowerOptions",
         "Lowered", "NodeFound", "Numerics", "Precision", "Product", "Program", "ProgramError",
         "Recipe", "Reference", "Run", "RuntimeKernels", "Script", "Semantics", "StageFailure",

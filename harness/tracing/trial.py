@@ -15,7 +15,7 @@ from harness.errors import ConflictingOptions, StageFailure, UsageError, describ
 from harness.execution import foreign
 from harness.numerics.compare import Verdict
 from harness.pipeline import stages
-from harness.pipeline.route import lower
+from harness.pipeline.route import lower, unsupported
 from harness.pipeline.tester import Tester
 from harness.record.cell import Numerics
 from harness.target import Target, cell_id
@@ -186,9 +186,7 @@ class Bench:
         tester: Tester | None = None
         try:
             tester = Tester(case, self.target, seed=self.seed, recipe=recipe, backend=self.backend)
-            with tester.attributed("build"):
-                reason = recipe.unsupported(case, tester.built)
-            if reason is not None:
+            if (reason := unsupported(tester)) is not None:
                 return Outcome(tester, UNSUPPORTED, reason)
             lower(tester)
             if (wrong := _requirement(tester)) is not None:

@@ -38,3 +38,39 @@ LIMITATIONS: list[Limitation] = [
         error="bytes int32(32,) for a planned tensor of 256 bytes torch.int64(32,)",
     ),
 ]
+
+# Of exporter.py.
+LIMITATIONS += [
+    Limitation(
+        target="xnnpack:*",
+        case="exporter/siglip|exporter/gemma3",
+        reason="GeluVisitor.define_node (backends/xnnpack/operators/op_gelu.py) drops the "
+        "approximate argument: the delegate computes the exact gelu.",
+        link="https://github.com/pytorch/executorch/pull/22851",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="*",
+        case="exporter/gemma3_prefill|exporter/gemma3_decode",
+        reason="_patch_sliding_window_layer (transformers/exporters/exporter_dynamo.py) traces a "
+        "DynamicSlidingWindowLayer as a DynamicLayer: the program returns the keys and values of "
+        "all positions where the model keeps those of its window, and the cache's own count of "
+        "them stays where it was.",
+        link="https://github.com/huggingface/transformers/pull/49542",
+        stage="compare",
+        error="['cumulative_length']",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="mlx:*",
+        case="exporter/whisper",
+        reason="_index_handler (backends/mlx/ops.py) takes an index of as many dimensions as what "
+        "it indexes for an element-wise gather: the table of positions, indexed by position ids "
+        "of shape (1, L), becomes a TakeAlongAxisNode, which mlx refuses to broadcast.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/ops.py",
+        stage="run",
+        error="(TakeAlongAxisNode): [broadcast_shapes]",
+    ),
+]

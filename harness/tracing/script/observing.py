@@ -47,6 +47,11 @@ class Seen:
             UsageError: it has no graph, or nothing to compare with.
         """
         recipe = bench.recipe
+        if (exporter := bench.case.exporter) is not None:
+            raise UsageError(
+                f"{bench.cell} is a program of {exporter.name}; a script lowers a graph itself, "
+                f"and would show another one"
+            )
         try:
             tester = Tester(
                 bench.case, bench.target, seed=bench.seed, recipe=recipe, backend=bench.backend
