@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,16 +14,24 @@ import torch
 from harness import registry
 from harness.backend import Availability, Backend, Emulating, Recipe
 from harness.case import Case
-from harness.errors import StageFailure, UnsupportedProgram, UsageError, describe, printable
+from harness.errors import (
+    ProgramError,
+    StageFailure,
+    UnsupportedProgram,
+    UsageError,
+    describe,
+    printable,
+)
 from harness.execution.locking import exclusive
 from harness.execution.memory import Meter, is_refusal, said
 from harness.limitation import Limitation, find, judge
 from harness.numerics.compare import Verdict
 from harness.pipeline.explaining.frames import model_frame
+from harness.pipeline.figures import Stopwatch, Weight, weigh
 from harness.pipeline.refusal import refused
 from harness.pipeline.route import lower
 from harness.pipeline.tester import Tester
-from harness.record.cell import CROSS_BACKEND, Cell, Delegation, Encoding, Output, Status
+from harness.record.cell import CROSS_BACKEND, MODEL, Cell, Delegation, Encoding, Output, Status
 from harness.target import Target
 
 _TRACEBACK_LINES = 60
@@ -106,6 +115,10 @@ def run_cell(
         seconds=seconds,
         overhead=seconds - sum(trial.stages.values()),
         program_bytes=trial.program_bytes,
+        constant_bytes=None if trial.weight is None else trial.weight.constants,
+        duplicate_constant_bytes=None if trial.weight is None else trial.weight.duplicates,
+        first_seconds=None if trial.watch is None else trial.watch.first,
+        steady_seconds=None if trial.watch is None else trial.watch.steady,
         limitation=limitation.ref if limitation is not None and ending.excused else None,
         encodings=trial.encodings,
         outputs=trial.outputs,
@@ -145,6 +158,8 @@ class _Trial:
         self.stages: dict[str, float] = {}
         self.delegation = Delegation()
         self.program_bytes = 0
+        self.weight: Weight | None = None
+        self.watch: Stopwatch | None = None
         self.encodings: list[Encoding] = []
         self.runtime = "none"
         self.outputs: list[Output] = []
@@ -214,6 +229,9 @@ class _Trial:
         recipe, lowered = tester.recipe, tester.shipped
         self.delegation = lowered.delegation
         self.program_bytes = len(lowered.data)
+        # A payload that its own backend cannot read is found out when it is executed.
+        with suppress(ProgramError):
+            self.weight = weigh(lowered.program, tester.backend)
         if self.save is not None:
             _save(lowered.data, self.save)
         must_delegate = self.require_delegation or recipe.require_delegation
@@ -230,7 +248,8 @@ class _Trial:
     def _execute(self, tester: Tester, only: str) -> Ending:
         if only:
             return Ending(Status.LOWERED, error=only)
-        execution = tester.run().execution
+        execution = tester.run(steady=MODEL in tester.case.tags).execution
+        self.watch = tester.watch
         self.runtime = execution.runtime
         self.verdict = verdict = tester.compare().verdict
         if CROSS_BACKEND in tester.case.tags:
