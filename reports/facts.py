@@ -89,9 +89,10 @@ def wrongness(cell: Cell) -> str:
 
 
 def divergence(cell: Cell) -> str:
-    """The node where a traced cell leaves the oracle, or nothing."""
-    found = cell.first_divergence
-    return "" if found is None else text.line(f"first node that leaves the oracle: {found}", 600)
+    """The node where a traced cell leaves the oracle, or why it is not known; else nothing."""
+    if cell.first_divergence is not None:
+        return text.line(f"first node that leaves the oracle: {cell.first_divergence}", 600)
+    return text.line(f"first wrong node not known: {cell.untraced}", 600) if cell.untraced else ""
 
 
 def telling(cell: Cell) -> str:

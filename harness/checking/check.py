@@ -19,6 +19,8 @@ from harness.execution.memory import Meter
 from harness.pipeline.runner import run_cell
 from harness.record.cell import Cell
 from harness.target import Target
+from harness.tracing.divergence import look
+from harness.tracing.found import recorded
 
 
 def check(
@@ -65,10 +67,12 @@ def check(
     asked = parse_dynamic([dynamic] if isinstance(dynamic, str) else dynamic)
     made = cases.plan(subject, asked, seed=seed)
     makers = [graph_passes.maker(one) for one in transform_passes]
-    return [
-        run_pair(case, target, seed=seed, passes=makers)
-        for case, target in pairs(made.cases, chosen_targets(targets))
-    ]
+    cells = []
+    for case, target in pairs(made.cases, chosen_targets(targets)):
+        cell = run_pair(case, target, seed=seed, passes=makers)
+        found = look(cell, case, recipe=graph_passes.recipe_with(target, makers))
+        cells.append(cell if found is None else recorded(cell, found))
+    return cells
 
 
 def chosen_targets(targets: str | Sequence[Target | str] | None) -> list[Target]:

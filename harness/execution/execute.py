@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from executorch.exir import schema
@@ -50,6 +50,8 @@ returns come as they are, and a value that is returned twice comes twice."""
 Hear = Callable[[float, Callable[[], object]], None]
 """Told of each call of a loaded program: its seconds, and what executes it once more."""
 
+_Values = TypeVar("_Values")
+
 _HEAR: ContextVar[Hear | None] = ContextVar("hear", default=None)
 
 # An instruction count that no honest program of the suites comes near: stops a corrupt jump.
@@ -66,7 +68,7 @@ def hearing(hear: Hear) -> Iterator[None]:
         _HEAR.reset(token)
 
 
-def _timed(execute: Callable[[Any], Sequence[OutputValue]], inputs: Any) -> Any:
+def _timed(execute: Callable[[Any], _Values], inputs: Any) -> _Values:
     start = time.perf_counter()
     values = execute(inputs)
     if (hear := _HEAR.get()) is not None:

@@ -172,7 +172,8 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
     ``source`` is the line of the model; ``error`` the largest absolute error, ``bound`` the bound
     where most of it is used, ``bound_used`` that part. ``born`` says whether the error arises in
-    the node itself when it is handed the oracle's inputs; None where that is not known.
+    the node itself when it is handed the oracle's inputs; None where that is not known. ``note`` is
+    there where the search was not taken to its end.
     """
 
     node: str
@@ -183,13 +184,14 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     bound: float = 0.0
     bound_used: float = 0.0
     born: bool | None = None
+    note: str = ""
 
     def __str__(self) -> str:
         how = {True: "born there", False: "not born there", None: "origin not tried"}[self.born]
         source = f", {self.source}" if self.source else ""
         return (
             f"{self.node} ({self.op}){source}: error {self.error:.3g}, "
-            f"{self.bound_used:.3g} times its bound, {how}"
+            f"{self.bound_used:.3g} times its bound, {how}{f'; {self.note}' if self.note else ''}"
         )
 
 

@@ -33,6 +33,7 @@ def trace(
     taps: int = TAPS,
     say: Say | None = None,
     isolate: bool = False,
+    seconds: float | None = None,
 ) -> Found:
     """Find the first node of a model whose value on a target exceeds its bound.
 
@@ -51,6 +52,8 @@ def trace(
         taps: how many values a program returns at most.
         say: hears what is being done.
         isolate: execute in a child process, which a program may crash.
+        seconds: what it may take; what was found until then is returned, and says so. A program
+            that is being lowered is not interrupted.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -59,7 +62,7 @@ def trace(
             declares that it does not do this.
     """
     case = as_case(case_or_module, inputs)
-    bench = Bench(case, target, seed, recipe, backend, say, isolate=isolate)
+    bench = Bench(case, target, seed, recipe, backend, say, isolate=isolate, seconds=seconds)
     if not bench.executes:
         raise UsageError(f"{bench.target} cannot execute here: {bench.unavailable}")
     bench.say("running the program as it is")
@@ -121,6 +124,7 @@ def found_in(bench: Bench, whole: Outcome, *, all_nodes: bool, taps: int = TAPS)
         nodes=tuple(nodes),
         path=() if first is None or first.born is not False else path_to(search, *start or ()),
         note=note,
+        given_up=search.given_up,
         candidates=len(search.known),
         rounds=search.rounds,
         programs=bench.programs,
@@ -157,6 +161,8 @@ def judged(search: Search, node: Node, call: int) -> NodeFound:
     windows = windows_at(search, call)
     tried = False
     for nodes in windows.around(node):
+        if not search.bench.has_time:
+            return replace(row, born=None)
         search.bench.say(f"{len(nodes)} nodes alone, fed the oracle's values")
         outcome = search.bench.attempt(windows.program(nodes, node))
         tried = tried or outcome.stage is None

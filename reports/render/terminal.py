@@ -101,6 +101,9 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
     if cell.first_divergence is not None:
         section(out, "First node that leaves the oracle")
         out.print(styled(str(cell.first_divergence)))
+    elif cell.untraced:
+        section(out, "First node that leaves the oracle")
+        out.print(styled(f"not known: {cell.untraced}"))
     section(out, "Delegation")
     out.print(styled(facts.delegation(cell) or "not lowered, or no node to delegate"))
     for name, ops in (
