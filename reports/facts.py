@@ -5,12 +5,27 @@ from __future__ import annotations
 import shlex
 
 from harness.record.cell import Cell
-from harness.record.run import Run
+from harness.record.host import Environment
+from harness.record.run import Run, RunInfo
 from reports import summary, text
 from reports.moment import moment
 from reports.numbers import was_lowered
 
 NO_REASON = "no reason given"
+
+
+def place(info: RunInfo, part: str | None) -> Environment:
+    """Where a cell ran: in a merged run that of its part."""
+    parts = info.merged_from if part is not None else ()
+    return next((one.environment for one in parts if one.name == part), info.environment)
+
+
+def same_host(before: Environment, after: Environment) -> bool:
+    """Whether times of the two mean the same; unknown hosts are not the same."""
+    return bool(before.host) and all(
+        getattr(before, name) == getattr(after, name)
+        for name in ("host", "machine", "processor", "cores")
+    )
 
 
 def title(run: Run) -> str:
