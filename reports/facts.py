@@ -140,6 +140,24 @@ def overhead(cell: Cell) -> float:
     return cell.seconds - sum(cell.stages.values())
 
 
+def program(cell: Cell) -> str:
+    """The size of a program, and what of it are constants; nothing where there is none."""
+    if not cell.program_bytes:
+        return ""
+    parts = [text.size(cell.program_bytes)]
+    if cell.constant_bytes is not None:
+        parts.append(f"{text.size(cell.constant_bytes)} of it constants")
+    if cell.duplicate_constant_bytes:
+        parts.append(f"{text.size(cell.duplicate_constant_bytes)} of these stored twice")
+    return ", ".join(parts)
+
+
+def calls(cell: Cell) -> str:
+    """What a call took, the first one and those after it; nothing where that is not known."""
+    known = (("first", cell.first_seconds), ("steady", cell.steady_seconds))
+    return ", ".join(f"{name} {text.seconds(one)}" for name, one in known if one is not None)
+
+
 def delegation(cell: Cell) -> str:
     """What the partitioner did with a cell, or nothing when there was no node to give."""
     taken = cell.delegation

@@ -83,7 +83,8 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         ("Ended in", where),
         ("Runtime", cell.runtime),
         ("Telling", facts.telling(cell)),
-        ("Program", text.size(cell.program_bytes) if cell.program_bytes else ""),
+        ("Program", facts.program(cell)),
+        ("A call", facts.calls(cell)),
         ("Seed", str(cell.seed)),
         ("Worker", cell.worker or ""),
     ]:
