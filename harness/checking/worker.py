@@ -77,6 +77,7 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
             doing = Doing(pid=os.getpid(), cell=name, budget=request.budget, asked=request.budget)
             meter = board.meter(doing, lambda stage: tell(Reached(stage)))
             doing = msgspec.structs.replace(doing, base=meter.base)
+            ran: list[Tester] = []
             with board.admitted(doing, request.budget):
                 cell = check.run_pair(
                     case,
@@ -85,6 +86,7 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
                     passes=makers,
                     save=None if folder is None else _program(folder, name),
                     meter=meter,
+                    judged=ran.append,
                 )
             tell(Ended(cell.to_json()))
             recipe = passes.recipe_with(target, makers)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +23,9 @@ from harness.errors import ConformError
 from harness.execution.memory import GIB, Meter
 from harness.record.cell import Cell, Status
 from harness.target import Target, cell_id, is_cell_id
+
+if TYPE_CHECKING:
+    from harness.pipeline.tester import Tester
 
 # A program that is being lowered is not interrupted: what is left over is for the last one.
 _OF_WHAT_IS_LEFT = 0.7
@@ -103,6 +106,7 @@ class CellItem(pytest.Item):
         """Run the cell and hand its record to the report."""
         from harness.pipeline.runner import run_cell
 
+        testers: list[Tester] = []
         with vendor_warnings_ignored():
             cell = run_cell(
                 self.case,
@@ -113,10 +117,11 @@ class CellItem(pytest.Item):
                 compare_runtimes=self.config.getoption("compare_runtimes"),
                 lower_only=self.config.getoption("lower_only"),
                 meter=self.meter,
+                judged=testers.append,
             )
         cell.suite = self.suite.name
         cell.worker = os.environ.get("PYTEST_XDIST_WORKER")
-        cell = self._explained(cell)
+        cell = self._explained(cell, testers)
         self.user_properties.append((CELL_PROPERTY, cell.to_json()))
         claim = claim_of(cell, self.case, self.suite, self.config.stash[SELECTED])
         if claim is not None:
@@ -128,7 +133,7 @@ class CellItem(pytest.Item):
         if cell.status in (Status.UNAVAILABLE, Status.UNSUPPORTED, Status.LOWERED):
             pytest.skip(f"{cell.status.value}: {cell.error}")
 
-    def _explained(self, cell: Cell) -> Cell:
+    def _explained(self, cell: Cell, ran: Sequence[Tester]) -> Cell:
         """The record with where it leaves the oracle, found in what is left of its time.
 
         Should tracing end this worker, the controller finds the record on the board.
@@ -144,7 +149,7 @@ class CellItem(pytest.Item):
         if self.board is not None:
             self.board.keep(cell.to_json())
         with vendor_warnings_ignored(), (self.meter or Meter()).stage(TRACE):
-            traced = explained(cell, self.case, seconds=seconds)
+            traced = explained(cell, self.case, seconds=seconds, ran=ran[0])
         traced.memory.pop(TRACE, None)  # what the cell held is told by its own stages
         return traced
 

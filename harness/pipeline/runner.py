@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,7 @@ def run_cell(
     suite: str = "",
     worker: str | None = None,
     meter: Meter | None = None,
+    judged: Callable[[Tester], None] | None = None,
 ) -> Cell:
     """Run one case on one target.
 
@@ -76,6 +77,7 @@ def run_cell(
         worker: who ran it, for the record.
         meter: measures its memory, and tells those who watch it which stage begins; by default a
             new one.
+        judged: takes the tester of a cell whose outputs were compared.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -85,7 +87,7 @@ def run_cell(
     target = Target.parse(target) if isinstance(target, str) else target
     backend = backend or registry.backend(target.backend)
     limitation = find(limitations, case, target)
-    trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter())
+    trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter(), judged)
     state = _availability(backend)
     excuse = None if limitation is None or limitation.run else limitation.shown_as
     if not (state.available or state.can_lower):
@@ -150,7 +152,9 @@ class _Trial:
         compare_runtimes: bool,
         save: Path | None,
         meter: Meter,
+        judged: Callable[[Tester], None] | None,
     ) -> None:
+        self.judged = judged
         self.require_delegation = require_delegation
         self.compare_runtimes = compare_runtimes
         self.save = save
@@ -252,6 +256,8 @@ class _Trial:
         self.watch = tester.watch
         self.runtime = execution.runtime
         self.verdict = verdict = tester.compare().verdict
+        if self.judged is not None:
+            self.judged(tester)
         if CROSS_BACKEND in tester.case.tags:
             self.outputs = [
                 Output(call=call, output=index, values=tensor.double().flatten().tolist())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.backend import Backend, Recipe
 from harness.case import Case
 from harness.errors import ConformError, describe
+from harness.pipeline.tester import Tester
 from harness.record.cell import MODEL, Cell, Status
 from harness.tracing import UNASKED_SECONDS
 from harness.tracing.found import Found, recorded
@@ -20,7 +21,13 @@ def diverges(cell: Cell) -> bool:
     return MODEL in cell.tags and cell.status in _WRONG and cell.stage == "compare"
 
 
-def explained(cell: Cell, case: Case, *, seconds: float = UNASKED_SECONDS) -> Cell:
+def explained(
+    cell: Cell,
+    case: Case,
+    *,
+    seconds: float = UNASKED_SECONDS,
+    ran: Tester | None = None,
+) -> Cell:
     """The record of a cell with the first node at which it leaves the oracle, or with why that is
     not known; as it is where there is nothing to find. The verdict is the cell's own.
 
@@ -28,8 +35,9 @@ def explained(cell: Cell, case: Case, *, seconds: float = UNASKED_SECONDS) -> Ce
         cell: a record.
         case: its case.
         seconds: what tracing may take.
+        ran: the cell's tester, so that it is not run again.
     """
-    found = look(cell, case, seconds=seconds)
+    found = look(cell, case, seconds=seconds, ran=ran)
     return cell if found is None else recorded(cell, found)
 
 
@@ -41,6 +49,7 @@ def look(
     recipe: Recipe | None = None,
     backend: Backend | None = None,
     say: Say | None = None,
+    ran: Tester | None = None,
 ) -> Found | str | None:
     """Trace a cell that has just been run, where that can tell something.
 
@@ -51,6 +60,7 @@ def look(
         recipe: used instead of the one that the target names.
         backend: used instead of the one that the target names.
         say: hears what is being done.
+        ran: the cell's tester, so that it is not run again.
 
     Returns:
         What was found, or why nothing could be; None for a cell that is no model, that is not
@@ -75,6 +85,7 @@ def look(
             say=say,
             isolate=backend is None,
             seconds=seconds,
+            ran=ran,
         )
     except ConformError as error:
         return str(error)

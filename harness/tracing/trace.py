@@ -12,6 +12,7 @@ from harness.case import Case, Inputs
 from harness.errors import UsageError
 from harness.execution.locking import exclusive
 from harness.pipeline.supposed import semantics_of
+from harness.pipeline.tester import Tester
 from harness.target import Target
 from harness.tracing.flow import Flow
 from harness.tracing.found import Found, NodeFound
@@ -34,6 +35,7 @@ def trace(
     say: Say | None = None,
     isolate: bool = False,
     seconds: float | None = None,
+    ran: Tester | None = None,
 ) -> Found:
     """Find the first node of a model whose value on a target exceeds its bound.
 
@@ -54,6 +56,7 @@ def trace(
         isolate: execute in a child process, which a program may crash.
         seconds: what it may take; what was found until then is returned, and says so. A program
             that is being lowered is not interrupted.
+        ran: the case on the target, run and compared, which is then not done again.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -65,8 +68,11 @@ def trace(
     bench = Bench(case, target, seed, recipe, backend, say, isolate=isolate, seconds=seconds)
     if not bench.executes:
         raise UsageError(f"{bench.target} cannot execute here: {bench.unavailable}")
-    bench.say("running the program as it is")
-    whole = bench.whole()
+    if ran is not None:
+        whole = bench.resumed(ran)
+    else:
+        bench.say("running the program as it is")
+        whole = bench.whole()
     return found_in(bench, whole, all_nodes=all_nodes, taps=taps)
 
 
