@@ -12,6 +12,7 @@ from reports.moment import moment
 from reports.numbers import was_lowered
 
 NO_REASON = "no reason given"
+FIRST_NODE = "first node that leaves the oracle"
 
 
 def place(info: RunInfo, part: str | None) -> Environment:
@@ -105,8 +106,9 @@ def wrongness(cell: Cell) -> str:
 
 def divergence(cell: Cell) -> str:
     """The node where a traced cell leaves the oracle, or why it is not known; else nothing."""
-    if cell.first_divergence is not None:
-        return text.line(f"first node that leaves the oracle: {cell.first_divergence}", 600)
+    if (found := cell.first_divergence) is not None:
+        which = "a node that leaves the oracle" if found.note else FIRST_NODE
+        return text.line(f"{which}: {found}", 600)
     return text.line(f"first wrong node not known: {cell.untraced}", 600) if cell.untraced else ""
 
 

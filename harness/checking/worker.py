@@ -7,7 +7,7 @@ import faulthandler
 import os
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -34,6 +34,7 @@ from harness.tracing import UNASKED_SECONDS
 if TYPE_CHECKING:
     from harness.backend import Recipe
     from harness.case import Case
+    from harness.pipeline.tester import Tester
     from harness.record.cell import Cell
 
 
@@ -90,12 +91,18 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
                 )
             tell(Ended(cell.to_json()))
             recipe = passes.recipe_with(target, makers)
-            if (traced := _traced(case, cell, request, recipe, tell)) is not None:
+            traced = _traced(case, cell, request, recipe, ran, tell)
+            if traced is not None:
                 tell(traced)
 
 
 def _traced(
-    case: Case, cell: Cell, request: Request, recipe: Recipe | None, tell: Callable[[Event], None]
+    case: Case,
+    cell: Cell,
+    request: Request,
+    recipe: Recipe | None,
+    ran: Sequence[Tester],
+    tell: Callable[[Event], None],
 ) -> Traced | None:
     """Where a cell leaves the oracle, or why that is not known; None for one that does not."""
     from harness.tracing.divergence import look
@@ -104,7 +111,8 @@ def _traced(
         tell(Reached(f"tracing, {line}"))
 
     limit = None if request.trace else UNASKED_SECONDS
-    found = look(cell, case, seconds=limit, recipe=recipe, say=say)
+    tester = ran[0] if ran else None
+    found = look(cell, case, seconds=limit, recipe=recipe, say=say, ran=tester)
     if found is None:
         return None
     if isinstance(found, str):

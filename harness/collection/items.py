@@ -167,7 +167,7 @@ class CellItem(pytest.Item):
         if cell.traceback and self.config.getoption("verbose") > 0:
             lines.append(cell.traceback)
         if cell.first_divergence is not None:
-            lines.append(f"  first node that leaves the oracle: {cell.first_divergence}")
+            lines.append(f"  leaves the oracle at {cell.first_divergence}")
         elif cell.untraced:
             lines.append(f"  no first node: {cell.untraced}")
         return "\n".join([*lines, f"  repro: {cell.repro}"])

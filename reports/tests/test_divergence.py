@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from harness.record.cell import Cell, Divergence, Status
 from harness.record.folder import load
+from reports import facts
 from reports.render import html, markdown, terminal, views
 from reports.summary import Summary
 from reports.tests.runs import cell, numerics, write
@@ -93,3 +95,11 @@ def test_a_cell_says_what_of_its_program_are_constants_and_what_a_call_takes() -
     printed = out.file.getvalue()  # type: ignore[attr-defined]
     assert "2.05 kB, 1.02 kB of it constants, 512 B of these stored twice" in printed
     assert "first 250 ms, steady 2 ms" in printed
+
+
+def test_a_search_that_ended_early_names_no_first_node() -> None:
+    early = traced()
+    early.first_divergence = msgspec.structs.replace(FOUND, note="given up after 3 programs")
+    assert facts.divergence(traced()).startswith("first node that leaves the oracle: gelu_3")
+    assert facts.divergence(early).startswith("a node that leaves the oracle: gelu_3")
+    assert facts.divergence(early).endswith("given up after 3 programs")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, Cell, Limitation, Recipe, Status, run_cell
+from harness import Case, Cell, Limitation, Recipe, Status, Tester, run_cell
 from harness.record.cell import MODEL
 from harness.tracing import divergence
 from harness.tracing.divergence import diverges, look
@@ -130,3 +130,17 @@ def test_an_unlucky_delegation_is_no_divergence() -> None:
     cell = wrong(recipe)
     assert (cell.status, cell.stage) == (Status.FAILED, "lower")
     assert look(cell, MODEL_CASE, recipe=recipe) is None
+
+
+def test_a_cell_that_was_just_run_is_not_run_again_to_be_traced() -> None:
+    ran: list[Tester] = []
+    cell = wrong(judged=ran.append)
+    found, again = (look(cell, MODEL_CASE, recipe=WRONG, ran=one) for one in (ran[0], None))
+    assert isinstance(found, Found)
+    assert isinstance(again, Found)
+    assert found.programs == again.programs - 1
+    assert found.first == again.first
+    # A cell that comes to no verdict has no tester to go on with.
+    ran.clear()
+    wrong(planted(TARGET, lambda node: 1 // 0 > 0), judged=ran.append)
+    assert ran == []
