@@ -158,6 +158,8 @@ class Case:
         tags: words for ``-m`` and for grouping, such as ``dynamic`` or ``model``.
         targets: globs over targets, separated by ``|``, of a case that is meant for some only;
             a plain run takes it to all that match. Empty: every target that a run selects.
+        by_day: globs over those of them that are cheap enough for every change; a plain run leaves
+            the others to the night. What ``--targets`` asks for runs.
         untelling: why its outputs carry no signal (zeros, a constant), so that passing is no
             evidence; a case without a reason is expected to be telling
             (:mod:`harness.numerics.telling`).
@@ -174,6 +176,7 @@ class Case:
     calls: Calls | None = None
     tags: frozenset[str] = field(default_factory=frozenset)
     targets: str = ""
+    by_day: str = "*"
     untelling: str = ""
     draws: bool = False
     memory: float = 0.0

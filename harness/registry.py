@@ -84,8 +84,12 @@ def targets_of(case: Case, selected: Sequence[Target] | None) -> list[Target]:
 
 def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) -> bool:
     """Whether a plain run leaves a cell to the night: no one asked for its target, and the case
-    runs on another recipe of the backend."""
-    if selected is not None or target not in nightly_targets():
+    runs on another recipe of the backend, or says so itself (``by_day``)."""
+    if selected is not None:
+        return False
+    if not any_glob(case.by_day, str(target)):
+        return True
+    if target not in nightly_targets():
         return False
     plain = [str(one) for one in default_targets() if one.backend == target.backend]
     return not case.targets or any(any_glob(case.targets, one) for one in plain)

@@ -17,7 +17,7 @@ from torch.nn import Linear
 from harness import Case, Inputs
 from suites.build import nn_case, op, randn
 from suites.metal.only import on_metal
-from suites.models.transformers import Output
+from suites.models.build import Field
 
 MELS = 16
 
@@ -86,7 +86,7 @@ def encoder(layers: int, bias: bool = True, size: int = 64, attention: str = "sd
         convolution_bias=bias,
         attn_implementation=attention,
     )
-    return Output(ParakeetEncoder(config), "last_hidden_state"), (torch.randn(1, frames, MELS),)
+    return Field(ParakeetEncoder(config), "last_hidden_state"), (torch.randn(1, frames, MELS),)
 
 
 class Layers(torch.nn.Module):

@@ -7,7 +7,7 @@ from harness import Limitation, Status
 LIMITATIONS: list[Limitation] = [
     Limitation(
         target="xnnpack:*",
-        case="siglip/vision",
+        case="siglip/tiny",
         reason="GeluVisitor.define_node (backends/xnnpack/operators/op_gelu.py) drops the "
         "approximate argument: the delegate computes the exact gelu.",
         link="https://github.com/pytorch/executorch/pull/22851",
@@ -17,7 +17,7 @@ LIMITATIONS: list[Limitation] = [
     ),
     Limitation(
         target="metal:*",
-        case="siglip/vision",
+        case="siglip/tiny",
         reason="Inductor's layout optimization (GraphLowering.decide_layout_opt) gives most "
         "2-D convolutions channels-last operands; aoti_torch_mps_convolution "
         "(op_convolution.mm) reads them as if they were contiguous: silently wrong.",
@@ -36,27 +36,5 @@ LIMITATIONS: list[Limitation] = [
         "tosa_supported_operators.py",
         stage="run",
         error="bytes int32(32,) for a planned tensor of 256 bytes torch.int64(32,)",
-    ),
-    Limitation(
-        target="metal:*",
-        case="llama/tiny",
-        reason="The mask of transformers' attention numbers the sequences of a packed batch with "
-        "a cumulative sum. Inductor has no code for it on MPS and calls ATen's kernel, which is "
-        "not among MetalBackend.get_supported_fallback_kernels (metal_backend.py): preprocess "
-        "refuses, though MetalPartitioner took it.",
-        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/apple/metal/"
-        "metal_backend.py",
-        stage="lower",
-        error="at::_ops::cumsum::call",
-    ),
-    Limitation(
-        target="metal:*",
-        case="whisper/encoder",
-        reason="op_sdpa.mm has kernels for head dimensions of 64, 96, 128 and 256 only, and "
-        "Inductor does not know. This tiny encoder has 32; Whisper's own have 64.",
-        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/apple/metal/runtime/"
-        "ops/op_sdpa.mm",
-        stage="lower",
-        error="head dim 32 is not 64, 96, 128 or 256",
     ),
 ]

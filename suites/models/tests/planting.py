@@ -1,0 +1,55 @@
+"""Recipes whose programs carry a wrong weight."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from executorch.exir.backend.partitioner import Partitioner, PartitionResult
+from torch.export import ExportedProgram
+
+from harness import Recipe, Target, registry
+
+
+class WrongWeight(Partitioner):  # type: ignore[misc]  # executorch has no types
+    """Takes no node. Before anything is lowered it scales a weight in the state of the program,
+    wherever it stands there and by whatever name."""
+
+    def __init__(self, weight: torch.Tensor, factor: float) -> None:
+        super().__init__()
+        self._weight = weight
+        self._factor = factor
+
+    def transform_for_pre_decomposition(self, program: ExportedProgram) -> ExportedProgram:
+        wrong = copy.copy(program)
+        wrong._state_dict = self._with_fault(program.state_dict)
+        wrong._constants = self._with_fault(program.constants)
+        return wrong
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
+
+    def _with_fault(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self._wrong(value) for name, value in state.items()}
+
+    def _wrong(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.shape != self._weight.shape:
+            return value
+        if not torch.equal(value, self._weight):
+            return value
+        scaled = value.detach() * self._factor
+        is_parameter = isinstance(value, torch.nn.Parameter)
+        return torch.nn.Parameter(scaled, requires_grad=False) if is_parameter else scaled
+
+
+def with_wrong_weight(target: str, weight: torch.Tensor, factor: float) -> Recipe:
+    """The recipe of a target whose programs have a factor on a weight."""
+    recipe = registry.recipe(Target.parse(target))
+    return replace(
+        recipe,
+        partitioners=lambda: [WrongWeight(weight, factor), *recipe.partitioners()],
+        explain=None,  # asks the recipe's own partitioners
+    )

@@ -1,0 +1,53 @@
+"""A weight that is off by half a percent turns every model red, and the trace names its layer."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from harness import Case, trace
+from suites.models.tests.planting import with_wrong_weight
+from suites.models.tests.test_telling_models import MODELS
+
+TARGETS = ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "metal:fp32"]
+BY_DAY = {("llama/tiny", "mlx:fp32"), ("resnet/tiny", "xnnpack:fp32")}
+
+
+def weight_of(case: Case) -> tuple[str, torch.Tensor]:
+    """A matrix or kernel in the middle of a model, by its name; an embedding is none."""
+    module = case.make().module
+    embeddings = {
+        id(part.weight) for part in module.modules() if isinstance(part, torch.nn.Embedding)
+    }
+    weights = [
+        (name, weight)
+        for name, weight in module.named_parameters()
+        if weight.ndim >= 2 and min(weight.shape[:2]) > 1 and id(weight) not in embeddings
+    ]
+    return weights[math.ceil(len(weights) / 2)]
+
+
+@pytest.mark.parametrize(
+    ("case", "target"),
+    [
+        pytest.param(
+            case,
+            target,
+            id=f"{case.name}-{target}",
+            marks=[] if (case.name, target) in BY_DAY else [pytest.mark.nightly],
+        )
+        for case in MODELS
+        for target in TARGETS
+    ],
+)
+def test_half_a_percent_of_a_weight_is_found_in_its_layer(case: Case, target: str) -> None:
+    name, weight = weight_of(case)
+    found = trace(case, target, recipe=with_wrong_weight(target, weight, 1.005))
+    if found.stage is not None:
+        pytest.skip(f"does not come so far: {found.problem}")
+    assert found.problem is not None
+    assert found.first is not None
+    assert found.first.module
+    assert name.startswith(found.first.module)

@@ -1,0 +1,234 @@
+"""Image models: transformers over patches, convolutional networks, detection, segmentation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.export import Dim
+
+from harness import Case
+from suites.models.build import DYNAMIC, Field, Make, model
+from suites.models.inputs import picture
+from suites.models.weights import settle
+
+LABELS = 16
+_QUERIES = 128**0.5  # each number of a learned query is of size 1
+SIDE = 64  # pixels
+SIZES = {
+    "hidden_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 256,
+    "image_size": SIDE,
+    "num_labels": LABELS,
+}
+
+
+def several(side: int) -> torch.Tensor:
+    """Pictures (8, 3, side, side), from which batch norms take their statistics."""
+    return torch.cat([picture(side) for _ in range(8)])
+
+
+def deit(**sizes: Any) -> torch.nn.Module:
+    """DeiT: a distillation token beside the class token."""
+    from transformers import DeiTConfig, DeiTForImageClassification
+
+    return Field(settle(DeiTForImageClassification(DeiTConfig(**{**SIZES, **sizes}))), "logits")
+
+
+def vit(**sizes: Any) -> torch.nn.Module:
+    """The vision transformer."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    return Field(settle(ViTForImageClassification(ViTConfig(**{**SIZES, **sizes}))), "logits")
+
+
+def dinov2(**sizes: Any) -> torch.nn.Module:
+    """DINOv2: patches of 14, each sublayer scaled by channel."""
+    from transformers import Dinov2Config, Dinov2Model
+
+    own = {**SIZES, "image_size": 56, "mlp_ratio": 2}
+    own.pop("intermediate_size")
+    return Field(settle(Dinov2Model(Dinov2Config(**{**own, **sizes}))), "last_hidden_state")
+
+
+def siglip(**sizes: Any) -> torch.nn.Module:
+    """SigLIP's tower: tanh-gelu, and a head that attends to all patches."""
+    from transformers import SiglipVisionConfig, SiglipVisionModel
+
+    own = {**SIZES, "patch_size": 16}
+    own.pop("num_labels")
+    return Field(settle(SiglipVisionModel(SiglipVisionConfig(**{**own, **sizes}))), "pooler_output")
+
+
+def mobilenet_v2(**sizes: Any) -> torch.nn.Module:
+    """MobileNetV2, a quarter as wide: inverted residuals, depthwise kernels of 3 by 3, relu6."""
+    from transformers import MobileNetV2Config, MobileNetV2ForImageClassification
+
+    own = {"depth_multiplier": 0.25, "image_size": SIDE, "num_labels": LABELS}
+    made = MobileNetV2ForImageClassification(MobileNetV2Config(**{**own, **sizes}))
+    return Field(settle(made, several(made.config.image_size)), "logits")
+
+
+def resnet(**sizes: Any) -> torch.nn.Module:
+    """ResNet: a kernel of 7 by 7 and stride 2, pooling, residual blocks."""
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    own = {
+        "embedding_size": 32,
+        "hidden_sizes": [32, 64],
+        "depths": [1, 2],
+        "layer_type": "basic",
+        "num_labels": LABELS,
+    }
+    made = ResNetForImageClassification(ResNetConfig(**{**own, **sizes}))
+    return Field(settle(made, several(SIDE)), "logits")
+
+
+def efficientnet(**sizes: Any) -> torch.nn.Module:
+    """EfficientNet, a quarter as wide: squeeze and excitation, kernels of 3 and 5, swish."""
+    from transformers import EfficientNetConfig, EfficientNetForImageClassification
+
+    own = {
+        "image_size": SIDE,
+        "width_coefficient": 0.25,
+        "depth_coefficient": 0.3,
+        "hidden_dim": 320,
+        "num_labels": LABELS,
+    }
+    made = EfficientNetForImageClassification(EfficientNetConfig(**{**own, **sizes}))
+    return Field(settle(made, several(made.config.image_size)), "logits")
+
+
+class Detections(torch.nn.Module):
+    """A detector's class logits (N, queries, classes) and boxes (N, queries, 4)."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found = self.model(pixels)
+        return found.logits, found.pred_boxes
+
+
+def rf_detr(**sizes: Any) -> torch.nn.Module:
+    """RF-DETR: DINOv2 with windowed attention, a projector, deformable attention of queries."""
+    from transformers import RfDetrConfig, RfDetrForObjectDetection
+
+    backbone = {
+        "model_type": "rf_detr_dinov2",
+        "hidden_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "mlp_ratio": 2,
+        "image_size": 112,
+        "num_windows": 2,
+        "out_indices": [2],
+    }
+    own = {
+        "backbone_config": backbone,
+        "d_model": 128,
+        "decoder_layers": 1,
+        "num_queries": 16,
+        "decoder_ffn_dim": 128,
+        "c2f_num_blocks": 1,
+        "decoder_self_attention_heads": 2,
+        "decoder_cross_attention_heads": 2,
+        "num_labels": 8,
+        "group_detr": 1,
+    }
+    made = RfDetrForObjectDetection(RfDetrConfig(**{**own, **sizes}))
+    return Detections(settle(made, several(112), embedding=_QUERIES))
+
+
+def rt_detr(**sizes: Any) -> torch.nn.Module:
+    """RT-DETR: a residual network, a hybrid encoder over three scales, deformable attention."""
+    from transformers import RTDetrConfig, RTDetrForObjectDetection
+
+    backbone = {
+        "model_type": "rt_detr_resnet",
+        "embedding_size": 32,
+        "hidden_sizes": [32, 64, 64, 128],
+        "depths": [1, 1, 1, 1],
+        "layer_type": "basic",
+        "out_features": ["stage2", "stage3", "stage4"],
+    }
+    own = {
+        "backbone_config": backbone,
+        "encoder_in_channels": [64, 64, 128],
+        "encoder_hidden_dim": 128,
+        "encoder_ffn_dim": 128,
+        "encoder_attention_heads": 2,
+        "d_model": 128,
+        "num_queries": 16,
+        "decoder_in_channels": [128, 128, 128],
+        "decoder_ffn_dim": 128,
+        "decoder_attention_heads": 2,
+        "decoder_layers": 1,
+        "num_labels": 8,
+        "num_denoising": 0,
+    }
+    made = RTDetrForObjectDetection(RTDetrConfig(**{**own, **sizes}))
+    return Detections(settle(made, several(SIDE), embedding=_QUERIES))
+
+
+def sam2(**sizes: Any) -> torch.nn.Module:
+    """SAM 2's image encoder: windows of several sizes, pooled queries, a feature pyramid."""
+    from transformers import Sam2HieraDetConfig, Sam2VisionConfig
+    from transformers.models.sam2.modeling_sam2 import Sam2VisionModel
+
+    own = {
+        "hidden_size": 64,
+        "num_attention_heads": 1,
+        "image_size": [SIDE, SIDE],
+        "blocks_per_stage": [1, 1, 2, 1],
+        "embed_dim_per_stage": [64, 128, 256, 512],
+        "num_attention_heads_per_stage": [1, 2, 4, 8],
+        "window_size_per_stage": [8, 4, 4, 2],
+        "global_attention_blocks": [3],
+        "window_positional_embedding_background_size": [4, 4],
+    }
+    config = Sam2VisionConfig(
+        backbone_config=Sam2HieraDetConfig(**{**own, **sizes}).to_dict(),
+        backbone_channel_list=[512, 256, 128, 64],
+        backbone_feature_sizes=[[16, 16], [8, 8], [4, 4]],
+        fpn_hidden_size=64,
+    )
+    return Field(settle(Sam2VisionModel(config)), "fpn_hidden_states")
+
+
+def pictures(height: int, width: int = 0) -> Make:
+    """A picture."""
+    return lambda: (picture(height, width),)
+
+
+_TWO = (pictures(SIDE), pictures(SIDE))
+# In steps of the stride of the whole network.
+_HEIGHT, _WIDTH = (32 * Dim(name, min=1, max=4) for name in ("height", "width"))
+
+CASES: list[Case] = [
+    model("deit/tiny", deit, *_TWO),
+    model("vit/tiny", vit, *_TWO),
+    model("dinov2/tiny", dinov2, pictures(56), pictures(56)),
+    model("siglip/tiny", siglip, *_TWO),
+    model("mobilenet_v2/tiny", mobilenet_v2, *_TWO),
+    model("resnet/tiny", resnet, *_TWO),
+    model("efficientnet/tiny", efficientnet, *_TWO),
+    model("rf_detr/tiny", rf_detr, pictures(112), pictures(112)),
+    model("rt_detr/tiny", rt_detr, *_TWO),
+    model("sam2/tiny", sam2, *_TWO),
+    *(
+        model(
+            f"{name}/dynamic",
+            make,
+            pictures(64, 96),
+            pictures(32, 32),
+            pictures(128, 128),
+            dynamic=({2: _HEIGHT, 3: _WIDTH},),
+            targets=DYNAMIC,
+        )
+        for name, make in {"resnet": resnet, "mobilenet_v2": mobilenet_v2}.items()
+    ),
+]
