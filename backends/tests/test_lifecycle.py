@@ -18,7 +18,7 @@ from harness import Case, Interpreter, Program, RuntimeKernels, Tester, native_b
 from harness.execution import container
 from harness.execution.memory import _trim, resident
 from harness.pipeline.route import lower
-from suites.models.transformers import CASES
+from suites.models.vision import CASES
 
 RUNTIMES = ("xnnpack:fp32", "mlx:fp32", "metal:fp32", "tosa:fp")
 LIVES, THREADS, CALLS = 20, 8, 6
@@ -142,7 +142,7 @@ def programs(*names: str) -> Any:
     day = [pytest.param(target, name, id=f"{target}-{name}")
            for target in RUNTIMES for name in names]  # fmt: skip
     night = [
-        pytest.param(target, "deit/tiny_4_layers", marks=pytest.mark.nightly, id=f"{target}-deit")
+        pytest.param(target, "deit/tiny", marks=pytest.mark.nightly, id=f"{target}-deit")
         for target in RUNTIMES
     ]
     return pytest.mark.parametrize(("target", "name"), [*day, *night])
