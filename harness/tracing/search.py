@@ -134,7 +134,7 @@ class Search:
         if self.bench.programs <= _MOST_PROGRAMS and self.bench.has_time:
             return False
         self.given_up = True
-        self.note = f"given up after {self.bench.programs} programs and {self.bench.spent:.0f} s"
+        self.note = f"given up; programs tried: {self.bench.programs}, in {self.bench.spent:.0f} s"
         return True
 
     def _earliest(self, ends: Sequence[tuple[Node, int]]) -> tuple[Node, int]:

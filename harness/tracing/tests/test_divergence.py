@@ -116,7 +116,7 @@ def test_a_search_that_runs_out_of_time_says_that_it_is_not_the_first() -> None:
     assert found.first is not None
     assert (found.first.node, found.first.born, found.programs) == ("cos", None, 1)
     assert found.divergence is not None
-    assert found.divergence.note.startswith("given up after 1 programs")
+    assert found.divergence.note.startswith("given up; programs tried: 1, in ")
     assert str(found.divergence).endswith("a node before it may be wrong")
     ended = trace(MODEL_CASE, TARGET, recipe=WRONG, seconds=300)
     assert not ended.given_up
