@@ -10,20 +10,26 @@ from harness.collection.tests.sessions import run
 from harness.record.cell import Cell, Status
 from harness.record.folder import load
 
-#: XNNPACK computes this gelu as the exact one. The record that is kept for the controller is there
-#: once the cell is judged, and only then is it traced.
+#: XNNPACK computes this gelu as the exact one.
 SUITE = """
-import ctypes, pathlib, time
+import ctypes, time
 import torch
 from harness import Case, Limitation, Status
+from harness.tracing import divergence
+
+find = divergence.trace
+
+def trace(*arguments, **options):
+    {then}
+    return find(*arguments, **options)
+
+divergence.trace = trace
 
 class Net(torch.nn.Module):
     def forward(self, x):
         return torch.nn.functional.gelu(x * 1.5, approximate="tanh") + 1
 
 def build():
-    if list(pathlib.Path("run/logs").glob("*.record")):
-        {then}
     return Net(), (torch.linspace(-3, 3, 12).reshape(3, 4),)
 
 CASES = [Case("net/wrong", build, tags=frozenset({{"model"}}))]
