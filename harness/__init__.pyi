@@ -7,6 +7,8 @@ from .backend import (
     Describing as Describing,
     Emulating as Emulating,
     Execution as Execution,
+    Held as Held,
+    Holding as Holding,
     Inspectable as Inspectable,
     Lowered as Lowered,
     Recipe as Recipe,

@@ -282,6 +282,38 @@ class Describing(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Held:
+    """Constants in a payload.
+
+    Attributes:
+        blobs: the bytes of each.
+        instead_of: keys of the named data that they were found in, and of what is there and is no
+            constant, such as code.
+    """
+
+    blobs: Sequence[bytes | memoryview]
+    instead_of: frozenset[str] = frozenset()
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """A backend whose payloads have constants that the program around them does not show."""
+
+    @property
+    def delegate(self) -> str:
+        """The name by which programs ask for the delegate."""
+        ...
+
+    def constants(self, payload: DelegatePayload) -> Held:
+        """The constants of a payload.
+
+        Raises:
+            ProgramError: the payload cannot be read.
+        """
+        ...
+
+
 @runtime_checkable
 class Inspectable(Protocol):
     """A backend that can show what it made of a program; ``conform show`` prints it."""

@@ -5,12 +5,28 @@ from __future__ import annotations
 import shlex
 
 from harness.record.cell import Cell
-from harness.record.run import Run
+from harness.record.host import Environment
+from harness.record.run import Run, RunInfo
 from reports import summary, text
 from reports.moment import moment
 from reports.numbers import was_lowered
 
 NO_REASON = "no reason given"
+FIRST_NODE = "first node that leaves the oracle"
+
+
+def place(info: RunInfo, part: str | None) -> Environment:
+    """Where a cell ran: in a merged run that of its part."""
+    parts = info.merged_from if part is not None else ()
+    return next((one.environment for one in parts if one.name == part), info.environment)
+
+
+def same_host(before: Environment, after: Environment) -> bool:
+    """Whether times of the two mean the same; unknown hosts are not the same."""
+    return bool(before.host) and all(
+        getattr(before, name) == getattr(after, name)
+        for name in ("host", "machine", "processor", "cores")
+    )
 
 
 def title(run: Run) -> str:
@@ -89,9 +105,11 @@ def wrongness(cell: Cell) -> str:
 
 
 def divergence(cell: Cell) -> str:
-    """The node where a traced cell leaves the oracle, or nothing."""
-    found = cell.first_divergence
-    return "" if found is None else text.line(f"first node that leaves the oracle: {found}", 600)
+    """The node where a traced cell leaves the oracle, or why it is not known; else nothing."""
+    if (found := cell.first_divergence) is not None:
+        which = "a node that leaves the oracle" if found.note else FIRST_NODE
+        return text.line(f"{which}: {found}", 600)
+    return text.line(f"first wrong node not known: {cell.untraced}", 600) if cell.untraced else ""
 
 
 def telling(cell: Cell) -> str:
@@ -122,6 +140,24 @@ def overhead(cell: Cell) -> float:
     Not the record's own: before schema 3 that counted stages of ours in, too.
     """
     return cell.seconds - sum(cell.stages.values())
+
+
+def program(cell: Cell) -> str:
+    """The size of a program, and what of it are constants; nothing where there is none."""
+    if not cell.program_bytes:
+        return ""
+    parts = [text.size(cell.program_bytes)]
+    if cell.constant_bytes is not None:
+        parts.append(f"{text.size(cell.constant_bytes)} of it constants")
+    if cell.duplicate_constant_bytes:
+        parts.append(f"{text.size(cell.duplicate_constant_bytes)} of these stored twice")
+    return ", ".join(parts)
+
+
+def calls(cell: Cell) -> str:
+    """What a call took, the first one and those after it; nothing where that is not known."""
+    known = (("first", cell.first_seconds), ("steady", cell.steady_seconds))
+    return ", ".join(f"{name} {text.seconds(one)}" for name, one in known if one is not None)
 
 
 def delegation(cell: Cell) -> str:

@@ -16,7 +16,7 @@ from harness import Attempt, Availability, Execution, Inputs, Precision, Recipe,
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness import Built, Case, DelegateLoader, DelegatePayload, Program, Semantics
+    from harness import Built, Case, DelegateLoader, DelegatePayload, Held, Program, Semantics
 
 # Bounds of Metal's precise functions (Metal Shading Language Specification, "Numerical
 # Compliance", single precision); division, sqrt and rsqrt round correctly. erf is c10's, within an
@@ -184,6 +184,12 @@ class Metal:
         from backends.metal.delegate import load
 
         return load
+
+    def constants(self, payload: DelegatePayload) -> Held:
+        """The constants that its generated code names, in place of the two blobs."""
+        from backends.metal.delegate import held
+
+        return held(payload)
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
         """Wrapper and kernels of a payload that was generated without Apple hardware."""

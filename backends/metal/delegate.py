@@ -15,7 +15,7 @@ from backends.metal.generation.generated import Generated
 from backends.metal.machine.calls import Call
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.metadata import checking
-from harness import DelegateHandle, DelegatePayload, ProgramError, StageFailure
+from harness import DelegateHandle, DelegatePayload, Held, ProgramError, StageFailure
 
 
 class ContractViolation(ProgramError):
@@ -28,10 +28,7 @@ def code_of(delegate: DelegatePayload) -> Generated:
     Raises:
         ProgramError: the payload was not made on a host without Apple hardware, or is damaged.
     """
-    keys = delegate.data.decode("utf-8", "replace").split("\n")
-    if len(keys) != 2 or not all(key in delegate.named_data for key in keys):
-        raise ProgramError("the payload of MetalBackend does not name two blobs of the program")
-    library, weights = (delegate.named_data[key] for key in keys)
+    library, weights = (delegate.named_data[key] for key in _keys(delegate))
     try:
         return generated.decode(library, bytes(weights))
     except msgspec.MsgspecError as error:
@@ -39,6 +36,30 @@ def code_of(delegate: DelegatePayload) -> Generated:
             "the payload of MetalBackend holds no generated source: a library that was compiled "
             "on a Mac runs only there"
         ) from error
+
+
+def _keys(delegate: DelegatePayload) -> list[str]:
+    """Names of the two blobs that a payload is: a library, and weights."""
+    keys = delegate.data.decode("utf-8", "replace").split("\n")
+    if len(keys) != 2 or not all(key in delegate.named_data for key in keys):
+        raise ProgramError("the payload of MetalBackend does not name two blobs of the program")
+    return keys
+
+
+def held(delegate: DelegatePayload) -> Held:
+    """The constants of a payload, one by one; what is compiled on a Mac tells of the blob alone.
+
+    Raises:
+        ProgramError: the payload is damaged.
+    """
+    keys = _keys(delegate)
+    weights = memoryview(delegate.named_data[keys[1]])
+    try:
+        code = code_of(delegate)
+    except ProgramError:
+        return Held([weights], frozenset(keys))
+    places = [(one.start, one.start + one.size) for one in code.constants if not one.mutated]
+    return Held([weights[begin:end] for begin, end in places], frozenset(keys))
 
 
 def load(delegate: DelegatePayload) -> DelegateHandle:

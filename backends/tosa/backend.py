@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         DelegateLoader,
         DelegatePayload,
         Encoding,
+        Held,
         Program,
         Semantics,
     )
@@ -244,6 +245,13 @@ class Tosa:
         from backends.tosa.reference import load
 
         return load
+
+    def constants(self, payload: DelegatePayload) -> Held:
+        """The constants of the graph, which are in it."""
+        from backends.tosa.graph import read
+        from harness import Held
+
+        return Held([tensor.data for tensor in read(payload.data).tensors.values() if tensor.data])
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
         """The operators of a payload."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
     from torch.fx import Node
 
-    from harness import DelegatePayload
+    from harness import DelegatePayload, Held
 
 DELEGATE = "XnnpackBackend"
 
@@ -130,6 +130,13 @@ class Xnnpack:
         from harness import run_native
 
         return Execution(run_native(program, calls), "native")
+
+    def constants(self, payload: DelegatePayload) -> Held:
+        """What of its constants is not in named data, as one blob."""
+        from backends.xnnpack.listing import constants
+        from harness import Held
+
+        return Held([constants(payload.data)])
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
         """The nodes of a payload."""

@@ -30,10 +30,10 @@ def listing(payload: DelegatePayload) -> Iterator[str]:
     Raises:
         ProgramError: the payload has no header of XNNPACK's, or its graph cannot be read.
     """
-    graph, constants = _parts(payload.data)
+    graph, beside = _parts(payload.data)
     yield (
         f"flatbuffer {bytes(graph[4:8]).decode('ascii', 'replace')} of {len(graph):,} bytes, "
-        f"{constants:,} bytes of constants beside it"
+        f"{len(beside):,} bytes of constants beside it"
     )
     if len(graph) > _LARGEST:
         yield f"  its nodes are not listed: it is larger than {_LARGEST:,} bytes"
@@ -41,8 +41,17 @@ def listing(payload: DelegatePayload) -> Iterator[str]:
     yield from _lines(_decoded(graph), payload.named_data)
 
 
-def _parts(data: bytes) -> tuple[memoryview, int]:
-    """The flatbuffer of a payload and the bytes of its constants."""
+def constants(data: bytes) -> memoryview:
+    """The constants that a payload has beside its graph.
+
+    Raises:
+        ProgramError: the payload has no header of XNNPACK's.
+    """
+    return _parts(data)[1]
+
+
+def _parts(data: bytes) -> tuple[memoryview, memoryview]:
+    """The flatbuffer of a payload and its constants."""
     from executorch.backends.xnnpack.serialization.xnnpack_graph_serialize import XNNHeader
 
     try:
@@ -55,7 +64,9 @@ def _parts(data: bytes) -> tuple[memoryview, int]:
             f"the payload of XnnpackBackend is cut short: {len(data)} bytes, its graph ends at "
             f"byte {begin + size}"
         )
-    return memoryview(data)[begin : begin + size], header.constant_data_size
+    place, constants = header.constant_data_offset, header.constant_data_size
+    whole = memoryview(data)
+    return whole[begin : begin + size], whole[place : place + constants]
 
 
 def _decoded(graph: memoryview) -> Any:

@@ -17,8 +17,14 @@ from pathlib import Path
 import msgspec
 
 from harness.execution.memory import Meter
+from harness.record.cell import Cell
+from harness.record.folder import replace_file
+
+TRACE = "trace"
+"""What follows the stages of a cell that is wrong: its verdict is there, and is kept."""
 
 _SUFFIX = ".cell"
+_RECORD = ".record"
 _ENTRANCE = "entrance.lock"
 _LONGEST = 1 << 16
 _LOOK_AGAIN = 0.05
@@ -63,6 +69,12 @@ class Board:
         if not complete:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, 0)
+
+    def keep(self, record: str) -> None:
+        """Leave the record of the cell under way for whoever finds this worker dead; on a full disk
+        it is lost with the worker."""
+        with contextlib.suppress(OSError):
+            replace_file(self._place.with_suffix(_RECORD), record.encode())
 
     def meter(self, doing: Doing, told: Callable[[str], None] | None = None) -> Meter:
         """A meter of a cell; each stage that begins is said here.
@@ -114,6 +126,17 @@ class Board:
 def read(folder: Path, worker: str) -> Doing | None:
     """What a worker does, or did last; None where it says nothing."""
     return _read(folder / f"{worker}{_SUFFIX}")
+
+
+def kept(folder: Path, worker: str, cell: str) -> Cell | None:
+    """The record of a cell whose worker died while it was traced; None where it died before."""
+    last = read(folder, worker)
+    if last is None or (last.cell, last.stage) != (cell, TRACE):
+        return None
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        record = Cell.from_json((folder / f"{worker}{_RECORD}").read_bytes())
+        return record if record.id == cell else None
+    return None
 
 
 def _read(file: Path) -> Doing | None:

@@ -18,6 +18,7 @@ from harness.errors import CaseError
 from harness.numerics.eager import EagerRuns
 from harness.pipeline.explaining.frames import model_frame
 from harness.pipeline.rehearsal import rehearse
+from harness.record.cell import MODEL
 
 _NOTHING = "no dimension of the inputs varies"
 
@@ -131,7 +132,7 @@ def _case(subject: Subject, name: str, group: _Group) -> Case:
         kwargs or None,
         dynamic_shapes=group.shapes,
         calls=[*(one.given for one in group.sets[1:]), *group.further],
-        tags=["dynamic"] if group.shapes is not None else [],
+        tags=[MODEL, *(["dynamic"] if group.shapes is not None else [])],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,11 @@ from harness.checking.sources import InputSet, Subject, as_given, case_name
 from harness.errors import UsageError
 from harness.execution.memory import Meter
 from harness.pipeline.runner import run_cell
+from harness.pipeline.tester import Tester
 from harness.record.cell import Cell
 from harness.target import Target
+from harness.tracing.divergence import look
+from harness.tracing.found import recorded
 
 
 def check(
@@ -65,10 +68,14 @@ def check(
     asked = parse_dynamic([dynamic] if isinstance(dynamic, str) else dynamic)
     made = cases.plan(subject, asked, seed=seed)
     makers = [graph_passes.maker(one) for one in transform_passes]
-    return [
-        run_pair(case, target, seed=seed, passes=makers)
-        for case, target in pairs(made.cases, chosen_targets(targets))
-    ]
+    cells = []
+    for case, target in pairs(made.cases, chosen_targets(targets)):
+        ran: list[Tester] = []
+        cell = run_pair(case, target, seed=seed, passes=makers, judged=ran.append)
+        recipe = graph_passes.recipe_with(target, makers)
+        found = look(cell, case, recipe=recipe, ran=ran[0] if ran else None)
+        cells.append(cell if found is None else recorded(cell, found))
+    return cells
 
 
 def chosen_targets(targets: str | Sequence[Target | str] | None) -> list[Target]:
@@ -97,6 +104,7 @@ def run_pair(
     passes: Sequence[MakePass] = (),
     save: Path | None = None,
     meter: Meter | None = None,
+    judged: Callable[[Tester], None] | None = None,
 ) -> Cell:
     """Run one case on one target.
 
@@ -107,6 +115,7 @@ def run_pair(
         passes: make graph passes that run before the target's own.
         save: file that gets the serialized program.
         meter: measures its memory, and tells who listens which stage begins.
+        judged: takes the tester of a cell whose outputs were compared.
     """
     recipe = graph_passes.recipe_with(target, passes)
-    return run_cell(case, target, seed=seed, recipe=recipe, save=save, meter=meter)
+    return run_cell(case, target, seed=seed, recipe=recipe, save=save, meter=meter, judged=judged)

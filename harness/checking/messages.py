@@ -14,7 +14,8 @@ class Request(msgspec.Struct, kw_only=True):
     """A check.
 
     ``source`` and ``passes`` are spelled as on the command line, ``inputs`` are files, ``programs``
-    is the folder that gets them; ``trace`` asks for the first node at which a mismatch arises;
+    is the folder that gets them; ``trace`` asks to look for the first node at which a mismatch
+    arises however long that takes;
     ``board`` is a folder in which to say what is done (:mod:`harness.budget.board`), ``budget`` the
     bytes that a cell may hold; ``done`` names cells that are not to be run again.
     """
@@ -60,7 +61,7 @@ class Ended(msgspec.Struct, tag=True):
 
 
 class Traced(msgspec.Struct, tag=True):
-    """The cell that ended last was traced.
+    """The cell that ended last is wrong, and was traced.
 
     ``found`` is the :class:`harness.tracing.found.Found`, in MessagePack, which has infinities;
     without one, ``problem`` says why.

@@ -41,6 +41,7 @@ from harness.pipeline.explaining.frames import written_frame
 from harness.record.cell import Cell, Status
 from harness.record.host import available_memory
 from harness.target import split_cell_id
+from harness.tracing import UNASKED_SECONDS
 
 _LOG_LINES = 40
 _ABORT_SECONDS = 10.0
@@ -97,9 +98,9 @@ def _lives(request: Request, timeout: float | None, watch: Watch) -> Iterator[Ev
                         event, ended = _with_children(event, watch)
                         done.append(ended)
                 yield event
-        if life.cell is None and ended is not None and request.trace:
+        if life.cell is None and ended is not None:
             # Between two cells there is nothing else that native code could have ended.
-            yield Traced(ended, problem=f"tracing it: the process {life.end}")
+            yield Traced(ended, problem=f"tracing it: {life.fate}")
             continue
         if life.cell is None:
             raise UsageError(
@@ -133,6 +134,9 @@ class _Life:
         self.stage: str | None = None
         self.end = "is running"
         self._timeout = timeout
+        # A program that is being lowered goes on when its tracing should have ended.
+        self._tracing = None if request.trace else 2 * UNASKED_SECONDS
+        self._limit: float | None = None
         self._timer: threading.Timer | None = None
         self._timed_out = False
         self._since = time.monotonic()
@@ -173,12 +177,12 @@ class _Life:
                 case Began():
                     self.cell, self.stage = event.cell, None
                     self._since = time.monotonic()
-                    self._start_timer()
+                    self._start_timer(self._timeout)
                 case Reached():
                     self.stage = event.stage
                 case Ended():
                     self.cell = None
-                    self._settle_timer()
+                    self._start_timer(self._tracing)
             yield event
         # Its end of the pipe is closed: it has ended, or is about to.
         self._process.wait()
@@ -189,12 +193,17 @@ class _Life:
         _, found, stack = "\n".join(self._last).rpartition("Current thread")
         return written_frame(stack.partition("\n\n")[0], innermost_last=False) if found else None
 
+    @property
+    def fate(self) -> str:
+        """Why it ended."""
+        if self._timed_out:
+            return f"it did not end within {self._limit:g} s"
+        return f"the process {self.end}"
+
     def death(self, seed: int, seen: Sighting | None) -> Cell:
         """The record of the cell that ended it, or was ended for what it held."""
         case, target = split_cell_id(self.cell or "")
-        error = (seen and seen.verdict) or f"the process {self.end}"
-        if self._timed_out:
-            error = f"it did not end within {self._timeout:g} s"
+        error = (seen and seen.verdict) or self.fate
         return Cell(
             case=case,
             target=str(target),
@@ -209,9 +218,12 @@ class _Life:
             seed=seed,
         )
 
-    def _start_timer(self) -> None:
-        if self._timeout is not None:
-            self._timer = threading.Timer(self._timeout, self._time_out)
+    def _start_timer(self, seconds: float | None) -> None:
+        """Let it go on for so long."""
+        self._settle_timer()
+        self._limit = seconds
+        if seconds is not None:
+            self._timer = threading.Timer(seconds, self._time_out)
             self._timer.daemon = True
             self._timer.start()
 

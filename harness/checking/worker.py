@@ -7,7 +7,7 @@ import faulthandler
 import os
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -28,13 +28,14 @@ from harness.checking.messages import (
 )
 from harness.errors import ConformError, UsageError
 from harness.execution.vendors import silence_vendors
-from harness.record.cell import Status
 from harness.target import cell_id
+from harness.tracing import UNASKED_SECONDS
 
 if TYPE_CHECKING:
     from harness.backend import Recipe
     from harness.case import Case
-    from harness.target import Target
+    from harness.pipeline.tester import Tester
+    from harness.record.cell import Cell
 
 
 def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
@@ -77,6 +78,7 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
             doing = Doing(pid=os.getpid(), cell=name, budget=request.budget, asked=request.budget)
             meter = board.meter(doing, lambda stage: tell(Reached(stage)))
             doing = msgspec.structs.replace(doing, base=meter.base)
+            ran: list[Tester] = []
             with board.admitted(doing, request.budget):
                 cell = check.run_pair(
                     case,
@@ -85,28 +87,37 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
                     passes=makers,
                     save=None if folder is None else _program(folder, name),
                     meter=meter,
+                    judged=ran.append,
                 )
             tell(Ended(cell.to_json()))
-            if request.trace and cell.status is Status.MISMATCH:
-                recipe = passes.recipe_with(target, makers)
-                tell(_traced(case, target, request.seed, recipe, tell))
+            recipe = passes.recipe_with(target, makers)
+            traced = _traced(case, cell, request, recipe, ran, tell)
+            if traced is not None:
+                tell(traced)
 
 
 def _traced(
-    case: Case, target: Target, seed: int, recipe: Recipe | None, tell: Callable[[Event], None]
-) -> Traced:
-    """Where a cell leaves the oracle, or why that is not known."""
-    from harness.tracing.trace import trace
+    case: Case,
+    cell: Cell,
+    request: Request,
+    recipe: Recipe | None,
+    ran: Sequence[Tester],
+    tell: Callable[[Event], None],
+) -> Traced | None:
+    """Where a cell leaves the oracle, or why that is not known; None for one that does not."""
+    from harness.tracing.divergence import look
 
     def say(line: str) -> None:
         tell(Reached(f"tracing, {line}"))
 
-    name = cell_id(case.name, target)
-    try:
-        found = trace(case, target, seed=seed, recipe=recipe, say=say, isolate=True)
-    except ConformError as error:
-        return Traced(name, problem=str(error))
-    return Traced(name, msgspec.msgpack.encode(found))
+    limit = None if request.trace else UNASKED_SECONDS
+    tester = ran[0] if ran else None
+    found = look(cell, case, seconds=limit, recipe=recipe, say=say, ran=tester)
+    if found is None:
+        return None
+    if isinstance(found, str):
+        return Traced(cell.id, problem=found)
+    return Traced(cell.id, msgspec.msgpack.encode(found))
 
 
 def _program(folder: Path, cell: str) -> Path:

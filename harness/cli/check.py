@@ -73,7 +73,9 @@ _PROGRAMS = "programs"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the records, a line each.")
 @click.option(
-    "--trace", is_flag=True, help="Find the first node at which a mismatch leaves the oracle."
+    "--trace",
+    is_flag=True,
+    help="Show in full how a mismatch was traced to its first wrong node, however long it takes.",
 )
 @SPEED
 def check(
@@ -129,7 +131,7 @@ def check(
             click.echo(cell.to_json())
     else:
         table.render(run, notes, Console())
-        for found in traces:
+        for found in traces if trace else ():
             again = _named(request, found.cell)
             why.show(found, Console(), again)
     if html is not None:

@@ -12,7 +12,7 @@ from harness.record.cell import Cell
 from harness.record.folder import RunWriter
 from harness.record.run import Run
 from harness.target import split_cell_id
-from harness.tracing.found import Found, with_divergence
+from harness.tracing.found import Found, recorded
 
 
 class Following:
@@ -91,9 +91,8 @@ class Following:
         self._unwritten = cell
 
     def _trace(self, traced: Traced) -> None:
-        if traced.found is None:
-            self.notes = [*self.notes, f"{traced.cell} was not traced: {traced.problem}"]
-            return
-        found = msgspec.msgpack.decode(traced.found, type=Found)
-        self.traces.append(found)
-        self._run.cells[-1] = self._unwritten = with_divergence(self._run.cells[-1], found)
+        found: Found | str = traced.problem
+        if traced.found is not None:
+            found = msgspec.msgpack.decode(traced.found, type=Found)
+            self.traces.append(found)
+        self._run.cells[-1] = self._unwritten = recorded(self._run.cells[-1], found)

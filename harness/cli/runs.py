@@ -101,10 +101,18 @@ def run(
 
 @click.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-def report(folder: Path | None) -> None:
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Run folder that the models are held against; what else changed: conform diff.",
+)
+def report(folder: Path | None, against: Path | None) -> None:
     """Print a run and write report.md and report.html into its folder.
 
-    The last line printed is the path of the HTML page.
+    Models have a table of their own: delegates, bytes and constants, what lowering and executing
+    took, the first wrong node; with --against RUN what was otherwise in that run. The last line
+    printed is the path of the HTML page.
     """
     from rich.console import Console
 
@@ -113,5 +121,6 @@ def report(folder: Path | None) -> None:
     from reports.summary import Summary
 
     found = Summary.of(load_run(folder))
-    terminal.render(found, Console())
-    click.echo(write(found))
+    old = None if against is None else Summary.of(load_run(against))
+    terminal.render(found, Console(), old)
+    click.echo(write(found, old))

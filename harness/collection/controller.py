@@ -11,7 +11,7 @@ import pytest
 
 from harness import registry
 from harness.budget import board
-from harness.budget.watch import Watch
+from harness.budget.watch import Sighting, Watch
 from harness.collection.discovery import load_suite
 from harness.collection.items import (
     CELL_PROPERTY,
@@ -108,8 +108,7 @@ class Controller:
         for key, value in report.user_properties:
             if key == CELL_PROPERTY:
                 cell = Cell.from_json(str(value))
-                if (seen := self._watch.take(cell.id)) is not None:
-                    seen.complete(cell.memory)
+                _complete(cell, self._watch.take(cell.id))
                 self._record(cell)
             elif key == LIMITATION_PROPERTY:
                 self._claims.add(Claim.from_json(str(value)))
@@ -153,8 +152,12 @@ class Controller:
             reason=seen.verdict if seen is not None else "",
         )
         case = next(case for case in suite.cases if case.name == cell.case)
-        cell.suite, cell.op, cell.tags = suite.name, case.op, sorted(case.tags)
-        judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
+        if (judged := board.kept(self._logs, worker, name)) is not None:
+            judged.untraced = f"tracing it ended the worker: {cell.error}"
+            _complete(cell := judged, seen)
+        else:
+            cell.suite, cell.op, cell.tags = suite.name, case.op, sorted(case.tags)
+            judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
         self._record(cell)
         report.longrepr = f"{cell.id}: {cell.status.value}\n  {cell.error}\n  repro: {cell.repro}"
         if not cell.status.is_red:
@@ -246,6 +249,13 @@ class Controller:
         with _ending_the_session(), vendor_warnings_ignored():
             self.recorder = Recorder(Path(option("run_dir")), info)
             self.recorder.expect(cells or [], registry.states(target.backend for target in there))
+
+
+def _complete(cell: Cell, seen: Sighting | None) -> None:
+    """Add what was seen from outside of a cell's stages, without what tracing it held."""
+    if seen is not None:
+        seen.complete(cell.memory)
+        cell.memory.pop(board.TRACE, None)
 
 
 def check_demanded(config: pytest.Config, selected: Iterable[Target]) -> None:

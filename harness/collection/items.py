@@ -11,11 +11,12 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness import registry
+from harness.budget.board import TRACE, Board
 from harness.case import Case
 from harness.collection.discovery import Suite, load_suite
 from harness.collection.stale import claim_of
@@ -23,6 +24,12 @@ from harness.errors import ConformError
 from harness.execution.memory import GIB, Meter
 from harness.record.cell import Cell, Status
 from harness.target import Target, cell_id, is_cell_id
+
+if TYPE_CHECKING:
+    from harness.pipeline.tester import Tester
+
+# A program that is being lowered is not interrupted: what is left over is for the last one.
+_OF_WHAT_IS_LEFT = 0.7
 
 CELL_PROPERTY = "conform_cell"
 """Key under which a report carries the cell's JSON from worker to controller."""
@@ -103,6 +110,7 @@ class CellItem(pytest.Item):
         self.target = target
         self.suite = suite
         self.meter: Meter | None = None
+        self.board: Board | None = None
         for tag in sorted(case.tags):
             self.add_marker(tag)
 
@@ -116,6 +124,7 @@ class CellItem(pytest.Item):
         """Run the cell and hand its record to the report."""
         from harness.pipeline.runner import run_cell
 
+        testers: list[Tester] = []
         with vendor_warnings_ignored():
             cell = run_cell(
                 self.case,
@@ -126,9 +135,11 @@ class CellItem(pytest.Item):
                 compare_runtimes=self.config.getoption("compare_runtimes"),
                 lower_only=self.config.getoption("lower_only"),
                 meter=self.meter,
+                judged=testers.append,
             )
         cell.suite = self.suite.name
         cell.worker = os.environ.get("PYTEST_XDIST_WORKER")
+        cell = self._explained(cell, testers)
         self.user_properties.append((CELL_PROPERTY, cell.to_json()))
         claim = claim_of(cell, self.case, self.suite, self.config.stash[SELECTED])
         if claim is not None:
@@ -139,6 +150,26 @@ class CellItem(pytest.Item):
             pytest.xfail(cell.limitation.reason if cell.limitation else "")
         if cell.status in (Status.UNAVAILABLE, Status.UNSUPPORTED, Status.LOWERED):
             pytest.skip(f"{cell.status.value}: {cell.error}")
+
+    def _explained(self, cell: Cell, ran: Sequence[Tester]) -> Cell:
+        """The record with where it leaves the oracle, found in what is left of its time.
+
+        Should tracing end this worker, the controller finds the record on the board.
+        """
+        from harness.tracing.divergence import diverges, explained
+
+        left: float = _OF_WHAT_IS_LEFT * (self.config.getoption("cell_timeout") - cell.seconds)
+        seconds = min(self.config.getoption("trace_time"), left)
+        if seconds <= 0:
+            return cell
+        if not diverges(cell):
+            return explained(cell, self.case, seconds=seconds)
+        if self.board is not None:
+            self.board.keep(cell.to_json())
+        with vendor_warnings_ignored(), (self.meter or Meter()).stage(TRACE):
+            traced = explained(cell, self.case, seconds=seconds, ran=ran[0])
+        traced.memory.pop(TRACE, None)  # what the cell held is told by its own stages
+        return traced
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> str:
         """What a red cell prints: one paragraph and the command that runs it again."""
@@ -153,6 +184,10 @@ class CellItem(pytest.Item):
             lines.append(f"  {delegation.delegates} delegates, left over: {left}")
         if cell.traceback and self.config.getoption("verbose") > 0:
             lines.append(cell.traceback)
+        if cell.first_divergence is not None:
+            lines.append(f"  leaves the oracle at {cell.first_divergence}")
+        elif cell.untraced:
+            lines.append(f"  no first node: {cell.untraced}")
         return "\n".join([*lines, f"  repro: {cell.repro}"])
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

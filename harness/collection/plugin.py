@@ -37,6 +37,7 @@ from harness.record.contradictions import INTEGERS
 from harness.record.folder import check_writable, new_folder
 from harness.record.host import available_cores, available_memory
 from harness.target import Target
+from harness.tracing import UNASKED_SECONDS
 
 # Each native crash costs a worker; xdist's own limit of 4 a worker would end the run.
 _WORKER_RESTARTS = 500
@@ -99,6 +100,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "and recorded as crashed; a Case may ask for more, and no two cells run together that "
         "might take more than is available (default: 3; needs xdist: with -n 0 nothing is ended, "
         "and what the machine does not have is refused)",
+    )
+    group.addoption(
+        "--trace-time",
+        type=_seconds,
+        default=UNASKED_SECONDS,
+        metavar="SECONDS",
+        help="how long to look for the first node at which a model whose outputs are wrong leaves "
+        "the oracle, as far as --cell-timeout leaves time (default: %(default)g; 0 for not at all)",
     )
     parser.addini("conform_suites", "folders whose modules declare CASES", "args", ["suites"])
     parser.addini(
@@ -202,6 +211,10 @@ def _above_zero(unit: str, such_as: str) -> Callable[[str], float]:
         )
 
     return read
+
+
+def _seconds(text: str) -> float:
+    return 0.0 if text == "0" else _above_zero("seconds", "120")(text)
 
 
 def _check_options(config: pytest.Config) -> None:

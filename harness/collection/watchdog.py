@@ -68,7 +68,7 @@ class Watchdog:
         doing = Doing(
             pid=os.getpid(), cell=item.name, budget=min(item.memory, room), asked=item.memory
         )
-        item.meter = meter = board.meter(doing)
+        item.board, item.meter = board, (meter := board.meter(doing))
         return board.admitted(msgspec.structs.replace(doing, base=meter.base), room)
 
     def _board(self) -> Board | None:

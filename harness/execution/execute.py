@@ -9,10 +9,14 @@ backend's loader, and kernels are those of the set that the caller chose
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 import torch
 from executorch.exir import schema
@@ -43,8 +47,33 @@ read after the last instruction. The caller's tensor is left alone, natively whe
 plans memory for its inputs (the default) and in the interpreter always. Constants that the user
 returns come as they are, and a value that is returned twice comes twice."""
 
+Hear = Callable[[float, Callable[[], object]], None]
+"""Told of each call of a loaded program: its seconds, and what executes it once more."""
+
+_Values = TypeVar("_Values")
+
+_HEAR: ContextVar[Hear | None] = ContextVar("hear", default=None)
+
 # An instruction count that no honest program of the suites comes near: stops a corrupt jump.
 _MAX_STEPS = 10_000_000
+
+
+@contextmanager
+def hearing(hear: Hear) -> Iterator[None]:
+    """Tell of what this thread executes in here."""
+    token = _HEAR.set(hear)
+    try:
+        yield
+    finally:
+        _HEAR.reset(token)
+
+
+def _timed(execute: Callable[[Any], _Values], inputs: Any) -> _Values:
+    start = time.perf_counter()
+    values = execute(inputs)
+    if (hear := _HEAR.get()) is not None:
+        hear(time.perf_counter() - start, functools.partial(execute, inputs))
+    return values
 
 
 def native_backends() -> list[str]:
@@ -89,7 +118,7 @@ def run_native(
         raise ProgramError(f"the runtime does not load method {method!r}")
     results = []
     for inputs in calls:
-        values = ready.execute(list(inputs))
+        values = _timed(ready.execute, list(inputs))
         results.append([_kept(number, value) for number, value in enumerate(values)])
     return results
 
@@ -160,7 +189,7 @@ class Interpreter:
             ProgramError: the inputs do not fit the program, or an instruction is malformed.
         """
         with self._turn:
-            return self._execute(inputs)
+            return _timed(self._execute, inputs)
 
     def _execute(self, inputs: Inputs) -> list[OutputValue]:
         self._bind(inputs)

@@ -16,6 +16,7 @@ from harness.errors import StageOrderError
 from harness.execution.interface import Interface
 from harness.numerics.compare import Verdict
 from harness.numerics.oracle import Reference
+from harness.pipeline.figures import Stopwatch
 from harness.record.cell import Delegation
 
 
@@ -55,10 +56,11 @@ class Partitioned:
 
 @dataclass(frozen=True)
 class Ran:
-    """The inputs of each call that was executed, and what came of them."""
+    """The inputs of each call that was executed, what came of them, and when."""
 
     calls: Sequence[Given]
     execution: Execution
+    watch: Stopwatch
 
 
 @dataclass
@@ -158,6 +160,12 @@ class ArtifactReader:
         """The outputs and who produced them."""
         ran: Ran = self._artifacts.need("run", "execution")
         return ran.execution
+
+    @property
+    def watch(self) -> Stopwatch:
+        """How long the calls took."""
+        ran: Ran = self._artifacts.need("run", "watch")
+        return ran.watch
 
     @property
     def reference(self) -> Reference:

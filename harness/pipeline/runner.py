@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,16 +14,24 @@ import torch
 from harness import registry
 from harness.backend import Availability, Backend, Emulating, Recipe
 from harness.case import Case
-from harness.errors import StageFailure, UnsupportedProgram, UsageError, describe, printable
+from harness.errors import (
+    ProgramError,
+    StageFailure,
+    UnsupportedProgram,
+    UsageError,
+    describe,
+    printable,
+)
 from harness.execution.locking import exclusive
 from harness.execution.memory import Meter, is_refusal, said
 from harness.limitation import Limitation, find, judge
 from harness.numerics.compare import Verdict
 from harness.pipeline.explaining.frames import model_frame
-from harness.pipeline.refusal import refused
+from harness.pipeline.explaining.refusal import refused
+from harness.pipeline.figures import Stopwatch, Weight, weigh
 from harness.pipeline.route import lower, unsupported
 from harness.pipeline.tester import Tester
-from harness.record.cell import CROSS_BACKEND, Cell, Delegation, Encoding, Output, Status
+from harness.record.cell import CROSS_BACKEND, MODEL, Cell, Delegation, Encoding, Output, Status
 from harness.target import Target
 
 _TRACEBACK_LINES = 60
@@ -44,6 +53,7 @@ def run_cell(
     suite: str = "",
     worker: str | None = None,
     meter: Meter | None = None,
+    judged: Callable[[Tester], None] | None = None,
 ) -> Cell:
     """Run one case on one target.
 
@@ -67,6 +77,7 @@ def run_cell(
         worker: who ran it, for the record.
         meter: measures its memory, and tells those who watch it which stage begins; by default a
             new one.
+        judged: takes the tester of a cell whose outputs were compared.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -76,7 +87,7 @@ def run_cell(
     target = Target.parse(target) if isinstance(target, str) else target
     backend = backend or registry.backend(target.backend)
     limitation = find(limitations, case, target)
-    trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter())
+    trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter(), judged)
     state = _availability(backend)
     if not (state.available or state.can_lower):
         ending = Ending(Status.UNAVAILABLE, error=state.reason)
@@ -105,6 +116,10 @@ def run_cell(
         seconds=seconds,
         overhead=seconds - sum(trial.stages.values()),
         program_bytes=trial.program_bytes,
+        constant_bytes=None if trial.weight is None else trial.weight.constants,
+        duplicate_constant_bytes=None if trial.weight is None else trial.weight.duplicates,
+        first_seconds=None if trial.watch is None else trial.watch.first,
+        steady_seconds=None if trial.watch is None else trial.watch.steady,
         limitation=limitation.ref if limitation is not None and ending.excused else None,
         encodings=trial.encodings,
         outputs=trial.outputs,
@@ -136,7 +151,9 @@ class _Trial:
         compare_runtimes: bool,
         save: Path | None,
         meter: Meter,
+        judged: Callable[[Tester], None] | None,
     ) -> None:
+        self.judged = judged
         self.require_delegation = require_delegation
         self.compare_runtimes = compare_runtimes
         self.save = save
@@ -144,6 +161,8 @@ class _Trial:
         self.stages: dict[str, float] = {}
         self.delegation = Delegation()
         self.program_bytes = 0
+        self.weight: Weight | None = None
+        self.watch: Stopwatch | None = None
         self.encodings: list[Encoding] = []
         self.runtime = "none"
         self.outputs: list[Output] = []
@@ -217,6 +236,9 @@ class _Trial:
         recipe, lowered = tester.recipe, tester.shipped
         self.delegation = lowered.delegation
         self.program_bytes = len(lowered.data)
+        # A payload that its own backend cannot read is found out when it is executed.
+        with suppress(ProgramError):
+            self.weight = weigh(lowered.program, tester.backend)
         if self.save is not None:
             _save(lowered.data, self.save)
         must_delegate = self.require_delegation or recipe.require_delegation
@@ -233,9 +255,12 @@ class _Trial:
     def _execute(self, tester: Tester, only: str) -> Ending:
         if only:
             return Ending(Status.LOWERED, error=only)
-        execution = tester.run().execution
+        execution = tester.run(steady=MODEL in tester.case.tags).execution
+        self.watch = tester.watch
         self.runtime = execution.runtime
         self.verdict = verdict = tester.compare().verdict
+        if self.judged is not None:
+            self.judged(tester)
         if CROSS_BACKEND in tester.case.tags:
             self.outputs = [
                 Output(call=call, output=index, values=tensor.double().flatten().tolist())

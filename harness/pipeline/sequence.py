@@ -30,7 +30,7 @@ def observing_state(
         The calls as they are where nothing is written, and where the module itself takes no further
         call: a full cache refuses one.
     """
-    if not _writes(exported) and not _eager_writes(runs, module, calls):
+    if not writes_state(exported) and not _eager_writes(runs, module, calls):
         return calls
     further = [*calls, calls[-1]]
     try:
@@ -46,7 +46,7 @@ def _eager_writes(runs: EagerRuns, module: torch.nn.Module, calls: Sequence[Give
     return any(call.wrote_state for call in runs(module, calls))
 
 
-def _writes(exported: ExportedProgram) -> bool:
+def writes_state(exported: ExportedProgram) -> bool:
     """Whether a program with state has an operator that writes to an argument."""
     if not exported.graph_signature.buffers and not exported.graph_signature.parameters:
         return False

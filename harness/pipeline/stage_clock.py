@@ -11,7 +11,7 @@ from harness.execution.locking import exclusive
 from harness.execution.memory import Meter
 
 # Executing is left to the backends, which say themselves what of it must take turns.
-_UNLOCKED = ("run", "emulate")
+_UNLOCKED = ("run", "steady", "emulate")
 
 
 class StageClock:

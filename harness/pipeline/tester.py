@@ -37,8 +37,9 @@ from harness.pipeline import delegation, stages
 from harness.pipeline.artifacts import ArtifactReader, Artifacts, Exported, Partitioned, Ran
 from harness.pipeline.checks import GraphChecks
 from harness.pipeline.explaining import rejections
+from harness.pipeline.figures import Stopwatch
 from harness.pipeline.rehearsal import rehearse
-from harness.pipeline.sequence import observing_state
+from harness.pipeline.sequence import observing_state, writes_state
 from harness.pipeline.shipping import ship
 from harness.pipeline.stage_clock import StageClock
 from harness.pipeline.stages import LowerOptions, Pass
@@ -48,7 +49,7 @@ from harness.target import Target
 
 # Stages that are the vendors' work; everything else a cell spends is ours.
 VENDOR_STAGES = ("export", "quantize", "to_edge", "transform", "lower", "to_executorch", "ship",
-                 "serialize", "run", "emulate")  # fmt: skip
+                 "serialize", "run", "steady", "emulate")  # fmt: skip
 
 
 class Tester(StageClock, ArtifactReader, GraphChecks):
@@ -276,12 +277,14 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         self._artifacts.put("serialize", lowered)
         return self
 
-    def run(self, calls: Sequence[Given] | None = None) -> Self:
+    def run(self, calls: Sequence[Given] | None = None, *, steady: bool = False) -> Self:
         """Execute the serialized bytes for each call.
 
         Args:
             calls: defaults to the case's, and one more where the program has state, so that what
                 the last call left behind is seen.
+            steady: execute the first call a few more times when all is done, for its time alone;
+                not where the program has state.
         """
         lowered: Lowered = self._artifacts.need("serialize", "run")
         chosen = calls
@@ -293,9 +296,14 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         with self.attributed("run"):
             chosen = [self.interface.arrange(inputs) for inputs in chosen]
             flat = self._flat(chosen)
-        with self._stage("run"):
+        watch = Stopwatch()
+        with self._stage("run"), watch.listening():
             execution = self.backend.execute(lowered.data, flat)
-        self._artifacts.put("run", Ran(chosen, execution))
+        if steady and not writes_state(self.exported):
+            with self._stage("steady"):
+                watch.repeat()
+        watch.let_go()
+        self._artifacts.put("run", Ran(chosen, execution, watch))
         return self
 
     def refer(self, calls: Sequence[Given] | None = None) -> Self:

@@ -22,6 +22,10 @@ CROSS_BACKEND = "cross_backend"
 """Tag of a case whose records keep weights and outputs, so that reports compare its targets."""
 
 
+MODEL = "model"
+"""Tag of a case that is a model: its executions are timed, and its wrong outputs are traced."""
+
+
 class Status(enum.Enum):
     """How a cell ended. Only ``PASSED`` means executed and within its bound."""
 
@@ -168,7 +172,8 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
     ``source`` is the line of the model; ``error`` the largest absolute error, ``bound`` the bound
     where most of it is used, ``bound_used`` that part. ``born`` says whether the error arises in
-    the node itself when it is handed the oracle's inputs; None where that is not known.
+    the node itself when it is handed the oracle's inputs; None where that is not known. ``note`` is
+    there where the search was not taken to its end.
     """
 
     node: str
@@ -179,13 +184,14 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     bound: float = 0.0
     bound_used: float = 0.0
     born: bool | None = None
+    note: str = ""
 
     def __str__(self) -> str:
         how = {True: "born there", False: "not born there", None: "origin not tried"}[self.born]
         source = f", {self.source}" if self.source else ""
         return (
             f"{self.node} ({self.op}){source}: error {self.error:.3g}, "
-            f"{self.bound_used:.3g} times its bound, {how}"
+            f"{self.bound_used:.3g} times its bound, {how}{f'; {self.note}' if self.note else ''}"
         )
 
 
@@ -201,14 +207,21 @@ class Cell(msgspec.Struct, kw_only=True):
 
     ``stages`` and ``seconds`` are wall-clock seconds; ``overhead`` is the part of
     ``seconds`` that no stage, reference or vendor call accounts for; ``program_bytes`` is
-    the size of the serialized program. ``encodings`` are its quantized weights, where the recipe
-    says how to find them; ``outputs`` the values, of cases tagged :data:`CROSS_BACKEND` only.
+    the size of the serialized program. ``constant_bytes`` is what of it are constants, in its
+    constant segment, in named data and in payloads as far as they can be read,
+    ``duplicate_constant_bytes`` what of that is there once more than it need be; None where there
+    is no program, as in records of before. ``first_seconds`` and ``steady_seconds`` are of the
+    first call once a program is loaded and of the middle of a few further ones, on this host
+    whatever the runtime; None where nothing was executed, or once only. ``encodings`` are its
+    quantized weights, where the recipe says how to find them; ``outputs`` the values, of cases
+    tagged :data:`CROSS_BACKEND` only.
     ``memory`` is what each stage held at most, in bytes above what the process held as the cell
     began, child processes included; empty where it was not measured, as in records of before.
     ``part`` names the part of a merged run it is from. ``untelling`` is the case's own reason why
     its outputs carry no signal. ``frame`` is the line of the model's own code, ``file:line: code``,
     at which its stage raised, where that is known. ``command`` runs the cell again where no suite
-    has its case. ``first_divergence`` is there where the cell was traced.
+    has its case. ``first_divergence`` is there where the cell was traced; ``untraced`` says why a
+    model whose outputs are wrong has none.
     """
 
     case: str
@@ -229,6 +242,10 @@ class Cell(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
     overhead: float = 0.0
     program_bytes: int = 0
+    constant_bytes: int | None = None
+    duplicate_constant_bytes: int | None = None
+    first_seconds: float | None = None
+    steady_seconds: float | None = None
     limitation: LimitationRef | None = None
     encodings: list[Encoding] = []
     outputs: list[Output] = []
@@ -238,6 +255,7 @@ class Cell(msgspec.Struct, kw_only=True):
     frame: str | None = None
     command: str = ""
     first_divergence: Divergence | None = None
+    untraced: str = ""
 
     @property
     def id(self) -> str:

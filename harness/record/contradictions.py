@@ -53,14 +53,19 @@ def _exceeds(row: Numerics) -> str | None:
 
 
 def _impossible_number(cell: Cell) -> str | None:
-    for name, value in [("seconds", cell.seconds), *cell.stages.items()]:
-        if value < 0:
+    executed = [("the first call", cell.first_seconds), ("a further call", cell.steady_seconds)]
+    for name, value in [("seconds", cell.seconds), *cell.stages.items(), *executed]:
+        if value is not None and value < 0:
             return f"{name} took {value:g} seconds"
     for name, held in cell.memory.items():
         if held < 0:
             return f"{name} held {held} bytes"
     taken = cell.delegation
     counts = [cell.program_bytes, taken.delegates, taken.delegated_nodes, taken.undelegated_nodes]
+    constants, twice = cell.constant_bytes or 0, cell.duplicate_constant_bytes or 0
+    if twice > constants:
+        return f"of {constants} bytes of constants {twice} are there once too often"
+    counts.append(twice)
     for row in cell.numerics:
         counts += [row.exceeding, row.elements - row.exceeding]
     if min(counts) < 0:

@@ -18,13 +18,15 @@ def test_the_public_names_are_these() -> None:
         "AtenKernels", "Attempt", "Availability", "Backend", "BlockProduct", "Blocks", "Built",
         "CROSS_BACKEND", "Call", "Case", "CaseError", "Cell", "Child", "ConformError",
         "DelegateHandle", "DelegateLoader", "DelegatePayload", "Delegating", "Delegation",
-        "Describing", "Emulating", "Encoding", "Execution", "Exporter", "Found", "GENERIC", "Given",
-        "InputError", "Inputs", "Inspectable", "Interpreter", "Limitation", "LowerOptions",
-        "Lowered", "NodeFound", "Numerics", "Precision", "Product", "Program", "ProgramError",
-        "Recipe", "Reference", "Run", "RuntimeKernels", "Script", "Semantics", "StageFailure",
-        "Status", "Target", "Tester", "UnsupportedProgram", "UsageError", "Verdict", "arguments",
-        "check", "check_backend", "describe", "execute", "native_backends", "op_name", "refer",
-        "run_cell", "run_native", "torch_dtype", "trace", "uncalibratable", "with_divergence",
+        "Describing", "Emulating", "Encoding", "Execution", "Exporter", "Found", "GENERIC",
+        "Given", "Held", "Holding", "InputError", "Inputs", "Inspectable", "Interpreter",
+        "Limitation", "LowerOptions", "Lowered", "NodeFound", "Numerics", "Precision", "Product",
+        "Program", "ProgramError", "Recipe", "Reference", "Run", "RuntimeKernels", "Script",
+        "Semantics", "StageFailure", "Status", "Target", "Tester", "UnsupportedProgram",
+        "UsageError", "Verdict",
+        "arguments", "check", "check_backend", "describe", "execute", "native_backends", "op_name",
+        "refer", "run_cell", "run_native", "torch_dtype", "trace", "uncalibratable",
+        "with_divergence",
     ]  # fmt: skip
     for name in harness.__all__:
         is_alias = name in ("DelegateHandle", "DelegateLoader", "Given")

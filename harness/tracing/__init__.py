@@ -2,3 +2,6 @@
 and a script that shows it without this harness. It stands on the pipeline, and is used by the
 command line.
 """
+
+UNASKED_SECONDS = 120.0
+"""How long a cell is traced that nobody asked to trace; here, where it is read without torch."""

@@ -83,6 +83,7 @@ class Found:
         path: of an inherited error, the nodes that led to the first one, with the largest parts of
             their bounds used.
         note: what a reader has to know about how it was found; may be empty.
+        given_up: the search ended early: a node before the first one may be wrong.
         candidates: how many nodes have values that can be looked at.
         rounds: how often a set of nodes was chosen.
         programs: how many programs were lowered and run.
@@ -97,6 +98,7 @@ class Found:
     nodes: tuple[NodeFound, ...] = ()
     path: tuple[str, ...] = ()
     note: str = ""
+    given_up: bool = False
     candidates: int = 0
     rounds: int = 0
     programs: int = 0
@@ -120,6 +122,7 @@ class Found:
             bound=self.first.bound,
             bound_used=self.first.bound_used,
             born=self.first.born,
+            note=f"{self.note}: a node before it may be wrong" if self.given_up else "",
         )
 
     def to_json(self) -> str:
@@ -127,6 +130,21 @@ class Found:
         return msgspec.json.encode(spell(msgspec.to_builtins(self))).decode()
 
 
+def recorded(cell: Cell, found: Found | str) -> Cell:
+    """A copy of a cell's record with what tracing it found, or with why that is nothing.
+
+    Args:
+        cell: the record.
+        found: what was found; a text says why nothing could be.
+    """
+    if isinstance(found, Found):
+        if found.first is not None:
+            return with_divergence(cell, found)
+        green = "run once more to be traced it was green"
+        found = found.note or ("no node of it is wrong" if found.problem else green)
+    return msgspec.structs.replace(cell, untraced=found)
+
+
 def with_divergence(cell: Cell, found: Found) -> Cell:
     """A copy of a cell's record that names the node that tracing it found."""
-    return msgspec.structs.replace(cell, first_divergence=found.divergence)
+    return msgspec.structs.replace(cell, first_divergence=found.divergence, untraced="")

@@ -42,6 +42,7 @@ class Search:
         known: the nodes whose values can be looked at.
         measured: what was seen of them in programs that are as wrong as the whole one.
         note: what a reader has to know; may be empty.
+        given_up: it ended before the first one was certain.
         rounds: how often nodes were chosen.
         unseen: nodes that cannot be looked at: with their values as outputs a program fails.
     """
@@ -54,6 +55,7 @@ class Search:
     measured: dict[Node, Measured] = field(default_factory=dict)
     unseen: set[Node] = field(default_factory=set)
     note: str = ""
+    given_up: bool = False
     rounds: int = 0
 
     def __post_init__(self) -> None:
@@ -129,9 +131,10 @@ class Search:
         return self._look(chosen)
 
     def _give_up(self) -> bool:
-        if self.bench.programs <= _MOST_PROGRAMS:
+        if self.bench.programs <= _MOST_PROGRAMS and self.bench.has_time:
             return False
-        self.note = f"given up after {self.bench.programs} programs"
+        self.given_up = True
+        self.note = f"given up; programs tried: {self.bench.programs}, in {self.bench.spent:.0f} s"
         return True
 
     def _earliest(self, ends: Sequence[tuple[Node, int]]) -> tuple[Node, int]:
@@ -140,7 +143,7 @@ class Search:
     def look_at_all(self) -> None:
         """Look at every node that has a value, some at a time."""
         remaining = [node for node in self.known if node not in self.measured]
-        while remaining:
+        while remaining and self.bench.has_time:
             self.rounds += 1
             chosen = self._choose(remaining)
             self.bench.say(f"round {self.rounds}: {len(remaining)} nodes are left to look at")
@@ -213,6 +216,8 @@ class Search:
 
         What cannot be lowered with a value as an output is tried with fewer of them.
         """
+        if not self.bench.has_time:
+            return True  # whoever asked gives up
         program = tapped(self.flow, taps, self.calls, self.bench.case.dynamic_shapes)
         outcome = self.bench.attempt(program)
         if outcome.stage is not None:
@@ -241,7 +246,7 @@ class Search:
         suspects = [node for node in self._suspects(found) if node is not found[0]]
         low, high = 0, len(suspects)
         best = found
-        while low < high:
+        while low < high and not self._give_up():
             self.rounds += 1
             middle = (low + high) // 2
             end = suspects[middle]

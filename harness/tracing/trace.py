@@ -12,6 +12,7 @@ from harness.case import Case, Inputs
 from harness.errors import UsageError
 from harness.execution.locking import exclusive
 from harness.pipeline.supposed import semantics_of
+from harness.pipeline.tester import Tester
 from harness.target import Target
 from harness.tracing.flow import Flow
 from harness.tracing.found import Found, NodeFound
@@ -33,6 +34,8 @@ def trace(
     taps: int = TAPS,
     say: Say | None = None,
     isolate: bool = False,
+    seconds: float | None = None,
+    ran: Tester | None = None,
 ) -> Found:
     """Find the first node of a model whose value on a target exceeds its bound.
 
@@ -51,6 +54,9 @@ def trace(
         taps: how many values a program returns at most.
         say: hears what is being done.
         isolate: execute in a child process, which a program may crash.
+        seconds: what it may take; what was found until then is returned, and says so. A program
+            that is being lowered is not interrupted.
+        ran: the case on the target, run and compared, which is then not done again.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -59,11 +65,14 @@ def trace(
             declares that it does not do this.
     """
     case = as_case(case_or_module, inputs)
-    bench = Bench(case, target, seed, recipe, backend, say, isolate=isolate)
+    bench = Bench(case, target, seed, recipe, backend, say, isolate=isolate, seconds=seconds)
     if not bench.executes:
         raise UsageError(f"{bench.target} cannot execute here: {bench.unavailable}")
-    bench.say("running the program as it is")
-    whole = bench.whole()
+    if ran is not None:
+        whole = bench.resumed(ran)
+    else:
+        bench.say("running the program as it is")
+        whole = bench.whole()
     return found_in(bench, whole, all_nodes=all_nodes, taps=taps)
 
 
@@ -121,6 +130,7 @@ def found_in(bench: Bench, whole: Outcome, *, all_nodes: bool, taps: int = TAPS)
         nodes=tuple(nodes),
         path=() if first is None or first.born is not False else path_to(search, *start or ()),
         note=note,
+        given_up=search.given_up,
         candidates=len(search.known),
         rounds=search.rounds,
         programs=bench.programs,
@@ -157,6 +167,8 @@ def judged(search: Search, node: Node, call: int) -> NodeFound:
     windows = windows_at(search, call)
     tried = False
     for nodes in windows.around(node):
+        if not search.bench.has_time:
+            return replace(row, born=None)
         search.bench.say(f"{len(nodes)} nodes alone, fed the oracle's values")
         outcome = search.bench.attempt(windows.program(nodes, node))
         tried = tried or outcome.stage is None

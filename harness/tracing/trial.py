@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -87,6 +89,7 @@ class Bench:
         say: Say | None = None,
         *,
         isolate: bool = False,
+        seconds: float | None = None,
     ) -> None:
         """Look the target up.
 
@@ -99,6 +102,7 @@ class Bench:
             say: hears what is being done.
             isolate: execute in a child process where the runtime is native, so that a program that
                 crashes fails in stage ``run`` and ends nobody; for a registered backend.
+            seconds: what all programs together may take; None for no limit.
 
         Raises:
             UnknownTarget: no such backend or recipe.
@@ -112,6 +116,9 @@ class Bench:
         self.recipe = recipe or registry.recipe(self.target, self.backend)
         self.say: Say = say or (lambda line: None)
         self.programs = 0
+        self._begun = time.monotonic()
+        self._seconds = math.inf if seconds is None else seconds
+        self._longest = 0.0
         if case.draws:
             raise ConflictingOptions(
                 f"{self.cell}: what a module draws is compared by its distribution; no value of "
@@ -132,6 +139,16 @@ class Bench:
         return cell_id(self.case.name, self.target)
 
     @property
+    def spent(self) -> float:
+        """Seconds since it was made."""
+        return time.monotonic() - self._begun
+
+    @property
+    def has_time(self) -> bool:
+        """Whether another program ends in time, if it takes what the longest did."""
+        return self.spent + self._longest <= self._seconds
+
+    @property
     def plain(self) -> Recipe:
         """The recipe for a program whose dtype and quantization are settled."""
         return replace(
@@ -149,6 +166,11 @@ class Bench:
     def whole(self) -> Outcome:
         """The case itself."""
         return self.attempt_case(self.case, self.recipe, "compare")
+
+    def resumed(self, tester: Tester) -> Outcome:
+        """The case itself, as somebody else has just run it."""
+        self._longest = sum(tester.seconds.values())
+        return Outcome(tester, verdict=tester.verdict)
 
     def attempt(
         self, program: Program, *, last: str = "compare", recipe: Recipe | None = None
@@ -183,6 +205,13 @@ class Bench:
     def attempt_case(self, case: Case, recipe: Recipe, last: str) -> Outcome:
         """A case, taken as far as a stage. Never raises for what it or the backend does."""
         self.programs += 1
+        begun = self.spent
+        try:
+            return self._taken(case, recipe, last)
+        finally:
+            self._longest = max(self._longest, self.spent - begun)
+
+    def _taken(self, case: Case, recipe: Recipe, last: str) -> Outcome:
         tester: Tester | None = None
         try:
             tester = Tester(case, self.target, seed=self.seed, recipe=recipe, backend=self.backend)

@@ -97,11 +97,7 @@ class Snapshot(msgspec.Struct, kw_only=True):
 
     def environment(self, cell: CellFacts) -> Environment:
         """Where a cell ran: in a merged run that of its part."""
-        if cell.part is not None:
-            for part in self.info.merged_from:
-                if part.name == cell.part:
-                    return part.environment
-        return self.info.environment
+        return facts.place(self.info, cell.part)
 
     @property
     def environments(self) -> list[Environment]:

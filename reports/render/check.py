@@ -144,6 +144,9 @@ def _why(cells: Sequence[Cell], out: Console) -> None:
             # As the user named it, where it lies below.
             near = text.line(frame, 400).removeprefix(f"{Path.cwd()}{os.sep}")
             out.print(_indented(styled(f"at {near}")))
+        for cell in members:
+            if cell.first_divergence is not None or cell.untraced:
+                out.print(_indented(styled(f"{cell.target}: {facts.divergence(cell)}")))
         if outcome.is_red:
             out.print(styled(f"  {members[0].repro}", "dim"), soft_wrap=True)
 

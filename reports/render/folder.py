@@ -11,8 +11,12 @@ from reports.render import html, markdown
 from reports.summary import Summary
 
 
-def write(run: Run | Summary) -> Path:
+def write(run: Run | Summary, against: Run | Summary | None = None) -> Path:
     """Write ``report.md`` and ``report.html`` into the run's folder, each whole or not at all.
+
+    Args:
+        run: what they show.
+        against: another run, which its models are held against.
 
     Returns:
         Absolute path of the HTML page.
@@ -23,7 +27,8 @@ def write(run: Run | Summary) -> Path:
     found = Summary.of(run)
     run = found.run
     page = run.path / "report.html"
-    files = {run.path / "report.md": markdown.render(found), page: html.render(found)}
+    old = None if against is None else Summary.of(against)
+    files = {run.path / "report.md": markdown.render(found, old), page: html.render(found, old)}
     try:
         for file, content in files.items():
             # A lone surrogate may have come in with a path; everything else is replaced already.

@@ -14,7 +14,7 @@ from typing import Any
 from harness.record.run import Run
 from reports import facts, jinja, text
 from reports.outcome import Outcome
-from reports.render import pairs, views
+from reports.render import models, pairs, views
 from reports.summary import Row, Summary, largest_stage, slowest_stage
 from reports.verdict import RunVerdict
 
@@ -28,8 +28,13 @@ _LARGEST_SHOWN = 15
 _FEW = 24
 
 
-def render(run: Run | Summary) -> str:
-    """The whole page."""
+def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
+    """The whole page.
+
+    Args:
+        run: what it shows.
+        against: another run, which its models are held against.
+    """
     found = Summary.of(run)
     run = found.run
     rows = found.rows
@@ -61,6 +66,13 @@ def render(run: Run | Summary) -> str:
             headers=_headers(targets),
             firsts=_firsts(targets),
             few=_few(rows, cells),
+            models=models.models(found, None if against is None else Summary.of(against)),
+            model_groups=models.groups(),
+            model_measures=models.MEASURES,
+            models_note=models.NOTE,
+            other_host=models.OTHER_HOST,
+            left_over=models.LEFT_OVER,
+            position=position,
             matrix=views.matrix(rows, targets),
             gaps=found.gaps[:_GAPS_SHOWN],
             pairs_header=pairs.HEADER,

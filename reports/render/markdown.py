@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from harness.record.run import Run
 from reports import facts, text
 from reports.outcome import Outcome
-from reports.render import pairs
+from reports.render import models, pairs
 from reports.summary import Row, Summary, Totals, largest_stage, slowest_stage
 from reports.verdict import RunVerdict, VerdictKind
 
@@ -22,6 +22,7 @@ FAILURES_SHOWN = 20
 _GAPS_SHOWN = 20
 _PAIRS_SHOWN = 40
 _MISSING_SHOWN = 10
+_MODELS_SHOWN = 40
 _SLOWEST_SHOWN = 10
 _LARGEST_SHOWN = 10
 _OPS_SHOWN = 120
@@ -58,13 +59,19 @@ class Bounded:
         return made + "\n"
 
 
-def render(run: Run | Summary) -> str:
-    """The whole report; what does not fit in :data:`LENGTH` is left out and named."""
+def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
+    """The whole report; what does not fit in :data:`LENGTH` is left out and named.
+
+    Args:
+        run: what it shows.
+        against: another run, which its models are held against.
+    """
     found = Summary.of(run)
     page = Bounded()
     for part in (_header(found), _totals(found), _failures(found), _missing(found)):
         page.add(part)
     rest = {
+        "Models": _models(models.models(found, None if against is None else Summary.of(against))),
         "Limitations by reason": _gaps(found),
         "The same weights on two backends": _pairs(found),
         "Operators by target": _matrix(found),
@@ -218,6 +225,32 @@ def _pairs(found: Summary) -> str:
         return ""
     shown = table(pairs.HEADER, body, pairs.HEADER[3:6])
     return "\n\n".join([shown, *more(len(rows) - _PAIRS_SHOWN)])
+
+
+def _models(found: models.Models) -> str:
+    listed = [model for members in found.cases.values() for model in members]
+    if not listed:
+        return ""
+    body = [
+        [
+            code(model.row.id, 200),
+            f"{model.row.outcome.symbol} {model.row.outcome.label}"
+            + (f" (was {model.was.label})" if model.was else ""),
+            prose(model.runtime),
+            *(prose(models.spelled(figure)) for figure in model.figures),
+            prose(model.diverges) + (f" (was: {prose(model.diverged)})" if model.diverged else ""),
+        ]
+        for model in listed[:_MODELS_SHOWN]
+    ]
+    numbers = [measure.name for measure in models.MEASURES]
+    header = ["Cell", "Outcome", "Runtime", *numbers, "First wrong node"]
+    notes = [f"Against {code(found.against)}. {models.NOTE}" if found.against else models.NOTE]
+    if found.times_differ:
+        notes.append(models.OTHER_HOST)
+    if found.gone:
+        notes.append(f"Only there: {' '.join(code(name, 200) for name in found.gone[:12])}")
+    shown = table(header, body, numbers)
+    return "\n\n".join([shown, *more(len(listed) - _MODELS_SHOWN), " ".join(notes)])
 
 
 def _matrix(found: Summary) -> str:

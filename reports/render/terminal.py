@@ -10,7 +10,7 @@ from harness.record.run import Run
 from reports import facts, text
 from reports.console import and_more, new_grid, new_table, section, style_of, styled
 from reports.outcome import Outcome
-from reports.render import pairs
+from reports.render import models, pairs
 from reports.summary import Summary, Totals, largest_stage, slowest_stage
 from reports.verdict import RunVerdict, VerdictKind
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FAILURES_SHOWN = 20
 _GAPS_SHOWN = 15
 _MISSING_SHOWN = 10
+_MODELS_SHOWN = 12
 _SLOWEST_SHOWN = 5
 _LARGEST_SHOWN = 5
 
@@ -30,12 +31,15 @@ _VERDICT_STYLES = {
 }
 
 
-def render(run: Run | Summary, console: Console | None = None) -> None:
+def render(
+    run: Run | Summary, console: Console | None = None, against: Run | Summary | None = None
+) -> None:
     """Print a run: what it was, totals per target, failures, limitations, what cost most, verdict.
 
     Args:
         run: a loaded run, or its summary.
         console: where to; by default standard output.
+        against: another run, which its models are held against.
     """
     from rich.console import Console
 
@@ -47,6 +51,7 @@ def render(run: Run | Summary, console: Console | None = None) -> None:
     _missing(found, out)
     _failures(found, out)
     _gaps(found, out)
+    _models(models.models(found, None if against is None else Summary.of(against)), out)
     _pairs(found, out)
     _slowest(found, out)
     _largest(found, out)
@@ -78,7 +83,8 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         ("Ended in", where),
         ("Runtime", cell.runtime),
         ("Telling", facts.telling(cell)),
-        ("Program", text.size(cell.program_bytes) if cell.program_bytes else ""),
+        ("Program", facts.program(cell)),
+        ("A call", facts.calls(cell)),
         ("Seed", str(cell.seed)),
         ("Worker", cell.worker or ""),
     ]:
@@ -101,6 +107,9 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
     if cell.first_divergence is not None:
         section(out, "First node that leaves the oracle")
         out.print(styled(str(cell.first_divergence)))
+    elif cell.untraced:
+        section(out, "First node that leaves the oracle")
+        out.print(styled(f"not known: {cell.untraced}"))
     section(out, "Delegation")
     out.print(styled(facts.delegation(cell) or "not lowered, or no node to delegate"))
     for name, ops in (
@@ -245,6 +254,27 @@ def _gaps(found: Summary, out: Console) -> None:
         )
     out.print(table)
     and_more(out, len(gaps) - _GAPS_SHOWN)
+
+
+def _models(found: models.Models, out: Console) -> None:
+    listed = [model for members in found.cases.values() for model in members]
+    if not listed:
+        return
+    section(out, f"Models, against {found.against}" if found.against else "Models")
+    for model in listed[:_MODELS_SHOWN]:
+        row = model.row
+        was = f", was {model.was.label}" if model.was else ", new" if model.is_new else ""
+        out.print(
+            styled(f"{row.outcome.symbol} {row.id}", style_of(row.outcome)),
+            styled(f" {row.outcome.label}{was} {model.runtime}".rstrip()),
+            sep="",
+        )
+        figures = ", ".join(f"{name.lower()} {models.spelled(one)}" for name, one in model.named)
+        for line in filter(None, (figures, model.diverges)):
+            out.print(styled(f"    {line}", "dim"))
+    and_more(out, len(listed) - _MODELS_SHOWN)
+    if found.times_differ:
+        out.print(styled(models.OTHER_HOST, "dim"))
 
 
 def _pairs(found: Summary, out: Console) -> None:

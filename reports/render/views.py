@@ -85,12 +85,15 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "stages": _times(cell),
         "seconds": text.seconds(cell.seconds) if cell.seconds else "",
         "memory": text.memory(cell.peak_memory) if cell.peak_memory else "",
-        "size": text.size(cell.program_bytes) if cell.program_bytes else "",
+        "size": facts.program(cell),
+        "calls": facts.calls(cell),
         "suite": text.line(cell.suite, 80),
         "tags": text.line(", ".join(cell.tags), 200),
         "worker": text.line(cell.worker or "", 40),
         "telling": text.line(facts.telling(cell), 300),
-        "diverges": text.line(str(cell.first_divergence or ""), 600),
+        "diverges": text.line(
+            str(cell.first_divergence or (cell.untraced and f"not known: {cell.untraced}")), 600
+        ),
     }
     if cell.limitation is not None:
         view["reason"] = text.line(cell.limitation.reason, 600)

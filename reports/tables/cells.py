@@ -16,7 +16,8 @@ _COLUMNS = [
     "case", "op", "suite", "target", "backend", "recipe", "status", "outcome", "red", "counted",
     "stage", "error", "runtime", "delegates", "delegated_nodes", "undelegated_nodes",
     "nothing_delegated", "outputs", "telling", "untelling", "max_abs", "sqnr_db", "bound_used",
-    "problem", "seconds", "overhead", "memory", "program_bytes", "limitation", "link", "tags",
+    "problem", "seconds", "overhead", "memory", "program_bytes", "constant_bytes",
+    "duplicate_constant_bytes", "first_seconds", "steady_seconds", "limitation", "link", "tags",
     "seed", "worker", "part", "repro",
 ]  # fmt: skip
 
@@ -30,8 +31,10 @@ def frame(run: Run) -> Frame:
     elements that the best constant gets wrong, of the most telling output; missing in older
     records. ``untelling`` is the case's reason for there being none. ``seconds_<stage>`` has the
     stages. ``memory`` is the most that a stage held, in bytes, ``memory_<stage>`` has the stages;
-    missing where it was not measured. ``counted`` is False for a record of a cell that has a worse
-    one.
+    missing where it was not measured. ``constant_bytes`` is what of ``program_bytes`` are
+    constants, ``duplicate_constant_bytes`` what of these need not be there; ``first_seconds`` and
+    ``steady_seconds`` are of single calls of the program, on our host. ``counted`` is False for a
+    record of a cell that has a worse one.
     """
     counted = {id(row.cell) for row in Summary.of(run).rows if row.cell is not None}
     records = [_record(cell, counted=id(cell) in counted) for cell in run.cells]
@@ -69,13 +72,17 @@ def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
         "undelegated_nodes": cell.delegation.undelegated_nodes,
         "nothing_delegated": cell.nothing_delegated,
         "outputs": len(cell.numerics),
-        "telling": math.nan if cell.telling is None else cell.telling,
+        "telling": _number(cell.telling),
         "untelling": cell.untelling or None,
         "problem": worst.problem if worst else None,
         "seconds": cell.seconds,
         "overhead": facts.overhead(cell),
-        "memory": math.nan if cell.peak_memory is None else float(cell.peak_memory),
+        "memory": _number(cell.peak_memory),
         "program_bytes": cell.program_bytes,
+        "constant_bytes": _number(cell.constant_bytes),
+        "duplicate_constant_bytes": _number(cell.duplicate_constant_bytes),
+        "first_seconds": _number(cell.first_seconds),
+        "steady_seconds": _number(cell.steady_seconds),
         "limitation": cell.limitation.reason if cell.limitation else None,
         "link": cell.limitation.link if cell.limitation else None,
         "tags": " ".join(cell.tags),
@@ -83,10 +90,14 @@ def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
         "worker": cell.worker,
         "part": cell.part,
         "repro": cell.repro,
-        **{name: math.nan if value is None else value for name, value in numbers.items()},
+        **{name: _number(value) for name, value in numbers.items()},
         **{f"seconds_{name}": value for name, value in cell.stages.items()},
         **{f"memory_{name}": float(value) for name, value in cell.memory.items()},
     }
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
 
 
 def failures(run: Run) -> Frame:

@@ -84,7 +84,7 @@ function divergencePart(cell) {
 }
 
 function aboutPart(cell) {
-  const pairs = [["Runtime", cell.runtime], ["Telling", cell.telling], ["Program", cell.size], ["Op", cell.op], ["Suite", cell.suite],
+  const pairs = [["Runtime", cell.runtime], ["Telling", cell.telling], ["Program", cell.size], ["A call", cell.calls], ["Op", cell.op], ["Suite", cell.suite],
     ["Tags", cell.tags], ["Worker", cell.worker]];
   return part("Cell", make("dl", { class: "about" }, pairs.filter(([, value]) => value)
     .map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]).flat()));

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from harness.record.cell import Cell, Divergence, Status
 from harness.record.folder import load
+from reports import facts
 from reports.render import html, markdown, terminal, views
 from reports.summary import Summary
 from reports.tests.runs import cell, numerics, write
@@ -63,3 +65,41 @@ def test_a_wrong_cell_without_says_how_to_find_it() -> None:
     printed = out.file.getvalue()  # type: ignore[attr-defined]
     assert printed.count("conform trace add/rank2@xnnpack:fp32 --seed 3") == 1
     assert "conform trace add/rank2@xnnpack:fp32 --seed 0" not in printed
+
+
+def test_why_a_wrong_model_was_not_traced_is_shown(tmp_path: Path) -> None:
+    known = traced()
+    known.first_divergence, known.untraced = None, "it takes 90 s to run it once"
+    run = write(tmp_path / "r", [known])
+    out = Console(file=io.StringIO(), width=200)
+    terminal.show(known, out)
+    terminal.render(run, out)
+    assert out.file.getvalue().count("not known: it takes 90 s") == 2  # type: ignore[attr-defined]
+    assert "not known: it takes 90 s" in markdown.render(run)
+    (row,) = Summary.of(run).rows
+    assert views.cell_view(row, run, views.Texts())["diverges"].startswith("not known: it takes")
+
+
+def test_a_cell_says_what_of_its_program_are_constants_and_what_a_call_takes() -> None:
+    out = Console(file=io.StringIO(), width=200)
+    terminal.show(
+        cell(
+            program_bytes=2048,
+            constant_bytes=1024,
+            duplicate_constant_bytes=512,
+            first_seconds=0.25,
+            steady_seconds=0.002,
+        ),
+        out,
+    )
+    printed = out.file.getvalue()  # type: ignore[attr-defined]
+    assert "2.05 kB, 1.02 kB of it constants, 512 B of these stored twice" in printed
+    assert "first 250 ms, steady 2 ms" in printed
+
+
+def test_a_search_that_ended_early_names_no_first_node() -> None:
+    early = traced()
+    early.first_divergence = msgspec.structs.replace(FOUND, note="given up after 3 programs")
+    assert facts.divergence(traced()).startswith("first node that leaves the oracle: gelu_3")
+    assert facts.divergence(early).startswith("a node that leaves the oracle: gelu_3")
+    assert facts.divergence(early).endswith("given up after 3 programs")

@@ -31,6 +31,9 @@ def test_runs_of_schema_1_load_with_every_status() -> None:
     assert run.info.records is None
     assert run.info.merged_from == []
     assert all(item.part is None for item in run.cells)
+    # What was not measured then is not known, which is not the same as nothing.
+    assert {(item.constant_bytes, item.first_seconds) for item in run.cells} == {(None, None)}
+    assert all(item.untraced == "" for item in run.cells)
     mismatch = next(item for item in run.cells if item.status is Status.MISMATCH)
     assert mismatch.numerics[0].bound_used > 300
     assert Summary.of(run).overall.red == 5

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.record.host import Environment
-from reports import text
+from reports import facts, text
 from reports.comparison.snapshot import CellFacts, Snapshot
 
 _FIELDS = ("python", "platform", "machine", "processor", "cores", "host")
@@ -31,18 +31,10 @@ def environment_changes(before: Snapshot, after: Snapshot) -> list[EnvironmentCh
     ]
 
 
-def same_host(before: Environment, after: Environment) -> bool:
-    """Whether times of the two mean the same; unknown hosts are not the same."""
-    return bool(before.host) and all(
-        getattr(before, name) == getattr(after, name)
-        for name in ("host", "machine", "processor", "cores")
-    )
-
-
 def times_comparable(before: Snapshot, after: Snapshot, cells: tuple[CellFacts, CellFacts]) -> bool:
     """Whether the times of one cell in the two runs can be compared."""
     old, new = cells
-    return same_host(before.environment(old), after.environment(new))
+    return facts.same_host(before.environment(old), after.environment(new))
 
 
 def described(run: Snapshot) -> dict[str, str]:

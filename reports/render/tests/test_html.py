@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from harness.record.cell import Delegation, LimitationRef, Status
+from harness.record.cell import MODEL, Delegation, Divergence, LimitationRef, Status
 from harness.record.run import BackendState, Run
 from reports.render import html
 from reports.tests.markup import Page
@@ -24,7 +24,8 @@ def _evil_run(path: Path) -> Run:
         error=EVIL,
         traceback=EVIL,
         suite=EVIL,
-        tags=[EVIL],
+        tags=[EVIL, MODEL],
+        first_divergence=Divergence(node=EVIL, op=EVIL, source=EVIL, note=EVIL),
         worker=EVIL,
         runtime=EVIL,
         limitation=LimitationRef(reason=EVIL, link="javascript:alert(3)"),

@@ -13,7 +13,8 @@ from executorch.exir.pass_base import ExportPass
 
 from backends import portable
 from harness import Case, Limitation, Recipe, run_cell
-from harness.pipeline import refusal, runner
+from harness.pipeline import runner
+from harness.pipeline.explaining import refusal
 from harness.record.cell import Cell, Status
 
 Function = Callable[..., Any]
