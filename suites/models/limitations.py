@@ -4,7 +4,49 @@ from __future__ import annotations
 
 from harness import Limitation, Status
 
+_MLX = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/"
+
 LIMITATIONS: list[Limitation] = [
+    Limitation(
+        target="mlx:*",
+        case="whisper/decoder",
+        reason="decoder.embed_positions.weight[positions]: _index_handler (ops.py) emits "
+        "TakeAlongAxisNode when the index has as many dimensions as the tensor, which is "
+        "torch.gather.",
+        link=f"{_MLX}ops.py",
+        stage="run",
+        error="(TakeAlongAxisNode): [broadcast_shapes] Shapes (128) and (12)",
+    ),
+    Limitation(
+        target="mlx:*",
+        case="bert/dynamic",
+        reason="and_2, the mask of the padding, is read by an index a dimension: for those "
+        "_index_handler (ops.py) makes a Python int of every size, while MLXPartitioner asks what "
+        "not to decompose, and export then takes the length of the example for the only one.",
+        link=f"{_MLX}ops.py",
+        stage="run",
+        error="has shape (2, 4), the program was lowered for (2, 16)",
+    ),
+    Limitation(
+        target="mlx:*",
+        case="sam2/tiny",
+        reason="upsample_bicubic2d clamps its indices to 0: emit_lifted_constant "
+        "(builder/op_helpers.py) names a constant by its value alone, finds the 0.0 of a float32 "
+        "clamp before it, and mlx::clip makes floats of the indices.",
+        link=f"{_MLX}builder/op_helpers.py",
+        stage="run",
+        error="(GatherNode): indices are mlx.core.float32, expected integers",
+    ),
+    Limitation(
+        target="mlx:*",
+        case="rt_detr/tiny",
+        reason="The position embedding of the hybrid encoder is computed in float64. "
+        "MLXPartitioner takes aten.sin by its name, and what it takes has a float64 input, which "
+        "preprocess refuses.",
+        link=f"{_MLX}builder/program_builder.py",
+        stage="lower",
+        error="Found unsupported node: aten_sin_default",
+    ),
     Limitation(
         target="xnnpack:*",
         case="siglip/tiny",
