@@ -1,9 +1,10 @@
 """Decoders that generate: a prompt, 16 tokens one after the other, and the prompt again.
 
 The tokens are those that eager chooses, each the likeliest that was not said yet (without that,
-random weights say one word again and again), so that a target which conforms chooses them, too. The prompt again is a second conversation, from position 0, in a cache
-that holds the first. Programs of one shape take the prompt token by token, as transformers' own
-``generate`` of an exported program does; those of dynamic shapes take it at once.
+random weights say one word again and again), so that a target which conforms chooses them, too. The
+prompt again is a second conversation, from position 0, in a cache that holds the first. Programs of
+one shape take the prompt token by token, as transformers' own ``generate`` of an exported program
+does; those of dynamic shapes take it at once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from torch.export import Dim
 
 from harness import Case, Inputs
+from suites.mlx.cache import DecoderOffGraph
 from suites.models.build import DYNAMIC, EVERY, FLOAT, VOCABULARY
 from suites.models.decoding import (
     CAPACITY,
@@ -220,6 +222,14 @@ CASES: list[Case] = [
     generation(
         "gemma3/decode_mlx_ring",
         lambda: ShippedForMLX(_for_mlx(gemma3), WINDOW),
+        plain,
+        prompts=LENGTHS,
+        dynamic=_TOKENS,
+        targets="mlx:*",
+    ),
+    generation(
+        "llama/decode_mlx_off_graph",
+        lambda: DecoderOffGraph(llama, 8),
         plain,
         prompts=LENGTHS,
         dynamic=_TOKENS,
