@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from harness import Status, run_cell
+from harness import Status, run_cell, trace
 from harness.tracing.tests.planting import Edit, edge, planted
 from suites.models.decoding import Shipped
 from suites.models.generation import generation, plain
@@ -92,3 +93,21 @@ def test_a_fault_in_the_state_is_red(target: str, fault: Edit) -> None:
     cell = run_cell(SHORT, target, recipe=planted(target, edit))
     assert edit.made
     assert (cell.status, cell.stage) == (Status.MISMATCH, "compare"), cell.error
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("fault", "node", "line"),
+    [
+        (writes_one_on, "index_copy_", "past_key_values.update(key_states, value_states"),
+        (sees_one_more, "le", "causal_mask = create_causal_mask("),
+    ],
+)
+def test_a_trace_names_where_the_state_goes_wrong(fault: Edit, node: str, line: str) -> None:
+    assert SHORT.calls is not None
+    calls = SHORT.calls
+    case = replace(SHORT, calls=lambda: calls()[:2])
+    first = trace(case, "portable:fp32", recipe=planted("portable:fp32", fault)).first
+    assert first is not None
+    assert (first.node, first.born) == (node, True)
+    assert line in first.source
