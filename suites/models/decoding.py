@@ -86,8 +86,8 @@ class ShippedListening(torch.nn.Module):
     """Tokens (1, L), what an encoder made (1, S, width), positions (L,), to logits (1, L,
     vocabulary): ``Seq2SeqLMDecoderExportableModuleWithStaticCache``.
 
-    It leaves out that T5 divides by the root of its width (``scale_decoder_outputs``), so that these
-    logits are as many times larger than the model's own.
+    It leaves out that T5 divides by the root of its width (``scale_decoder_outputs``): these logits
+    are so many times larger than the model's own.
     """
 
     def __init__(self, model: Any) -> None:

@@ -132,24 +132,27 @@ def generation(
         name: ``architecture/variant``.
         module: makes it, with telling weights.
         make: makes the maker of a call's inputs, which may draw what is common to all calls.
-        prompts: length of each; the tokens after the first of them are ``steps``, 4 after others.
-        steps: tokens that are generated.
+        prompts: length of each.
+        steps: tokens that are generated after the first of them; 4 are after others.
         dynamic: as ``torch.export.export`` takes it; prompts are then one call each.
         targets: globs over targets.
         by_day: see :class:`harness.Case`.
     """
     further: list[Inputs] = []
+    at_once = dynamic is not None
 
     def build() -> tuple[torch.nn.Module, Inputs]:
         made, step = module(), make()
         calls: list[Inputs] = []
         for length in prompts:
-            asked = told(step, length, dynamic is not None)
-            calls += [*asked, *answered(made, step, asked, length, 4 if calls else steps)]
-        first, *further[:] = [*calls, *calls[: len(told(step, prompts[0], dynamic is not None))]]
+            asked = told(step, length, at_once)
+            more = 4 if calls else steps
+            calls += [*asked, *answered(made, step, asked, length, more)]
+        again = calls[: 1 if at_once else prompts[0]]
+        first, *further[:] = [*calls, *again]
         return made, first
 
-    words = {"model", "stateful", "fp32", *(["dynamic"] if dynamic is not None else [])}
+    words = {"model", "stateful", "fp32", *(["dynamic"] if at_once else [])}
     return Case(
         name,
         build,
@@ -217,7 +220,7 @@ CASES: list[Case] = [
         plain,
         prompts=LENGTHS,
         dynamic=_TOKENS,
-        targets="mlx:*",
+        targets="mlx:fp32",
     ),
     generation(
         "gemma3/decode_mlx_ring",
@@ -225,7 +228,7 @@ CASES: list[Case] = [
         plain,
         prompts=LENGTHS,
         dynamic=_TOKENS,
-        targets="mlx:*",
+        targets="mlx:fp32",
     ),
     generation(
         "llama/decode_mlx_off_graph",
@@ -233,9 +236,9 @@ CASES: list[Case] = [
         plain,
         prompts=LENGTHS,
         dynamic=_TOKENS,
-        targets="mlx:*",
+        targets="mlx:fp32",
     ),
-]  # fmt: skip
+]
 
 
 def _for_mlx(make: Callable[..., Any]) -> Any:
