@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from backends.mlx import codegen
-from harness import Case, Tester
+from backends.tests.test_generation_faults import writes_one_on
+from harness import Case, Recipe, Tester
 from harness.case import Inputs
 from harness.pipeline.route import lower
+from harness.tracing.tests.planting import planted
 from suites.models import generation
 from suites.models.generation import PROMPT, STEPS, likeliest
 
@@ -20,10 +21,9 @@ def case_named(name: str) -> Case:
     return next(case for case in generation.CASES if case.name == name)
 
 
-def lowered(name: str, target: str) -> Tester:
+def lowered(name: str, target: str, recipe: Recipe | None = None) -> Tester:
     """A case of the suite, as far as its program."""
-    codegen.install()  # caches of executorch's MLX backend complete themselves there
-    tester = Tester(case_named(name), target)
+    tester = Tester(case_named(name), target, recipe=recipe)
     lower(tester)
     return tester
 
@@ -76,3 +76,10 @@ def test_a_program_says_what_eager_says_and_says_it_again(name: str, target: str
     outputs = called(tester, tester.built.calls)
     assert len(outputs) == 2 * PROMPT + STEPS
     assert all(map(torch.equal, outputs[-PROMPT:], outputs[:PROMPT]))
+
+
+@pytest.mark.nightly
+def test_a_program_whose_cache_is_off_by_one_says_something_else() -> None:
+    tester = lowered("llama/decode", "mlx:fp32", planted("mlx:fp32", writes_one_on))
+    expected = [int(call[0]) for call in tester.built.calls[PROMPT : PROMPT + STEPS]]
+    assert said(tester, PROMPT) != expected
