@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from backends.tests.test_generation_faults import writes_one_on
 from harness import Case, Recipe, Tester
 from harness.case import Inputs
 from harness.pipeline.route import lower
 from harness.tracing.tests.planting import planted
 from suites.models import generation
 from suites.models.generation import PROMPT, STEPS, likeliest
+from suites.models.tests.test_generation_faults import writes_one_on
 
 
 def case_named(name: str) -> Case:
