@@ -147,23 +147,30 @@ def off_graph(
     return _stateful(f"update_and_attend/{name}", module, step, steps, shapes)
 
 
-class LlamaOffGraph(torch.nn.Module):
-    """Llama as upstream exports it with the off-graph cache, from a transformers config.
+class DecoderOffGraph(torch.nn.Module):
+    """A decoder of transformers as upstream exports it with the off-graph cache.
+
+    Args:
+        make: makes the model, whose layers see all positions, from options of its config.
+        chunk: tokens of a call at most.
 
     Attributes:
         constant_methods: see :class:`OffGraph`.
     """
 
-    def __init__(self, chunk: int) -> None:
+    def __init__(self, make: Callable[..., Any], chunk: int) -> None:
         super().__init__()
         from executorch.backends.mlx.llm import hf_attention
-        from transformers import LlamaForCausalLM
 
         hf_attention.register_mlx_offgraph_attention()
-        model = LlamaForCausalLM(_llama_config(attn_implementation="mlx_offgraph"))
-        self.histories = Histories((0, 0))
+        model = make(attn_implementation="mlx_offgraph")
+        config = model.config
+        windows = (0,) * config.num_hidden_layers
+        self.histories = Histories(windows)
         self.inner = hf_attention.OffGraphExportWrapper(model)
-        self.constant_methods = layout((0, 0), KV_HEADS, HEAD_DIM, CAPACITY, chunk)
+        self.constant_methods = layout(
+            windows, config.num_key_value_heads, config.head_dim, CAPACITY, chunk
+        )
 
     def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
         self.histories.install()
@@ -237,6 +244,12 @@ class HFStatic(torch.nn.Module):
         first = self.cache.update(k, v, 0, {"cache_position": position})
         second = self.cache.update(v, k, 1, {"cache_position": position})
         return tuple(-cells for cells in (*first, *second))
+
+
+def _llama(**options: Any) -> Any:
+    from transformers import LlamaForCausalLM
+
+    return LlamaForCausalLM(_llama_config(**options))
 
 
 def _llama_config(**options: Any) -> Any:
@@ -317,7 +330,7 @@ CASES: list[Case] = [
     off_graph("ring_multi_query", _WRAPS, windows=(4,), kv_heads=1),
     off_graph("two_layers", _CHUNKS, windows=(0, 0)),
     off_graph("two_layers_flat_and_ring", _WRAPS, windows=(0, 4)),
-    _stateful("update_and_attend/llama", partial(LlamaOffGraph, 4), _tokens, _CHUNKS,
+    _stateful("update_and_attend/llama", partial(DecoderOffGraph, _llama, 4), _tokens, _CHUNKS,
               ({1: _LENGTH}, {0: _LENGTH}), targets="mlx:*"),
     in_graph("full", partial(Full, "whole"), _CHUNKS, 8),
     in_graph("full_filled", partial(Full, "filled"), _CHUNKS, 8),

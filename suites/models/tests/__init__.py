@@ -1,0 +1,1 @@
+"""Tests of the models that suites take to the targets."""

@@ -1,0 +1,113 @@
+"""Faults of compilers in a decoder's state are red on every target that decodes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness import Status, run_cell, trace
+from harness.tracing.tests.planting import Edit, edge, planted
+from suites.models.decoding import Shipped
+from suites.models.generation import generation, plain
+from suites.models.language import llama
+
+NIGHTLY = pytest.mark.nightly
+TARGETS = ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "metal:fp32"]
+WRITES = {"aten.index_put.default", "aten.index_copy.default"}
+BASE = 10_000.0  # of Llama's rotary positions
+
+SHORT = generation("llama/short", lambda: Shipped(llama()), plain, steps=2)
+
+
+def put_before(node: torch.fx.Node, given: torch.fx.Node, operator: str, number: float) -> bool:
+    """Give a node what an operator of a number makes of one of its arguments."""
+    with node.graph.inserting_before(node):
+        wrong = node.graph.call_function(edge(operator), (given, number))
+    wrong.meta = dict(given.meta)
+    node.replace_input_with(given, wrong)
+    return True
+
+
+def name_of(node: torch.fx.Node) -> str:
+    """``aten.add.Tensor``, whatever the dialect."""
+    return str(getattr(node.target, "_op", node.target))
+
+
+def writes_one_on(node: torch.fx.Node) -> bool:
+    """Keys and values go to the cell after their own."""
+    if name_of(node) not in WRITES:
+        return False
+    index = node.args[2] if "copy" in name_of(node) else node.args[1][2]  # type: ignore[index]
+    assert isinstance(index, torch.fx.Node)
+    return put_before(node, index, "aten.add.Scalar", 1)
+
+
+def sees_one_more(node: torch.fx.Node) -> bool:
+    """The mask lets a token see the one after it."""
+    if name_of(node) != "aten.le.Tensor":
+        return False
+    query = node.args[1]
+    assert isinstance(query, torch.fx.Node)
+    return put_before(node, query, "aten.add.Scalar", 1)
+
+
+def turns_slower(node: torch.fx.Node) -> bool:
+    """The base of rotary positions is 1 % larger: each frequency is a power of it."""
+    for given in node.all_input_nodes:
+        if given.op == "placeholder" and given.name.endswith("rotary_emb_inv_freq"):
+            exponent = math.log(1.01 * BASE) / math.log(BASE)
+            return put_before(node, given, "aten.pow.Tensor_Scalar", exponent)
+    return False
+
+
+FAULTS: list[Edit] = [writes_one_on, sees_one_more, turns_slower]
+BY_DAY = {("portable:fp32", writes_one_on), ("mlx:fp32", sees_one_more)}
+
+
+class Counted:
+    """An edit, and how often it was made."""
+
+    def __init__(self, edit: Edit) -> None:
+        self.edit = edit
+        self.made = 0
+
+    def __call__(self, node: torch.fx.Node) -> bool:
+        changed = self.edit(node)
+        self.made += changed
+        return changed
+
+
+@pytest.mark.parametrize(
+    ("target", "fault"),
+    [
+        pytest.param(target, fault, marks=() if (target, fault) in BY_DAY else NIGHTLY)
+        for target in TARGETS
+        for fault in FAULTS
+    ],
+)
+def test_a_fault_in_the_state_is_red(target: str, fault: Edit) -> None:
+    edit = Counted(fault)
+    cell = run_cell(SHORT, target, recipe=planted(target, edit))
+    assert edit.made
+    assert (cell.status, cell.stage) == (Status.MISMATCH, "compare"), cell.error
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("fault", "node", "line"),
+    [
+        (writes_one_on, "index_copy_", "past_key_values.update(key_states, value_states"),
+        (sees_one_more, "le", "causal_mask = create_causal_mask("),
+    ],
+)
+def test_a_trace_names_where_the_state_goes_wrong(fault: Edit, node: str, line: str) -> None:
+    assert SHORT.calls is not None
+    calls = SHORT.calls
+    case = replace(SHORT, calls=lambda: calls()[:2])
+    first = trace(case, "portable:fp32", recipe=planted("portable:fp32", fault)).first
+    assert first is not None
+    assert (first.node, first.born) == (node, True)
+    assert line in first.source
