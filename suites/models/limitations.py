@@ -25,7 +25,7 @@ LIMITATIONS: list[Limitation] = [
         "not to decompose, and export then takes the length of the example for the only one.",
         link=f"{_MLX}ops.py",
         stage="run",
-        error="has shape (2, 4), the program was lowered for (2, 16)",
+        error="has shape (1, 4), the program was lowered for (1, 16)",
     ),
     Limitation(
         target="mlx:*",

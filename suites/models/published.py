@@ -172,19 +172,19 @@ CASES: list[Case] = [
         "bert/base",
         partial(text.bert, hidden_size=768, num_hidden_layers=12, num_attention_heads=12,
                 intermediate_size=3072),
-        sentences(64, 64, 40),
+        sentences(64, 40),
         memory=8,
     ),
     real(
         "mobilebert/uncased",
         partial(text.mobilebert, hidden_size=512, num_hidden_layers=24, num_attention_heads=4,
                 intermediate_size=512),
-        sentences(32, 32, 20),
+        sentences(32, 20),
     ),
     real(
         "t5/small",
         partial(text.t5, d_model=512, d_ff=2048, num_layers=6, num_heads=8),
-        translation(32, 32, 20),
+        translation(32, 20),
         memory=4,
     ),
 ]  # fmt: skip

@@ -188,15 +188,22 @@ def wav2vec2(**sizes: Any) -> torch.nn.Module:
 
 
 class Dictation(torch.nn.Module):
-    """Moonshine: sound (1, samples) and tokens (1, L), to logits (1, L, vocabulary)."""
+    """Moonshine: sound (1, samples), tokens and positions (1, L), a mask (1, 1, L, L), to logits
+    (1, L, vocabulary)."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, sound: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, sound: torch.Tensor, tokens: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor
+    ) -> torch.Tensor:
         logits: torch.Tensor = self.model(
-            input_values=sound, decoder_input_ids=tokens, use_cache=False
+            input_values=sound,
+            decoder_input_ids=tokens,
+            decoder_position_ids=positions,
+            decoder_attention_mask=mask,
+            use_cache=False,
         ).logits
         return logits
 
@@ -254,7 +261,7 @@ def _step() -> Inputs:
 
 
 def _dictated() -> Inputs:
-    return waveform(4000)[None], tokens(8, VOCABULARY)
+    return waveform(4000)[None], *_said(8)
 
 
 _FRAMES = 8 * Dim("eighths", min=3, max=20)
