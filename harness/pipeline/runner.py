@@ -31,7 +31,15 @@ from harness.pipeline.explaining.refusal import refused
 from harness.pipeline.figures import Stopwatch, Weight, weigh
 from harness.pipeline.route import lower, unsupported
 from harness.pipeline.tester import Tester
-from harness.record.cell import CROSS_BACKEND, MODEL, Cell, Delegation, Encoding, Output, Status
+from harness.record.cell import (
+    CROSS_BACKEND,
+    Cell,
+    Delegation,
+    Encoding,
+    Output,
+    Status,
+    is_model,
+)
 from harness.target import Target
 
 _TRACEBACK_LINES = 60
@@ -255,7 +263,7 @@ class _Trial:
     def _execute(self, tester: Tester, only: str) -> Ending:
         if only:
             return Ending(Status.LOWERED, error=only)
-        execution = tester.run(steady=MODEL in tester.case.tags).execution
+        execution = tester.run(steady=is_model(tester.case.tags)).execution
         self.watch = tester.watch
         self.runtime = execution.runtime
         self.verdict = verdict = tester.compare().verdict

@@ -12,6 +12,7 @@ import enum
 import hashlib
 import math
 import shlex
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -22,8 +23,14 @@ CROSS_BACKEND = "cross_backend"
 """Tag of a case whose records keep weights and outputs, so that reports compare its targets."""
 
 
-MODEL = "model"
-"""Tag of a case that is a model: its executions are timed, and its wrong outputs are traced."""
+MODEL, PUBLISHED = "model", "published"
+"""Tags of cases that are models, small ones and those of published shapes."""
+
+
+def is_model(tags: Collection[str]) -> bool:
+    """Whether a case of these tags is a model: its executions are timed, and its wrong outputs are
+    traced."""
+    return MODEL in tags or PUBLISHED in tags
 
 
 class Status(enum.Enum):
@@ -170,14 +177,16 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """The first node of the exported graph where a target leaves the oracle.
 
-    ``source`` is the line of the model; ``error`` the largest absolute error, ``bound`` the bound
-    where most of it is used, ``bound_used`` that part. ``born`` says whether the error arises in
-    the node itself when it is handed the oracle's inputs; None where that is not known. ``note`` is
-    there where the search was not taken to its end.
+    ``module`` is the path of the module that it is from, ``source`` the line of the model.
+    ``error`` is the largest absolute error, ``bound`` the bound where most of it is used,
+    ``bound_used`` that part. ``born`` says whether the error arises in the node itself when it is
+    handed the oracle's inputs; None where that is not known. ``note`` is there where the search was
+    not taken to its end.
     """
 
     node: str
     op: str
+    module: str = ""
     source: str = ""
     shapes: str = ""
     error: float = 0.0
@@ -188,9 +197,9 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         how = {True: "born there", False: "not born there", None: "origin not tried"}[self.born]
-        source = f", {self.source}" if self.source else ""
+        where = "".join(f", {part}" for part in (self.module, self.source) if part)
         return (
-            f"{self.node} ({self.op}){source}: error {self.error:.3g}, "
+            f"{self.node} ({self.op}){where}: error {self.error:.3g}, "
             f"{self.bound_used:.3g} times its bound, {how}{f'; {self.note}' if self.note else ''}"
         )
 

@@ -6,7 +6,7 @@ from harness.backend import Backend, Recipe
 from harness.case import Case
 from harness.errors import ConformError, describe
 from harness.pipeline.tester import Tester
-from harness.record.cell import MODEL, Cell, Status
+from harness.record.cell import Cell, Status, is_model
 from harness.tracing import UNASKED_SECONDS
 from harness.tracing.found import Found, recorded
 from harness.tracing.trace import trace
@@ -18,7 +18,7 @@ _FAILED = (Status.FAILED, Status.XFAILED)
 
 def diverges(cell: Cell) -> bool:
     """Whether a cell is a model whose outputs were compared and are wrong."""
-    return MODEL in cell.tags and cell.status in _WRONG and cell.stage == "compare"
+    return is_model(cell.tags) and cell.status in _WRONG and cell.stage == "compare"
 
 
 def explained(
@@ -66,7 +66,7 @@ def look(
         What was found, or why nothing could be; None for a cell that is no model, that is not
         wrong, or whose program was not even made. Nothing is raised.
     """
-    if MODEL in cell.tags and cell.status in _FAILED and cell.stage == "run":
+    if is_model(cell.tags) and cell.status in _FAILED and cell.stage == "run":
         return "there are no values to compare; conform reduce finds the smallest part that fails"
     if not diverges(cell):
         return None

@@ -116,6 +116,7 @@ class Found:
         return Divergence(
             node=self.first.node,
             op=self.first.op,
+            module=self.first.module,
             source=self.first.source,
             shapes=self.first.shapes,
             error=self.first.error,

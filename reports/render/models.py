@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from harness.record.cell import MODEL, Cell
+from harness.record.cell import Cell, is_model
 from harness.record.run import Run
 from reports import facts, text
 from reports.outcome import Outcome
@@ -205,7 +205,7 @@ def models(found: Summary, against: Summary | None = None) -> Models:
 
 def _rows(found: Summary) -> dict[str, Row]:
     """Cells of models; what has no record is one where another target's record says so."""
-    known = {row.case for row in found.rows if row.cell is not None and MODEL in row.cell.tags}
+    known = {row.case for row in found.rows if row.cell is not None and is_model(row.cell.tags)}
     return {row.id: row for row in found.rows if row.case in known}
 
 

@@ -154,7 +154,7 @@ CASES: list[Case] = [
         lambda: Causal(llama()),
         sentence(12),
         sentence(12),
-        by_day="*:fp32|tosa:*|xnnpack:int8*",
+        by_day="xnnpack:int8|tosa:int|tosa:mxfp8_e4m3|*:int4",
     ),
     model("qwen3/tiny", lambda: Causal(qwen3()), sentence(12), sentence(12)),
     model(
