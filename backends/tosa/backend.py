@@ -50,7 +50,7 @@ FP_PRECISION = Precision(
     # A division is RECIPROCAL, one unit or two roundings, and MUL.
     division_roundings=3.0,
 )
-INT_PRECISION = Precision(safety=2.0)
+INT_PRECISION = Precision(safety=2.0, samples=16)
 
 
 def partitioners(specification: str) -> list[Partitioner]:
