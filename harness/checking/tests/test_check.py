@@ -70,7 +70,7 @@ def test_a_dynamic_program_takes_sets_of_other_sizes() -> None:
     (cell,) = harness.check(Net(), sets, "null:eager", dynamic="x:0")
     assert cell.status is Status.PASSED, cell.error
     assert [row.shape for row in cell.numerics] == [[4, 4], [7, 4], [2, 4]]
-    assert cell.tags == ["dynamic"]
+    assert cell.tags == ["dynamic", "model"]
 
 
 def test_a_pass_that_changes_the_meaning_is_a_mismatch() -> None:
