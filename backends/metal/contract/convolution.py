@@ -49,9 +49,7 @@ def _results(call: Call) -> Iterator[int]:
     dims = _spatial(call)
     for at in range(dims):
         size, kernel = call.tensor("input").sizes[at - dims], call.tensor("weight").sizes[at + 2]
-        stride, padding, dilation, more = (
-            _each(call, name)[at] for name in _MISSING
-        )
+        stride, padding, dilation, more = (_each(call, name)[at] for name in _MISSING)
         window = dilation * (kernel - 1) + 1
         if call.integer("transposed"):
             yield (size - 1) * stride - 2 * padding + window + more
