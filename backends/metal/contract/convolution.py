@@ -49,9 +49,7 @@ def _results(call: Call) -> Iterator[int]:
     dims = _spatial(call)
     for at in range(dims):
         size, kernel = call.tensor("input").sizes[at - dims], call.tensor("weight").sizes[at + 2]
-        stride, padding, dilation, more = (
-            call.integers(name)[at] for name in ("stride", "padding", "dilation", "output_padding")
-        )
+        stride, padding, dilation, more = (_each(call, name)[at] for name in _MISSING)
         window = dilation * (kernel - 1) + 1
         if call.integer("transposed"):
             yield (size - 1) * stride - 2 * padding + window + more
@@ -59,20 +57,31 @@ def _results(call: Call) -> Iterator[int]:
             yield (size + 2 * padding - window) // stride + 1
 
 
+# What op_convolution.mm takes for a number that is not there; ATen repeats the only one.
+_MISSING = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
+
+
 def _lengths(name: str) -> Rule:
     def check(call: Call) -> str | None:
         found = call.integers(name)
         if not _complete(call) or len(found) == _spatial(call):
             return None
+        if found == (_MISSING[name],):
+            return None
         return f"{found} with {_spatial(call)} spatial dimensions"
 
     broken = "is not one number each: the last ones are taken as no stride, padding or dilation"
-    return Rule(name, "one number for each spatial dimension", broken, check, Kind.DEFECT)
+    asked = f"one number for each spatial dimension, or {_MISSING[name]} alone"
+    return Rule(name, asked, broken, check, Kind.DEFECT)
+
+
+def _each(call: Call, name: str) -> tuple[int, ...]:
+    found = call.integers(name)
+    return found + (_MISSING[name],) * (_spatial(call) - len(found))
 
 
 def _positive(call: Call) -> str | None:
-    arrays = ("stride", "padding", "dilation", "output_padding")
-    if not _complete(call) or any(len(call.integers(name)) != _spatial(call) for name in arrays):
+    if not _complete(call) or any(len(call.integers(name)) > _spatial(call) for name in _MISSING):
         return None
     found = (*call.tensor("input").sizes[: -_spatial(call)], *_results(call))
     return None if min(found) > 0 else f"gives a result of extents {found}"
@@ -87,7 +96,7 @@ def _key(call: Call) -> tuple[object, ...]:
     return (
         call.tensor("input").sizes,
         (weight[0], *weight[2:]),
-        *(call.integers(name) for name in ("stride", "padding", "dilation")),
+        *(_each(call, name) for name in ("stride", "padding", "dilation")),
         call.integer("groups"),
         call.tensor("input").dtype,
         bool(call.integer("transposed")),
@@ -95,7 +104,7 @@ def _key(call: Call) -> tuple[object, ...]:
 
 
 def _variant(call: Call) -> tuple[object, ...]:
-    return (call.optional("bias") is not None, call.integers("output_padding"))
+    return (call.optional("bias") is not None, _each(call, "output_padding"))
 
 
 def _no_transpose(call: Call) -> str | None:

@@ -121,6 +121,15 @@ def test_a_batch_of_one_may_come_with_a_stride_that_bmm_refuses():
     assert "stored as (1, 4, 1)" in str(found)
 
 
+@pytest.mark.parametrize(("name", "alone"), [("stride", 1), ("padding", 0), ("dilation", 1)])
+def test_one_number_may_stand_for_all_where_it_is_what_is_taken_for_the_rest(name, alone):
+    """``padding="valid"`` comes as one 0 for two dimensions."""
+    assert check(call(PREFIX + "mps_convolution", {name: (alone,), f"{name}_len": 1})) == []
+    empty = {name: (alone,), "input": meta(1, 4, 2, 2), "padding": (0,), "padding_len": 1}
+    [found] = check(call(PREFIX + "mps_convolution", empty))
+    assert "gives a result of extents" in str(found)
+
+
 def test_a_graph_compiled_without_bias_is_reused_with_it():
     checker, name = Checker(), PREFIX + "mps_convolution"
     assert checker.check(call(name, {})) == []

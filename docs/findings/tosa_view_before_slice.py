@@ -1,0 +1,44 @@
+"""Arm's TOSA passes move a view before a slice that is not one range of the merged dimension."""
+
+import torch
+from common import Observation, lower, main
+
+
+class Scores(torch.nn.Module):
+    """Queries by the keys of a joint projection: batches, positions, (q, k, v), heads, channels."""
+
+    def forward(self, q: torch.Tensor, qkv: torch.Tensor) -> torch.Tensor:
+        return q @ qkv[:, :, 1].permute(0, 2, 3, 1)
+
+
+def observe() -> Observation:
+    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
+    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+
+    def scores(batches: int) -> tuple[list[float], list[float]]:
+        """A score of each batch and head: of the eager module, of the delegate.
+
+        Queries are 0.25. A key says whose it is: thousands count batches, hundreds q, k and v,
+        tens heads.
+        """
+        whose = [torch.arange(size) for size in (batches, 3, 2)]
+        batch, part, head = torch.meshgrid(*whose, indexing="ij")
+        keys = (1000 * batch + 100 * part + 10 * head).float()[:, None, :, :, None]
+        inputs = (torch.full((batches, 2, 5, 4), 0.25), keys.repeat(1, 3, 1, 1, 4))
+        edge = lower(Scores(), inputs, TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP")))
+        with TosaReferenceModelDispatch():
+            found = edge.exported_program().module()(*inputs)
+        expected, observed = (each[:, :, 0, 0].flatten() for each in (Scores()(*inputs), found))
+        return expected.tolist(), observed.tolist()
+
+    expected, observed = scores(1)
+    print(f"one batch: {observed}, expected {expected}")
+    if observed != expected:
+        raise AssertionError("one batch is wrong, too: not what the finding says")
+    expected, observed = scores(2)
+    return Observation(expected, observed, wrong=observed != expected)
+
+
+if __name__ == "__main__":
+    main(observe)

@@ -1,0 +1,20 @@
+"""Known gaps of the models suite, by where their cause lies."""
+
+from __future__ import annotations
+
+from harness import Limitation
+from suites.models.limitations.exporter import EXPORTER
+from suites.models.limitations.metal import METAL
+from suites.models.limitations.mlx import MLX
+from suites.models.limitations.runtime import RUNTIME
+from suites.models.limitations.tosa import TOSA
+from suites.models.limitations.xnnpack import XNNPACK
+
+LIMITATIONS: list[Limitation] = [
+    *EXPORTER,
+    *RUNTIME,
+    *XNNPACK,
+    *MLX,
+    *METAL,
+    *TOSA,
+]

@@ -1,0 +1,51 @@
+"""Known gaps of MLX."""
+
+from __future__ import annotations
+
+from harness import Limitation
+
+_MLX = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/"
+
+MLX: list[Limitation] = [
+    Limitation(
+        target="mlx:*",
+        case="whisper/decoder|whisper/decode_dynamic|exporter/whisper",
+        reason="decoder.embed_positions.weight[positions]: _index_handler (ops.py) emits "
+        "TakeAlongAxisNode when the index has as many dimensions as the tensor, as positions "
+        "(1, L) and their embeddings have. That is torch.gather: it fails where the shapes do not "
+        "broadcast, and one token at a time only passes because they do.",
+        link=f"{_MLX}ops.py",
+        stage="run",
+        error="(TakeAlongAxisNode): [broadcast_shapes]",
+    ),
+    Limitation(
+        target="mlx:*",
+        case="bert/dynamic",
+        reason="and_2, the mask of the padding, is read by an index a dimension: for those "
+        "_index_handler (ops.py) makes a Python int of every size, while MLXPartitioner asks what "
+        "not to decompose, and export then takes the length of the example for the only one.",
+        link=f"{_MLX}ops.py",
+        stage="run",
+        error="has shape (1, 4), the program was lowered for (1, 16)",
+    ),
+    Limitation(
+        target="mlx:*",
+        case="sam2/tiny",
+        reason="upsample_bicubic2d clamps its indices to 0: emit_lifted_constant "
+        "(builder/op_helpers.py) names a constant by its value alone, finds the 0.0 of a float32 "
+        "clamp before it, and mlx::clip makes floats of the indices.",
+        link=f"{_MLX}builder/op_helpers.py",
+        stage="run",
+        error="(GatherNode): indices are mlx.core.float32, expected integers",
+    ),
+    Limitation(
+        target="mlx:*",
+        case="rt_detr/tiny",
+        reason="The position embedding of the hybrid encoder is computed in float64. "
+        "MLXPartitioner takes aten.sin by its name, and what it takes has a float64 input, which "
+        "preprocess refuses.",
+        link=f"{_MLX}builder/program_builder.py",
+        stage="lower",
+        error="Found unsupported node: aten_sin_default",
+    ),
+]

@@ -1,0 +1,32 @@
+"""Known gaps of what all backends share: exir, its planning of memory, the runtime."""
+
+from __future__ import annotations
+
+from harness import Limitation
+
+_EXIR = "https://github.com/pytorch/executorch/blob/v1.5.1/exir/"
+
+RUNTIME: list[Limitation] = [
+    Limitation(
+        target="portable:fp32|xnnpack:fp32",
+        case="qwen3_moe/dynamic",
+        reason="EdgeOpArgValidator (verification/arg_validator.py) runs the graph to look at "
+        "dtypes: split_with_sizes_copy of a symbolic size asks the symbol for an int, and the "
+        "length of the example becomes the only one. With _check_ir_validity=False, as MLX "
+        "lowers, shapes stay dynamic.",
+        link=f"{_EXIR}verification/arg_validator.py",
+        stage="run",
+        error="method->execute() failed with error 0x12",
+    ),
+    Limitation(
+        target="portable:fp32",
+        case="parakeet/dynamic",
+        reason="The shift of relative positions, view(1, heads, -1, length) and a view back, has "
+        "sizes that are quotients of symbols, which bound_sympy cannot bound: eval_upper_bound "
+        "(sym_util.py) then takes the example's for the largest, memory is planned for that, and "
+        "et_view (node aten_view_copy_default_26) fails on anything longer.",
+        link=f"{_EXIR}sym_util.py",
+        stage="run",
+        error="method->execute() failed with error 0x1",
+    ),
+]
