@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 # "fp32" in src/microparams-init.c and src/qs8-vmul), or by an integer factor of 21 bits, rounding
 # half up (xnn_init_qs8_add_minmax_*_params): a neighbouring step near a tie. A bias is rounded to
 # the accumulator's unit (QuantParams.from_bias), far below a step. Read from XNNPACK
-# 92a7ad50, which executorch's main pinned in August 2026. A factor of 2 wants a spread that is known
-# well: of 8 runs that of one element in thousands comes out at half of what it is.
+# 92a7ad50, which executorch's main pinned in August 2026. A factor of 2 wants a spread that is
+# known well: of 8 runs that of one element in thousands comes out at half of what it is.
 STATIC = Precision(safety=2.0, samples=16)
 
 # Scale and zero point are chosen for each row, or each image of a convolution

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from harness import Case, Given, run_cell
-from harness.record.cell import Cell, Status
+from harness.pipeline.tests.test_shipping import facts
+from harness.record.cell import Status
 from suites.models import exporter, language
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
@@ -39,14 +40,6 @@ def test_a_weight_that_is_half_a_percent_off_is_red(name: str, target: str, weig
     cell = run_cell(replace(case, exporter=replace(exporter.EXPORTER, make=make)), target)
     assert (cell.status, cell.stage) == (Status.MISMATCH, "compare")
     assert "exceed the bound" in (cell.error or "")
-
-
-def facts(cell: Cell) -> dict[str, Any]:
-    """What of a record two runs of a cell have in common."""
-    kept: dict[str, Any] = json.loads(cell.to_json())
-    for measured in ("stages", "memory", "seconds", "overhead"):
-        del kept[measured]
-    return kept
 
 
 # Llama again, whose mask and attention the exporter patches, lowered by the harness itself.
