@@ -184,7 +184,7 @@ CASES: list[Case] = [
         "llama/decode",
         lambda: Shipped(llama()),
         plain,
-        by_day="portable:fp32|xnnpack:fp32|mlx:fp32|metal:fp32|tosa:fp",
+        by_day="xnnpack:fp32|mlx:fp32|metal:fp32|tosa:fp",
     ),
     generation("llama/decode_positioned", lambda: Positioned(llama()), masked, targets=FLOAT),
     generation("qwen3/decode", lambda: Shipped(qwen3()), plain, targets=_FEW),
