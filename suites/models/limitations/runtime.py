@@ -19,7 +19,7 @@ RUNTIME: list[Limitation] = [
         error="method->execute() failed with error 0x12",
     ),
     Limitation(
-        target="portable:fp32",
+        target="portable:fp32|xnnpack:fp32",
         case="parakeet/dynamic",
         reason="The shift of relative positions, view(1, heads, -1, length) and a view back, has "
         "sizes that are quotients of symbols, which bound_sympy cannot bound: eval_upper_bound "
