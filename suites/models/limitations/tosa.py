@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness import Limitation, Status
 
 _BACKENDS = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/"
+_MXFP_OPS = f"{_BACKENDS}arm/ao_ext/ops/"
 
 TOSA: list[Limitation] = [
     Limitation(
@@ -31,7 +32,7 @@ TOSA: list[Limitation] = [
         error="TOSA graph has 6 inputs and 5 outputs, the program passes 12 arguments",
     ),
     Limitation(
-        target="tosa:fp",
+        target="tosa:fp|tosa:mxfp8_e4m3",
         case="whisper/encoder|mobilebert/tiny",
         reason="CheckInt64InputsAndOutputs accepts an int64 arange or full as a constant that its "
         "user consumes, but EmbeddingSupported leaves that user to the CPU: the constant is "
@@ -51,5 +52,33 @@ TOSA: list[Limitation] = [
         link="https://github.com/pytorch/executorch/pull/18191",
         stage="lower",
         error="found dependency cycles",
+    ),
+    Limitation(
+        target="tosa:mxfp8_e4m3",
+        case="mamba/tiny|t5/tiny",
+        reason="The model asks its linear layer for the dtype of its weight (lm_head.weight, "
+        "wo.weight): MXFPLinearOp, which stands for the layer, has none by that name.",
+        link=f"{_MXFP_OPS}mxfp_linear_op.py",
+        stage="export",
+        error="'MXFPLinearOp' object has no attribute 'weight'",
+    ),
+    Limitation(
+        target="tosa:mxfp8_e4m3",
+        case="mobilenet_v2/tiny",
+        reason="apply_tf_padding asks a convolution for its kernel_size: MXFPConv2dOp, which "
+        "stands for the layer, has none.",
+        link=f"{_MXFP_OPS}mxfp_conv2d_op.py",
+        stage="export",
+        error="'MXFPConv2dOp' object has no attribute 'kernel_size'",
+    ),
+    Limitation(
+        target="tosa:mxfp8_e4m3",
+        case="resnet/tiny",
+        reason="TOSA wants a stride that ends at the border of the padded image. "
+        "SizeAdjustInputPass cuts the image for aten.convolution only, and "
+        "RewriteMXFPConv2dPass takes padding and stride as they are.",
+        link=f"{_BACKENDS}arm/_passes/rewrite_mxfp_conv2d.py",
+        stage="lower",
+        error="invalid TOSA: the stride 2 of CONV2D_BLOCK_SCALED does not divide 15",
     ),
 ]
