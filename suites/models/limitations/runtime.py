@@ -33,7 +33,8 @@ RUNTIME: list[Limitation] = [
         target="xnnpack:int8|tosa:int",
         case="rt_detr/tiny",
         reason="The position embedding of the hybrid encoder is computed in float64: both "
-        "quantizers annotate it, and quantized_decomposed::quantize_per_tensor takes float32 alone.",
+        "quantizers annotate it, and quantize_per_tensor (quantized_decomposed) takes float32 "
+        "alone.",
         link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/ao/quantization/fx/"
         "_decomposed.py",
         stage="quantize",
