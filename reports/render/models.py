@@ -13,7 +13,8 @@ from reports import facts, text
 from reports.outcome import Outcome
 from reports.summary import Row, Summary
 
-LOWERING = ("export", "quantize", "to_edge", "transform", "lower", "to_executorch", "serialize")
+LOWERING = ("export", "quantize", "to_edge", "transform", "lower", "to_executorch", "ship",
+            "serialize")  # fmt: skip
 _EXECUTION = ("run",)
 
 NOTE = (
