@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import subprocess
 import sys
 import threading
@@ -31,7 +32,9 @@ def about(size: int) -> object:
 
 
 def touch(size: int) -> None:
-    bytearray(size)[::4096] = b"x" * len(range(0, size, 4096))
+    # Not of the heap, which may have as much lying free from tests before.
+    with mmap.mmap(-1, size) as memory:
+        memory[::4096] = b"x" * len(range(0, size, 4096))
 
 
 @linux
@@ -89,7 +92,8 @@ def test_without_a_mark_to_set_back_what_is_seen_counts_and_the_highest_ever(
     monkeypatch.setattr(memory, "_lifetime_peak", lambda: highest.pop(0))
     meter = Meter()
     with meter.stage("lower"):
-        kept = bytearray(b"x") * (64 * MIB)
+        kept = mmap.mmap(-1, 64 * MIB)
+        kept[::4096] = b"x" * (64 * MIB // 4096)
         time.sleep(0.2)
         del kept
     highest += [meter.base + 96 * MIB] * 2

@@ -167,6 +167,8 @@ def _kind(tensor: FakeTensor, mode: FakeTensorMode) -> _Kind:
     ):
         raise _NotKept
     storage = tensor.untyped_storage().nbytes()
+    if type(storage) is not int:  # a symbol's, though sizes and strides are known
+        raise _NotKept
     return _Kind(tensor.shape, tensor.stride(), tensor.dtype, tensor.device, storage)
 
 
