@@ -6,7 +6,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -216,21 +216,18 @@ class _Trial:
                     return ending  # the entry has the say; asking would lower once or twice more
                 with exclusive():
                     reason = refused(tester, failure)
-                return ending if reason is None else self._failed(failure, reason)
+                if reason is None:
+                    return ending
+                return replace(ending, status=Status.UNSUPPORTED, error=reason)
         except StageFailure as failure:
             return self._failed(failure)
 
-    def _failed(self, failure: StageFailure, refusal: str | None = None) -> Ending:
-        """How a cell ends in which a stage failed.
-
-        Args:
-            failure: what failed.
-            refusal: why ExecuTorch itself refuses the program; None where it does not.
-        """
+    def _failed(self, failure: StageFailure) -> Ending:
+        """How a cell ends in which a stage failed."""
         cause, stage = failure.cause, failure.stage
         status, error = Status.FAILED, describe(cause)
-        if refusal is not None or isinstance(cause, UnsupportedProgram):
-            status, error = Status.UNSUPPORTED, refusal or error
+        if isinstance(cause, UnsupportedProgram):
+            status = Status.UNSUPPORTED
         elif is_refusal(cause):
             # As a cell that took what there is and was ended: which of the two comes first is luck.
             status = Status.CRASHED

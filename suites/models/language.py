@@ -41,8 +41,12 @@ class Causal(torch.nn.Module):
     def forward(
         self, tokens: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor
     ) -> torch.Tensor:
+        return self.logits(tokens, positions, mask)
+
+    def logits(self, tokens: torch.Tensor, positions: torch.Tensor, masks: Any) -> torch.Tensor:
+        """The model's, with one mask or one of each name."""
         logits: torch.Tensor = self.model(
-            input_ids=tokens, position_ids=positions, attention_mask=mask, use_cache=False
+            input_ids=tokens, position_ids=positions, attention_mask=masks, use_cache=False
         ).logits
         return logits
 
@@ -58,10 +62,7 @@ class Sliding(Causal):
         window: torch.Tensor,
     ) -> torch.Tensor:
         masks = {"full_attention": mask, "sliding_attention": window}
-        logits: torch.Tensor = self.model(
-            input_ids=tokens, position_ids=positions, attention_mask=masks, use_cache=False
-        ).logits
-        return logits
+        return self.logits(tokens, positions, masks)
 
 
 def llama(**sizes: Any) -> torch.nn.Module:

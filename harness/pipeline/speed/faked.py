@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _UNKEPT_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-_PLAIN = frozenset(
+PLAIN = frozenset(
     {
         bool,
         int,
@@ -38,6 +38,7 @@ _PLAIN = frozenset(
         torch.memory_format,
     }
 )
+"""Types of arguments that are what they are: no tensor, and nothing inside."""
 
 
 class _Kind(NamedTuple):
@@ -143,7 +144,7 @@ def _key(values: Iterable[Any], mode: FakeTensorMode) -> _Call:
         its = type(value)
         if its is FakeTensor:
             parts.append(_kind(value, mode))
-        elif its in _PLAIN:
+        elif its in PLAIN:
             parts.append((its, value))
         elif its is tuple or its is list or its is immutable_list:
             parts.append((its, _key(value, mode)))

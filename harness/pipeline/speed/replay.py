@@ -11,7 +11,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from executorch.exir import pass_base
 from torch._export import pass_base as torch_pass_base
 from torch._subclasses import fake_tensor, functional_tensor
@@ -21,6 +20,8 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.fx.proxy import _create_arg_bypass
 from torch.utils import _pytree as pytree
 
+from harness.pipeline.speed.faked import PLAIN
+
 # No tracer has more to say of these than torch.fx's own table does.
 _COMMON = (
     Proxy,
@@ -29,15 +30,7 @@ _COMMON = (
     dict,
     immutable_list,
     immutable_dict,
-    bool,
-    int,
-    float,
-    str,
-    type(None),
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
+    *PLAIN,
 )
 
 
