@@ -81,4 +81,15 @@ TOSA: list[Limitation] = [
         stage="lower",
         error="invalid TOSA: the stride 2 of CONV2D_BLOCK_SCALED does not divide 15",
     ),
+    Limitation(
+        target="tosa:int",
+        case="mamba/tiny",
+        reason="softplus is left to the CPU, and the layer becomes three partitions. Where one "
+        "ends between a slice and its quantize, _detag_boundary_nodes (tosa/partitioner.py) takes "
+        "the quantize out and leaves the slice, whose input is folded to int8: the delegate "
+        "returns int8 for a tensor that the program declares, plans and quantizes as float32.",
+        link=f"{_BACKENDS}arm/tosa/partitioner.py",
+        stage="run",
+        error="the reference model returned 1024 bytes int8(1, 128, 8) for a planned tensor",
+    ),
 ]

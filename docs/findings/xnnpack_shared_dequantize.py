@@ -1,0 +1,56 @@
+"""A quantized value that both an int8 and a float operator read on XNNPACK: the float one loses it."""
+
+import torch
+from common import Observation, execute, main
+from executorch.exir import to_edge_transform_and_lower
+
+
+class Shared(torch.nn.Module):
+    """Lowering drops ``type_as``, and the dequantize before it has two readers then."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        h = (x + x).type_as(x)
+        return h, h[:, :2] * 2
+
+
+class Rotated(torch.nn.Module):
+    """What rotary embeddings do, with the extremes in the first half."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = (x + x).type_as(x)
+        return torch.cat([h[:, :2], -h[:, 2:]], -1)
+
+
+def observe() -> Observation:
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    inputs = (torch.tensor([[-2.0, 2.0, 0.5, -0.25]]),)
+
+    def quantized(module: torch.nn.Module) -> torch.export.ExportedProgram:
+        quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config())
+        prepared = prepare_pt2e(torch.export.export(module.eval(), inputs).module(), quantizer)
+        prepared(*inputs)
+        return torch.export.export(convert_pt2e(prepared), inputs)
+
+    def outputs(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
+        edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+        return execute(bytes(edge.to_executorch().buffer), inputs)
+
+    try:
+        outputs(quantized(Rotated()))
+    except RuntimeError as error:
+        print(f"in a rotary embedding: {error}")
+    program = quantized(Shared())
+    expected, observed = program.module()(*inputs)[0], outputs(program)[0]
+    return Observation(
+        expected.tolist(), observed.tolist(), wrong=not torch.allclose(expected, observed)
+    )
+
+
+if __name__ == "__main__":
+    main(observe)
