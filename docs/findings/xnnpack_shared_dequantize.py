@@ -1,4 +1,4 @@
-"""A quantized value that both an int8 and a float operator read on XNNPACK: the float one loses it."""
+"""A value that an int8 and a float operator read on XNNPACK: the float one does not get it."""
 
 import torch
 from common import Observation, execute, main

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from torch.export import ExportedProgram
+from torch.utils._pytree import tree_leaves
 
 from harness.case import Given
 from harness.numerics.eager import EagerRuns
@@ -56,3 +57,25 @@ def writes_state(exported: ExportedProgram) -> bool:
         if isinstance(part, torch.fx.GraphModule)
         for node in part.graph.nodes
     )
+
+
+def written_buffers(exported: ExportedProgram) -> set[str]:
+    """The names of the buffers that operators of an ATen program write to, be it through views."""
+    buffers = exported.graph_signature.inputs_to_buffers
+    written: set[str] = set()
+    for node in exported.graph.nodes:
+        if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
+            continue
+        for place, argument in enumerate(node.target._schema.arguments):
+            if argument.is_write:
+                given = node.args[place] if place < len(node.args) else node.kwargs[argument.name]
+                nodes = (one for one in tree_leaves(given) if isinstance(one, torch.fx.Node))
+                written.update(map(_source, nodes))
+    return {buffers[name] for name in written if name in buffers}
+
+
+def _source(node: torch.fx.Node) -> str:
+    """What a view is of: views take it as their first argument."""
+    while node.op == "call_function" and node.args and isinstance(node.args[0], torch.fx.Node):
+        node = node.args[0]
+    return node.name

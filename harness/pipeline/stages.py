@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from harness.case import Given, arguments
 from harness.errors import ConflictingOptions
+from harness.pipeline.sequence import written_buffers
 
 Pass = Any
 """A graph pass: a callable on a GraphModule that returns a PassResult."""
@@ -71,6 +72,8 @@ def export(
 ) -> ExportedProgram:
     """``torch.export`` to the ATen dialect.
 
+    The program shares its weights with the module, but for buffers that it writes to.
+
     Args:
         module: in eval mode.
         inputs: example inputs: a tuple, or a call where some have names.
@@ -78,9 +81,22 @@ def export(
         strict: trace with Dynamo instead of by running the module.
     """
     args, kwargs = arguments(inputs)
-    return torch.export.export(
+    program = torch.export.export(
         module, args, kwargs or None, dynamic_shapes=dynamic_shapes, strict=strict
     )
+    _own_state(program)
+    return program
+
+
+def _own_state(program: ExportedProgram) -> None:
+    """Give a program buffers of its own where it writes to them: exir runs delegates on them while
+    it emits (``call_delegate_cpu``), in place, and the module is the reference."""
+    copies: dict[int, torch.Tensor] = {}  # what is one buffer under two names stays one
+    for name in written_buffers(program):
+        held: dict[str, Any] = program.state_dict
+        if name not in held:  # not persistent
+            held = program.constants
+        held[name] = copies.setdefault(id(held[name]), held[name].clone())
 
 
 def quantize(

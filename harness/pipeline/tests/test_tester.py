@@ -396,3 +396,28 @@ def test_an_edge_configuration_reaches_lowering() -> None:
 class Sorted(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.to(torch.float64) * 2
+
+
+class Counted(torch.nn.Module):
+    """Counts its calls in integers, which exir knows the values of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(4, dtype=torch.int64))
+        self.register_buffer("last", torch.zeros(1, 4), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)
+        self.last[0].copy_(x[0])
+        return x * self.calls.to(torch.float32) + self.last
+
+
+@pytest.mark.parametrize("target", ["mlx:fp32", "metal:fp32", "tosa:fp", "xnnpack:fp32"])
+def test_lowering_writes_to_no_buffer_of_the_module(target: str) -> None:
+    """The module is the reference; what it shares with its program is not written to."""
+    more = [(torch.randn(3, 4),) for _ in range(2)]
+    case = Case("counted/calls", lambda: (Counted(), (torch.randn(3, 4),)), calls=lambda: more)
+    tester = Tester(case, target).export().lower().to_executorch().serialize().run().compare()
+    assert tester.verdict.problem is None
+    assert tester.built.module.calls.tolist() == [0, 0, 0, 0]
+    assert tester.built.module.last.tolist() == [[0, 0, 0, 0]]

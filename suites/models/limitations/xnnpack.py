@@ -50,6 +50,6 @@ XNNPACK: list[Limitation] = [
         link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/quantizer/"
         "xnnpack_quantizer_utils.py",
         stage="quantize",
-        error='"histogram_cpu" not implemented for \'Long\'',
+        error="\"histogram_cpu\" not implemented for 'Long'",
     ),
 ]
