@@ -1,15 +1,16 @@
 """Make repeated lowering cheap: keep what torch computes again for every program.
 
-Lowering one operator takes 0.5 s upstream, most of it for things that do not depend on the
-program: the dispatcher is walked for composite operators, three times, and 36,000 kernels are
-registered and removed again, six times. Such results are kept, keyed by everything they depend on
-(``kept``). Each pass makes Python code of its graph, which hardly any graph ever runs; that waits
-until somebody wants it (``code``). It calls each operator on fake tensors as the pass before did;
-what came of that is kept, too (``faked``), and arguments are walked with fewer questions
-(``replay``). Calibrating an integer recipe looks for the range of each tensor in up to 100,000
-steps of two tensor operations; those that change nothing are skipped (``calibration``). Lowering a
-model spends a fifth of its time on deep-copying the provenance of nodes, which nobody writes to; it
-is shared instead. What is lowered is unchanged (docs/adr/0004 has the measurements).
+Lowering one operator takes 0.5 s upstream, most of it for things that do not depend on the program:
+the dispatcher is walked for composite operators, three times, and 36,000 kernels are registered and
+removed again, six times. Such results are kept, keyed by everything they depend on (``kept``). Each
+pass makes Python code of its graph, which hardly any graph ever runs; that waits until somebody
+wants it (``code``). It calls each operator on fake tensors as the pass before did; what came of
+that is kept, too (``faked``), and arguments are walked with fewer questions (``replay``). Arm's
+propagation of views and permutes walks the graph once instead of dozens of times (``propagation``).
+Calibrating an integer recipe looks for the range of each tensor in up to 100,000 steps of two
+tensor operations; those that change nothing are skipped (``calibration``). Lowering a model spends
+a fifth of its time on deep-copying the provenance of nodes, which nobody writes to; it is shared
+instead. What is lowered is unchanged (docs/adr/0004 has the measurements).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import gc
 from torch.fx.traceback import NodeSource
 from torchao.quantization.pt2e.observer import HistogramObserver
 
-from harness.pipeline.speed import calibration, code, faked, kept, replay
+from harness.pipeline.speed import calibration, code, faked, kept, propagation, replay
 
 
 @functools.cache
@@ -32,6 +33,7 @@ def install() -> None:
     kept.install()
     faked.install()
     replay.install()
+    propagation.install()
 
 
 def settle() -> None:

@@ -2,19 +2,21 @@
 
 A pass walks a graph call by call, maps the arguments of each four times and asks ten classes about
 every value in them. Nearly all are numbers, lists and proxies, where one look at the type tells
-what upstream makes of them in the end; all others are left to upstream.
+what upstream makes of them in the end; all others are left to upstream. Each node is also written
+out as text in case somebody asks, which hardly anybody does; that waits until then.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from executorch.exir import pass_base
 from torch._export import pass_base as torch_pass_base
 from torch._subclasses import fake_tensor, functional_tensor
-from torch.fx import Proxy
+from torch.fx import Proxy, graph as fx_graph
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.fx.proxy import _create_arg_bypass
@@ -60,6 +62,46 @@ def _tree_map_only(kind: Any, function: Callable[[Any], Any], tree: Any, **optio
     return _map(lambda leaf: function(leaf) if isinstance(leaf, kind) else leaf, tree)
 
 
+def _tree_iter(tree: Any, is_leaf: Any = None) -> Iterator[Any]:
+    """``tree_iter``, all leaves at once."""
+    if is_leaf is not None:
+        return iter(pytree.tree_iter(tree, is_leaf))
+    leaves: list[Any] = []
+    _collect(tree, leaves)
+    return iter(leaves)
+
+
+def _collect(tree: Any, leaves: list[Any]) -> None:
+    its = type(tree)
+    if its is tuple or its is list or its is immutable_list:
+        for item in tree:
+            _collect(item, leaves)
+    elif its is dict or its is immutable_dict:
+        for value in tree.values():
+            _collect(value, leaves)
+    elif its in pytree.SUPPORTED_NODES or issubclass(its, tuple):
+        leaves.extend(pytree.tree_iter(tree))
+    else:
+        leaves.append(tree)
+
+
+class _DebugString:
+    """The text of the node that a pass is at, written when it is read."""
+
+    def __get__(self, walking: Any, owner: type[Any]) -> str | None:
+        node = vars(walking).get("_at")
+        return None if node is None else node.format_node()
+
+    def __set__(self, walking: Any, text: None) -> None:
+        vars(walking)["_at"] = None
+
+
+def _run_node(interpreter: Any, node: torch.fx.Node) -> Any:
+    interpreter.node = node
+    vars(interpreter.callback)["_at"] = node
+    return torch.fx.Interpreter.run_node(interpreter, node)
+
+
 def _quick_argument(tracer: type[Any]) -> None:
     """Let a tracer look first whether an argument is of a common type."""
     create_arg = tracer.create_arg
@@ -81,6 +123,13 @@ def install() -> None:
         vars(module)["pytree"] = trees
     assert vars(fake_tensor)["tree_map"] is pytree.tree_map
     vars(fake_tensor)["tree_map"] = _tree_map
+    leaves = types.ModuleType(pytree.__name__, pytree.__doc__)
+    vars(leaves).update(vars(pytree), tree_iter=_tree_iter)
+    assert vars(fx_graph)["pytree"] is pytree
+    vars(fx_graph)["pytree"] = leaves
+    walked = pass_base._ExportPassBase
+    walked.node_debug_str = _DebugString()
+    walked.ExportInterpreter.run_node = _run_node
     for tracer in (
         PythonKeyTracer,
         pass_base._ExportPassBase.ExportTracer,

@@ -14,6 +14,10 @@ import pytest
 import torch
 from executorch.backends.arm.tosa import TosaSpecification
 from executorch.backends.arm.tosa.specification import TosaLoweringContext
+from executorch.backends.transforms.propagate_view_copy_permute_pass import (
+    PropagateViewCopyPermutePass,
+)
+from executorch.exir import pass_base
 from executorch.exir.dialects._ops import ops as exir_ops
 from torch._export import utils as export_utils
 from torch._subclasses import FakeTensorMode
@@ -22,9 +26,10 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.utils import _pytree as pytree
 
-from harness import registry
+from harness import Case, Tester, registry
 from harness.pipeline import speed
-from harness.pipeline.speed import faked, kept, replay
+from harness.pipeline.route import lower
+from harness.pipeline.speed import faked, kept, propagation, replay
 
 ROOT = Path(__file__).parents[3]
 
@@ -264,3 +269,63 @@ def test_arguments_are_walked_as_upstream_does(tree: Any) -> None:
     ):
         assert mine == upstream
         assert types(mine) == types(upstream)
+    assert list(replay._tree_iter(tree)) == list(pytree.tree_iter(tree))
+
+
+def test_a_pass_still_says_which_node_it_is_at() -> None:
+    speed.install()
+
+    class Noting(pass_base.ExportPass):
+        def call_operator(self, op: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+            told.append(self.node_debug_str)
+            return super().call_operator(op, args, kwargs, meta)
+
+    told: list[str | None] = []
+    noting = Noting()
+    assert noting.node_debug_str is None
+    graph = torch.export.export(torch.nn.ReLU(), (torch.randn(2),)).graph_module
+    noting(graph)
+    assert told == [node.format_node() for node in graph.graph.nodes if node.op == "call_function"]
+
+
+class Moved(torch.nn.Module):
+    """Attention of two heads with rotated keys: what Arm's pass moves takes it several rounds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = torch.nn.Linear(16, 48)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        heads = self.project(x).view(1, 5, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        query, key, value = heads[0], heads[1], heads[2]
+        key = torch.cat([-key[..., 4:], key[..., :4]], -1) + key
+        weights = (query @ key.transpose(-1, -2)).softmax(-1)
+        return torch.relu(weights @ value).transpose(1, 2).reshape(1, 5, 16) + x
+
+
+@pytest.mark.parametrize("target", ["tosa:fp", "tosa:int"])
+def test_views_are_propagated_in_place_to_the_same_program(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case("test/moved", lambda: (Moved(), (torch.randn(1, 5, 16),)))
+
+    def program() -> bytes:
+        tester = Tester(case, target)
+        lower(tester)
+        return tester.program
+
+    walks: list[object] = []
+    upstream = propagation._upstream_retrace
+    speed.install()
+
+    def noted(walking: Any, graph_module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        walks.append(walking)
+        return upstream(walking, graph_module)
+
+    monkeypatch.setattr(propagation, "_upstream_retrace", noted)
+    mine, in_place = program(), len(walks)
+    monkeypatch.setattr(PropagateViewCopyPermutePass, "_retrace", noted)
+    monkeypatch.setattr(PropagateViewCopyPermutePass, "call", propagation._upstream_call)
+    walks.clear()
+    assert mine == program()
+    assert 0 < in_place < len(walks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness import Limitation
+from harness import Limitation, Status
 
 _MLX = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/"
 
@@ -57,5 +57,17 @@ MLX: list[Limitation] = [
         link=f"{_MLX}ops.py",
         stage="run",
         error="(AsStridedNode): a view of elements",
+    ),
+    Limitation(
+        target="mlx:int4",
+        case="voxtral/tiny",
+        reason="The audio tower adds embed_positions.weight as it adds any tensor. The recipe "
+        "quantizes embeddings, and torchao's IntxUnpackedToInt8Tensor has no aten.add: a model "
+        "that reads the table itself, not rows of it, is not quantized this way.",
+        link="https://github.com/pytorch/ao/blob/v0.18.0/torchao/quantization/quantize_/"
+        "workflows/intx/intx_unpacked_to_int8_tensor.py",
+        stage="export",
+        error="attempting to run unimplemented operator/function: func=<OpOverload(op='aten.add'",
+        shown_as=Status.UNSUPPORTED,
     ),
 ]
