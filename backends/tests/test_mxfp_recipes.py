@@ -307,6 +307,36 @@ def test_a_product_of_two_casts_is_refused() -> None:
     ]
 
 
+class Idle(torch.nn.Module):
+    """A layer of constants, and one at work whose second result nobody reads: as in detectors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("queries", torch.randn(4, 64))
+        self.constant = torch.nn.Linear(64, 32)
+        self.working = torch.nn.Linear(64, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.working(x + 1)
+        return self.working(x) + self.constant(self.queries)
+
+
+def test_layers_that_the_compiler_folds_or_drops_are_not_missed() -> None:
+    tester = Tester(Case("idle", lambda: (Idle(), (torch.randn(4, 64),))), "tosa:mxfp8_e4m3")
+    lower(tester)
+    layers = converted(tester.exported, E4M3)
+    needed = sorted((layer.weight, layer.is_needed) for layer in layers)
+    working = "working.weight"
+    assert needed == [("constant.weight", False), (working, False), (working, True)]
+    (graph,) = graphs(tester.shipped.program)
+    assert [one.name for one in graph.operators].count(MATMUL) < len(layers)
+    assert list(problems([graph], E4M3, layers)) == []
+    without = tuple(one for one in graph.operators if one.name != MATMUL)
+    found = list(problems([dataclasses.replace(graph, operators=without)], E4M3, layers))
+    assert f"0 {MATMUL}, expected 1 to 3" in found
+    assert found[-1].endswith(working)
+
+
 def test_a_module_that_was_not_converted_fails_the_cell() -> None:
     lazy = dataclasses.replace(lowered("mxfp8_e4m3").recipe, quantize_weights=lambda module: module)
     case = Case("plain", lambda: (torch.nn.Linear(64, 16), (torch.randn(2, 64),)))

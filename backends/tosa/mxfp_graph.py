@@ -42,6 +42,8 @@ class Layer:
         codes: its codes, one byte each, a block beside the next.
         scales: its scales, one byte a block.
         columns: codes of a row, a multiple of the block size.
+        is_needed: whether outputs depend on it, and it on inputs; the compiler may drop or compute
+            what is not.
     """
 
     weight: str
@@ -49,6 +51,7 @@ class Layer:
     codes: bytes
     scales: bytes
     columns: int
+    is_needed: bool = True
 
 
 def verify(made: BlockFormat, lowered: Lowered) -> str | None:
@@ -92,6 +95,7 @@ def graphs(program: Program) -> list[Graph]:
 def converted(exported: ExportedProgram, made: BlockFormat) -> list[Layer]:
     """The calls of converted layers in an exported program, in order."""
     found = []
+    needed = _needed(exported)
     for node in exported.graph.nodes:
         product = PRODUCTS.get(op_name(node.target)) if node.op == "call_function" else None
         if product is None:
@@ -107,9 +111,29 @@ def converted(exported: ExportedProgram, made: BlockFormat) -> list[Layer]:
                 unpacked(data, 4) if packed else data,
                 scales.view(torch.uint8).numpy().tobytes(),
                 codes.shape[-1] * (2 if packed else 1),
+                node in needed,
             )
         )
     return found
+
+
+def _needed(exported: ExportedProgram) -> set[torch.fx.Node]:
+    """Nodes that depend on inputs, or on state that calls change, and that outputs depend on."""
+    signature = exported.graph_signature
+    given = set(signature.user_inputs) | {
+        name
+        for name, buffer in signature.inputs_to_buffers.items()
+        if buffer in signature.buffers_to_mutate.values()
+    }
+    varying: set[torch.fx.Node] = set()
+    for node in exported.graph.nodes:
+        if node.name in given or not varying.isdisjoint(node.all_input_nodes):
+            varying.add(node)
+    read: set[torch.fx.Node] = set()
+    for node in reversed(exported.graph.nodes):
+        if node in read or node.op == "output" or node.is_impure():
+            read |= {node, *node.all_input_nodes}
+    return varying & read
 
 
 def problems(found: Sequence[Graph], made: BlockFormat, wanted: Sequence[Layer]) -> Iterator[str]:
@@ -128,23 +152,30 @@ def problems(found: Sequence[Graph], made: BlockFormat, wanted: Sequence[Layer])
                 yield from _of_cast(graph, operator, made)
             elif operator.name in PRODUCTS.values():
                 yield from _of_product(graph, operator, made)
-    expected = Counter(layer.product for layer in wanted)
     counted = Counter(operator.name for graph in found for operator in graph.operators)
     for product in PRODUCTS.values():
-        if counted[product] != expected[product]:
-            yield f"{counted[product]} {product}, expected {expected[product]}"
+        of_it = [layer for layer in wanted if layer.product == product]
+        least, most = sum(layer.is_needed for layer in of_it), len(of_it)
+        if not least <= counted[product] <= most:
+            expected = least if least == most else f"{least} to {most}"
+            yield f"{counted[product]} {product}, expected {expected}"
     carried = Counter(weights for graph in found for weights in _weights(graph, made))
-    given = Counter((layer.product, layer.codes, layer.scales) for layer in wanted)
-    if carried != given:
+    given = Counter(map(_weight_of, wanted))
+    needed = Counter(_weight_of(layer) for layer in wanted if layer.is_needed)
+    if not needed <= carried <= given:
         lost = next(
             (
                 layer.weight
                 for layer in wanted
-                if (layer.product, layer.codes, layer.scales) not in carried
+                if layer.is_needed and _weight_of(layer) not in carried
             ),
             "how often one is used",
         )
         yield f"the graph's weights are not those of the exported program: {lost}"
+
+
+def _weight_of(layer: Layer) -> tuple[str, bytes, bytes]:
+    return layer.product, layer.codes, layer.scales
 
 
 def _of_cast(graph: Graph, cast: TosaOperator, made: BlockFormat) -> Iterator[str]:

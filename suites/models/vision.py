@@ -9,7 +9,7 @@ import torch
 from torch.export import Dim
 
 from harness import Case
-from suites.models.build import DYNAMIC, Field, Make, model
+from suites.models.build import DYNAMIC, EVERY, FLOAT, Field, Make, model
 from suites.models.inputs import picture
 from suites.models.weights import settle
 
@@ -206,6 +206,12 @@ def pictures(height: int, width: int = 0) -> Make:
 
 
 _TWO = (pictures(SIDE), pictures(SIDE))
+# Activations in 8 bits with a range as it comes are for transformers: hardly a signal comes through
+# fifty convolutions (3 dB of MobileNetV2's).
+_CONVOLUTIONS = "|".join(part for part in EVERY.split("|") if part != "xnnpack:int8_dynamic")
+# Which queries are the best of a picture hangs on the last bit, and all outputs on that: where a
+# recipe rounds coarsely, two right programs have nothing in common. (XNNPACK's quantizer fails.)
+_DETECTORS = f"{FLOAT}|xnnpack:int8"
 # In steps of the stride of the whole network.
 _HEIGHT, _WIDTH = (32 * Dim(name, min=2, max=4) for name in ("height", "width"))
 
@@ -214,11 +220,17 @@ CASES: list[Case] = [
     model("vit/tiny", vit, *_TWO),
     model("dinov2/tiny", dinov2, pictures(56), pictures(56)),
     model("siglip/tiny", siglip, *_TWO),
-    model("mobilenet_v2/tiny", mobilenet_v2, *_TWO),
-    model("resnet/tiny", resnet, *_TWO, by_day="*:fp32|tosa:fp|tosa:int|xnnpack:int8"),
-    model("efficientnet/tiny", efficientnet, *_TWO),
-    model("rf_detr/tiny", rf_detr, pictures(112), pictures(112)),
-    model("rt_detr/tiny", rt_detr, *_TWO),
+    model("mobilenet_v2/tiny", mobilenet_v2, *_TWO, targets=_CONVOLUTIONS),
+    model(
+        "resnet/tiny",
+        resnet,
+        *_TWO,
+        by_day="*:fp32|tosa:fp|tosa:int|xnnpack:int8",
+        targets=_CONVOLUTIONS,
+    ),
+    model("efficientnet/tiny", efficientnet, *_TWO, targets=_CONVOLUTIONS),
+    model("rf_detr/tiny", rf_detr, pictures(112), pictures(112), targets=_DETECTORS),
+    model("rt_detr/tiny", rt_detr, *_TWO, targets=_DETECTORS),
     model("sam2/tiny", sam2, *_TWO),
     *(
         model(

@@ -46,7 +46,7 @@ METAL: list[Limitation] = [
         "convolution: input strides",
     ),
     _lower(
-        "siglip/tiny",
+        "siglip/tiny|siglip/base_224",
         "head.attention: one probe asks, and Inductor leaves the stride of that dimension as it "
         "comes. aoti_torch_mps_bmm_out (op_bmm.mm) compares all strides with those of a "
         "contiguous tensor, those of dimensions of size 1 included.",
@@ -63,10 +63,11 @@ METAL: list[Limitation] = [
         "into memory of this run",
     ),
     _lower(
-        "tagger/tiny",
-        "The states of the LSTM's directions are joined by a cat, whose parts are filled through "
-        "views with holes. aoti_torch__reinterpret_tensor (shims/memory.cpp) makes a dense copy "
-        "of these, and the kernel writes to the copy, beside it where it goes by the strides.",
+        "tagger/tiny|mamba/130m_layer",
+        "The states of the LSTM's directions, and of Mamba's steps, are joined by a cat, whose "
+        "parts are filled through views with holes. aoti_torch__reinterpret_tensor "
+        "(shims/memory.cpp) makes a dense copy of these, and the kernel writes to the copy, beside "
+        "it where it goes by the strides.",
         f"{_ISSUES}22983",
         "are what the kernel indexes with, in a dense copy",
     ),

@@ -30,10 +30,10 @@ RUNTIME: list[Limitation] = [
         error="method->execute() failed with error 0x1",
     ),
     Limitation(
-        target="xnnpack:int8|tosa:int",
+        target="xnnpack:int8",
         case="rt_detr/tiny",
-        reason="The position embedding of the hybrid encoder is computed in float64: both "
-        "quantizers annotate it, and quantize_per_tensor (quantized_decomposed) takes float32 "
+        reason="The position embedding of the hybrid encoder is computed in float64: the quantizer "
+        "annotates it, as Arm's does, and quantize_per_tensor (quantized_decomposed) takes float32 "
         "alone.",
         link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/ao/quantization/fx/"
         "_decomposed.py",
