@@ -21,8 +21,11 @@ from harness import Case, Inputs
 VOCABULARY = 256
 
 FLOAT = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"
-EVERY = f"{FLOAT}|xnnpack:int8|xnnpack:int8_dynamic|tosa:int|tosa:mxfp8_e4m3|*:bf16|*:int4"
-"""The targets that models are taken to."""
+USUAL = f"{FLOAT}|xnnpack:int8|tosa:int|*:int4"
+"""The targets that every architecture is taken to."""
+FURTHER = "xnnpack:int8_dynamic|tosa:mxfp8_e4m3|*:bf16"
+"""Those that one architecture of a kind is taken to; the others are at night (``night.py``)."""
+EVERY = f"{USUAL}|{FURTHER}"
 DYNAMIC = "portable:fp32|xnnpack:fp32|mlx:fp32|metal:fp32"
 """Those that take sizes which are not known when they lower."""
 
@@ -61,7 +64,7 @@ def model(
     *calls: Make,
     dynamic: Any = None,
     by_day: str = "",
-    targets: str = EVERY,
+    targets: str = USUAL,
     tags: Iterable[str] = (),
     memory: float = 0.0,
 ) -> Case:

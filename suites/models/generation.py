@@ -18,7 +18,7 @@ from torch.export import Dim
 
 from harness import Case, Inputs
 from suites.mlx.cache import DecoderOffGraph
-from suites.models.build import DYNAMIC, EVERY, FLOAT, VOCABULARY
+from suites.models.build import DYNAMIC, FLOAT, USUAL, VOCABULARY
 from suites.models.decoding import (
     CAPACITY,
     Positioned,
@@ -123,7 +123,7 @@ def generation(
     prompts: Sequence[int] = (PROMPT,),
     steps: int = STEPS,
     dynamic: Any = None,
-    targets: str = EVERY,
+    targets: str = USUAL,
     by_day: str = "",
 ) -> Case:
     """A case of one conversation for each prompt, and the first prompt again.

@@ -12,7 +12,7 @@ import torch
 from torch.export import Dim
 
 from harness import Case, Inputs
-from suites.models.build import DYNAMIC, VOCABULARY, Field, Make, model
+from suites.models.build import DYNAMIC, EVERY, VOCABULARY, Field, Make, model
 from suites.models.inputs import BEGIN, END, PAD, causal, tokens
 from suites.models.weights import settle
 
@@ -155,6 +155,7 @@ CASES: list[Case] = [
         lambda: Causal(llama()),
         sentence(12),
         sentence(12),
+        targets=EVERY,
         by_day="xnnpack:int8|tosa:int|tosa:mxfp8_e4m3|*:int4",
     ),
     model("qwen3/tiny", lambda: Causal(qwen3()), sentence(12), sentence(12)),
@@ -163,11 +164,14 @@ CASES: list[Case] = [
         lambda: Sliding(gemma3()),
         sentence(12, WINDOW),
         sentence(12, WINDOW),
+        targets=EVERY,
     ),
     model("smollm3/tiny", lambda: Causal(smollm3()), sentence(12), sentence(12)),
-    model("lfm2/tiny", lambda: Causal(lfm2()), sentence(12), sentence(12)),
-    model("qwen3_moe/tiny", lambda: Causal(qwen3_moe()), sentence(12), sentence(12)),
-    model("mamba/tiny", lambda: Field(mamba(), "logits", use_cache=False), ids(8), ids(8)),
+    model("lfm2/tiny", lambda: Causal(lfm2()), sentence(12), sentence(12), targets=EVERY),
+    model("qwen3_moe/tiny", lambda: Causal(qwen3_moe()), sentence(12), sentence(12),
+          targets=EVERY),
+    model("mamba/tiny", lambda: Field(mamba(), "logits", use_cache=False), ids(8), ids(8),
+          targets=EVERY),
     *(
         model(
             f"{name}/dynamic",

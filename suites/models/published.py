@@ -176,8 +176,10 @@ CASES: list[Case] = [
         memory=8,
     ),
     real(
-        "mobilebert/uncased",
-        partial(text.mobilebert, hidden_size=512, num_hidden_layers=24, num_attention_heads=4,
+        # 4 of the 24 layers of uncased: none normalizes, and with random weights float32 itself is
+        # left with 14 dB of all of them.
+        "mobilebert/uncased_layers",
+        partial(text.mobilebert, hidden_size=512, num_hidden_layers=4, num_attention_heads=4,
                 intermediate_size=512),
         sentences(32, 20),
     ),

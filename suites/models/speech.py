@@ -8,7 +8,7 @@ import torch
 from torch.export import Dim
 
 from harness import Case, Inputs
-from suites.models.build import DYNAMIC, VOCABULARY, Field, Make, model
+from suites.models.build import DYNAMIC, EVERY, VOCABULARY, Field, Make, model
 from suites.models.inputs import BEGIN, END, PAD, causal, mel, tokens, waveform
 from suites.models.language import SIZES as LANGUAGE
 from suites.models.weights import settle
@@ -267,10 +267,10 @@ def _dictated() -> Inputs:
 _FRAMES = 8 * Dim("eighths", min=3, max=20)
 
 CASES: list[Case] = [
-    model("whisper/encoder", whisper_encoder, spectrogram(64), spectrogram(64)),
-    model("whisper/decoder", whisper_decoder, _heard, _heard),
+    model("whisper/encoder", whisper_encoder, spectrogram(64), spectrogram(64), targets=EVERY),
+    model("whisper/decoder", whisper_decoder, _heard, _heard, targets=EVERY),
     model("voxtral/tiny", voxtral, _spoken, _spoken),
-    model("parakeet/ctc", parakeet_ctc, frames_first(80), frames_first(80)),
+    model("parakeet/ctc", parakeet_ctc, frames_first(80), frames_first(80), targets=EVERY),
     model("parakeet/tdt_step", parakeet_tdt, _step, _step),
     model("wav2vec2/tiny", wav2vec2, sound(4000), sound(4000)),
     model("moonshine/tiny", moonshine, _dictated, _dictated),

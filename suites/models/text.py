@@ -8,7 +8,7 @@ import torch
 from torch.export import Dim
 
 from harness import Case, Inputs
-from suites.models.build import DYNAMIC, VOCABULARY, Make, Masked, model
+from suites.models.build import DYNAMIC, EVERY, FLOAT, VOCABULARY, Make, Masked, model
 from suites.models.inputs import BEGIN, END, PAD, padded, tokens
 from suites.models.weights import settle
 
@@ -110,15 +110,16 @@ def translation(length: int, *lengths: int) -> Make:
 _LENGTH = Dim("length", min=4, max=32)
 
 CASES: list[Case] = [
-    model("bert/tiny", bert, sentences(16, 12), sentences(16, 16)),
-    model("bert/batch_2", bert, sentences(16, 16, 9), sentences(16, 5, 12)),
+    model("bert/tiny", bert, sentences(16, 12), sentences(16, 16), targets=EVERY),
+    model("bert/batch_2", bert, sentences(16, 16, 9), sentences(16, 5, 12), targets=FLOAT),
     model("mobilebert/tiny", mobilebert, sentences(16, 12), sentences(16, 16)),
-    model("t5/tiny", t5, translation(16, 12), translation(16, 16)),
+    model("t5/tiny", t5, translation(16, 12), translation(16, 16), targets=EVERY),
     model(
         "tagger/tiny",
         lambda: settle(Tagger(), embedding=8.0),
         lambda: (tokens(8, VOCABULARY),),
         lambda: (tokens(8, VOCABULARY),),
+        targets=EVERY,
     ),
     model(
         "bert/dynamic",

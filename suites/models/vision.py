@@ -216,7 +216,7 @@ _DETECTORS = f"{FLOAT}|xnnpack:int8"
 _HEIGHT, _WIDTH = (32 * Dim(name, min=2, max=4) for name in ("height", "width"))
 
 CASES: list[Case] = [
-    model("deit/tiny", deit, *_TWO),
+    model("deit/tiny", deit, *_TWO, targets=EVERY),
     model("vit/tiny", vit, *_TWO),
     model("dinov2/tiny", dinov2, pictures(56), pictures(56)),
     model("siglip/tiny", siglip, *_TWO),
@@ -228,7 +228,7 @@ CASES: list[Case] = [
         by_day="*:fp32|tosa:fp|tosa:int|xnnpack:int8",
         targets=_CONVOLUTIONS,
     ),
-    model("efficientnet/tiny", efficientnet, *_TWO, targets=_CONVOLUTIONS),
+    model("efficientnet/tiny", efficientnet, *_TWO),
     model("rf_detr/tiny", rf_detr, pictures(112), pictures(112), targets=_DETECTORS),
     model("rt_detr/tiny", rt_detr, *_TWO, targets=_DETECTORS),
     model("sam2/tiny", sam2, *_TWO),

@@ -18,7 +18,7 @@ def _lower(cases: str, reason: str, link: str, error: str) -> Limitation:
 METAL: list[Limitation] = [
     Limitation(
         target="metal:int4",
-        case="mamba/tiny|bert/batch_2",
+        case="mamba/tiny",
         reason="A linear layer is given a transposed view or a slice: the Meta kernel of "
         "torchao::_linear_fp_act_4bit_weight (ops/mps/mps_op_lib.py) asserts that activations are "
         "contiguous, and UIntxWeightOnlyQuantizedLinear does not make them so.",
@@ -38,7 +38,8 @@ METAL: list[Limitation] = [
     ),
     _lower(
         "deit/tiny|vit/tiny|dinov2/tiny|resnet/tiny|mobilenet_v2/tiny|efficientnet/tiny|sam2/tiny|"
-        "parakeet/ctc",
+        "vit/night|dinov2/night|efficientnet/night|sam2/night|"
+        "parakeet/ctc|resnet/50|mobilenet_v2/1.0_224|efficientnet/b0|parakeet/0.6b_layer",
         "Inductor's layout optimization (GraphLowering.decide_layout_opt) gives most 2-D "
         "convolutions channels-last operands; aoti_torch_mps_convolution (op_convolution.mm) "
         "reads them as if they were contiguous: silently wrong.",
@@ -46,7 +47,7 @@ METAL: list[Limitation] = [
         "convolution: input strides",
     ),
     _lower(
-        "siglip/tiny|siglip/base_224",
+        "siglip/tiny|siglip/night|siglip/base_224",
         "head.attention: one probe asks, and Inductor leaves the stride of that dimension as it "
         "comes. aoti_torch_mps_bmm_out (op_bmm.mm) compares all strides with those of a "
         "contiguous tensor, those of dimensions of size 1 included.",
@@ -54,7 +55,7 @@ METAL: list[Limitation] = [
         "are not exactly those of a contiguous tensor",
     ),
     _lower(
-        "mobilebert/tiny",
+        "mobilebert/*",
         "The embeddings of a token and of those beside it are joined by a cat, whose parts are "
         "filled through views. aoti_torch__reinterpret_tensor (shims/memory.cpp) makes of a view "
         "that begins later a Metal buffer of its own, from what the memory holds while the GPU "

@@ -33,7 +33,7 @@ TOSA: list[Limitation] = [
     ),
     Limitation(
         target="tosa:fp|tosa:mxfp8_e4m3",
-        case="whisper/encoder|mobilebert/tiny",
+        case="whisper/encoder|mobilebert/tiny|mobilebert/night",
         reason="CheckInt64InputsAndOutputs accepts an int64 arange or full as a constant that its "
         "user consumes, but EmbeddingSupported leaves that user to the CPU: the constant is "
         "delegated alone, and CastInt64BuffersToInt32Pass makes it int32 although the delegate is "
@@ -64,7 +64,7 @@ TOSA: list[Limitation] = [
     ),
     Limitation(
         target="tosa:mxfp8_e4m3",
-        case="mobilenet_v2/tiny|sam2/tiny",
+        case="mobilenet_v2/tiny|sam2/tiny|sam2/night",
         reason="The model asks a convolution for its kernel_size (apply_tf_padding) or the dtype "
         "of its weight (SAM 2's patches): MXFPConv2dOp, which stands for the layer, has none.",
         link=f"{_MXFP_OPS}mxfp_conv2d_op.py",
