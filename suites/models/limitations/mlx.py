@@ -9,7 +9,7 @@ _MLX = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/"
 MLX: list[Limitation] = [
     Limitation(
         target="mlx:*",
-        case="whisper/decoder|whisper/tiny_decoder|whisper/decode_dynamic|exporter/whisper",
+        case="whisper/decoder|whisper/night|whisper/tiny_decoder|whisper/decode_dynamic|exporter/whisper",
         reason="decoder.embed_positions.weight[positions]: _index_handler (ops.py) emits "
         "TakeAlongAxisNode when the index has as many dimensions as the tensor, as positions "
         "(1, L) and their embeddings have. That is torch.gather: it fails where the shapes do not "

@@ -17,7 +17,7 @@ XNNPACK: list[Limitation] = [
     ),
     Limitation(
         target="xnnpack:int8|xnnpack:int8_dynamic",
-        case="bert/tiny|mobilebert/*|t5/tiny",
+        case="bert/tiny|bert/night|mobilebert/*|t5/tiny",
         reason="The mask of the padding is read by indices that are made of positions and a "
         "number: _convert_scalars_to_attrs (quantizer/xnnpack_quantizer_utils.py) makes a float32 "
         "tensor of every number that is added or multiplied, whatever it is added to, and the "
