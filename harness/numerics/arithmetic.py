@@ -18,7 +18,6 @@ from torch._decomp import decomposition_table
 from torch._library.custom_ops import _maybe_get_opdef
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from harness.numerics.control_flow import run_dense
 from harness.numerics.error_model import jumps
@@ -38,6 +37,7 @@ from harness.numerics.formats.semantics import DEFAULT_EPSILON, GENERIC, Semanti
 from harness.numerics.large import attention
 from harness.numerics.large.deviations import Linear
 from harness.numerics.large.sharing import Settled, Sums, is_large
+from harness.trees import leaves, map_leaves
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
@@ -123,13 +123,11 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
             activation = self.encode(blocked)
             with self, self.in_float32(blocked.exact_terms):
                 return blocked.multiply(activation)
-        for leaf in tree_leaves(kwargs):
+        for leaf in leaves(kwargs):
             if isinstance(leaf, torch.dtype):
                 self.observe_dtype(leaf)
-        kwargs = tree_map(_widen, kwargs or {})
-        args = tuple(
-            tree_map(lambda item: _widen(item, keep=func._schema.is_mutable), item) for item in args
-        )
+        kwargs = map_leaves(_widen, kwargs or {})
+        args = map_leaves(_keep if func._schema.is_mutable else _widen, args)
         if name.startswith("dequantize_per"):
             return dequantize(name, args)
         if name == "_fused_rms_norm" and args[3] is None:
@@ -276,7 +274,7 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterat
     """Storages of the arguments that a call writes to."""
     for argument, value in zip_longest(func._schema.arguments, args):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            for item in tree_leaves(kwargs.get(argument.name, value)):
+            for item in leaves(kwargs.get(argument.name, value)):
                 yield storage_of(item)
 
 
@@ -322,15 +320,18 @@ def is_wide(item: Any) -> bool:
     return isinstance(item, torch.Tensor) and item.dtype == torch.float64
 
 
-def _widen(item: Any, keep: bool = False) -> Any:
-    """Floating tensors and dtypes to float64; ``keep`` for operations that write in place."""
+def _widen(item: Any) -> Any:
+    """Floating tensors and dtypes to float64."""
     if isinstance(item, torch.Tensor):
-        if keep or item.dtype in (torch.float64, torch.complex128):
+        if item.dtype in (torch.float64, torch.complex128):
             return item
         return item.to(wide) if (wide := wide_dtype(item.dtype)) else item
-    if isinstance(item, torch.dtype):
-        return wide_dtype(item) or item
-    return item
+    return _keep(item)
+
+
+def _keep(item: Any) -> Any:
+    """Dtypes to float64: for operations that write in place."""
+    return wide_dtype(item) or item if isinstance(item, torch.dtype) else item
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype | None:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
 
 from harness.numerics.arithmetic import Float64Mode, Trace
 from harness.numerics.error_model.interpolation import interpolate
@@ -28,6 +27,7 @@ from harness.numerics.large import attention
 from harness.numerics.large.attention import Attention, Errors
 from harness.numerics.large.sharing import Sum, is_large
 from harness.precision import Precision
+from harness.trees import leaves, map_leaves
 
 _FLOAT32_UNIT = 2.0**-24
 
@@ -108,7 +108,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             if settled:
                 self.settled.add(out)
             return out
-        inexact = [item for item in tree_leaves(out) if is_inexact(item)]
+        inexact = [item for item in leaves(out) if is_inexact(item)]
         for index, tensor in enumerate(inexact):
             size, factor = None, self._roundings(kind, name)
             if sums is not None:
@@ -355,7 +355,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             for argument in func._schema.arguments
         ]
         return tuple(
-            tree_map(functools.partial(perturbed, written=written), item)
+            map_leaves(functools.partial(perturbed, written=written), item)
             for item, written in zip(args, writes, strict=False)
         )
 

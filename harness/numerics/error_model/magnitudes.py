@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
+
+from harness.trees import leaves
 
 # λ of the probabilistic summation bound (Higham & Mary 2019, theorem 2.4): the chance that
 # one sum of a million terms exceeds λ√K·u is below 1e-7.
@@ -112,7 +113,7 @@ def _absolute_sums(
         key: abs(item) if key in _SCALARS else _absolute(item, dtype)
         for key, item in kwargs.items()
     }
-    result = [item for item in tree_leaves(func(*absolute, **named)) if is_inexact(item)]
+    result = [item for item in leaves(func(*absolute, **named)) if is_inexact(item)]
     if dtype != torch.float32 or all(map(_in_range, result)):
         return result
     return None
@@ -270,4 +271,4 @@ def _absolute(item: Any, dtype: torch.dtype) -> Any:
 
 
 def _tensors(tree: Any) -> Iterator[torch.Tensor]:
-    return filter(torch.is_tensor, tree_leaves(tree))
+    return filter(torch.is_tensor, leaves(tree))

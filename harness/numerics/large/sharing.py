@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from harness.numerics.error_model.magnitudes import Reduction
 from harness.numerics.large.attention import Evaluated
 from harness.numerics.large.deviations import Kept, Linear, Narrow
+from harness.trees import leaves
 
 # Below, computing again costs less than remembering.
 _LARGE = 2**16
@@ -163,4 +163,4 @@ def _shapes(tree: Any) -> list[torch.Size]:
 
 
 def _tensors(tree: Any) -> Iterator[torch.Tensor]:
-    return (leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor))
+    return (leaf for leaf in leaves(tree) if isinstance(leaf, torch.Tensor))

@@ -23,6 +23,7 @@ from torch.fx.proxy import _create_arg_bypass
 from torch.utils import _pytree as pytree
 
 from harness.pipeline.speed.faked import PLAIN
+from harness.trees import leaves, map_leaves
 
 # No tracer has more to say of these than torch.fx's own table does.
 _COMMON = (
@@ -36,53 +37,23 @@ _COMMON = (
 )
 
 
-def _map(function: Callable[[Any], Any], tree: Any) -> Any:
-    """``tree_map`` of a function of one argument."""
-    its = type(tree)
-    if its is tuple:
-        return tuple([_map(function, item) for item in tree])
-    if its is list or its is immutable_list:
-        return its([_map(function, item) for item in tree])
-    if its is dict or its is immutable_dict:
-        return its({key: _map(function, value) for key, value in tree.items()})
-    if its in pytree.SUPPORTED_NODES or issubclass(its, tuple):
-        return pytree.tree_map(function, tree)
-    return function(tree)
-
-
 def _tree_map(function: Callable[..., Any], tree: Any, *rests: Any, **options: Any) -> Any:
     if rests or options:
         return pytree.tree_map(function, tree, *rests, **options)
-    return _map(function, tree)
+    return map_leaves(function, tree)
 
 
 def _tree_map_only(kind: Any, function: Callable[[Any], Any], tree: Any, **options: Any) -> Any:
     if options or not isinstance(kind, type):
         return pytree.tree_map_only(kind, function, tree, **options)
-    return _map(lambda leaf: function(leaf) if isinstance(leaf, kind) else leaf, tree)
+    return map_leaves(lambda leaf: function(leaf) if isinstance(leaf, kind) else leaf, tree)
 
 
 def _tree_iter(tree: Any, is_leaf: Any = None) -> Iterator[Any]:
     """``tree_iter``, all leaves at once."""
     if is_leaf is not None:
         return iter(pytree.tree_iter(tree, is_leaf))
-    leaves: list[Any] = []
-    _collect(tree, leaves)
-    return iter(leaves)
-
-
-def _collect(tree: Any, leaves: list[Any]) -> None:
-    its = type(tree)
-    if its is tuple or its is list or its is immutable_list:
-        for item in tree:
-            _collect(item, leaves)
-    elif its is dict or its is immutable_dict:
-        for value in tree.values():
-            _collect(value, leaves)
-    elif its in pytree.SUPPORTED_NODES or issubclass(its, tuple):
-        leaves.extend(pytree.tree_iter(tree))
-    else:
-        leaves.append(tree)
+    return iter(leaves(tree))
 
 
 class _DebugString:
@@ -123,10 +94,10 @@ def install() -> None:
         vars(module)["pytree"] = trees
     assert vars(fake_tensor)["tree_map"] is pytree.tree_map
     vars(fake_tensor)["tree_map"] = _tree_map
-    leaves = types.ModuleType(pytree.__name__, pytree.__doc__)
-    vars(leaves).update(vars(pytree), tree_iter=_tree_iter)
+    iterated = types.ModuleType(pytree.__name__, pytree.__doc__)
+    vars(iterated).update(vars(pytree), tree_iter=_tree_iter)
     assert vars(fx_graph)["pytree"] is pytree
-    vars(fx_graph)["pytree"] = leaves
+    vars(fx_graph)["pytree"] = iterated
     walked = pass_base._ExportPassBase
     walked.node_debug_str = _DebugString()
     walked.ExportInterpreter.run_node = _run_node

@@ -1,0 +1,49 @@
+"""Trees of arguments, walked by a look at the type of each value.
+
+torch asks ten classes about every value in a tree before it takes it for a leaf. Where a model's
+operators are called a hundred times each, walking arguments is half of what that costs; and nearly
+all are numbers, tensors and lists of these. What else there is, torch walks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.fx.immutable_collections import immutable_dict, immutable_list
+from torch.utils import _pytree as pytree
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """What torch's ``tree_map`` makes of a tree with a function of one argument."""
+    its = type(tree)
+    if its is tuple:
+        return tuple([map_leaves(function, item) for item in tree])
+    if its is list or its is immutable_list:
+        return its([map_leaves(function, item) for item in tree])
+    if its is dict or its is immutable_dict:
+        return its({key: map_leaves(function, value) for key, value in tree.items()})
+    if its in pytree.SUPPORTED_NODES or issubclass(its, tuple):
+        return pytree.tree_map(function, tree)
+    return function(tree)
+
+
+def leaves(tree: Any) -> list[Any]:
+    """What torch's ``tree_leaves`` finds in a tree."""
+    found: list[Any] = []
+    _collect(tree, found)
+    return found
+
+
+def _collect(tree: Any, found: list[Any]) -> None:
+    its = type(tree)
+    if its is tuple or its is list or its is immutable_list:
+        for item in tree:
+            _collect(item, found)
+    elif its is dict or its is immutable_dict:
+        for value in tree.values():
+            _collect(value, found)
+    elif its in pytree.SUPPORTED_NODES or issubclass(its, tuple):
+        found.extend(pytree.tree_iter(tree))
+    else:
+        found.append(tree)
