@@ -11,6 +11,7 @@ Both libraries are imported when a case is built.
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -92,13 +93,16 @@ class ShippedListening(torch.nn.Module):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        from transformers.integrations.executorch import (
-            Seq2SeqLMDecoderExportableModuleWithStaticCache,
-        )
+        from transformers.integrations import executorch
 
         if not hasattr(model, "lm_head"):  # Whisper has another name for it
             model.lm_head = model.proj_out
-        self.inner = Seq2SeqLMDecoderExportableModuleWithStaticCache(model, CAPACITY, 1)
+        # It tells torch how to take a cache apart, though none goes in or out; ExecutorchExporter
+        # (``exporter.py``) tells it otherwise, and whoever comes first in a process is heard.
+        with patch.object(executorch, "register_dynamic_cache_export_support"):
+            self.inner = executorch.Seq2SeqLMDecoderExportableModuleWithStaticCache(
+                model, CAPACITY, 1
+            )
 
     def forward(
         self, tokens: torch.Tensor, heard: torch.Tensor, positions: torch.Tensor
@@ -107,6 +111,8 @@ class ShippedListening(torch.nn.Module):
 
         inner: Any = self.inner
         _bind(inner.static_cache, inner)
+        # One and the same; torch.export puts a copy back for each where it can take caches apart.
+        inner.cache.self_attention_cache = inner.static_cache
         # A program computes the keys of what was heard in each call; eager would keep them.
         inner.cache.cross_attention_cache = DynamicCache(config=inner.config)
         inner.cache.is_updated = dict.fromkeys(inner.cache.is_updated, False)

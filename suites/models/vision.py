@@ -231,7 +231,8 @@ CASES: list[Case] = [
     model("efficientnet/tiny", efficientnet, *_TWO),
     model("rf_detr/tiny", rf_detr, pictures(112), pictures(112), targets=_DETECTORS),
     model("rt_detr/tiny", rt_detr, *_TWO, targets=_DETECTORS),
-    model("sam2/tiny", sam2, *_TWO),
+    # Its defect on tosa:fp is that on tosa:int, where it takes twice as long to show.
+    model("sam2/tiny", sam2, *_TWO, targets=f"{FLOAT}|xnnpack:int8|*:int4"),
     *(
         model(
             f"{name}/dynamic",

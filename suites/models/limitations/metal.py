@@ -38,7 +38,7 @@ METAL: list[Limitation] = [
     ),
     _lower(
         "deit/tiny|vit/tiny|dinov2/tiny|resnet/tiny|mobilenet_v2/tiny|efficientnet/tiny|sam2/tiny|"
-        "vit/night|dinov2/night|efficientnet/night|sam2/night|"
+        "vit/night|dinov2/night|efficientnet/night|"
         "parakeet/ctc|resnet/50|mobilenet_v2/1.0_224|efficientnet/b0|parakeet/0.6b_layer",
         "Inductor's layout optimization (GraphLowering.decide_layout_opt) gives most 2-D "
         "convolutions channels-last operands; aoti_torch_mps_convolution (op_convolution.mm) "

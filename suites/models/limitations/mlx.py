@@ -30,7 +30,7 @@ MLX: list[Limitation] = [
     ),
     Limitation(
         target="mlx:*",
-        case="sam2/tiny|sam2/night",
+        case="sam2/tiny",
         reason="upsample_bicubic2d clamps its indices to 0: emit_lifted_constant "
         "(builder/op_helpers.py) names a constant by its value alone, finds the 0.0 of a float32 "
         "clamp before it, and mlx::clip makes floats of the indices.",

@@ -9,7 +9,7 @@ _MXFP_OPS = f"{_BACKENDS}arm/ao_ext/ops/"
 
 TOSA: list[Limitation] = [
     Limitation(
-        target="tosa:fp|tosa:int",
+        target="tosa:fp",
         case="sam2/tiny",
         reason="blocks.1.attn: keys are slices of the projection, unbind(qkv, 2) of four windows. "
         "PropagateViewCopyPermuteUpPass moves the view of such a slice before it: "
@@ -64,12 +64,12 @@ TOSA: list[Limitation] = [
     ),
     Limitation(
         target="tosa:mxfp8_e4m3",
-        case="mobilenet_v2/tiny|sam2/tiny|sam2/night",
-        reason="The model asks a convolution for its kernel_size (apply_tf_padding) or the dtype "
-        "of its weight (SAM 2's patches): MXFPConv2dOp, which stands for the layer, has none.",
+        case="mobilenet_v2/tiny",
+        reason="apply_tf_padding asks a convolution for its kernel_size: MXFPConv2dOp, which "
+        "stands for the layer, has none.",
         link=f"{_MXFP_OPS}mxfp_conv2d_op.py",
         stage="export",
-        error="'MXFPConv2dOp' object has no attribute",
+        error="'MXFPConv2dOp' object has no attribute 'kernel_size'",
     ),
     Limitation(
         target="tosa:mxfp8_e4m3",
