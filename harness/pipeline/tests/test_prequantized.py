@@ -19,7 +19,7 @@ from harness.record.cell import Status
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torchao's own
 
-# The same whatever else drew in this process: how far a scale is off that shows hangs on the values.
+# The same whatever else drew in this process: whether a wrong scale shows hangs on the values.
 X = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
 INT4 = IntxWeightOnlyConfig(torch.int4, PerGroup(32))  # type: ignore[attr-defined]
 DYNAMIC = Int8DynamicActivationIntxWeightConfig(
