@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.copies import Shared, convert_state, copy_module, is_lazy, plain_state, wrappers
 from harness.errors import CaseError, describe, printable
-from harness.target import Target, any_glob
+from harness.target import Target, speaks_of
 
 if TYPE_CHECKING:
     import torch
@@ -93,7 +93,7 @@ class Exporter:
 
     def refuses(self, target: Target) -> str | None:
         """Why it makes no program for a target, or None."""
-        if any_glob(self.targets, str(target)):
+        if speaks_of(self.targets, target):
             return None
         return f"{self.name} exports for {self.targets.replace('|', ', ')} only"
 

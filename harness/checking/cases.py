@@ -17,7 +17,7 @@ from harness.checking.sources import InputSet, Subject, case_name
 from harness.errors import CaseError
 from harness.numerics.eager import EagerRuns
 from harness.pipeline.explaining.frames import model_frame
-from harness.pipeline.rehearsal import rehearse
+from harness.pipeline.reference.rehearsal import rehearse
 from harness.record.cell import MODEL
 
 _NOTHING = "no dimension of the inputs varies"

@@ -168,7 +168,9 @@ def _check_limitations(package: str, folder: Path) -> None:
     limitations = _limitations(package)
     if not limitations:
         return
-    stale = unmatched(limitations, package_cases(folder), registry.known_targets())
+    cases = package_cases(folder)
+    varied = {target for case in cases for target in registry.variations(case)}
+    stale = unmatched(limitations, cases, [*registry.known_targets(), *sorted(varied)])
     if stale:
         listing = "; ".join(f"{entry.case} on {entry.target}" for entry in stale)
         raise LimitationError(

@@ -26,6 +26,7 @@ from harness.record.cell import Cell, Status
 from harness.target import Target, cell_id, is_cell_id
 
 if TYPE_CHECKING:
+    from harness.pipeline.reference.siblings import Siblings
     from harness.pipeline.tester import Tester
 
 # A program that is being lowered is not interrupted: what is left over is for the last one.
@@ -122,6 +123,7 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the cell and hand its record to the report."""
+        from harness.pipeline.reference.siblings import Siblings
         from harness.pipeline.runner import run_cell
 
         testers: list[Tester] = []
@@ -136,6 +138,7 @@ class CellItem(pytest.Item):
                 lower_only=self.config.getoption("lower_only"),
                 meter=self.meter,
                 judged=testers.append,
+                siblings=self.config.stash.setdefault(SIBLINGS, Siblings()),
             )
         cell.suite = self.suite.name
         cell.worker = os.environ.get("PYTEST_XDIST_WORKER")
@@ -198,6 +201,8 @@ class CellItem(pytest.Item):
 # The targets asked for; None for a plain run.
 SELECTED: pytest.StashKey[Sequence[Target] | None] = pytest.StashKey()
 DEMANDING: pytest.StashKey[frozenset[Target]] = pytest.StashKey()
+# What the cells of the present case share in this process.
+SIBLINGS: pytest.StashKey[Siblings] = pytest.StashKey()
 # Bytes that the cells of a moment may take together: what was available as the session began.
 ROOM: pytest.StashKey[int] = pytest.StashKey()
 ROOM_INPUT = "conform_room"

@@ -11,8 +11,9 @@ import torch
 
 from harness.execution.interface import Interface, Place
 from harness.execution.program import TensorSpec
+from harness.numerics.exact import numbers
 from harness.numerics.metrics import Difference, Tally, largest_error
-from harness.numerics.oracle import Reference, numbers
+from harness.numerics.oracle import Reference
 from harness.numerics.telling import telling
 from harness.record.cell import Numerics
 

@@ -29,6 +29,7 @@ from harness.numerics.compare import Verdict
 from harness.pipeline.explaining.frames import model_frame
 from harness.pipeline.explaining.refusal import refused
 from harness.pipeline.figures import Stopwatch, Weight, weigh
+from harness.pipeline.reference.siblings import Siblings
 from harness.pipeline.route import lower, unsupported
 from harness.pipeline.tester import Tester
 from harness.record.cell import (
@@ -62,6 +63,7 @@ def run_cell(
     worker: str | None = None,
     meter: Meter | None = None,
     judged: Callable[[Tester], None] | None = None,
+    siblings: Siblings | None = None,
 ) -> Cell:
     """Run one case on one target.
 
@@ -86,6 +88,7 @@ def run_cell(
         meter: measures its memory, and tells those who watch it which stage begins; by default a
             new one.
         judged: takes the tester of a cell whose outputs were compared.
+        siblings: what cells of one case share; of nobody else by default.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -95,7 +98,7 @@ def run_cell(
     target = Target.parse(target) if isinstance(target, str) else target
     backend = backend or registry.backend(target.backend)
     limitation = find(limitations, case, target)
-    trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter(), judged)
+    trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter(), judged, siblings)
     state = _availability(backend)
     if not (state.available or state.can_lower):
         ending = Ending(Status.UNAVAILABLE, error=state.reason)
@@ -160,8 +163,10 @@ class _Trial:
         save: Path | None,
         meter: Meter,
         judged: Callable[[Tester], None] | None,
+        siblings: Siblings | None,
     ) -> None:
         self.judged = judged
+        self.siblings = siblings
         self.require_delegation = require_delegation
         self.compare_runtimes = compare_runtimes
         self.save = save
@@ -199,7 +204,13 @@ class _Trial:
         """
         try:
             tester = Tester(
-                case, target, seed=seed, recipe=recipe, backend=backend, meter=self.meter
+                case,
+                target,
+                seed=seed,
+                recipe=recipe,
+                backend=backend,
+                meter=self.meter,
+                siblings=self.siblings,
             )
             self.stages = tester.seconds
             if (reason := unsupported(tester)) is not None:

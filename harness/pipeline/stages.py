@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from harness.case import Given, arguments
 from harness.errors import ConflictingOptions
-from harness.pipeline.sequence import written_buffers
+from harness.pipeline.reference.sequence import written_buffers
 
 Pass = Any
 """A graph pass: a callable on a GraphModule that returns a PassResult."""

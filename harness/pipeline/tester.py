@@ -18,33 +18,25 @@ from typing import Any, Self
 import torch
 from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchProgramManager
 from torch.export import ExportedProgram
-from torch.utils._pytree import tree_leaves
 
 from harness import registry
-from harness.backend import Attempt, Backend, Emulating, Execution, Lowered, Recipe
-from harness.case import Built, Case, Given, Inputs, case_seed
+from harness.backend import Backend, Lowered, Recipe
+from harness.case import Built, Case, Given, case_seed
 from harness.copies import copy_module
 from harness.errors import ConflictingOptions, StageOrderError
 from harness.execution.interface import Interface
-from harness.execution.locking import exclusive
 from harness.execution.memory import Meter
 from harness.execution.program import Program
-from harness.numerics.compare import Verdict, compare
-from harness.numerics.distribution import compare_draws
 from harness.numerics.eager import EagerRuns
-from harness.numerics.oracle import Reference, refer
 from harness.pipeline import delegation, stages
-from harness.pipeline.artifacts import ArtifactReader, Artifacts, Exported, Partitioned, Ran
+from harness.pipeline.artifacts import Artifacts, Exported, Partitioned
 from harness.pipeline.checks import GraphChecks
 from harness.pipeline.explaining import rejections
-from harness.pipeline.figures import Stopwatch
-from harness.pipeline.rehearsal import rehearse
-from harness.pipeline.sequence import observing_state, writes_state
+from harness.pipeline.judging import Judging
+from harness.pipeline.reference.rehearsal import rehearse
+from harness.pipeline.reference.siblings import Siblings
 from harness.pipeline.shipping import ship
-from harness.pipeline.stage_clock import StageClock
 from harness.pipeline.stages import LowerOptions, Pass
-from harness.pipeline.supposed import precision_of, semantics_of
-from harness.precision import Precision
 from harness.target import Target
 
 # Stages that are the vendors' work; everything else a cell spends is ours.
@@ -52,15 +44,12 @@ VENDOR_STAGES = ("export", "quantize", "to_edge", "transform", "lower", "to_exec
                  "serialize", "run", "steady", "emulate")  # fmt: skip
 
 
-class Tester(StageClock, ArtifactReader, GraphChecks):
+class Tester(Judging, GraphChecks):
     """The pipeline over one case on one target.
 
     Several testers may run in threads of one process: each stage but execution holds
     :func:`~harness.execution.locking.exclusive`, because export, passes and the reference use
     global state of torch. Threads therefore gain nothing but in execution.
-
-    Attributes:
-        built: module and inputs, seeded from (seed, case) alone and cast to the recipe's dtype.
     """
 
     __test__ = False  # the name begins like a test class of pytest
@@ -75,6 +64,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         backend: Backend | None = None,
         transform_passes: Sequence[Pass] | None = None,
         meter: Meter | None = None,
+        siblings: Siblings | None = None,
     ) -> None:
         """Build the case for a target.
 
@@ -86,6 +76,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
             backend: used instead of the one the target names.
             transform_passes: used instead of the recipe's passes, on either lowering path.
             meter: told what the stages hold; by default a new one.
+            siblings: what other cells of the case have computed, and what this one adds to it.
 
         Raises:
             UnknownTarget: no such backend or recipe.
@@ -98,6 +89,7 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         self.recipe = recipe or registry.recipe(self.target, self.backend)
         self.seed = seed
         self._passes = transform_passes
+        self._siblings = siblings
         self._artifacts = Artifacts()
         self._runs = EagerRuns(case_seed(seed, case.name))
         with self._stage("build"):
@@ -277,107 +269,6 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
         self._artifacts.put("serialize", lowered)
         return self
 
-    def run(self, calls: Sequence[Given] | None = None, *, steady: bool = False) -> Self:
-        """Execute the serialized bytes for each call.
-
-        Args:
-            calls: defaults to the case's, and one more where the program has state, so that what
-                the last call left behind is seen.
-            steady: execute the first call a few more times when all is done, for its time alone;
-                not where the program has state.
-        """
-        lowered: Lowered = self._artifacts.need("serialize", "run")
-        chosen = calls
-        if chosen is None:
-            with exclusive(), self.attributed("reference"):
-                chosen = observing_state(
-                    self._runs, self.reference_module, self.exported, self.built.calls
-                )
-        with self.attributed("run"):
-            chosen = [self.interface.arrange(inputs) for inputs in chosen]
-            flat = self._flat(chosen)
-        watch = Stopwatch()
-        with self._stage("run"), watch.listening():
-            execution = self.backend.execute(lowered.data, flat)
-        if steady and not writes_state(self.exported):
-            with self._stage("steady"):
-                watch.repeat()
-        watch.let_go()
-        self._artifacts.put("run", Ran(chosen, execution, watch))
-        return self
-
-    def refer(self, calls: Sequence[Given] | None = None) -> Self:
-        """Compute what the outputs should be: of :attr:`reference_module`."""
-        ran, module = self._artifacts.run, self.reference_module
-        if calls is None:
-            calls = self.built.calls if ran is None else ran.calls
-        with self._stage("reference"):
-            reference = refer(
-                module,
-                calls,
-                self._precision(),
-                self._runs.seed,
-                semantics_of(self.recipe),
-                changed=() if self._artifacts.lower is None else self.interface.changed,
-                model=None if module is self.built.module else self.built.module,
-                runs=self._runs,
-            )
-            self._artifacts.put("refer", reference)
-        return self
-
-    def compare(self, reference: Reference | None = None) -> Self:
-        """Judge the outputs; the verdict is a value, nothing is raised for a mismatch.
-
-        Args:
-            reference: used instead of the one that :meth:`refer` computes.
-        """
-        ran: Ran = self._artifacts.need("run", "compare")
-        if reference is None and self._artifacts.refer is None and not self.case.draws:
-            self.refer()
-        verdict = self._judge(ran.calls, ran.execution, reference or self._artifacts.refer)
-        self._artifacts.put("compare", verdict)
-        return self
-
-    def emulate(self) -> Verdict:
-        """Judge what the backend's emulation computes for the same calls, after
-        :meth:`compare`.
-
-        Raises:
-            ConflictingOptions: the backend has one runtime only.
-        """
-        lowered: Lowered = self._artifacts.need("serialize", "emulate")
-        self._artifacts.need("compare", "emulate")
-        if not isinstance(self.backend, Emulating):
-            raise ConflictingOptions(f"{self.backend.name} has no emulation to compare with")
-        ran: Ran = self._artifacts.need("run", "emulate")
-        flat = self._flat(ran.calls)
-        with self._stage("emulate"):
-            execution = self.backend.emulate(lowered.data, flat)
-        return self._judge(ran.calls, execution, self._artifacts.refer)
-
-    @property
-    def reference_module(self) -> torch.nn.Module:
-        """What the reference is computed of: the module, or the graph in which its weights or
-        activations are quantized, be it by the recipe or before they were given."""
-        exported = self._artifacts.quantize or self._artifacts.export
-        graph = None if exported is None else exported.graph
-        return self.built.module if graph is None else graph
-
-    @property
-    def attempt(self) -> Attempt:
-        """The cell as far as it came, once it is serialized."""
-        ran, verdict = self._artifacts.run, self._artifacts.compare
-        calls = self.built.calls if ran is None else ran.calls
-        return Attempt(
-            lowered=self.shipped,
-            calls=self._flat([self.interface.arrange(inputs) for inputs in calls]),
-            precision=self._precision(),
-            semantics=semantics_of(self.recipe),
-            seed=self._runs.seed,
-            problem=None if verdict is None else verdict.problem,
-            numerics=() if verdict is None else verdict.numerics,
-        )
-
     # Inner workings.
 
     def _rehearse(self) -> None:
@@ -387,29 +278,6 @@ class Tester(StageClock, ArtifactReader, GraphChecks):
     def _graph(self, program: ExportedProgram) -> torch.fx.GraphModule:
         with self._stage("reference"), self.attributed("export"):
             return stages.flatten(program)
-
-    def _judge(
-        self, calls: Sequence[Given], execution: Execution, reference: Reference | None
-    ) -> Verdict:
-        with self._stage("compare"):
-            if reference is None:  # what a module draws has none
-                return compare_draws(
-                    self.built.module, calls, execution.outputs, self.interface, self._runs.seed
-                )
-            return compare(
-                execution.outputs,
-                reference,
-                interface=self.interface,
-                declared=self.shipped.program.outputs,
-            )
-
-    def _flat(self, calls: Sequence[Given]) -> list[Inputs]:
-        return [self.shipped.program.arrange(tree_leaves(inputs)) for inputs in calls]
-
-    def _precision(self) -> Precision:
-        lowered = self._artifacts.lower
-        delegation = None if lowered is None else lowered.delegation
-        return precision_of(self.recipe, delegation, self.reference_module)
 
     def _default_passes(self) -> Sequence[Pass]:
         return self.recipe.transform_passes() if self._passes is None else self._passes

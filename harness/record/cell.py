@@ -23,14 +23,15 @@ CROSS_BACKEND = "cross_backend"
 """Tag of a case whose records keep weights and outputs, so that reports compare its targets."""
 
 
-MODEL, PUBLISHED = "model", "published"
-"""Tags of cases that are models, small ones and those of published shapes."""
+MODEL, PUBLISHED, NIGHT_MODEL = "model", "published", "night_model"
+"""Tags of cases that are models: small ones, those of published shapes, and what of the small ones
+is left to the night."""
 
 
 def is_model(tags: Collection[str]) -> bool:
     """Whether a case of these tags is a model: its executions are timed, and its wrong outputs are
     traced."""
-    return MODEL in tags or PUBLISHED in tags
+    return not {MODEL, PUBLISHED, NIGHT_MODEL}.isdisjoint(tags)
 
 
 class Status(enum.Enum):

@@ -136,9 +136,15 @@ class Sums:
 
     def keep(self, known: Sum, reduction: Reduction) -> None:
         """Remember the magnitudes of a sum, as far as there is room."""
-        magnitudes = reduction.magnitudes or []
-        if self._fits(sum(magnitude.nbytes for magnitude in magnitudes)):
+        if self._fits(_size(reduction)):
             known.reduction = reduction
+
+    def forget_magnitudes(self) -> None:
+        """They are those of the first run that errs, and other errors begin."""
+        for known in self._all:
+            if known.reduction is not None:
+                self._kept -= _size(known.reduction)
+                known.reduction = None
 
     def _fits(self, size: int) -> bool:
         if self._kept + size > _KEPT:
@@ -156,6 +162,10 @@ def is_large(func: Any, args: tuple[Any, ...]) -> bool:
 
 def _holders(memory: torch.UntypedStorage) -> int:
     return int(torch._C._storage_Use_Count(memory._cdata))
+
+
+def _size(reduction: Reduction) -> int:
+    return sum(magnitude.nbytes for magnitude in reduction.magnitudes or [])
 
 
 def _shapes(tree: Any) -> list[torch.Size]:

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch._decomp import decomposition_table
 
+from harness.numerics.eager import run_calls
 from harness.numerics.error_model.rounding import ACTIVATIONS, COMPOUND, RoundingKind, kind_of
-from harness.numerics.oracle import Reference, refer, run_calls
+from harness.numerics.oracle import Reference, refer
 from harness.precision import Precision
 
 PRECISION = Precision()

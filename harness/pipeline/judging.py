@@ -1,0 +1,174 @@
+"""The stages after the program is there: execute it, compute what it should return, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from harness.backend import Attempt, Backend, Emulating, Execution, Lowered, Recipe
+from harness.case import Built, Case, Given, Inputs
+from harness.errors import ConflictingOptions
+from harness.execution.locking import exclusive
+from harness.numerics.compare import Verdict, compare
+from harness.numerics.distribution import compare_draws
+from harness.numerics.eager import EagerRuns
+from harness.numerics.oracle import Reference, refer
+from harness.pipeline.artifacts import ArtifactReader, Ran
+from harness.pipeline.figures import Stopwatch
+from harness.pipeline.reference.sequence import observing_state, writes_state
+from harness.pipeline.reference.siblings import Siblings
+from harness.pipeline.reference.supposed import precision_of, semantics_of
+from harness.pipeline.stage_clock import StageClock
+from harness.precision import Precision
+
+
+class Judging(StageClock, ArtifactReader):
+    """``run``, ``refer``, ``compare`` and ``emulate``.
+
+    Attributes:
+        case: what is tested.
+        backend: where.
+        recipe: how.
+        built: module and inputs, seeded from (seed, case) alone and cast to the recipe's dtype.
+    """
+
+    case: Case
+    backend: Backend
+    recipe: Recipe
+    built: Built
+    _runs: EagerRuns
+    _siblings: Siblings | None
+
+    def run(self, calls: Sequence[Given] | None = None, *, steady: bool = False) -> Self:
+        """Execute the serialized bytes for each call.
+
+        Args:
+            calls: defaults to the case's, and one more where the program has state, so that what
+                the last call left behind is seen.
+            steady: execute the first call a few more times when all is done, for its time alone;
+                not where the program has state.
+        """
+        lowered: Lowered = self._artifacts.need("serialize", "run")
+        chosen = calls
+        if chosen is None:
+            with exclusive(), self.attributed("reference"):
+                chosen = observing_state(
+                    self._runs, self.reference_module, self.exported, self.built.calls
+                )
+        with self.attributed("run"):
+            chosen = [self.interface.arrange(inputs) for inputs in chosen]
+            flat = self._flat(chosen)
+        watch = Stopwatch()
+        with self._stage("run"), watch.listening():
+            execution = self.backend.execute(lowered.data, flat)
+        if steady and not writes_state(self.exported):
+            with self._stage("steady"):
+                watch.repeat()
+        watch.let_go()
+        self._artifacts.put("run", Ran(chosen, execution, watch))
+        return self
+
+    def refer(self, calls: Sequence[Given] | None = None) -> Self:
+        """Compute what the outputs should be: of :attr:`reference_module`."""
+        ran, module = self._artifacts.run, self.reference_module
+        if calls is None:
+            calls = self.built.calls if ran is None else ran.calls
+        changed = () if self._artifacts.lower is None else self.interface.changed
+        is_own, precision = module is self.built.module, self._precision()
+        with self._stage("reference"):
+            if is_own and self._siblings is not None and self.recipe.semantics is None:
+                reference = self._siblings.refer(
+                    self.case, self.built, calls, precision, self._runs, changed
+                )
+            else:
+                reference = refer(
+                    module,
+                    calls,
+                    precision,
+                    self._runs.seed,
+                    semantics_of(self.recipe),
+                    changed=changed,
+                    model=None if is_own else self.built.module,
+                    runs=self._runs,
+                )
+            self._artifacts.put("refer", reference)
+        return self
+
+    def compare(self, reference: Reference | None = None) -> Self:
+        """Judge the outputs; the verdict is a value, nothing is raised for a mismatch.
+
+        Args:
+            reference: used instead of the one that :meth:`refer` computes.
+        """
+        ran: Ran = self._artifacts.need("run", "compare")
+        if reference is None and self._artifacts.refer is None and not self.case.draws:
+            self.refer()
+        verdict = self._judge(ran.calls, ran.execution, reference or self._artifacts.refer)
+        self._artifacts.put("compare", verdict)
+        return self
+
+    def emulate(self) -> Verdict:
+        """Judge what the backend's emulation computes for the same calls, after
+        :meth:`compare`.
+
+        Raises:
+            ConflictingOptions: the backend has one runtime only.
+        """
+        lowered: Lowered = self._artifacts.need("serialize", "emulate")
+        self._artifacts.need("compare", "emulate")
+        if not isinstance(self.backend, Emulating):
+            raise ConflictingOptions(f"{self.backend.name} has no emulation to compare with")
+        ran: Ran = self._artifacts.need("run", "emulate")
+        flat = self._flat(ran.calls)
+        with self._stage("emulate"):
+            execution = self.backend.emulate(lowered.data, flat)
+        return self._judge(ran.calls, execution, self._artifacts.refer)
+
+    @property
+    def reference_module(self) -> torch.nn.Module:
+        """What the reference is computed of: the module, or the graph in which its weights or
+        activations are quantized, be it by the recipe or before they were given."""
+        exported = self._artifacts.quantize or self._artifacts.export
+        graph = None if exported is None else exported.graph
+        return self.built.module if graph is None else graph
+
+    @property
+    def attempt(self) -> Attempt:
+        """The cell as far as it came, once it is serialized."""
+        ran, verdict = self._artifacts.run, self._artifacts.compare
+        calls = self.built.calls if ran is None else ran.calls
+        return Attempt(
+            lowered=self.shipped,
+            calls=self._flat([self.interface.arrange(inputs) for inputs in calls]),
+            precision=self._precision(),
+            semantics=semantics_of(self.recipe),
+            seed=self._runs.seed,
+            problem=None if verdict is None else verdict.problem,
+            numerics=() if verdict is None else verdict.numerics,
+        )
+
+    def _judge(
+        self, calls: Sequence[Given], execution: Execution, reference: Reference | None
+    ) -> Verdict:
+        with self._stage("compare"):
+            if reference is None:  # what a module draws has none
+                return compare_draws(
+                    self.built.module, calls, execution.outputs, self.interface, self._runs.seed
+                )
+            return compare(
+                execution.outputs,
+                reference,
+                interface=self.interface,
+                declared=self.shipped.program.outputs,
+            )
+
+    def _flat(self, calls: Sequence[Given]) -> list[Inputs]:
+        return [self.shipped.program.arrange(tree_leaves(inputs)) for inputs in calls]
+
+    def _precision(self) -> Precision:
+        lowered = self._artifacts.lower
+        delegation = None if lowered is None else lowered.delegation
+        return precision_of(self.recipe, delegation, self.reference_module)

@@ -1,0 +1,102 @@
+"""What the cells of one case compute alike: the runs that no target has a part in, and the bounds
+of those targets that round alike.
+
+A cell builds its module anew. What an earlier one found counts for it where its state, its inputs
+and what eager makes of them are the same, bit by bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from harness.case import Built, Case, Given
+from harness.numerics.determinism import LARGE
+from harness.numerics.eager import EagerRuns
+from harness.numerics.exact import Exact, run_exactly, values_of
+from harness.numerics.formats.semantics import GENERIC
+from harness.numerics.oracle import Reference, bounded
+from harness.precision import Precision
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+@dataclass
+class Siblings:
+    """References of the case whose cells ran last; small ones, because they stay until another
+    case's cell comes."""
+
+    _case: Case | None = None
+    _exact: dict[Hashable, Exact] = field(default_factory=dict)
+    _references: dict[Hashable, Reference] = field(default_factory=dict)
+
+    def refer(
+        self,
+        case: Case,
+        built: Built,
+        calls: Sequence[Given],
+        precision: Precision,
+        runs: EagerRuns,
+        changed: Collection[int] = (),
+    ) -> Reference:
+        """The reference of a case's own module with the usual meaning of operators; see
+        :func:`harness.numerics.oracle.refer`.
+
+        Args:
+            case: which one it is.
+            built: what it built.
+            calls: inputs of each call.
+            precision: rounding model of the target.
+            runs: eager runs of the cell.
+            changed: positions of flat inputs that the program changes.
+
+        Raises:
+            NotDeterministic: two runs differ.
+        """
+        if case is not self._case:
+            self._case, self._exact, self._references = case, {}, {}
+        module = built.module
+        returned = [leaf for call in runs(module, calls) for leaf in values_of(call)]
+        digest = _digest([*built.state, *tree_leaves(list(calls)), *returned])
+        key = digest, runs.seed, tuple(sorted(changed))
+        precise = key, _key(precision)
+        if digest is not None and (known := self._references.get(precise)) is not None:
+            return known
+        exact = self._exact.get(key) if digest is not None else None
+        if exact is None:
+            exact = run_exactly(module, calls, runs.seed, GENERIC, changed=changed, runs=runs)
+        reference = bounded(exact, module, calls, precision, runs.seed)
+        if digest is not None and not exact.is_large:
+            self._exact[key] = exact
+            self._references[precise] = reference
+        return reference
+
+
+def _digest(values: Sequence[Any]) -> str | None:
+    """Of tensors, bit by bit, and plain values; None where there are others, or too many."""
+    found = hashlib.blake2b(digest_size=16)
+    if sum(value.numel() for value in values if isinstance(value, torch.Tensor)) > LARGE:
+        return None
+    for leaf in values:
+        if type(leaf) in (torch.Tensor, torch.nn.Parameter) and leaf.layout is torch.strided:
+            what = leaf.dtype, tuple(leaf.shape), leaf.stride()
+            found.update(repr(what).encode())
+            plain = leaf.detach().resolve_conj().resolve_neg().contiguous()
+            found.update(plain.view(-1).view(torch.uint8).numpy().data)
+        elif type(leaf) in _PLAIN:
+            found.update(repr(leaf).encode())
+        else:
+            return None
+    return found.hexdigest()
+
+
+def _key(precision: Precision) -> Hashable:
+    values: list[Any] = [getattr(precision, each.name) for each in fields(precision)]
+    return tuple(
+        tuple(sorted(value.items())) if isinstance(value, Mapping) else value for value in values
+    )

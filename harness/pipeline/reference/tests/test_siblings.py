@@ -1,0 +1,120 @@
+"""What cells of a case share is what each of them would compute alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from harness.case import Case
+from harness.numerics.oracle import Reference
+from harness.pipeline.reference import siblings
+from harness.pipeline.reference.siblings import Siblings
+from harness.pipeline.tester import Tester
+from harness.precision import Precision
+
+
+class Counting(torch.nn.Module):
+    """State, a sum that is large, something that jumps, and an input that is changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(512, 160)
+        self.register_buffer("seen", torch.zeros(160))
+
+    def forward(self, x: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x)
+        self.seen.add_(y.mean(0))
+        into.add_(1.5)
+        return torch.round(y * 4) + torch.tanh(y) + self.seen
+
+
+CASE = Case("counting", lambda: (Counting(), (torch.randn(3, 512), torch.randn(4))))
+COARSE = Precision(argument_roundings=2.0, functions={"tanh": 12.0})
+
+
+def _refer(case: Case, shared: Siblings | None, precision: Precision = Precision()) -> Reference:  # noqa: B008
+    tester = Tester(case, "null:eager", siblings=shared)
+    tester.recipe = replace(tester.recipe, precision=precision)
+    return tester.refer().reference
+
+
+@pytest.fixture
+def exact_runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    runs: list[Any] = []
+    its = siblings.run_exactly
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        runs.append(args)
+        return its(*args, **kwargs)
+
+    monkeypatch.setattr(siblings, "run_exactly", counted)
+    return runs
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, Sequence) and not isinstance(one, str):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
+
+
+def _same_references(one: Reference, other: Reference) -> bool:
+    return all(
+        _same(getattr(one, name), getattr(other, name))
+        for name in ("oracle", "bound", "eager", "places", "alternatives")
+    )
+
+
+def test_each_gets_what_it_would_compute_alone(exact_runs: list[Any]) -> None:
+    shared = Siblings()
+    # The coarse one twice around the fine one: what a run leaves behind must reach no other.
+    for precision in (COARSE, Precision(), replace(COARSE, samples=16), COARSE):
+        found = _refer(CASE, shared, precision)
+        assert _same_references(found, _refer(CASE, None, precision))
+    assert len(exact_runs) == 1
+
+
+def test_alike_ones_share_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = Siblings()
+    first = _refer(CASE, shared)
+    monkeypatch.setattr(siblings, "bounded", None)
+    assert _refer(CASE, shared) is first
+
+
+def test_other_numbers_are_run_again(exact_runs: list[Any]) -> None:
+    scale = iter([1.0, 1.0, 1.0001])
+    case = Case("moody", lambda: (torch.nn.Hardtanh(), (torch.ones(3) * next(scale),)))
+    shared = Siblings()
+    for _ in range(3):
+        _refer(case, shared)
+    assert len(exact_runs) == 2
+
+
+def test_other_code_is_run_again(exact_runs: list[Any]) -> None:
+    """State and inputs are alike; what eager returns is not."""
+    modules = iter([torch.nn.ReLU(), torch.nn.ReLU6()])
+    case = Case("moody", lambda: (next(modules), (torch.full((3,), 7.0),)))
+    shared = Siblings()
+    assert [_refer(case, shared).oracle[0][0][0].item() for _ in range(2)] == [7.0, 6.0]
+    assert len(exact_runs) == 2
+
+
+def test_one_case_is_kept(exact_runs: list[Any]) -> None:
+    shared = Siblings()
+    other = replace(CASE, name="other")
+    for case in (CASE, other, CASE):
+        _refer(case, shared)
+    assert len(exact_runs) == 3
+
+
+def test_the_large_are_not_kept(exact_runs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(siblings, "LARGE", 1000)
+    shared = Siblings()
+    for _ in range(2):
+        _refer(CASE, shared)
+    assert len(exact_runs) == 2
