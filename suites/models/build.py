@@ -23,6 +23,8 @@ VOCABULARY = 256
 FLOAT = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"
 USUAL = f"{FLOAT}|xnnpack:int8|tosa:int|*:int4"
 """The targets that every architecture is taken to."""
+PICTURES = f"{FLOAT}|xnnpack:int8|tosa:int|mlx:int4"
+"""The same for what begins with a convolution, where Metal stops whatever the recipe."""
 FURTHER = "xnnpack:int8_dynamic|tosa:mxfp8_e4m3|*:bf16"
 """Those that one architecture of a kind is taken to; the others are at night (``night.py``)."""
 EVERY = f"{USUAL}|{FURTHER}"

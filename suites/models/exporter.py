@@ -157,12 +157,14 @@ def build(parts: Callable[[], Parts]) -> tuple[torch.nn.Module, Inputs, dict[str
 
 
 _BY_DAY = {"llama": "*", "llama_decode": "*"}
+# Of two networks of convolutions the one that takes three times as long.
+_AT_NIGHT = {"mobilenet_v2": frozenset({"fp32", "night_model", "nightly"})}
 
 CASES: list[Case] = [
     Case(
         f"exporter/{name}",
         partial(build, parts),
-        tags=frozenset({"model", "fp32"}),
+        tags=_AT_NIGHT.get(name, frozenset({"fp32", "model"})),
         targets="xnnpack:fp32|mlx:fp32",
         by_day=_BY_DAY.get(name, ""),
         exporter=EXPORTER,

@@ -89,7 +89,7 @@ METAL: list[Limitation] = [
         "aten::detach_copy",
     ),
     _lower(
-        "rt_detr/tiny",
+        "rt_detr/night",
         "The position embedding of the hybrid encoder is computed in float64. AotiPartitioner "
         "(aoti_partitioner.py) takes every operator, whatever its dtype, and Inductor's Metal "
         "code (DTYPE_TO_METAL, torch/_inductor/codegen/mps.py) has no float64.",

@@ -40,7 +40,7 @@ MLX: list[Limitation] = [
     ),
     Limitation(
         target="mlx:*",
-        case="rt_detr/tiny",
+        case="rt_detr/night",
         reason="The position embedding of the hybrid encoder is computed in float64. "
         "MLXPartitioner takes aten.sin by its name, and what it takes has a float64 input, which "
         "preprocess refuses.",

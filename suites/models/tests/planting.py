@@ -15,8 +15,9 @@ from harness import Recipe, Target, registry
 
 
 class WrongWeight(Partitioner):  # type: ignore[misc]  # executorch has no types
-    """Takes no node. Before anything is lowered it scales a weight in the state of the program,
-    wherever it stands there and by whatever name."""
+    """Takes no node. Before anything is lowered it scales the first half of each row of a weight in
+    the state of the program, wherever it stands there and by whatever name. A norm behind the layer
+    would take a factor on the whole weight out again."""
 
     def __init__(self, weight: torch.Tensor, factor: float) -> None:
         super().__init__()
@@ -40,13 +41,14 @@ class WrongWeight(Partitioner):  # type: ignore[misc]  # executorch has no types
             return value
         if not torch.equal(value, self._weight):
             return value
-        scaled = value.detach() * self._factor
+        scaled = value.detach().clone()
+        scaled[:, : (scaled.shape[1] + 1) // 2] *= self._factor
         is_parameter = isinstance(value, torch.nn.Parameter)
         return torch.nn.Parameter(scaled, requires_grad=False) if is_parameter else scaled
 
 
 def with_wrong_weight(target: str, weight: torch.Tensor, factor: float) -> Recipe:
-    """The recipe of a target whose programs have a factor on a weight."""
+    """The recipe of a target whose programs have a factor on half a weight."""
     recipe = registry.recipe(Target.parse(target))
     return replace(
         recipe,

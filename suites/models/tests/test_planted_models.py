@@ -16,7 +16,8 @@ BY_DAY = {("llama/tiny", "mlx:fp32"), ("resnet/tiny", "xnnpack:fp32")}
 
 
 def weight_of(case: Case) -> tuple[str, torch.Tensor]:
-    """A matrix or kernel in the middle of a model, by its name; an embedding is none."""
+    """A matrix or kernel in the middle of a model, by its name. An embedding is none, nor is what is
+    no factor of a product (Mamba's ``A_log``)."""
     module = case.make().module
     embeddings = {
         id(part.weight) for part in module.modules() if isinstance(part, torch.nn.Embedding)
@@ -24,7 +25,10 @@ def weight_of(case: Case) -> tuple[str, torch.Tensor]:
     weights = [
         (name, weight)
         for name, weight in module.named_parameters()
-        if weight.ndim >= 2 and min(weight.shape[:2]) > 1 and id(weight) not in embeddings
+        if name.rpartition(".")[2].startswith("weight")
+        and weight.ndim >= 2
+        and min(weight.shape[:2]) > 1
+        and id(weight) not in embeddings
     ]
     return weights[math.ceil(len(weights) / 2)]
 

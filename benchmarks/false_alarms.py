@@ -1,0 +1,129 @@
+"""How often a program that is right is called wrong: one lowered program, many inputs.
+
+    python -m benchmarks.false_alarms --seeds 10 --cases '*/tiny' --targets 'xnnpack:*'
+
+Lowers each case below PATHS (default ``suites/models``) once on each of its targets, and judges
+what it does with the inputs of other seeds; cells with a limitation are left out. Prints for each
+target how many draws there were, how many were wrong, and how much of the bound the worst used.
+Weights are those of the first seed: ``pytest --seed N`` draws them anew. Exits with 1 where
+anything was wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import click
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from harness import Case, Tester, registry
+from harness.collection.discovery import all_suites, load_suite
+from harness.errors import StageFailure
+from harness.limitation import Limitation, find
+from harness.pipeline import speed
+from harness.pipeline.reference.siblings import Siblings
+from harness.pipeline.route import lower, unsupported
+from harness.target import Target
+
+
+@dataclass
+class Tally:
+    """What came of the draws on one target."""
+
+    draws: int = 0
+    used: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+
+@click.command(help=__doc__)
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option("--seeds", default=10, help="How many inputs.")
+@click.option("--first", default=0, help="The first seed, which is that of the weights.")
+@click.option("--cases", "names", default="*", help="Globs over cases, separated by |.")
+@click.option("--targets", default="*", help="Globs over targets, separated by |.")
+@click.option("--part", default="1/1", help="Take every Nth case: 1/2 and 2/2 share the work.")
+def main(
+    paths: Sequence[Path], seeds: int, first: int, names: str, targets: str, part: str
+) -> None:
+    """Measure and print."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    speed.install()
+    place, parts = map(int, part.split("/"))
+    chosen = [
+        (case, suite.limitations)
+        for path in paths or [Path("suites/models")]
+        for suite in ([load_suite(path)] if path.is_file() else all_suites(path))
+        for case in suite.cases
+        if "nightly" not in case.tags and _matches(names, case.name)
+    ][place - 1 :: parts]
+    if not chosen:
+        raise click.UsageError(f"no case below {', '.join(map(str, paths))} matches {names!r}")
+    console, tallies = Console(), dict[Target, Tally]()
+    for number, (case, limitations) in enumerate(chosen, start=1):
+        testers = dict(_lowered(case, targets, limitations, first))
+        console.print(f"{number} of {len(chosen)}: {case.name}, {len(testers)} targets")
+        for seed in range(first, first + seeds):
+            for target, tester in testers.items():
+                wrong = _judge(tester, seed, tallies.setdefault(target, Tally()))
+                if wrong:
+                    console.print(f"  {case.name}@{target} seed {seed}: {wrong}", markup=False)
+    if not tallies:
+        raise click.UsageError(f"none of these cases is taken to {targets!r}")
+    _print(console, tallies)
+    sys.exit(any(tally.wrong for tally in tallies.values()))
+
+
+def _matches(globs: str, name: str) -> bool:
+    return any(fnmatchcase(name, each) for each in globs.split("|"))
+
+
+def _lowered(
+    case: Case, globs: str, limitations: Sequence[Limitation], seed: int
+) -> Iterator[tuple[Target, Tester]]:
+    """The case on those of its targets where no gap is known of."""
+    siblings = Siblings()
+    for target in registry.targets_of(case, None):
+        if not _matches(globs, str(target)) or find(limitations, case, target) is not None:
+            continue
+        tester = Tester(case, target, seed=seed, siblings=siblings)
+        if unsupported(tester) is None:
+            lower(tester)
+            yield target, tester
+
+
+def _judge(tester: Tester, seed: int, tally: Tally) -> str | None:
+    """What is wrong with the outputs for one seed's inputs."""
+    calls = tester.case.make(seed).cast(tester.recipe.dtype).calls
+    tally.draws += 1
+    try:
+        verdict = tester.run(calls).compare().verdict
+    except StageFailure as failure:
+        problem = str(failure)
+    else:
+        tally.used = max([tally.used, *(row.bound_used for row in verdict.numerics)])
+        if verdict.passed:
+            return None
+        problem = verdict.problem or ""
+    tally.wrong.append(problem)
+    return problem
+
+
+def _print(console: Console, tallies: dict[Target, Tally]) -> None:
+    table = Table(title="inputs of one program each")
+    for column in ("target", "draws", "wrong", "of the bound, at most"):
+        table.add_column(column, justify="left" if column == "target" else "right")
+    for target, tally in sorted(tallies.items(), key=lambda item: str(item[0])):
+        table.add_row(str(target), str(tally.draws), str(len(tally.wrong)), f"{tally.used:.2f}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
