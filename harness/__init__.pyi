@@ -10,6 +10,7 @@ from .backend import (
     Held as Held,
     Holding as Holding,
     Inspectable as Inspectable,
+    KnownPass as KnownPass,
     Lowered as Lowered,
     Recipe as Recipe,
     Script as Script,

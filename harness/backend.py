@@ -6,6 +6,7 @@ recipes, and runs the bytes of a serialized program.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -157,6 +158,29 @@ class Script:
 
 
 @dataclass(frozen=True)
+class KnownPass:
+    """A graph pass that a target can name.
+
+    Attributes:
+        where: ``package.module:Class``; the class is made without arguments.
+        about: what it does, in a few words.
+    """
+
+    where: str
+    about: str
+
+    def make(self) -> Any:
+        """A new one."""
+        module, _, name = self.where.partition(":")
+        return getattr(importlib.import_module(module), name)()
+
+    @property
+    def is_upstreams(self) -> bool:
+        """Whether it is there without this project."""
+        return self.where.startswith(("executorch.", "torch.", "torchao."))
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How a backend lowers, as data. The callables make fresh objects for every cell.
 
@@ -261,6 +285,16 @@ class Delegating(Protocol):
 
     def loader(self, program: Program) -> DelegateLoader:
         """How the delegate's payloads in a program are loaded; it may have others' beside them."""
+        ...
+
+
+@runtime_checkable
+class Rewriting(Protocol):
+    """A backend with graph passes of its own that a target can name."""
+
+    @property
+    def passes(self) -> Mapping[str, KnownPass]:
+        """The passes by name."""
         ...
 
 

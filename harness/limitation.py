@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from harness.case import Case
 from harness.errors import LimitationError
 from harness.record.cell import Cell, LimitationRef, Status
-from harness.target import Target, any_glob
+from harness.target import Target, any_glob, speaks_of
 
 _PREDICTABLE = frozenset({Status.FAILED, Status.MISMATCH, Status.CRASHED, Status.TIMEOUT})
 _SHOWN_AS = frozenset({Status.XFAILED, Status.UNSUPPORTED})
@@ -26,7 +26,8 @@ class Limitation:
     """One known gap.
 
     Attributes:
-        target: glob over ``backend:recipe``; several with ``|``.
+        target: glob over ``backend:recipe``; several with ``|``. What it says of a recipe it says
+            of one with a pass more or less, which may yet pass.
         case: glob over case names; several with ``|``.
         reason: what is wrong and where, naming the upstream cause.
         link: issue, specification or source that shows it.
@@ -66,7 +67,7 @@ class Limitation:
     def matches(self, case: Case, target: Target) -> bool:
         """Whether the entry speaks of this cell."""
         return (
-            any_glob(self.target, str(target))
+            speaks_of(self.target, target)
             and any_glob(self.case, case.name)
             and fnmatchcase(case.op, self.op)
             and (self.tag is None or self.tag in case.tags)
@@ -79,6 +80,13 @@ class Limitation:
             and (self.stage is None or stage == self.stage)
             and self.error in (error or "")
         )
+
+    def insists(self, cell: Cell) -> bool:
+        """Whether this cell must not pass. With other values, or with a pass more or less that the
+        entry does not spell, a gap may be gone."""
+        if self.seed not in (None, cell.seed):
+            return False
+        return not Target.parse(cell.target).passes or cell.target in self.target.split("|")
 
     @property
     def ref(self) -> LimitationRef:
@@ -98,7 +106,7 @@ def judge(cell: Cell, limitation: Limitation | None) -> Cell:
     if limitation.predicts(cell.status, cell.stage, cell.error):
         cell.status = limitation.shown_as
         cell.limitation = limitation.ref
-    elif cell.status is Status.PASSED and limitation.seed in (None, cell.seed):
+    elif cell.status is Status.PASSED and limitation.insists(cell):
         cell.status = Status.XPASSED
         cell.limitation = limitation.ref
         cell.error = "passed although a limitation says it cannot; remove or narrow the entry"

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness.backend import Backend, Delegating, Describing, Emulating, MissingBackend, Recipe
 from harness.errors import ConflictingOptions, UnknownTarget
 from harness.record.run import BackendState
-from harness.target import Target, any_glob
+from harness.target import Target, any_glob, is_target, speaks_of
+from harness.variation import varied
 
 if TYPE_CHECKING:
     from harness.case import Case
@@ -78,8 +79,16 @@ def targets_of(case: Case, selected: Sequence[Target] | None) -> list[Target]:
     night included (:func:`is_nightly`)."""
     if not case.targets:
         return list([*default_targets(), *nightly_targets()] if selected is None else selected)
-    among = known_targets() if selected is None else selected
-    return [target for target in among if any_glob(case.targets, str(target))]
+    if selected is not None:
+        return [target for target in selected if speaks_of(case.targets, target)]
+    known = [target for target in known_targets() if any_glob(case.targets, str(target))]
+    return [*known, *variations(case)]
+
+
+def variations(case: Case) -> list[Target]:
+    """The targets with passes that a case itself is taken to: those that it spells in full."""
+    spelled = (part for part in case.targets.split("|") if is_target(part))
+    return [target for target in map(Target.parse, spelled) if target.passes]
 
 
 def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) -> bool:
@@ -130,13 +139,14 @@ def recipe(target: Target, of: Backend | None = None) -> Recipe:
     """The recipe that a target names, of its registered backend or of a given one.
 
     Raises:
-        UnknownTarget: no such backend, or no such recipe of it.
+        UnknownTarget: no such backend, no such recipe of it, or no such pass.
     """
-    recipes = (of or backend(target.backend)).recipes
+    found = of or backend(target.backend)
+    recipes = found.recipes
     if target.recipe not in recipes:
         hint = _did_you_mean(target.recipe, list(recipes))
         raise UnknownTarget(f"backend {target.backend!r} has no recipe {target.recipe!r}{hint}")
-    return recipes[target.recipe]
+    return varied(recipes[target.recipe], target, found)
 
 
 def parse_targets(texts: Sequence[str]) -> list[Target]:

@@ -1,4 +1,7 @@
-"""Target: where and how a case runs, spelled ``backend:recipe`` everywhere."""
+"""Target: where and how a case runs, spelled ``backend:recipe`` everywhere.
+
+A recipe can be spelled with a graph pass more or less: ``xnnpack:fp32+lift``, ``mlx:fp32-cse``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,13 @@ from fnmatch import fnmatchcase
 
 from harness.errors import UnknownTarget
 
-_SPELLING = re.compile(r"([a-z][a-z0-9_]*):([a-z][a-z0-9_]*)")
+_NAME = "[a-z][a-z0-9_]*"
+_SPELLING = re.compile(rf"({_NAME}):({_NAME})((?:[+-]{_NAME})*)")
+
+_CHANGE = re.compile(rf"[+-]{_NAME}")
+
+ALL_PASSES = "passes"
+"""What ``-passes`` leaves out: all of the recipe's own."""
 
 _CELL = re.compile(rf"[^\s\[\]@]+@{_SPELLING.pattern}")
 
@@ -19,10 +28,17 @@ class Target:
 
     ``str(target)`` and :meth:`parse` are inverse; the same spelling is used on the command
     line, in pytest ids and as the key of reports.
+
+    Attributes:
+        backend: its name.
+        recipe: name of the recipe as the backend declares it.
+        passes: what is spelled after it: ``+name`` adds a pass, ``-name`` leaves one of the
+            recipe's own out (:mod:`harness.variation`).
     """
 
     backend: str
     recipe: str
+    passes: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Target:
@@ -37,10 +53,16 @@ class Target:
             raise UnknownTarget(
                 f"target {text!r} is not spelled backend:recipe (for example xnnpack:fp32)"
             )
-        return cls(*match.groups())
+        backend, recipe, passes = match.groups()
+        return cls(backend, recipe, tuple(_CHANGE.findall(passes)))
 
     def __str__(self) -> str:
-        return f"{self.backend}:{self.recipe}"
+        return f"{self.backend}:{self.recipe}{''.join(self.passes)}"
+
+    @property
+    def base(self) -> Target:
+        """The same with the recipe as the backend declares it."""
+        return Target(self.backend, self.recipe) if self.passes else self
 
 
 def cell_id(case: str, target: Target | str) -> str:
@@ -51,6 +73,17 @@ def cell_id(case: str, target: Target | str) -> str:
 def any_glob(patterns: str, text: str) -> bool:
     """Whether one of the globs, separated by ``|``, matches the text."""
     return any(fnmatchcase(text, pattern) for pattern in patterns.split("|"))
+
+
+def is_target(text: str) -> bool:
+    """Whether a text has the form of a target."""
+    return _SPELLING.fullmatch(text) is not None
+
+
+def speaks_of(patterns: str, target: Target) -> bool:
+    """Whether globs over targets, separated by ``|``, speak of a target: of it as it is spelled, or
+    of the recipe that it varies."""
+    return any_glob(patterns, str(target)) or any_glob(patterns, str(target.base))
 
 
 def is_cell_id(text: str) -> bool:

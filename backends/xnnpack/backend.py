@@ -8,7 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backends.xnnpack.quantization import DYNAMIC, STATIC, quantizer
-from harness import Availability, Execution, Inputs, Precision, Recipe, Script, uncalibratable
+from harness import (
+    Availability,
+    Execution,
+    Inputs,
+    KnownPass,
+    Precision,
+    Recipe,
+    Script,
+    uncalibratable,
+)
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
@@ -92,6 +101,12 @@ class Xnnpack:
 
     name = "xnnpack"
     delegate = DELEGATE
+    passes = {
+        "lift": KnownPass(
+            "backends.xnnpack.lift:LiftConstantScalars",
+            "makes constants of the numbers that tensors are multiplied by",
+        )
+    }
     recipes = {
         "fp32": Recipe(
             "fp32", Precision(), partitioners=partitioners, explain=explain, script=SCRIPT

@@ -134,6 +134,13 @@ def test_repro_runs_one_cell_and_saves_its_program(tmp_path: Path) -> None:
     assert program.read_bytes()[4:8] == b"ET12"
 
 
+def test_passes_lists_what_targets_can_name() -> None:
+    result = conform("passes")
+    assert result.exit_code == 0, result.output
+    for name in ("remove_noop", "fuse_rms_norm", "mlx_reinplace"):
+        assert name in result.stdout
+
+
 def test_the_limitation_table_is_current() -> None:
     result = conform("limitations", "--suites", str(ROOT / "suites"))
     assert result.exit_code == 0, result.output

@@ -11,7 +11,7 @@ from harness.backend import Backend, Recipe
 from harness.case import Case, Inputs
 from harness.errors import UsageError
 from harness.execution.locking import exclusive
-from harness.pipeline.supposed import semantics_of
+from harness.pipeline.reference.supposed import semantics_of
 from harness.pipeline.tester import Tester
 from harness.target import Target
 from harness.tracing.flow import Flow

@@ -1,0 +1,92 @@
+"""``conform passes``: the graph passes that a target can name, and which of them is to blame."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from harness.cli.common import SPEED, SUITE_FOLDER, prepare, silence_vendors
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def passes(context: click.Context) -> None:
+    """List the graph passes that a target can add or leave out.
+
+    BACKEND:RECIPE+PASS runs a recipe with a pass before its own, BACKEND:RECIPE-PASS without one of
+    its own, BACKEND:RECIPE-passes without any; wherever a target is named.
+    """
+    if context.invoked_subcommand is None:
+        _list()
+
+
+@passes.command()
+@click.argument("cell")
+@click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
+@SUITE_FOLDER
+@SPEED
+def bisect(cell: str, seed: int, suites: Path, speed: bool) -> None:
+    """Leave the passes of CELL's recipe out, one at a time, until it passes.
+
+    Limitations are not looked at. Exit code 0 when the cell passes as it is, 1 when a pass is to
+    blame, 2 when none is or it could not be tried.
+    """
+    prepare(speed=speed)
+    from rich.console import Console
+    from rich.table import Table
+
+    from harness.cli.why import case_of, progress
+    from harness.tracing.blame import blame
+
+    case, target = case_of(cell, suites)
+    with progress(Console(stderr=True)) as say:
+        found = blame(case, target, seed, say)
+    table = Table(title=cell, title_justify="left", header_style="bold")
+    for column in ("passes", "outcome", "what is wrong"):
+        table.add_column(column, overflow="fold")
+    rows = [("all", found.whole), *([("none", found.plain)] if found.plain else [])]
+    for label, one in [*rows, *((f"without {left}", one) for left, one in found.without)]:
+        error = (one.error or "").split("\n")[0][:200]
+        again = one is not found.whole and error and one.error == found.whole.error
+        table.add_row(label, one.status.value, "the same" if again else error)
+    console = Console()
+    console.print(table)
+    console.print(found.verdict, style="bold", markup=False)
+    passes_as_it_is = found.plain is None
+    sys.exit(0 if passes_as_it_is else 1 if found.guilty or found.until else 2)
+
+
+def _list() -> None:
+    silence_vendors()
+    from rich.console import Console
+    from rich.table import Table
+
+    from harness import registry
+    from harness.backend import Rewriting
+    from harness.variation import GENERAL, pass_name
+
+    added = Table(title="can be added: +PASS", title_justify="left", header_style="bold")
+    for column in ("pass", "to", "what it does", "class"):
+        added.add_column(column, overflow="fold")
+    for name, known in GENERAL.items():
+        added.add_row(name, "any recipe", known.about, known.where)
+    own = Table(title="can be left out: -PASS", title_justify="left", header_style="bold")
+    for column in ("recipes", "run before they partition, in this order"):
+        own.add_column(column, overflow="fold")
+    for backend_name in registry.names():
+        backend = registry.backend(backend_name)
+        if isinstance(backend, Rewriting):
+            for name, known in backend.passes.items():
+                added.add_row(name, f"{backend_name}:*", known.about, known.where)
+        runs: dict[tuple[str, ...], list[str]] = {}
+        for recipe in backend.recipes.values():
+            made = tuple(pass_name(one) for one in recipe.transform_passes())
+            if made:
+                runs.setdefault(made, []).append(f"{backend_name}:{recipe.name}")
+        for names, recipes in runs.items():
+            own.add_row(" ".join(recipes), " ".join(names))
+    console = Console()
+    console.print(added)
+    console.print(own)

@@ -1,0 +1,1 @@
+"""Graph passes: programs that are lowered with a pass more or less."""

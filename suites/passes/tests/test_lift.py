@@ -1,0 +1,64 @@
+"""What ``+lift`` makes a constant of, and what it leaves."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from harness import Case, Tester
+from suites.models import published
+from suites.passes.lift import CASES
+
+PLAIN, LIFTED = "xnnpack:fp32", "xnnpack:fp32+lift"
+
+# mul.Scalar that is left with the pass; all others have none.
+LEFT = {
+    "lift/bfloat16": 2,  # 0.1 is another number there
+    "lift/conditional": 2,  # those of the branches
+    # XNNPACK's pattern takes the scale from them.
+    "lift/attention": 2,
+    "lift/attention_spelled": 2,
+    "lift/attention_cast": 2,
+    "lift/attention_permuted": 2,
+}
+
+
+def _lowered(case: Case, target: str) -> Tester:
+    return Tester(case, target).export().lower()
+
+
+def _scaling(tester: Tester) -> int:
+    """How many ``mul.Scalar`` a program has outside of delegates, branches included."""
+    return sum(
+        str(node.target).count("aten.mul.Scalar")
+        for module in tester.lowered.exported_program().graph_module.modules()
+        if hasattr(module, "graph") and not hasattr(module, "backend_id")
+        for node in module.graph.nodes
+        if node.op == "call_function"
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_is_left(case: Case) -> None:
+    tester = _lowered(case, LIFTED)
+    ops: Counter[str] = Counter(tester.delegation.undelegated_ops)
+    assert ops["aten.mul.Scalar"] <= LEFT.get(case.name, 0)
+    assert _scaling(tester) == LEFT.get(case.name, 0)
+
+
+def test_each_number_is_one_constant() -> None:
+    case = next(case for case in CASES if case.name == "lift/one_number_each")
+    edge = Tester(case, LIFTED).export().to_edge().transform().edge.exported_program()
+    # 0.1 and 0.1 + 2**-30 are one number in float32; 0.0 and -0.0 are two.
+    assert len(edge.graph_signature.lifted_tensor_constants) == 5
+    assert len(edge.constants) == 5
+
+
+@pytest.mark.nightly
+def test_deit_tiny_with_and_without() -> None:
+    case = next(case for case in published.CASES if case.name == "deit/tiny_224")
+    plain, lifted = (_lowered(case, target).delegation for target in (PLAIN, LIFTED))
+    assert plain.undelegated_ops["aten.mul.Scalar"] == 24
+    assert "aten.mul.Scalar" not in lifted.undelegated_ops
+    assert lifted.delegates < plain.delegates
