@@ -16,8 +16,8 @@ BY_DAY = {("llama/tiny", "mlx:fp32"), ("resnet/tiny", "xnnpack:fp32")}
 
 
 def weight_of(case: Case) -> tuple[str, torch.Tensor]:
-    """A matrix or kernel in the middle of a model, by its name. An embedding is none, nor is what is
-    no factor of a product (Mamba's ``A_log``)."""
+    """A matrix or kernel in the middle of a model, by its name. An embedding is none, nor is
+    what is no factor of a product (Mamba's ``A_log``)."""
     module = case.make().module
     embeddings = {
         id(part.weight) for part in module.modules() if isinstance(part, torch.nn.Embedding)
