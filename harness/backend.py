@@ -164,10 +164,18 @@ class KnownPass:
     Attributes:
         where: ``package.module:Class``; the class is made without arguments.
         about: what it does, in a few words.
+        rounds: it computes another way: what it returns is held to the bounds, not to every bit.
+        in_place: what it makes writes in place, which the edge dialect's verifier refuses.
+        aliases: values that had memory of their own may share some.
+        idempotent: a second time changes nothing more.
     """
 
     where: str
     about: str
+    rounds: bool = False
+    in_place: bool = False
+    aliases: bool = False
+    idempotent: bool = True
 
     def make(self) -> Any:
         """A new one."""
@@ -205,6 +213,8 @@ class Recipe:
             keep that to themselves: what they tell exir's ``WhyNoPartition`` and
             ``WhyNoPartitionReporter`` is known.
         script: the same recipe as text, for scripts without this harness; None where there is none.
+        added: the passes that a target adds to it; they are the first of ``transform_passes``, and
+            what they must keep is looked at.
     """
 
     name: str
@@ -222,6 +232,7 @@ class Recipe:
     semantics: Callable[[], Semantics] | None = None
     explain: Callable[[Sequence[Partitioner], Node], str | None] | None = None
     script: Script | None = None
+    added: tuple[KnownPass, ...] = ()
 
     def refuses(self, case: Case, built: Built) -> str | None:
         """Why the recipe does not claim to do a case, or None."""

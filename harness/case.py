@@ -201,6 +201,8 @@ class Case:
             recipe then stands for dtype and bounds. Its targets are the case's, unless
             ``targets`` says otherwise; a cell on another one is ``unsupported``. The reference is
             the module's own, as for every case.
+        changes: on targets that add passes, operators of the edge dialect by name, and how often
+            they must be there before and after these.
     """
 
     name: str
@@ -215,6 +217,7 @@ class Case:
     draws: bool = False
     memory: float = 0.0
     exporter: Exporter | None = None
+    changes: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.name or any(c in "@[]" or c.isspace() for c in self.name):

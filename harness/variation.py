@@ -73,6 +73,7 @@ def varied(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
         recipe,
         name=target.recipe + "".join(target.passes),
         transform_passes=transform_passes,
+        added=tuple(known[name] for name in added),
         script=_script(recipe, [known[name] for name in added], dropped),
     )
 

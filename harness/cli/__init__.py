@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.cli import cells, check, listing, passes, programs, runs, why
+from harness.cli import cells, check, fuzz, listing, passes, programs, runs, why
 from harness.errors import ConformError
 from reports.commands import baseline, dashboard, diff, export, gate, history, merge
 
@@ -55,6 +55,7 @@ for _command in (
     listing.backends,
     listing.limitations,
     passes.passes,
+    fuzz.fuzz,
     *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),
 ):
     main.add_command(_command)

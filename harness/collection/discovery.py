@@ -154,6 +154,8 @@ def _cases(module_name: str) -> tuple[Case, ...]:
 
 @functools.cache
 def _limitations(package: str) -> tuple[Limitation, ...]:
+    if not package:  # a file on its own
+        return ()
     name = f"{package}.{LIMITATIONS_MODULE}"
     try:
         return tuple(importlib.import_module(name).LIMITATIONS)

@@ -16,6 +16,7 @@ from harness.errors import StageOrderError
 from harness.execution.interface import Interface
 from harness.numerics.compare import Verdict
 from harness.numerics.oracle import Reference
+from harness.passes.witness import Rewriting
 from harness.pipeline.figures import Stopwatch
 from harness.record.cell import Delegation
 
@@ -47,11 +48,13 @@ class Partitioned:
         manager: the program.
         delegation: who took which node.
         interface: what it takes and returns.
+        rewriting: what the passes that the target adds were given and made; None without any.
     """
 
     manager: EdgeProgramManager
     delegation: Delegation
     interface: Interface
+    rewriting: Rewriting | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,12 @@ class ArtifactReader:
         """What the lowered program takes and returns."""
         partitioned: Partitioned = self._artifacts.need("lower", "interface")
         return partitioned.interface
+
+    @property
+    def rewriting(self) -> Rewriting | None:
+        """The program before and after the passes that the target adds; None without any."""
+        partitioned: Partitioned = self._artifacts.need("lower", "rewriting")
+        return partitioned.rewriting
 
     @property
     def executorch_program(self) -> ExecutorchProgramManager:

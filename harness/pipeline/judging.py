@@ -1,4 +1,5 @@
-"""The stages after the program is there: execute it, compute what it should return, compare."""
+"""The stages after the program is there: execute it, compute what it should return, compare; and
+look at what passes kept of it."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
 from harness.numerics.eager import EagerRuns
 from harness.numerics.oracle import Reference, refer
+from harness.passes.properties import Proof, properties
 from harness.pipeline.artifacts import ArtifactReader, Ran
 from harness.pipeline.figures import Stopwatch
 from harness.pipeline.reference.sequence import observing_state, writes_state
@@ -23,10 +25,11 @@ from harness.pipeline.reference.siblings import Siblings
 from harness.pipeline.reference.supposed import precision_of, semantics_of
 from harness.pipeline.stage_clock import StageClock
 from harness.precision import Precision
+from harness.record.cell import Property
 
 
 class Judging(StageClock, ArtifactReader):
-    """``run``, ``refer``, ``compare`` and ``emulate``.
+    """``run``, ``refer``, ``compare``, ``emulate`` and ``prove``.
 
     Attributes:
         case: what is tested.
@@ -126,6 +129,30 @@ class Judging(StageClock, ArtifactReader):
         with self._stage("emulate"):
             execution = self.backend.emulate(lowered.data, flat)
         return self._judge(ran.calls, execution, self._artifacts.refer)
+
+    def prove(self) -> list[Property]:
+        """Look at what the passes that the target adds must keep of the program; nothing where it
+        adds none."""
+        rewriting = self.rewriting
+        if rewriting is None:
+            return []
+        ran = self._artifacts.run
+        calls = self.built.calls if ran is None else ran.calls
+        calls = [self.interface.arrange(inputs) for inputs in calls]
+
+        def bounds() -> Sequence[Sequence[torch.Tensor | None]]:
+            return (self._artifacts.refer or self.refer(calls).reference).bound
+
+        with self._stage("passes"):
+            return properties(
+                Proof(
+                    rewriting,
+                    [tree_leaves(inputs) for inputs in calls],
+                    self.recipe.added,
+                    self.case.changes,
+                    None if self.case.draws else bounds,
+                )
+            )
 
     @property
     def reference_module(self) -> torch.nn.Module:

@@ -26,6 +26,7 @@ from harness.execution.locking import exclusive
 from harness.execution.memory import Meter, is_refusal, said
 from harness.limitation import Limitation, find, judge
 from harness.numerics.compare import Verdict
+from harness.passes.properties import changed_ops
 from harness.pipeline.explaining.frames import model_frame
 from harness.pipeline.explaining.refusal import refused
 from harness.pipeline.figures import Stopwatch, Weight, weigh
@@ -38,6 +39,7 @@ from harness.record.cell import (
     Delegation,
     Encoding,
     Output,
+    Property,
     Status,
     is_model,
 )
@@ -134,6 +136,8 @@ def run_cell(
         limitation=limitation.ref if limitation is not None and ending.excused else None,
         encodings=trial.encodings,
         outputs=trial.outputs,
+        properties=trial.properties,
+        changed_ops=trial.changed_ops,
         worker=worker,
         untelling=case.untelling,
     )
@@ -179,6 +183,8 @@ class _Trial:
         self.encodings: list[Encoding] = []
         self.runtime = "none"
         self.outputs: list[Output] = []
+        self.properties: list[Property] = []
+        self.changed_ops: dict[str, tuple[int, int]] = {}
         self.verdict: Verdict | None = None
 
     def end(
@@ -218,7 +224,7 @@ class _Trial:
             if limitation is not None and not limitation.run:
                 return Ending(limitation.shown_as, error=_EXCUSE, excused=True)
             try:
-                return self._lower(tester) or self._execute(tester, only)
+                return self._prove(tester, self._lower(tester) or self._execute(tester, only))
             except StageFailure as failure:
                 ending = self._failed(failure)
                 if limitation is not None and limitation.predicts(
@@ -267,6 +273,19 @@ class _Trial:
         keep = CROSS_BACKEND in tester.case.tags
         self.encodings = [item if keep else item.brief() for item in encodings]
         return None if found is None else Ending(Status.FAILED, "lower", found)
+
+    def _prove(self, tester: Tester, ending: Ending) -> Ending:
+        """The ending of a cell as it is, unless a pass that its target adds breaks something."""
+        self.properties = tester.prove()
+        if tester.rewriting is not None:
+            self.changed_ops = changed_ops(tester.rewriting)
+        broken = [f"{one.name}: {one.detail}" for one in self.properties if one.kept is False]
+        if not broken:
+            return ending
+        problem = f"the passes do not keep {'; '.join(broken)}"
+        if ending.status.is_red:
+            return replace(ending, error=f"{ending.error}; {problem}")
+        return Ending(Status.FAILED, "passes", problem)
 
     def _execute(self, tester: Tester, only: str) -> Ending:
         if only:

@@ -28,6 +28,7 @@ from harness.execution.interface import Interface
 from harness.execution.memory import Meter
 from harness.execution.program import Program
 from harness.numerics.eager import EagerRuns
+from harness.passes.witness import watched
 from harness.pipeline import delegation, stages
 from harness.pipeline.artifacts import Artifacts, Exported, Partitioned
 from harness.pipeline.checks import GraphChecks
@@ -203,7 +204,8 @@ class Tester(Judging, GraphChecks):
         exported = self._need_exported("lower")
         edge = self._artifacts.transform or self._artifacts.to_edge
         with self._stage("lower"):
-            passes = tuple(self._resolve_passes(options, transform_passes))
+            resolved = self._resolve_passes(options, transform_passes)
+            passes, witness = watched(self.recipe, resolved)
             if options is None:
                 chosen = self.recipe.partitioners() if partitioners is None else partitioners
                 options = LowerOptions(chosen, (), edge_config)
@@ -219,7 +221,9 @@ class Tester(Judging, GraphChecks):
             lowered = manager.exported_program()
             # Counted here: emitting rewrites the lowered graph into out-variants.
             interface = Interface.of(exported.program, lowered.graph_signature)
-            partitioned = Partitioned(manager, delegation.count(lowered, why), interface)
+            counted = delegation.count(lowered, why)
+            rewriting = None if witness is None else witness.rewriting
+            partitioned = Partitioned(manager, counted, interface, rewriting)
             self._artifacts.put("lower", partitioned)
         return self
 

@@ -175,6 +175,17 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     values: list[float]
 
 
+class Property(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that the passes a target adds must keep of a program (docs/passes.md).
+
+    ``kept`` is None where it was not looked at. ``detail`` says what broke it, or why nobody looked.
+    """
+
+    name: str
+    kept: bool | None
+    detail: str = ""
+
+
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """The first node of the exported graph where a target leaves the oracle.
 
@@ -266,6 +277,8 @@ class Cell(msgspec.Struct, kw_only=True):
     command: str = ""
     first_divergence: Divergence | None = None
     untraced: str = ""
+    properties: list[Property] = []
+    changed_ops: dict[str, tuple[int, int]] = {}
 
     @property
     def id(self) -> str:

@@ -1,0 +1,79 @@
+"""``conform fuzz``: look for programs that a target gets wrong."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from harness.cli.common import ABOVE_ZERO
+from harness.target import cell_id
+
+FOLDER = Path("fuzz")
+
+
+@click.command()
+@click.option(
+    "--targets", default="", help="Comma-separated; those of a plain run without.", metavar="T,..."
+)
+@click.option(
+    "--minutes", type=ABOVE_ZERO, default=5.0, show_default=True, help="How long to look."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the programs.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=FOLDER, show_default=True,
+    help="Folder that gets a file for each program that was found.",
+)  # fmt: skip
+@click.option(
+    "--random", is_flag=True, help="Let programs draw random numbers; they are judged by these."
+)
+def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> None:
+    """Generate programs and take them to targets until one is judged wrong; then make it small.
+
+    Each becomes a file with a case, which conform repro CELL --suites OUT runs again. A program that has all that a
+    smaller one had, and is wrong alike, counts as the same. Limitations are not looked at. Exit
+    code 0 when nothing was found, 1 when something was, 2 when it could not look.
+    """
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    from harness import registry
+    from harness.fuzzing.campaign import campaign
+    from harness.fuzzing.messages import Quest, Report, Trying
+
+    named = [each.strip() for each in targets.split(",") if each.strip()]
+    chosen = registry.parse_targets(named) if named else registry.default_targets()
+    quest = Quest(
+        targets=[str(target) for target in chosen],
+        seconds=minutes * 60,
+        seed=seed,
+        may_draw=random,
+    )
+    found: list[Report] = []
+    tried = 0
+    with Live(console=Console(stderr=True), refresh_per_second=2, transient=True) as live:
+
+        def say(trying: Trying) -> None:
+            nonlocal tried
+            tried = trying.tried
+            live.update(Text(f"{tried} programs tried, {len(found)} found; now {trying.name}"))
+
+        for report in campaign(quest, out, say=say):
+            found.append(report)
+            live.console.print(f"{report.target}: {report.said[:200]}", markup=False)
+    console = Console()
+    if found:
+        table = Table(title=f"{len(found)} found", title_justify="left", header_style="bold")
+        for column in ("case", "target", "steps", "what is wrong"):
+            table.add_column(column, overflow="fold")
+        for report in found:
+            table.add_row(report.name, report.target, str(report.ops), report.said[:160])
+        console.print(table)
+        again = f"conform repro {cell_id(found[0].name, found[0].target)} --suites {out}"
+        console.print(f"one again: {again}", markup=False, highlight=False, soft_wrap=True)
+    about = ", ".join(map(str, chosen))
+    console.print(f"{tried} programs tried on {about}", markup=False, highlight=False)
+    sys.exit(1 if found else 0)
