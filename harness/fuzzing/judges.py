@@ -4,15 +4,17 @@ with a cell."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig
 from torch.utils._pytree import tree_leaves
 
 from harness.backend import KnownPass
 from harness.errors import describe
 from harness.fuzzing.program import Program
 from harness.fuzzing.searching import Finding, Judge, Problem
+from harness.passes.planning import clashes, spoilt
 from harness.passes.properties import Proof, properties
 from harness.passes.witness import Passes, Rewriting
 from harness.pipeline import stages
@@ -30,8 +32,6 @@ def of_passes(passes: Passes, known: Sequence[KnownPass] = (), *, verified: bool
         known: what they declare.
         verified: whether exir verifies the edge dialect.
     """
-    from executorch.exir import EdgeCompileConfig
-
     config = EdgeCompileConfig(_check_ir_validity=verified)
 
     def judge(program: Program) -> Problem | None:
@@ -60,6 +60,29 @@ def of_passes(passes: Passes, known: Sequence[KnownPass] = (), *, verified: bool
     return judge
 
 
+def of_plans(config: Callable[[], ExecutorchBackendConfig]) -> Judge:
+    """Judge the memory plan of a program that is emitted without a delegate.
+
+    Args:
+        config: how it is emitted and planned.
+    """
+
+    def judge(program: Program) -> Problem | None:
+        case = program.case()
+        built = case.make(0)
+        try:
+            exported = stages.export(built.module, built.inputs, dynamic_shapes=case.dynamic_shapes)
+            emitted = stages.to_executorch(stages.to_edge(exported), config())
+        except Exception:
+            return None  # torch's or exir's to say
+        if found := clashes(emitted):
+            return Problem("plan", found[0])
+        problem = spoilt(emitted, [tree_leaves(inputs) for inputs in built.calls])
+        return None if problem is None else Problem("plan", f"freed bytes are read: {problem}")
+
+    return judge
+
+
 class OfCells:
     """Judges a program by its cells: the first that is red.
 
@@ -79,6 +102,7 @@ class OfCells:
         self.seen = 0  # programs that have what is known
 
     def __call__(self, program: Program) -> Problem | None:
+        """What is wrong on the first target that is."""
         case, siblings = program.case(), Siblings()
         for target in self._targets:
             cell = run_cell(case, target, seed=self._seed, siblings=siblings)

@@ -1,17 +1,19 @@
-"""Looking for a program that is judged wrong, and for the smallest one that still is."""
+"""Looking for a program that is judged wrong: hypothesis chooses, and what it found is made small."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from hypothesis import HealthCheck, Phase, assume, given, seed as seeded, settings
-from hypothesis.errors import Flaky, Unsatisfiable
+from hypothesis.errors import Unsatisfiable
 from hypothesis.strategies import SearchStrategy, booleans, builds, integers, just, lists, tuples
 
 from harness.fuzzing.growing import RULES, grow
 from harness.fuzzing.program import Program
+from harness.fuzzing.reducing import reduce
 
 STEPS = 20
 
@@ -68,13 +70,13 @@ def search(
     examples: int,
     seed: int = 0,
     may_draw: bool = False,
-    patience: float = 60.0,
-    until: float = float("inf"),
+    patience: float = 120.0,
+    until: float = math.inf,
 ) -> tuple[Finding | None, int]:
     """Generate programs until one is judged wrong, then make it small.
 
     Args:
-        judge: says what is wrong with a program; it may raise nothing.
+        judge: says what is wrong with a program; it raises nothing.
         examples: how many programs to try.
         seed: of the programs.
         may_draw: let them draw random numbers.
@@ -84,72 +86,48 @@ def search(
     Returns:
         What was found, or None; and how many programs were judged before.
     """
-    looking = _Looking(judge, patience, until)
+    judged: dict[str, Problem | None] = {}
 
     @seeded(seed)
     @settings(
         max_examples=examples,
         database=None,
         deadline=None,
-        phases=[Phase.generate, Phase.shrink],
+        phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
-        report_multiple_bugs=False,
         print_blob=False,
     )
     @given(programs(may_draw=may_draw))
     def look(program: Program | None) -> None:
         assume(program is not None)
         assert program is not None
-        looking(program)
+        if program.name not in judged and time.monotonic() < until:
+            judged[program.name] = judge(program)
+        problem = judged.get(program.name)
+        if problem is not None:
+            raise _Wrong(program, problem)
 
     try:
         look()
-    except (_Wrong, Flaky):
-        pass
+    except _Wrong as wrong:
+        large, problem = wrong.args
     except Unsatisfiable:
-        return None, looking.tried
-    return looking.best, looking.tried
+        return None, len(judged)
+    else:
+        return None, len(judged)
+    tried, soon = len(judged), time.monotonic() + patience
+
+    def still_wrong(program: Program) -> bool:
+        if time.monotonic() > soon:
+            return False
+        if program.name not in judged:
+            judged[program.name] = judge(program)
+        found = judged[program.name]
+        return found is not None and found.kind == problem.kind
+
+    small = reduce(large, still_wrong)
+    return Finding(small, judged[small.name] or problem, tried), tried
 
 
 class _Wrong(Exception):
-    pass
-
-
-class _Looking:
-    """Judges each program once; once one is wrong, only those that are wrong alike count."""
-
-    def __init__(self, judge: Judge, patience: float, until: float) -> None:
-        self._judge = judge
-        self._patience = patience
-        self._until = until
-        self._known: dict[str, Problem | None] = {}
-        self.best: Finding | None = None
-        self.tried = 0
-
-    def __call__(self, program: Program) -> None:
-        name = program.name
-        if name not in self._known:
-            self._known[name] = self._ask(program)
-        if self._known[name] is not None:
-            raise _Wrong
-
-    def _ask(self, program: Program) -> Problem | None:
-        if time.monotonic() > self._until:
-            return None
-        problem = self._judge(program)
-        if self.best is None:
-            self.tried += 1
-            if problem is not None:
-                self._until = time.monotonic() + self._patience
-        elif problem is not None and problem.kind != self.best.problem.kind:
-            return None
-        if problem is not None and (self.best is None or _size(program) < _size(self.best.program)):
-            self.best = Finding(program, problem, self.tried)
-        return problem
-
-
-def _size(program: Program) -> tuple[int, int, bool, int]:
-    return (
-        program.ops, len(program.inputs) + len(program.state), program.is_dynamic,
-        len(program.source),
-    )  # fmt: skip
+    """A program, and what is wrong with it."""
