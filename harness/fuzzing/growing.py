@@ -22,9 +22,9 @@ LARGEST = 1e4
 _OUTPUTS = 4
 
 _FORMS = (
-    ("float32", (2, 3)), ("float32", (3,)), ("float32", (2, 3, 4)), ("float32", (1, 3)),
-    ("float32", ()), ("int64", (2, 3)), ("bool", (2, 3)), ("int32", (3,)), ("float32", (4, 4)),
-    ("float32", (1, 2, 4, 4)),
+    ("float32", (2, 3)), ("int64", (2, 3)), ("float32", (3,)), ("bool", (2, 3)),
+    ("float32", (2, 3, 4)), ("int32", (3,)), ("float32", ()), ("float32", (4, 4)),
+    ("int64", (1, 3)), ("float32", (1, 2, 4, 4)),
 )  # fmt: skip
 
 Gene = tuple[int, int, int, int]
@@ -183,7 +183,7 @@ _BINARY = (
 _SCALARS = ("1", "2.0", "0.5", "True", "-1", "0.1", "3", "-0.0", "1.0", "0")
 _WITH_SCALAR = (
     "{} + {}", "{} * {}", "{} - {}", "{1} - {0}", "{} / {}", "torch.clamp({}, max={})", "{} > {}",
-    "torch.ops.aten.mul.Scalar({}, {})", "torch.ops.aten.add.Scalar({}, {})", "{} == {}",
+    "{} == {}",
 )  # fmt: skip
 _VIEWS = (
     "{}[1:]", "{}.transpose(0, -1)", "{}[..., ::2]", "{}.reshape(-1)", "{}.unsqueeze(0)",
@@ -213,6 +213,12 @@ def _binary(at: Growing, a: int, b: int, c: int) -> str:
 
 def _with_scalar(at: Growing, a: int, b: int, c: int) -> str:
     return _one_of(_WITH_SCALAR, b).format(at.pick(a), _one_of(_SCALARS, c))
+
+
+def _scaled(at: Growing, a: int, b: int, c: int) -> str:
+    """An operator that takes a number as it is: Python's become tensors on their way."""
+    ops = ("mul.Scalar", "add.Scalar", "sub.Scalar", "div.Scalar", "mul.Scalar")
+    return f"torch.ops.aten.{_one_of(ops, b)}({at.pick(a)}, {_one_of(_SCALARS, c)})"
 
 
 def _view(at: Growing, a: int, b: int, _: int) -> str:
@@ -307,7 +313,7 @@ Rule = Callable[[Growing, int, int, int], str]
 
 RULES: tuple[Rule, ...] = (
     _nothing, _binary, _unary, _with_scalar, _view, _reduction, _binary, _in_place, _cast, _matmul, _joined,
-    _constant, _view, _buffer, _random, _with_scalar, _unary, _attention, _conditional, _again,
+    _constant, _view, _buffer, _random, _with_scalar, _unary, _attention, _conditional, _again, _scaled,
     _again,
 )  # fmt: skip
 """What may be done next; the frequent ones stand there twice."""

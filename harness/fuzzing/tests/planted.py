@@ -86,12 +86,12 @@ class ForgetsOffsets(ExportPass):  # type: ignore[misc]
 
 
 def frees_too_early() -> ExecutorchBackendConfig:
-    """Plans as if every value were read one node earlier for the last time."""
+    """Plans as if every value were read an operator earlier for the last time."""
 
     def hasty(alignment: int, specs: Any, *rest: Any, **named: Any) -> Any:
         kept = [(spec, list(spec.lifetime)) for spec in specs]
         for spec, (first, last) in kept:
-            spec.lifetime = [first, max(first, last - 1)]
+            spec.lifetime = [first, max(first, last - 2)]  # its memory is a node, too
         try:
             return memory_planning.greedy(alignment, specs, *rest, **named)
         finally:
