@@ -55,6 +55,7 @@ from .numerics.formats.block_scaled import BlockProduct as BlockProduct
 from .numerics.formats.dequantize import Blocks as Blocks, Product as Product
 from .numerics.formats.semantics import GENERIC as GENERIC, Semantics as Semantics
 from .numerics.oracle import Reference as Reference, refer as refer
+from .passes.case import PassCase as PassCase
 from .pipeline.runner import run_cell as run_cell
 from .pipeline.stages import LowerOptions as LowerOptions
 from .pipeline.tester import Tester as Tester
@@ -65,6 +66,7 @@ from .record.cell import (
     Delegation as Delegation,
     Encoding as Encoding,
     Numerics as Numerics,
+    Property as Property,
     Status as Status,
 )
 from .record.run import Run as Run

@@ -162,7 +162,8 @@ class KnownPass:
     """A graph pass that a target can name.
 
     Attributes:
-        where: ``package.module:Class``; the class is made without arguments.
+        where: ``package.module:name`` of a class that is made without arguments, or of a function
+            that takes an exported program and returns one.
         about: what it does, in a few words.
         rounds: it computes another way: what it returns is held to the bounds, not to every bit.
         in_place: what it makes writes in place, which the edge dialect's verifier refuses.
@@ -180,12 +181,26 @@ class KnownPass:
     def make(self) -> Any:
         """A new one."""
         module, _, name = self.where.partition(":")
-        return getattr(importlib.import_module(module), name)()
+        made = getattr(importlib.import_module(module), name)
+        return made() if isinstance(made, type) else _as_pass(made)
 
     @property
     def is_upstreams(self) -> bool:
         """Whether it is there without this project."""
         return self.where.startswith(("executorch.", "torch.", "torchao."))
+
+
+def _as_pass(function: Callable[[Any], Any]) -> Any:
+    """A function from program to program as exir runs passes."""
+    from executorch.exir.pass_base import ExportedProgramPassBase, ExportedProgramPassResult
+
+    class ProgramPass(ExportedProgramPassBase):  # type: ignore[misc]  # exir is untyped here
+        __name__ = function.__name__
+
+        def call(self, exported_program: Any) -> Any:
+            return ExportedProgramPassResult(function(exported_program), True)
+
+    return ProgramPass()
 
 
 @dataclass(frozen=True)

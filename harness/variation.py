@@ -23,12 +23,16 @@ GENERAL: Mapping[str, KnownPass] = {
     "remove_noop": KnownPass(
         f"{_EXIR}.remove_noop_pass:RemoveNoopPass",
         "drops operators that do nothing",
+        aliases=True,
     ),
     "fuse_view_copy": KnownPass(
         f"{_TRANSFORMS}.fuse_view_copy:FuseViewCopyTransform", "makes one of several views in a row"
     ),
     "remove_clone": KnownPass(
-        f"{_TRANSFORMS}.remove_clone_ops:RemoveCloneOpsTransform", "drops clones"
+        f"{_TRANSFORMS}.remove_clone_ops:RemoveCloneOpsTransform", "drops clones", aliases=True
+    ),
+    "reinplace": KnownPass(
+        f"{_EXIR}.reinplace:reinplace_pass", "writes into values that are dead", in_place=True
     ),
 }
 """Passes of exir's that any recipe can be given."""
@@ -76,6 +80,35 @@ def varied(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
         added=tuple(known[name] for name in added),
         script=_script(recipe, [known[name] for name in added], dropped),
     )
+
+
+def with_pass(recipe: Recipe, known: KnownPass) -> Recipe:
+    """A recipe that runs one pass more, before its own."""
+    return replace(
+        recipe,
+        transform_passes=lambda: [known.make(), *recipe.transform_passes()],
+        added=(known,),
+        script=None,
+    )
+
+
+def pass_of(name: str, backend: Backend) -> KnownPass:
+    """The pass that somebody names: a known one, also as ``exir.name``, or anyone's as
+    ``package.module:Class``.
+
+    Raises:
+        UnknownTarget: there is none.
+    """
+    if ":" in name:
+        known = KnownPass(name, "")
+        try:
+            known.make()
+        except (ImportError, AttributeError, TypeError) as error:
+            raise UnknownTarget(f"{name} cannot be made: {error}") from error
+        return known
+    known_ones, name = known_passes(backend), name.removeprefix("exir.")
+    _among(name, known_ones, f"there is no pass {name!r} to add to {backend.name}")
+    return known_ones[name]
 
 
 def _sorted(passes: Sequence[str]) -> tuple[list[str], set[str]]:

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 from backends.mlx import codegen
 from backends.mlx.payload.graph import DELEGATE
 from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
-from harness import Attempt, Availability, Execution, Inputs, Lowered, Precision, Recipe, Script
+from harness import (
+    Attempt,
+    Availability,
+    Execution,
+    Inputs,
+    KnownPass,
+    Lowered,
+    Precision,
+    Recipe,
+    Script,
+)
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
@@ -161,11 +171,33 @@ def _quantized(name: str, weights: Format, precision: Precision = FLOAT32) -> Re
     )
 
 
+_MODULE = "executorch.backends.mlx.passes"
+_PASSES = {
+    "fuse_rms_norm": KnownPass(f"{_MODULE}:FuseRMSNormPass", "makes one operator of an RMS norm",
+                               rounds=True),
+    "canonicalize_permute": KnownPass(f"{_MODULE}:CanonicalizePermutePass",
+                                      "spells transpositions as permutations"),
+    "collapse_view_copy": KnownPass(
+        "executorch.backends.transforms.collapse_view_copy:CollapseViewCopyPass",
+        "makes one of several views in a row",
+    ),
+    "collapse_permute": KnownPass(f"{_MODULE}:CollapsePermutePass",
+                                  "makes one of several permutations in a row"),
+    "collapse_dtype_conversion": KnownPass(f"{_MODULE}:CollapseDtypeConversionPass",
+                                           "makes one of several casts in a row"),
+    "remove_no_ops": KnownPass(f"{_MODULE}:RemoveNoOpsPass", "drops operators that do nothing",
+                               aliases=True),
+    "mlx_reinplace": KnownPass(f"{_MODULE}:MLXReinplacePass", "writes into values that are dead",
+                               in_place=True),
+}  # fmt: skip
+
+
 class Mlx:
     """Runs the delegate's payload: natively where the runtime has it, else with ``mlx.core``."""
 
     name = "mlx"
     delegate = DELEGATE
+    passes = _PASSES
     recipes = {
         "fp32": _recipe("fp32", FLOAT32),
         "fp16": _recipe("fp16", FLOAT16, "float16"),

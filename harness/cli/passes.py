@@ -58,6 +58,86 @@ def bisect(cell: str, seed: int, suites: Path, speed: bool) -> None:
     sys.exit(0 if passes_as_it_is else 1 if found.guilty or found.until else 2)
 
 
+@passes.command()
+@click.argument("name")
+@click.option(
+    "--targets",
+    default="portable:fp32",
+    show_default=True,
+    metavar="T,...",
+    help="Comma-separated.",
+)
+@click.option("--cases", default="graph/*", show_default=True, help="Globs over cases, by |.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
+@SUITE_FOLDER
+@SPEED
+def check(name: str, targets: str, cases: str, seed: int, suites: Path, speed: bool) -> None:
+    """Run pass NAME over a corpus of graphs, and the graphs with and without it on targets.
+
+    NAME is one of the list, also as exir.NAME, or package.module:Class for one of your own. Exit
+    code 0 when it keeps all that it must, 1 when it does not or a target is right without it alone,
+    2 when nothing could be judged.
+    """
+    prepare(speed=speed)
+    from rich.console import Console
+    from rich.table import Table
+
+    from harness import registry
+    from harness.cli.why import progress
+    from harness.collection.discovery import all_suites
+    from harness.errors import UsageError
+    from harness.pipeline.runner import run_cell
+    from harness.record.cell import Status
+    from harness.target import any_glob
+    from harness.variation import pass_of, with_pass
+
+    chosen = registry.parse_targets([each.strip() for each in targets.split(",")])
+    corpus = [
+        one for suite in all_suites(suites) for one in suite.cases if any_glob(cases, one.name)
+    ]
+    if not corpus:
+        raise UsageError(f"no case of {suites} matches {cases}")
+    table = Table(title=name, title_justify="left", header_style="bold")
+    for column in ("graph", "target", "without", "with", "delegates", "left", "bytes", "changed",
+                   "not kept, or what is wrong"):  # fmt: skip
+        table.add_column(column, overflow="fold")
+    red = judged = 0
+    with progress(Console(stderr=True)) as say:
+        for case in corpus:
+            for target in chosen:
+                say(f"{case.name} on {target}")
+                recipe = registry.recipe(target)
+                known = pass_of(name, registry.backend(target.backend))
+                plain = run_cell(case, target, seed=seed)
+                cell = run_cell(case, target, seed=seed, recipe=with_pass(recipe, known))
+                is_worse = cell.status.is_red and (
+                    plain.status is Status.PASSED
+                    or any(one.kept is False for one in cell.properties)
+                )
+                red, judged = red + is_worse, judged + bool(cell.properties)
+                kept = [f"{one.name}: {one.detail}" for one in cell.properties
+                        if one.kept is False]  # fmt: skip
+                table.add_row(
+                    case.name,
+                    str(target),
+                    plain.status.value,
+                    cell.status.value,
+                    _both(plain.delegation.delegates, cell.delegation.delegates),
+                    _both(plain.delegation.undelegated_nodes, cell.delegation.undelegated_nodes),
+                    _both(plain.program_bytes, cell.program_bytes),
+                    ", ".join(f"{op} {_both(*counts)}" for op, counts in cell.changed_ops.items()),
+                    "; ".join(kept)[:200] or (cell.error or "").partition("\n")[0][:200],
+                )
+    console = Console()
+    console.print(table)
+    console.print(f"{judged} looked at, {red} red", style="bold")
+    sys.exit(1 if red else 0 if judged else 2)
+
+
+def _both(before: int, after: int) -> str:
+    return str(before) if before == after else f"{before} -> {after}"
+
+
 def _list() -> None:
     silence_vendors()
     from rich.console import Console

@@ -312,8 +312,8 @@ def _nothing(at: Growing, a: int, b: int, c: int) -> str:
 Rule = Callable[[Growing, int, int, int], str]
 
 RULES: tuple[Rule, ...] = (
-    _nothing, _binary, _unary, _with_scalar, _view, _reduction, _binary, _in_place, _cast, _matmul, _joined,
-    _constant, _view, _buffer, _random, _with_scalar, _unary, _attention, _conditional, _again, _scaled,
-    _again,
+    _nothing, _binary, _unary, _with_scalar, _view, _reduction, _binary, _in_place, _cast, _matmul,
+    _joined, _constant, _view, _buffer, _random, _with_scalar, _unary, _attention, _conditional,
+    _again, _scaled, _again,
 )  # fmt: skip
 """What may be done next; the frequent ones stand there twice."""

@@ -1,4 +1,4 @@
-"""Looking for a program that is judged wrong: hypothesis chooses, and what it found is made small."""
+"""Looking for a program that is judged wrong: hypothesis chooses; what it found is made small."""
 
 from __future__ import annotations
 

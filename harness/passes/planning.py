@@ -146,7 +146,7 @@ def _inside(body: GraphModule, name: str, at: float, last: float) -> Iterator[Sp
 
 
 def _last_uses(nodes: dict[Node, int], kept: frozenset[Node]) -> dict[Node, float]:
-    last: dict[Node, float] = {node: index for node, index in nodes.items()}
+    last: dict[Node, float] = dict(nodes)
     for node, index in nodes.items():
         read = math.inf if node.op == "output" else index
         if _is_element(node):
@@ -180,9 +180,10 @@ def _base(node: Node) -> Node | None:
         return next((user for user in given.users if user.kwargs.get("out") is given), None)
     if node.target is memory.view or _is_element(node):
         return given
-    schema = getattr(node.target, "_schema", None)
-    is_in_place = schema is not None and schema.is_mutable
-    return given if is_in_place and not any(one.is_out for one in schema.arguments) else None
+    schema: Any = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable or any(one.is_out for one in schema.arguments):
+        return None
+    return given
 
 
 def _is_element(node: Node) -> bool:

@@ -96,24 +96,24 @@ def _outputs(proof: Proof) -> str | None:
 
 def _signature(proof: Proof) -> str | None:
     before, after = proof.rewriting.before, proof.rewriting.after
+    taken = [node.name for node in after.graph.nodes if node.op == "placeholder"]
+    named = [spec.arg.name for spec in after.graph_signature.input_specs]
+    if taken != named:
+        return f"the graph takes {_list(taken)}, the signature says {_list(named)}"
+    (output,) = (node for node in after.graph.nodes if node.op == "output")
+    returned = [each.name for each in output.args[0] if isinstance(each, torch.fx.Node)]
+    named = [spec.arg.name for spec in after.graph_signature.output_specs if _is_node(spec)]
+    if returned != named:
+        return f"the graph returns {_list(returned)}, the signature says {_list(named)}"
     for what, said in _SIGNATURE.items():
         one, other = said(before), said(after)
         if one != other:
             return f"{what}: {_list(other)}, was {_list(one)}"
-    placeholders = [node.name for node in after.graph.nodes if node.op == "placeholder"]
-    named = [spec.arg.name for spec in after.graph_signature.input_specs]
-    if placeholders != named:
-        return f"the graph takes {_list(placeholders)}, the signature says {_list(named)}"
-    (output,) = (node for node in after.graph.nodes if node.op == "output")
-    returned = [each.name for each in output.args[0] if isinstance(each, torch.fx.Node)]
-    named = [
-        spec.arg.name
-        for spec in after.graph_signature.output_specs
-        if not hasattr(spec.arg, "value")
-    ]
-    if returned != named:
-        return f"the graph returns {_list(returned)}, the signature says {_list(named)}"
     return None
+
+
+def _is_node(spec: Any) -> bool:
+    return not hasattr(spec.arg, "value")  # a constant, which a program may return
 
 
 _SIGNATURE: dict[str, Callable[[ExportedProgram], list[Any]]] = {
@@ -128,7 +128,7 @@ _SIGNATURE: dict[str, Callable[[ExportedProgram], list[Any]]] = {
     "dtypes and shapes of outputs": lambda program: [
         _form(spec.arg.name, program)
         for spec in program.graph_signature.output_specs
-        if spec.kind is OutputKind.USER_OUTPUT and not hasattr(spec.arg, "value")
+        if spec.kind is OutputKind.USER_OUTPUT and _is_node(spec)
     ],
 }
 
@@ -203,14 +203,14 @@ def _idempotence(proof: Proof) -> str | None:
 
 def _verifier(proof: Proof) -> str | None:
     try:
-        proof.rewriting.before.validate()
+        proof.rewriting.before.validate()  # type: ignore[no-untyped-call]
     except Exception as error:
         raise NotLooked(
             f"the program before it is refused as well: {describe(error)[:200]}"
         ) from error
     if any(one.in_place for one in proof.known):
         raise NotLooked("it declares that it writes in place, which the edge dialect has not")
-    proof.rewriting.after.validate()
+    proof.rewriting.after.validate()  # type: ignore[no-untyped-call]
     proof.rewriting.after.graph.lint()
     return None
 

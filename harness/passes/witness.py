@@ -39,7 +39,8 @@ class Rewriting:
 
     def again(self) -> ExportedProgram:
         """The program after the passes ran over it a second time."""
-        return _transform(snapshot(self.after), *self.passes())
+        again: ExportedProgram = _transform(snapshot(self.after), *self.passes())
+        return again
 
 
 class Witness:
@@ -81,8 +82,8 @@ class _Snapshot(ExportedProgramPassBase):  # type: ignore[misc]  # exir is untyp
 def watched(recipe: Recipe, passes: Sequence[Any]) -> tuple[tuple[Any, ...], Witness | None]:
     """Passes with a witness around those that a target adds; None where they are others'."""
     added = recipe.added
-    own = [type(each) for each in passes[: len(added)]]
-    if not added or own != [type(each) for each in (one.make() for one in added)]:
+    own = [type(each).__name__ for each in passes[: len(added)]]
+    if not added or own != [type(each.make()).__name__ for each in added]:
         return tuple(passes), None
     witness = Witness(lambda: [known.make() for known in added])
     return (*witness.around(passes[: len(added)]), *passes[len(added) :]), witness
@@ -94,8 +95,9 @@ def snapshot(program: ExportedProgram) -> ExportedProgram:
     copied = copy.copy(program)
     signature = program.graph_signature
     copied._graph_module = _copied(program.graph_module)
+    # Later passes rename what the specs speak of.
     copied._graph_signature = type(signature)(
-        list(signature.input_specs), list(signature.output_specs)
+        copy.deepcopy(signature.input_specs), copy.deepcopy(signature.output_specs)
     )
     copied._state_dict = dict(program.state_dict)
     copied._constants = dict(program.constants)

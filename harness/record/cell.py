@@ -178,7 +178,8 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 class Property(msgspec.Struct, frozen=True, kw_only=True):
     """Something that the passes a target adds must keep of a program (docs/passes.md).
 
-    ``kept`` is None where it was not looked at. ``detail`` says what broke it, or why nobody looked.
+    ``kept`` is None where it was not looked at. ``detail`` says what broke it, or why nobody
+    looked.
     """
 
     name: str

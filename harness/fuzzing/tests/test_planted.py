@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-import torch
 from executorch.exir import ExecutorchBackendConfig
 
 from harness.backend import KnownPass
@@ -35,10 +32,8 @@ DEFECTS = {
 
 
 @pytest.fixture(autouse=True)
-def _quick() -> Iterator[None]:
+def _quick() -> None:
     speed.install()
-    torch.set_num_threads(1)
-    yield
 
 
 @pytest.mark.parametrize("defect", DEFECTS)

@@ -12,8 +12,8 @@ from suites.models.tests.planting import with_wrong_weight
 from suites.models.tests.test_telling_models import MODELS
 
 TARGETS = ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "metal:fp32"]
-# Half a percent of a weight of RF-DETR's decoder uses a twentieth of the bound: it has one layer, and
-# its queries hardly move. This one is of the backbone.
+# Half a percent of a weight of RF-DETR's decoder uses a twentieth of the bound: its queries hardly
+# move. This one is of the backbone.
 PLACE = {"rf_detr/tiny": 0.25}
 # A node that leaves its bound on the target before the planted one does, fault or not.
 OWN = {

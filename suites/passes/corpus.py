@@ -1,0 +1,15 @@
+"""The graphs on their own: what ``conform passes check`` takes passes to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from suites.passes.graphs import CAST, MOVED, REPEATED, WRITABLE
+
+CASES = [
+    replace(graph, name=f"graph/{kind}_{graph.name}", op="graph", targets="portable:fp32",
+            tags=graph.tags | {"passes"}, changes={})
+    for kind, graphs in (("repeated", REPEATED), ("written", WRITABLE), ("moved", MOVED),
+                         ("cast", CAST))
+    for graph in graphs
+]  # fmt: skip

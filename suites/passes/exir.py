@@ -1,0 +1,17 @@
+"""Exir's passes: equal expressions computed once, operators that do nothing, views and clones."""
+
+from __future__ import annotations
+
+from harness import PassCase
+from suites.passes.graphs import CAST, MOVED, REPEATED, WRITABLE
+
+BOTH = "portable:fp32|xnnpack:fp32"
+
+CASES = [
+    *PassCase("cse", "+cse", [*REPEATED, *(one for one in MOVED if one.name != "dynamic")]).cases,
+    *PassCase("remove_noop", "+remove_noop", [*MOVED, *CAST], BOTH).cases,
+    *PassCase("fuse_view_copy", "+fuse_view_copy", MOVED, BOTH).cases,
+    *PassCase("remove_clone", "+remove_clone", MOVED, BOTH).cases,
+    *PassCase("exir_reinplace", "+reinplace", WRITABLE).cases,
+    *PassCase("in_order", "+cse+remove_noop+fuse_view_copy", [*MOVED, *WRITABLE[:4]]).cases,
+]
