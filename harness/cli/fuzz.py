@@ -31,8 +31,8 @@ FOLDER = Path("fuzz")
 def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> None:
     """Generate programs and take them to targets until one is judged wrong; then make it small.
 
-    Each becomes a file with a case, which conform repro CELL --suites OUT runs again. A program that
-    has all that a smaller one had, and is wrong alike, counts as the same. Limitations are not
+    Each becomes a file with a case, which conform repro CELL --suites OUT runs again. A program
+    that has all that a smaller one had, and is wrong alike, counts as the same. Limitations are not
     looked at. Exit code 0 when nothing was found, 1 when something was, 2 when it could not look.
     """
     from rich.console import Console

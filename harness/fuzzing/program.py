@@ -58,6 +58,10 @@ class Program:
         text = f"{self.inputs}{self.source}{self.is_dynamic}"
         return f"fuzz/{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
+    def named(self, targets: str) -> str:
+        """The name of its case for some targets alone."""
+        return self.name + "".join(f"_{part}" for part in re.findall(r"\w+", targets))
+
     @property
     def ops(self) -> int:
         """How many steps it has."""
@@ -88,7 +92,7 @@ class Program:
         doc = f'"""{textwrap.fill(about, 98)}\n"""\n\n' if about else ""
         imports = "import torch\n\nfrom harness import Case\n\n\n"
         made = f"({', '.join(self.inputs)},)"
-        lines = [f"        {self.name!r},", f"        lambda: (Found(), {made}),"]
+        lines = [f"        {self.named(targets)!r},", f"        lambda: (Found(), {made}),"]
         if self.is_dynamic:
             rows = "{0: torch.export.Dim('rows', min=2, max=9)}"
             shapes = ", ".join(rows if self._has_rows(one) else "None" for one in self.inputs)

@@ -79,7 +79,7 @@ class _Announcing:
 def _report(found: Finding, tried: int) -> Report:
     program, problem = found.program, found.problem
     return Report(
-        name=program.name,
+        name=program.named(problem.target),
         target=problem.target,
         kind=problem.kind,
         said=problem.said,
