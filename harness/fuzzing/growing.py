@@ -218,7 +218,8 @@ def _with_scalar(at: Growing, a: int, b: int, c: int) -> str:
 def _scaled(at: Growing, a: int, b: int, c: int) -> str:
     """An operator that takes a number as it is: Python's become tensors on their way."""
     ops = ("mul.Scalar", "add.Scalar", "sub.Scalar", "div.Scalar", "mul.Scalar")
-    return f"torch.ops.aten.{_one_of(ops, b)}({at.pick(a)}, {_one_of(_SCALARS, c)})"
+    value = at.pick(a, lambda value: b % 2 == 0 or not _is_float(value))
+    return f"torch.ops.aten.{_one_of(ops, a + c)}({value}, {_one_of(_SCALARS, c)})"
 
 
 def _view(at: Growing, a: int, b: int, _: int) -> str:
@@ -314,6 +315,6 @@ Rule = Callable[[Growing, int, int, int], str]
 RULES: tuple[Rule, ...] = (
     _nothing, _binary, _unary, _with_scalar, _view, _reduction, _binary, _in_place, _cast, _matmul,
     _joined, _constant, _view, _buffer, _random, _with_scalar, _unary, _attention, _conditional,
-    _again, _scaled, _again,
+    _again, _scaled, _again, _scaled,
 )  # fmt: skip
 """What may be done next; the frequent ones stand there twice."""
