@@ -1,0 +1,31 @@
+"""Arm's TOSA passes drop a transposition before a subtraction from a number."""
+
+import torch
+from common import Observation, lower, main
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+class Difference(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 0.5 - x.transpose(0, 1)
+
+
+def observe() -> Observation:
+    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
+    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+
+    edge = lower(Difference(), (X,), TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP")))
+    with TosaReferenceModelDispatch():
+        observed = edge.exported_program().module()(X)
+    expected = Difference()(X)
+    return Observation(
+        expected.tolist(),
+        observed.tolist(),
+        wrong=torch.equal(observed.flatten(), (0.5 - X).flatten()),
+    )
+
+
+if __name__ == "__main__":
+    main(observe)
