@@ -15,9 +15,7 @@ def observe() -> Observation:
     expected = Add()(ONE, MANY)
     (observed,) = run(Add(), (ONE, MANY))
     swapped = torch.add(MANY, ONE, alpha=2)
-    return Observation(
-        expected.tolist(), observed.tolist(), wrong=torch.equal(observed, swapped)
-    )
+    return Observation(expected.tolist(), observed.tolist(), wrong=torch.equal(observed, swapped))
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ def graph(
     buffer: bool = False,
     dynamic: bool = False,
     draws: bool = False,
+    untelling: str = "",
     changes: Mapping[str, tuple[int, int]] | None = None,
 ) -> Case:
     """A case of a function; ``changes`` are those of the passes that it is for."""
@@ -42,6 +43,7 @@ def graph(
         lambda: (Function(function, buffer=buffer), inputs()),
         dynamic_shapes={"inputs": (ROWS,)} if dynamic else None,
         draws=draws,
+        untelling=untelling,
         changes=changes or {},
     )
 
@@ -81,8 +83,9 @@ REPEATED = [
     graph("state", _written, buffer=True),
     graph("numbers", lambda x: (torch.ops.aten.mul.Scalar(x, 2) - 1) / 3
           + (torch.ops.aten.mul.Scalar(x, 2.0) - 1) / 3, whole),
-    graph("zeros", lambda x: torch.ops.aten.mul.Scalar(x, 0.0).reciprocal().sign()
+    graph("zeros", lambda x: x * (torch.ops.aten.mul.Scalar(x, 0.0).reciprocal().sign()
           + torch.ops.aten.mul.Scalar(x, -0.0).reciprocal().sign() * 2),
+          untelling="either sign of a zero is within the bounds; the pass must keep it"),
     graph("truths", lambda x: torch.ops.aten.add.Scalar(x, True).exp()
           + torch.ops.aten.add.Scalar(x, 1).exp()),
 ]  # fmt: skip
