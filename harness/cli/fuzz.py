@@ -44,8 +44,7 @@ def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> No
     from harness.fuzzing.campaign import campaign
     from harness.fuzzing.messages import Quest, Report, Trying
 
-    named = [each.strip() for each in targets.split(",") if each.strip()]
-    chosen = registry.parse_targets(named) if named else registry.default_targets()
+    chosen = registry.parse_list(targets, "--targets") if targets else registry.default_targets()
     quest = Quest(
         targets=[str(target) for target in chosen],
         seconds=minutes * 60,

@@ -91,7 +91,7 @@ def check(name: str, targets: str, cases: str, seed: int, suites: Path, speed: b
     from harness.target import any_glob
     from harness.variation import pass_of, with_pass
 
-    chosen = registry.parse_targets([each.strip() for each in targets.split(",")])
+    chosen = registry.parse_list(targets, "--targets")
     corpus = [
         one for suite in all_suites(suites) for one in suite.cases if any_glob(cases, one.name)
     ]

@@ -99,7 +99,6 @@ class OfCells:
         self._targets = list(targets)
         self._known = known
         self._seed = seed
-        self.seen = 0  # programs that have what is known
 
     def __call__(self, program: Program) -> Problem | None:
         """What is wrong on the first target that is."""
@@ -113,7 +112,6 @@ class OfCells:
             if cell.status is not Status.MISMATCH:
                 kind = f"{kind}: {_gist(error)}"
             if any(one.explains(program, str(target), kind) for one in self._known):
-                self.seen += 1
                 continue
             self._targets = [target]
             return Problem(kind, f"{cell.status.value} at {cell.stage}: {error}", str(target))

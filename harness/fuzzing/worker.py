@@ -69,7 +69,7 @@ class _Announcing:
         self._tried += 1
         self._tell(
             Trying(
-                text=program.text(), words=_sorted(program.words), name=program.name,
+                text=program.text(), words=sorted(program.words), name=program.name,
                 tried=self._tried,
             )
         )  # fmt: skip
@@ -84,14 +84,10 @@ def _report(found: Finding, tried: int) -> Report:
         kind=problem.kind,
         said=problem.said,
         ops=program.ops,
-        words=_sorted(program.words),
+        words=sorted(program.words),
         text=program.text(problem.target, f"{problem.target}: {problem.said}"),
         tried=tried,
     )
-
-
-def _sorted(words: frozenset[str]) -> list[str]:
-    return sorted(words)
 
 
 if __name__ == "__main__":

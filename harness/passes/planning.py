@@ -101,16 +101,16 @@ def lifetimes(graph: Graph, kept: frozenset[Node] = frozenset()) -> list[Span]:
     """
     nodes = {node: index for index, node in enumerate(graph.nodes)}
     last = _last_uses(nodes, kept)
-    spans = []
+    spans: list[Span] = []
     for node, index in nodes.items():
         if node.op not in ("placeholder", "call_function"):
             continue
         if node.target in (memory.alloc, memory.free) or _owner(node) is not node:
             continue
-        for body in _bodies(node):
-            spans += list(_inside(body, node.name, index, last[node]))
-        if node.op == "call_function" and _bodies(node):
-            continue  # its results are what its bodies return
+        if bodies := _bodies(node):  # its results are what these return
+            for body in bodies:
+                spans += _inside(body, node.name, index, last[node])
+            continue
         first = 0 if node.op == "placeholder" else index
         spans += [
             _span(name, spec, first, until) for name, spec, until in _values(node, index, last)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from executorch.exir.serde import serialize as serde
@@ -23,6 +23,10 @@ from harness.record.cell import Property
 
 Bounds = Callable[[], Sequence[Sequence["torch.Tensor | None"]]]
 """How far each output of each call may be from what it was; None where it must be the same."""
+
+
+Calls: TypeAlias = Sequence[Sequence[Any]]
+"""The values of each call."""
 
 
 class NotLooked(Exception):
@@ -42,7 +46,7 @@ class Proof:
     """
 
     rewriting: Rewriting
-    calls: Sequence[Sequence[Any]]
+    calls: Calls
     known: Sequence[KnownPass]
     changes: Mapping[str, tuple[int, int]]
     bounds: Bounds | None = None
@@ -81,16 +85,21 @@ def properties(proof: Proof) -> list[Property]:
 
 def _outputs(proof: Proof) -> str | None:
     bounds = proof.bounds() if proof.rounds and proof.bounds is not None else None
-    for call, (before, after) in enumerate(
-        zip(proof.before.outputs, proof.after.outputs, strict=True)
-    ):
-        if len(before) != len(after):
-            return f"{len(after)} outputs where there were {len(before)}"
-        for at, (one, other) in enumerate(zip(before, after, strict=True)):
-            bound = None if bounds is None else bounds[call][at]
-            problem = unequal(one, other, bound)
+    found = _differing(proof.before.outputs, proof.after.outputs, bounds)
+    return None if found is None else "output {} of call {} {}".format(*found)
+
+
+def _differing(
+    before: Calls, after: Calls, bounds: Sequence[Sequence[torch.Tensor | None]] | None = None
+) -> tuple[int, int, str] | None:
+    """The first value that is not what it was: its place, its call, and how it differs."""
+    for call, (were, are) in enumerate(zip(before, after, strict=True)):
+        if len(were) != len(are):
+            return min(len(were), len(are)), call, f"is of {len(are)}, was of {len(were)}"
+        for at, (one, other) in enumerate(zip(were, are, strict=True)):
+            problem = unequal(one, other, None if bounds is None else bounds[call][at])
             if problem is not None:
-                return f"output {at} of call {call} {problem}"
+                return at, call, problem
     return None
 
 
@@ -167,12 +176,8 @@ def _untraced(program: ExportedProgram) -> list[str]:
 
 
 def _mutation(proof: Proof) -> str | None:
-    for call, (before, after) in enumerate(
-        zip(proof.before.inputs, proof.after.inputs, strict=True)
-    ):
-        for at, (one, other) in enumerate(zip(before, after, strict=True)):
-            if (problem := unequal(one, other, None)) is not None:
-                return f"input {at} after call {call} {problem}"
+    if (found := _differing(proof.before.inputs, proof.after.inputs)) is not None:
+        return "input {} after call {} {}".format(*found)
     program = proof.rewriting.before
     held = {**program.state_dict, **program.constants, **proof.before.state}
     rounds = proof.rounds and program.graph_signature.buffers_to_mutate
@@ -225,11 +230,8 @@ def _serialization(proof: Proof) -> str | None:
             f"the program before it cannot be saved and loaded either: {describe(error)[:200]}"
         ) from error
     loaded = observe(_loaded(proof.rewriting.after), proof.calls)
-    for call, (before, after) in enumerate(zip(proof.after.outputs, loaded.outputs, strict=True)):
-        for at, (one, other) in enumerate(zip(before, after, strict=True)):
-            if (problem := unequal(one, other, None)) is not None:
-                return f"output {at} of call {call}, saved and loaded, {problem}"
-    return None
+    found = _differing(proof.after.outputs, loaded.outputs)
+    return None if found is None else "output {} of call {}, saved and loaded, {}".format(*found)
 
 
 def _loaded(program: ExportedProgram) -> ExportedProgram:

@@ -19,6 +19,10 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 _EDGE = ops.edge.aten
+_WRITABLE = (
+    _EDGE.add.Tensor, _EDGE.mul.Tensor, _EDGE.sub.Tensor, _EDGE.exp.default, _EDGE.neg.default,
+    _EDGE.sin.default, _EDGE.tanh.default,
+)  # fmt: skip
 
 
 class ReinplacesWhatIsRead(ExportedProgramPassBase):  # type: ignore[misc]  # exir is untyped here
@@ -31,7 +35,9 @@ class ReinplacesWhatIsRead(ExportedProgramPassBase):  # type: ignore[misc]  # ex
             written = node.args[0] if node.args else None
             if node.op != "call_function" or not isinstance(written, Node):
                 continue
-            in_place = _derive_edge_inplace_overload(node.target) if _is_edge(node) else None
+            if node.target not in _WRITABLE:
+                continue
+            in_place = _derive_edge_inplace_overload(node.target)
             if in_place is None or written.op == "placeholder" or written in read_later:
                 continue
             value, result = written.meta["val"], node.meta["val"]
@@ -41,13 +47,6 @@ class ReinplacesWhatIsRead(ExportedProgramPassBase):  # type: ignore[misc]  # ex
             node.target = in_place
         exported_program.graph_module.recompile()
         return ExportedProgramPassResult(exported_program, True)
-
-
-def _is_edge(node: Node) -> bool:
-    return getattr(node.target, "_schema", None) is not None and "Elementwise" not in str(
-        node.target
-    ) and node.target in (_EDGE.add.Tensor, _EDGE.mul.Tensor, _EDGE.sub.Tensor, _EDGE.exp.default,
-                          _EDGE.neg.default, _EDGE.sin.default, _EDGE.tanh.default)  # fmt: skip
 
 
 class MergesDraws(CSEPass):  # type: ignore[misc]
