@@ -1,11 +1,14 @@
 """Noise of the perturbed runs, with signs that are balanced over each eight of them.
 
-The signs of one rounding error over eight runs are a row of a Hadamard matrix, or its opposite:
-four are positive and four negative, and two different rows agree in four runs. An element's row
-moves on with every operation, so that up to seven errors of an elementwise chain never cancel in
-all runs, and two of them meet in each of their four combinations of signs. Which of the 30 matrices
-an element has, the row it begins with and all signs are random, so that errors that a sum or a
-broadcast brings together are independent.
+The signs of one rounding error over eight runs are one of 35 rows, or its opposite: four are
+positive and four negative. An element has another row for each of 35 operations that follow each
+other, so that no two errors of them cancel in all runs. The first seven are those of a Hadamard
+matrix, the second seven those of another: any two of a matrix agree in four runs, so that two
+errors meet in each of their four combinations of signs, and seven of a chain never cancel in all
+runs. Which order of rows an element has and all signs are random, so that errors that a sum or a
+broadcast brings together are independent. After 35 operations orders are drawn anew: the signs of
+an error before and of one after are opposite in all runs in one element of 70, and what keeps those
+from cancelling are their sizes, which vary by a factor of four.
 
 With independent signs one rounding has the same sign in all of eight runs once in 128 elements, and
 two cancel in all of them once in 256; with antithetic pairs two cancel once in 16.
@@ -25,6 +28,12 @@ import torch
 BLOCK = 8
 """Runs over which signs are balanced; further runs are blocks of their own."""
 
+CYCLE = 35
+"""Operations after which an element's rows are drawn anew."""
+
+# Orders of the rows that an element has one of.
+_ORDERS = 512
+# Rows of a Hadamard matrix but the one of a single sign.
 _ROWS = BLOCK - 1
 
 # The noise of larger tensors is cut from a pool, in parts of so many elements: what a cache holds.
@@ -32,32 +41,31 @@ _LARGE = 2**17
 _PART = 2**17
 # Where in the pool a part may begin.
 _STARTS = 2**18
+# Sizes of noise, in amplitudes: no error is left out, and its root mean square is 0.764.
+_LEAST, _MOST = 0.3, 1.1475
 # Sizes in the pool are integers; this is 1.
-_ONE = 2**15
+_ONE = 2**14
 
 
 @dataclass
 class Pool:
     """Random numbers that the runs of a block cut the noise of large tensors from.
 
-    Each part of a tensor begins at a random place of the pool. That of its rows is the same in all
-    operations, so that an element's row moves on; those of its flips and of its sizes are drawn
-    anew.
+    Each part of a tensor begins at a random place of the pool. That of its orders is the same for a
+    cycle of operations; those of its flips and of its sizes are drawn for each.
 
     Attributes:
-        rows: uint8, (7, length): signs of an element in the seven operations that follow each
-            other; bit r is set where that of run r is negative.
+        orders: int32: the order of rows of each element.
         flips: int16, 0 or -1: all signs are the opposite.
-        sizes: int16, from half of ``_ONE`` to ``_ONE``.
-        starts: by number of elements, where the rows of each part begin.
-        seed: of where they begin.
+        sizes: int16, in units of ``1 / _ONE``.
+        rows: by operation of the cycle, the signs that the orders have there, uint8; bit r is set
+            where that of run r is negative.
     """
 
-    rows: torch.Tensor
+    orders: torch.Tensor
     flips: torch.Tensor
     sizes: torch.Tensor
-    seed: int
-    starts: dict[int, list[int]] = field(default_factory=dict)
+    rows: dict[int, torch.Tensor] = field(default_factory=dict)
 
     @staticmethod
     def filled(seed: int) -> Pool:
@@ -68,16 +76,16 @@ class Pool:
             drawn = torch.empty(_STARTS + _PART, dtype=torch.int16)
             return drawn.random_(low, high, generator=generator)
 
-        table = _bytes()
-        rows = table.index_select(0, draw(0, len(table)).int()).T.contiguous()
-        return Pool(rows, draw(-1, 1), draw(_ONE // 2, _ONE), seed)
+        return Pool(
+            draw(0, _ORDERS).int(), draw(-1, 1), draw(int(_LEAST * _ONE), int(_MOST * _ONE))
+        )
 
-    def starts_of(self, count: int) -> list[int]:
-        """Where the rows of each part of a tensor of so many elements begin."""
-        if count not in self.starts:
-            generator = torch.Generator().manual_seed(self.seed + count)
-            self.starts[count] = places(count, generator)
-        return self.starts[count]
+    def negative(self, phase: int, run: int) -> torch.Tensor:
+        """Where the signs of a run are negative at an operation of the cycle: int16, 0 or -1."""
+        if phase not in self.rows:
+            self.rows[phase] = _bits()[phase].index_select(0, self.orders)
+        bit = self.rows[phase].bitwise_right_shift(run).bitwise_and_(1)
+        return bit.to(torch.int16).neg_()
 
 
 def places(count: int, generator: torch.Generator) -> list[int]:
@@ -100,12 +108,13 @@ class Noise:
 
     def __init__(self, seed: int, sample: int, patterns: Patterns | None = None) -> None:
         self._block, self._run = divmod(sample, BLOCK)
-        self._signs = _matrices()[self._run]
+        self._signs = _signs()[self._run]
         self._sizes = torch.Generator().manual_seed(seed + sample)
-        # Every run of a block draws the same matrices, rows and signs. Generators take the lower 32
-        # bits of a seed; Knuth's multiplier keeps it away from those of the sizes.
+        # Every run of a block draws the same orders and signs. Generators take the lower 32 bits of
+        # a seed; Knuth's multiplier keeps it away from those of the sizes.
         self._shared = torch.Generator().manual_seed(seed + 2654435761 * (self._block + 1))
-        self._starts: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._orders: dict[int, torch.Tensor] = {}
+        self._starts: dict[int, list[int]] = {}
         self._patterns = {} if patterns is None else patterns
         self._planes: dict[int, torch.Tensor] = {}
         self._operations = 0
@@ -115,7 +124,7 @@ class Noise:
 
         Args:
             shape: of the result.
-            rows: of the first matrix, to choose among; by default of all, as the operation says.
+            rows: of the first matrix, to choose among; by default the next of each element's order.
         """
         count = shape.numel()
         if count >= _LARGE and not rows:
@@ -125,25 +134,34 @@ class Noise:
             return signs.reshape(shape)
         opposite = self._draw(count, 2)
         if rows:
-            chosen = torch.tensor(rows, dtype=torch.int32)[self._draw(count, len(rows)).long()]
-        else:
-            if count not in self._starts:
-                matrix = self._draw(count, len(self._signs) // (2 * _ROWS))
-                self._starts[count] = matrix.mul_(2 * _ROWS), self._draw(count, _ROWS)
-            self._operations += 1
-            matrix, start = self._starts[count]
-            chosen = (start + self._operations).remainder_(_ROWS).add_(matrix)
-        return self._signs[chosen.add_(opposite.mul_(_ROWS))].reshape(shape)
+            signs = _rows()[list(rows), self._run].double()
+            signs = torch.cat([signs, -signs])
+            chosen = self._draw(count, len(rows)).add_(opposite.mul_(len(rows)))
+            return signs[chosen].reshape(shape)
+        phase = self._next()
+        if count not in self._orders:
+            self._orders[count] = self._draw(count, _ORDERS)
+        chosen = opposite.mul_(_ORDERS).add_(self._orders[count])
+        return self._signs[phase][chosen].reshape(shape)
+
+    def _next(self) -> int:
+        """Which operation of a cycle begins."""
+        phase = self._operations % CYCLE
+        if not phase:
+            self._orders.clear()
+            self._starts.clear()
+        self._operations += 1
+        return phase
 
     def uniform(self, size: torch.Tensor, rows: Sequence[int] = ()) -> torch.Tensor:
-        """Noise of up to that size, float64. Half of it at least, so that no error is left out;
-        of varying size, so that equal errors along a chain do not cancel exactly."""
+        """Noise of about that size, float64: never nothing, so that no error is left out, and of
+        sizes so different that equal errors along a chain do not cancel."""
         if size.numel() >= _LARGE and not rows:
             large = torch.zeros_like(size)
             self.disturb(large, size)
             return large
         noise = torch.empty(size.shape, dtype=torch.float64)
-        noise.uniform_(0.5, 1.0, generator=self._sizes)
+        noise.uniform_(_LEAST, _MOST, generator=self._sizes)
         noise.mul_(self.signs(size.shape, rows)).mul_(size)
         # An infinity has no neighbourhood: perturbing it would make NaN.
         return noise.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
@@ -154,7 +172,7 @@ class Noise:
         size: torch.Tensor | None = None,
         factor: float | torch.Tensor = 1.0,
     ) -> None:
-        """Add noise of up to ``size * factor`` to a float64 tensor in place.
+        """Add noise of about ``size * factor`` to a float64 tensor in place.
 
         Args:
             tensor: what is added to.
@@ -172,7 +190,7 @@ class Noise:
         self._disturb(values.view(-1), sizes.reshape(-1), factor / _ONE)
 
     def disturbed(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        """A copy with noise of up to ``|tensor| * factor``."""
+        """A copy with noise of about ``|tensor| * factor``."""
         copy = tensor.clone()
         self.disturb(copy, factor=factor)
         return copy
@@ -195,13 +213,13 @@ class Noise:
         if self._block not in self._patterns:
             self._patterns[self._block] = Pool.filled(self._shared.initial_seed() + 1)
         pool = self._patterns[self._block]
-        self._operations += 1
-        phase = self._operations % _ROWS
+        phase = self._next()
         if phase not in self._planes:
-            negative = pool.rows[phase].bitwise_right_shift(self._run).bitwise_and_(1)
-            self._planes[phase] = negative.to(torch.int16).neg_()
+            self._planes[phase] = pool.negative(phase, self._run)
+        if count not in self._starts:
+            self._starts[count] = places(count, self._shared)
         signs = torch.empty(_PART, dtype=torch.int16)
-        starts = (pool.starts_of(count), places(count, self._shared), places(count, self._sizes))
+        starts = (self._starts[count], places(count, self._shared), places(count, self._sizes))
         for number, (row, flip, size) in enumerate(zip(*starts, strict=True)):
             here = slice(number * _PART, min((number + 1) * _PART, count))
             length = here.stop - here.start
@@ -223,28 +241,53 @@ class Noise:
 
 
 @functools.cache
-def _matrices() -> torch.Tensor:
-    """The signs of each row of each matrix: float64, (run, matrix * row); seven rows of a matrix,
-    then their opposites.
+def _rows() -> torch.Tensor:
+    """The 35 ways to give four of eight runs the opposite sign of the others: int8, (row, run).
 
-    Sylvester's matrix of order 8, without the row of one sign, and what becomes of it when runs
-    change places: 30 sets of rows that differ.
+    First Sylvester's matrix of order 8, without the row of one sign; then what becomes of it when
+    runs change places, without a row in common with it. The 21 others come in threes that agree in
+    four runs: those that do so with the same three of the second matrix.
     """
-    first = [[(row & run).bit_count() % 2 for run in range(BLOCK)] for row in range(1, BLOCK)]
-    matrices: dict[frozenset[tuple[int, ...]], list[tuple[int, ...]]] = {}
-    for order in itertools.permutations(range(1, BLOCK)):
-        rows = [(0, *(row[run] for run in order)) for row in first]
-        matrices.setdefault(frozenset(rows), rows)
-        if len(matrices) == 30:
-            break
-    signs = 1 - 2 * torch.tensor(list(matrices.values()), dtype=torch.float64)
-    return torch.cat([signs, -signs], 1).reshape(-1, BLOCK).T.contiguous()
+    first = [tuple((row & run).bit_count() % 2 for run in range(BLOCK)) for row in range(1, BLOCK)]
+    orders = itertools.permutations(range(1, BLOCK))
+    moved = ([(0, *(row[run] for run in order)) for row in first] for order in orders)
+    second = next(rows for rows in moved if not set(rows) & set(first))
+    every = itertools.product((0, 1), repeat=_ROWS)
+    others = {(0, *row) for row in every if sum(row) == BLOCK // 2} - {*first, *second}
+
+    def agreeing(row: tuple[int, ...]) -> list[int]:
+        return [at for at, one in enumerate(second) if sum(map(int.__eq__, row, one)) == BLOCK // 2]
+
+    rows = [*first, *second, *sorted(others, key=agreeing)]
+    return 1 - 2 * torch.tensor(rows, dtype=torch.int8)
 
 
 @functools.cache
-def _bytes() -> torch.Tensor:
-    """The signs of seven rows in eight runs as bits, uint8: (matrix and first row, 7)."""
-    negative = _matrices().lt(0).reshape(BLOCK, -1, 2, _ROWS)[:, :, 0]
-    bits = (negative.long() << torch.arange(BLOCK).reshape(-1, 1, 1)).sum(0).to(torch.uint8)
-    turned = [bits.roll(-first, -1) for first in range(_ROWS)]
-    return torch.stack(turned, 1).flatten(0, 1)
+def _drawn() -> torch.Tensor:
+    """Orders of rows: int8, (run, operation of the cycle, order).
+
+    Runs change places, and so do the rows of a matrix, those of a three, and the threes.
+    """
+    generator = torch.Generator().manual_seed(0)
+
+    def shuffled(*shape: int) -> torch.Tensor:
+        return torch.rand(_ORDERS, *shape, generator=generator).argsort(-1)
+
+    threes = shuffled(_ROWS).unsqueeze(-1) * 3 + shuffled(_ROWS, 3)
+    order = torch.cat([shuffled(_ROWS), _ROWS + shuffled(_ROWS), 2 * _ROWS + threes.flatten(1)], 1)
+    runs = shuffled(BLOCK).unsqueeze(1).expand(-1, CYCLE, -1)
+    return _rows()[order].gather(-1, runs).permute(2, 1, 0).contiguous()
+
+
+@functools.cache
+def _signs() -> torch.Tensor:
+    """The signs of each order, and then their opposites: float64, (run, operation, order)."""
+    drawn = _drawn().double()
+    return torch.cat([drawn, -drawn], -1)
+
+
+@functools.cache
+def _bits() -> torch.Tensor:
+    """The signs of each order in eight runs as bits, uint8: (operation, order)."""
+    weights = 2 ** torch.arange(BLOCK, dtype=torch.int64).reshape(-1, 1, 1)
+    return (_drawn().lt(0) * weights).sum(0).to(torch.uint8)
