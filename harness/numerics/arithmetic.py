@@ -52,6 +52,7 @@ class Trace:
         encoded: every activation that was encoded to blocks, before it was.
         jumps: arguments and result of everything that jumps.
         within: which arguments of a function were in its domain; None for all of them.
+        casts: which casts hand out what they were given; None where none needs to.
     """
 
     sums: Sums = field(default_factory=Sums)
@@ -59,6 +60,7 @@ class Trace:
     encoded: list[torch.Tensor] = field(default_factory=list)
     jumps: list[tuple[tuple[Any, ...], torch.Tensor]] = field(default_factory=list)
     within: list[torch.Tensor | None] = field(default_factory=list)
+    casts: list[bool] | None = None
 
 
 class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
@@ -75,6 +77,9 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         perturbs: whether results err.
         depth: how many compound operations the current one is inside of.
         written: storages that operators wrote to.
+        cast: storages of what was cast from one floating dtype to another, and of the results.
+        wrote_to_cast: whether a write went there: a cast that eager does not make may have been
+            a copy here.
     """
 
     running_means = False
@@ -89,6 +94,8 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         self.trace = Trace()
         self.depth = 0
         self.written: set[int | None] = set()
+        self.cast: set[int | None] = set()
+        self.wrote_to_cast = False
 
     def observe_dtype(self, dtype: torch.dtype) -> None:
         """A value of this dtype occurs in the program."""
@@ -104,7 +111,9 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
             return run_dense(func, args, kwargs or {}, self)
         name = base_name(func)
         if func._schema.is_mutable:
-            self.written.update(_written(func, args, kwargs or {}))
+            written = {*_written(func, args, kwargs or {})}
+            self.written |= written
+            self.wrote_to_cast = self.wrote_to_cast or not self.cast.isdisjoint(written)
         if name.startswith(("quantize_per", "quantize_affine")):
             return self.quantize(func, args, kwargs or {})
         if name.startswith("choose_qparams"):
@@ -240,6 +249,8 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         """Run one primitive operation on float64 arguments."""
         kind, settled = kind_of(name, args, kwargs), self.settled.hold((args, kwargs))
         out = func(*args, **kwargs)
+        if name == "_to_copy" and is_wide(args[0]) and is_wide(out):
+            self.cast |= {storage_of(args[0]), storage_of(out)}
         if kind is RoundingKind.EXACT and settled:
             self.settled.add(out)
         elif kind is RoundingKind.REDUCTION and is_large(func, args):

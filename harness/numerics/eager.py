@@ -17,6 +17,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, t
 from harness.case import Given, arguments, seeded_with
 from harness.copies import copy_tensor
 from harness.numerics.arithmetic import Float64Mode, storage_of, wide_dtype
+from harness.numerics.casts import CastsAlike
 from harness.numerics.control_flow import uncompiled
 from harness.numerics.formats.semantics import PreserveMeaning
 
@@ -177,8 +178,9 @@ def run_calls_in_float64(
     mode.observe_dtype(default)
     # Integers promote to the default dtype; that must not round the oracle.
     torch.set_default_dtype(torch.float64)
+    casts = nullcontext() if mode.trace.casts is None else CastsAlike(mode.trace.casts)
     try:
-        with PreserveMeaning(mode.semantics), mode:
+        with casts, PreserveMeaning(mode.semantics), mode:
             results = _run(module, state, wide_calls, calls, seed, inputs)
     finally:
         torch.set_default_dtype(default)

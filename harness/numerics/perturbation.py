@@ -60,6 +60,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     ) -> None:
         super().__init__(semantics)
         self._exact = exact or Trace()
+        self.trace.casts = self._exact.casts
         self.precision = precision
         self.running_means = precision.running_means
         self.noise = Noise(seed, sample, self._exact.patterns)

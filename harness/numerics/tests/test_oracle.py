@@ -233,3 +233,34 @@ def test_a_layer_in_two_places_and_tied_weights_are_left_as_they_were() -> None:
     for bias in (wide[1], wide[1], wide[2]):
         expected = expected @ wide[0].T + bias
     torch.testing.assert_close(result.oracle[0][0], expected, rtol=1e-14, atol=0)
+
+
+def _written(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    cast = x.float()
+    cast.add_(1.0)
+    return x * 2, cast
+
+
+def _written_before(x: torch.Tensor) -> torch.Tensor:
+    cast = torch.ops.aten.to.dtype(x, torch.float32)
+    x.mul_(3.0)
+    return cast + x
+
+
+def _chosen(x: torch.Tensor) -> torch.Tensor:
+    first, second = x.half(), x.type(torch.float32)  # one of them is x
+    first.add_(1.0)
+    second.mul_(2.0)
+    return x + first
+
+
+@pytest.mark.parametrize("function", [_written, _written_before, _chosen])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_cast_that_does_nothing_is_no_copy(
+    function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype
+) -> None:
+    x = torch.tensor([1.0, 2.0, -5.0, 7.0], dtype=dtype)
+    found = reference(function, x)
+    for truth, eager, bound in zip(found.oracle[0], found.eager[0], found.bound[0], strict=True):
+        assert torch.allclose(truth, eager.double(), rtol=1e-2), "what eager does, in float64"
+        assert float(bound.max()) < 0.1, "and the perturbed runs do it, too"
