@@ -93,6 +93,8 @@ def _lowered(
     for target in registry.targets_of(case, None):
         if not _matches(globs, str(target)) or find(limitations, case, target) is not None:
             continue
+        if not registry.backend(target.backend).availability().available:
+            continue
         tester = Tester(case, target, seed=seed, siblings=siblings)
         if unsupported(tester) is None:
             lower(tester)

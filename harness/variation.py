@@ -34,6 +34,34 @@ GENERAL: Mapping[str, KnownPass] = {
     "reinplace": KnownPass(
         f"{_EXIR}.reinplace:reinplace_pass", "writes into values that are dead", in_place=True
     ),
+    "dim_order_revert": KnownPass(
+        f"{_EXIR}.memory_format_ops_pass:DimOrderOpsRevertPass", "spells dim orders as formats"
+    ),
+    "memory_format": KnownPass(
+        f"{_EXIR}.memory_format_ops_pass:MemoryFormatOpsPass", "spells formats as dim orders"
+    ),
+    "contiguous": KnownPass(
+        f"{_TRANSFORMS}.enforce_contiguous_dim_order:EnforceContiguousDimOrder",
+        "computes in contiguous memory only",
+    ),
+    "fuse_permutes": KnownPass(
+        f"{_TRANSFORMS}.fuse_cascaded_transpose_or_permute_ops:FuseCascadedTransposeOrPermuteOps",
+        "makes one of several permutations in a row",
+    ),
+    "drop_permutes": KnownPass(
+        f"{_TRANSFORMS}.remove_permutes_around_elementwise_ops:RemovePermutesAroundElementwiseOps",
+        "drops permutations that undo each other around elementwise operators",
+    ),
+    "postpone_permutes": KnownPass(
+        f"{_TRANSFORMS}.postpone_permute_below_squeeze_view:"
+        "PostponePermuteOpBelowSqueezeOrUnsqueezeLikeView",
+        "moves permutations below views of the same elements",
+    ),
+    "permutes_as_views": KnownPass(
+        f"{_TRANSFORMS}.replace_nop_transpose_or_permute_with_view:"
+        "ReplaceNopTransposeOrPermuteWithViewPass",
+        "makes views of permutations that move nothing",
+    ),
 }
 """Passes of exir's that any recipe can be given."""
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backends.tosa.mxfp import FORMATS, BlockFormat
+from backends.tosa.passes import PASSES
 from harness import (
     Availability,
     Execution,
@@ -199,6 +200,7 @@ class Tosa:
 
     name = "tosa"
     delegate = DELEGATE
+    passes = PASSES
     recipes = {
         "fp": Recipe(
             "fp",
