@@ -21,7 +21,9 @@ def observe() -> Observation:
     (observed,) = execute(bytes(edge.to_executorch().buffer), (X,))
     expected = Rounds()(X)
     return Observation(
-        expected.tolist(), observed.tolist(), wrong=not torch.allclose(expected, observed, rtol=1e-6)
+        expected.tolist(),
+        observed.tolist(),
+        wrong=not torch.allclose(expected, observed, rtol=1e-6),
     )
 
 

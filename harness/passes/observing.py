@@ -3,15 +3,18 @@ what shares memory, and where a node is not what its metadata says."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import tree_leaves
+
+from harness.execution.operators import op_name
 
 SEED = 0
 """Of the generators before the first call of a program."""
@@ -37,12 +40,17 @@ class Observed:
     wrong: dict[str, str] = field(default_factory=dict)
 
 
-def observe(program: ExportedProgram, calls: Sequence[Sequence[Any]]) -> Observed:
+def observe(
+    program: ExportedProgram,
+    calls: Sequence[Sequence[Any]],
+    meanings: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+) -> Observed:
     """Run a program.
 
     Args:
         program: without delegates; left as it is.
         calls: the leaves of the inputs of each call; left as they are.
+        meanings: what operators without a kernel compute, by name (``tosa.RESHAPE.default``).
     """
     seen = Observed()
     signature = program.graph_signature
@@ -62,7 +70,7 @@ def observe(program: ExportedProgram, calls: Sequence[Sequence[Any]]) -> Observe
                 else held[spec.target] if spec.target in held else state[spec.target]
                 for spec in signature.input_specs
             ]  # fmt: skip
-            runner = _Checking(program.graph_module, seen.wrong)
+            runner = _Checking(program.graph_module, seen.wrong, meanings)
             returned = runner.run(*flat)
             outputs = []
             # What is returned is what it is when all is written.
@@ -121,10 +129,19 @@ class _Checking(torch.fx.Interpreter):
     Symbolic sizes are read off the placeholders; an expression of others is not looked at.
     """
 
-    def __init__(self, module: torch.fx.GraphModule, wrong: dict[str, str]) -> None:
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        wrong: dict[str, str],
+        meanings: Mapping[str, Callable[..., Any]],
+    ) -> None:
         super().__init__(module)
-        self._wrong = wrong
+        self._wrong, self._meanings = wrong, meanings
         self._sizes: dict[Any, int] = {}
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        meaning = self._meanings.get(op_name(target), target)
+        return super().call_function(meaning, args, kwargs)
 
     def run_node(self, node: torch.fx.Node) -> Any:
         result = super().run_node(node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -43,6 +43,7 @@ class Proof:
         known: the passes, which declare what they do not keep.
         changes: how often an operator is called before and after, for those that are named.
         bounds: of outputs, where a pass rounds.
+        meanings: what operators without a kernel compute, by name.
     """
 
     rewriting: Rewriting
@@ -50,16 +51,17 @@ class Proof:
     known: Sequence[KnownPass]
     changes: Mapping[str, tuple[int, int]]
     bounds: Bounds | None = None
+    meanings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     @cached_property
     def before(self) -> Observed:
         """What the program does before the passes."""
-        return observe(self.rewriting.before, self.calls)
+        return observe(self.rewriting.before, self.calls, self.meanings)
 
     @cached_property
     def after(self) -> Observed:
         """What it does after them."""
-        return observe(self.rewriting.after, self.calls)
+        return observe(self.rewriting.after, self.calls, self.meanings)
 
     @property
     def rounds(self) -> bool:
@@ -229,7 +231,7 @@ def _serialization(proof: Proof) -> str | None:
         raise NotLooked(
             f"the program before it cannot be saved and loaded either: {describe(error)[:200]}"
         ) from error
-    loaded = observe(_loaded(proof.rewriting.after), proof.calls)
+    loaded = observe(_loaded(proof.rewriting.after), proof.calls, proof.meanings)
     found = _differing(proof.after.outputs, loaded.outputs)
     return None if found is None else "output {} of call {}, saved and loaded, {}".format(*found)
 

@@ -66,6 +66,9 @@ CASES: list[Case] = [
        randn(1, 2, 5, 8), randn(1, 2, 7, 8), randn(1, 2, 7, 8), scale=0.5),
     op("scaled_dot_product_attention/grouped_queries", F.scaled_dot_product_attention,
        randn(1, 4, 5, 8), randn(1, 2, 7, 8), randn(1, 2, 7, 8), enable_gqa=True),
+    op("scaled_dot_product_attention/flattened",
+       lambda q, k, v: F.scaled_dot_product_attention(q, k, v).flatten(2),
+       randn(1, 2, 5, 8), randn(1, 2, 7, 8), randn(1, 2, 7, 8)),
 ]
 
 CASES = explain(

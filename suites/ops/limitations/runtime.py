@@ -25,6 +25,15 @@ RUNTIME: list[Limitation] = [
         stage="lower",
         error="Failed to map a given dim_order: [1, 0]",
     ),
+    Limitation(
+        target="portable:*|xnnpack:*|tosa:fp|null:*",
+        case="scaled_dot_product_attention/flattened",
+        reason="to_edge_transform_and_lower decomposes in two steps: the first makes a view of "
+        "flatten, the second takes attention apart into what has other strides.",
+        link=_SOURCE + "exir/program/_program.py",
+        stage="lower",
+        error="Cannot view a tensor",
+    ),
     # Python bindings
     Limitation(
         target=_NATIVE,
