@@ -14,7 +14,7 @@ from typing import Any
 from harness.record.run import Run
 from reports import facts, jinja, text
 from reports.outcome import Outcome
-from reports.render import models, pairs, views
+from reports.render import models, pairs, passes, views
 from reports.summary import Row, Summary, largest_stage, slowest_stage
 from reports.verdict import RunVerdict
 
@@ -23,6 +23,7 @@ _OPEN_CELLS = 40
 _MISSING_SHOWN = 50
 _GAPS_SHOWN = 100
 _LEFT_OVER_SHOWN = 40
+_PASSES_SHOWN = 400
 _SLOWEST_SHOWN = 15
 _LARGEST_SHOWN = 15
 _FEW = 24
@@ -46,6 +47,7 @@ def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
     cells = [seen.get(row.id) or views.cell_view(row, run, texts) for row in rows]
     targets = found.targets
     overall = found.overall
+    changed = passes.rows(found)
     script = jinja.sources("dom.js", "cell.js", "page.js")
     return (
         jinja.environment()
@@ -77,6 +79,10 @@ def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
             gaps=found.gaps[:_GAPS_SHOWN],
             pairs_header=pairs.HEADER,
             pairs=list(pairs.rows(found)),
+            passes_header=passes.HEADER,
+            passes_numbers=passes.NUMBERS,
+            passes=changed[:_PASSES_SHOWN],
+            passes_count=len(changed),
             partitions=found.partitions,
             left_over_shown=_LEFT_OVER_SHOWN,
             slowest=[

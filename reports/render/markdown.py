@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from harness.record.run import Run
 from reports import facts, text
 from reports.outcome import Outcome
-from reports.render import models, pairs
+from reports.render import models, pairs, passes
 from reports.summary import Row, Summary, Totals, largest_stage, slowest_stage
 from reports.verdict import RunVerdict, VerdictKind
 
@@ -74,6 +74,7 @@ def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
         "Models": _models(models.models(found, None if against is None else Summary.of(against))),
         "Limitations by reason": _gaps(found),
         "The same weights on two backends": _pairs(found),
+        "Without and with passes": _passes(found),
         "Operators by target": _matrix(found),
         "Left over by the partitioners": _delegation(found),
         "Slowest cells": _slowest(found),
@@ -224,6 +225,15 @@ def _pairs(found: Summary) -> str:
     if not body:
         return ""
     shown = table(pairs.HEADER, body, pairs.HEADER[3:6])
+    return "\n\n".join([shown, *more(len(rows) - _PAIRS_SHOWN)])
+
+
+def _passes(found: Summary) -> str:
+    rows = passes.rows(found)
+    body = [[code(case, 200), *map(prose, rest)] for case, *rest in rows[:_PAIRS_SHOWN]]
+    if not body:
+        return ""
+    shown = table(passes.HEADER, body, passes.NUMBERS)
     return "\n\n".join([shown, *more(len(rows) - _PAIRS_SHOWN)])
 
 

@@ -1,0 +1,80 @@
+"""Cells whose target adds passes or leaves some out, beside those of the target without that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.record.cell import Cell
+from harness.record.run import Run
+from harness.target import Target, cell_id, is_target
+from reports import text
+from reports.summary import Row, Summary, worst_bound_used, worst_sqnr
+
+HEADER = ("Case", "Target and passes", "Ended", "Delegates", "Left over", "Bytes", "SQNR",
+          "Bound used", "Operators changed", "Not kept")  # fmt: skip
+"""A column that says one thing says it of both; ``A → B`` is without and with."""
+
+NUMBERS = HEADER[3:8]
+
+_OPS_SHOWN = 6
+_KEPT = ("nothing", "not looked at")
+
+
+def rows(run: Run | Summary) -> list[tuple[str, ...]]:
+    """A text for each column of :data:`HEADER` for each cell that the record also has without its
+    passes: those first whose passes do not keep something, last those in which nothing changed."""
+    return sorted(_rows(run), key=lambda row: (row[-1] in _KEPT, " → " not in "".join(row[2:-1])))
+
+
+def _rows(run: Run | Summary) -> Iterator[tuple[str, ...]]:
+    found = Summary.of(run)
+    known = {row.id: row for row in found.rows if row.cell is not None}
+    for row in known.values():
+        if not is_target(row.target):
+            continue
+        target = Target.parse(row.target)
+        without = known.get(cell_id(row.case, _without(target)))
+        if target.passes and without is not None:
+            yield _row(without, row, target)
+
+
+def _without(target: Target) -> Target:
+    """The target without what it adds; without what it leaves out where it adds nothing."""
+    left_out = tuple(each for each in target.passes if each[0] == "-")
+    if left_out == target.passes:
+        return target.base
+    return Target(target.backend, target.recipe, left_out)
+
+
+def _row(without: Row, row: Row, target: Target) -> tuple[str, ...]:
+    before, after = without.cell, row.cell
+    assert before is not None
+    assert after is not None
+    base = _without(target)
+    return (
+        row.case,
+        " ".join([str(base), *target.passes[len(base.passes) :]]),
+        _both(without.outcome.label, row.outcome.label),
+        _both(str(before.delegation.delegates), str(after.delegation.delegates)),
+        _both(str(before.delegation.undelegated_nodes), str(after.delegation.undelegated_nodes)),
+        _both(_bytes(before), _bytes(after)),
+        _both(text.decibels(worst_sqnr(before)), text.decibels(worst_sqnr(after))),
+        _both(text.measure(worst_bound_used(before)), text.measure(worst_bound_used(after))),
+        _changed(after),
+        "; ".join(f"{one.name}: {one.detail}" for one in after.properties if one.kept is False)
+        or _KEPT[not after.properties],
+    )
+
+
+def _both(before: str, after: str) -> str:
+    return after if before == after else f"{before} → {after}"
+
+
+def _bytes(cell: Cell) -> str:
+    return text.size(cell.program_bytes) if cell.program_bytes else "–"
+
+
+def _changed(cell: Cell) -> str:
+    changed = [f"{op} {before} → {after}" for op, (before, after) in cell.changed_ops.items()]
+    more = len(changed) - _OPS_SHOWN
+    return ", ".join([*changed[:_OPS_SHOWN], *([f"{more} more"] if more > 0 else [])]) or "none"
