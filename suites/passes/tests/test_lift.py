@@ -61,4 +61,8 @@ def test_deit_tiny_with_and_without() -> None:
     plain, lifted = (_lowered(case, target).delegation for target in (PLAIN, LIFTED))
     assert plain.undelegated_ops["aten.mul.Scalar"] == 24
     assert "aten.mul.Scalar" not in lifted.undelegated_ops
-    assert lifted.delegates < plain.delegates
+    assert lifted.delegates <= plain.delegates
+    assert lifted.delegated_nodes == plain.delegated_nodes + 24
+    assert lifted.undelegated_nodes == plain.undelegated_nodes - 24
+    for attention in ("aten._softmax.default", "aten.bmm.default"):
+        assert lifted.delegated_ops[attention] == plain.delegated_ops[attention] > 0
