@@ -135,7 +135,8 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         for leaf in leaves(kwargs):
             if isinstance(leaf, torch.dtype):
                 self.observe_dtype(leaf)
-        kwargs = map_leaves(_widen, kwargs or {})
+        args, kwargs = self.round_numbers(name, args, kwargs or {})
+        kwargs = map_leaves(_widen, kwargs)
         args = map_leaves(_keep if func._schema.is_mutable else _widen, args)
         if name.startswith("dequantize_per"):
             return dequantize(name, args)
@@ -195,6 +196,12 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
             yield
         finally:
             self.depth -= 1
+
+    def round_numbers(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments with numbers as a target may hold them."""
+        return args, kwargs
 
     def interpolate(self, func: Any, name: str, args: tuple[Any, ...]) -> torch.Tensor:
         """Run an interpolation whose sizes are given."""

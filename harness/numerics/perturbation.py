@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from harness.numerics.arithmetic import Float64Mode, Trace
+from harness.numerics.error_model.constants import COMPARISONS, rounded
 from harness.numerics.error_model.interpolation import interpolate
 from harness.numerics.error_model.magnitudes import Reduction, is_inexact, reduction
 from harness.numerics.error_model.noise import Noise
@@ -65,6 +66,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self.running_means = precision.running_means
         self.noise = Noise(seed, sample, self._exact.patterns)
         self.unit = 0.0
+        self._dtype = torch.float64
         self._sample = sample
         self._range = Range()
         self._wide = False
@@ -78,8 +80,23 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         rounds to it is in the graph."""
         dtype = dtype.to_real() if dtype.is_complex else dtype
         if dtype.is_floating_point and dtype != torch.float64 and dtype.itemsize > 1:
-            self.unit = max(self.unit, torch.finfo(dtype).eps / 2)
+            if torch.finfo(dtype).eps / 2 > self.unit:
+                self.unit, self._dtype = torch.finfo(dtype).eps / 2, dtype
             self._range.narrow(dtype)
+
+    def round_numbers(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments with numbers that err, in all elements alike; those that something is compared
+        with are rounded in every second run."""
+
+        def draw(number: float, held: float) -> float:
+            if name in COMPARISONS:
+                return held if self._sample % 2 else number
+            off = torch.tensor(abs(held - number), dtype=torch.float64)
+            return number + float(self.noise.uniform(off))
+
+        return rounded(name, args, kwargs, self._dtype, draw)
 
     def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one primitive operation and perturb what it rounds."""

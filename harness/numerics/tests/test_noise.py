@@ -69,7 +69,7 @@ def test_two_roundings_do_not_cancel_whatever_is_between_them(between: int) -> N
 
     class Between(torch.nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            quotient = x / 0.3
+            quotient = x / 3
             other = y
             for _ in range(between):
                 other = other + y

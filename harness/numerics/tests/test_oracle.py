@@ -264,3 +264,33 @@ def test_a_cast_that_does_nothing_is_no_copy(
     for truth, eager, bound in zip(found.oracle[0], found.eager[0], found.bound[0], strict=True):
         assert torch.allclose(truth, eager.double(), rtol=1e-2), "what eager does, in float64"
         assert float(bound.max()) < 0.1, "and the perturbed runs do it, too"
+
+
+NUMBERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "x - 0.1": lambda x: x - 0.1,
+    "0.1 - x": lambda x: 0.1 - x,
+    "add": lambda x: torch.add(x, -0.1),
+    "product": lambda x: x * 0.3 - 0.03,
+    "quotient": lambda x: x / 0.3 - 0.1 / 0.3,
+    "clamped": lambda x: x.clamp(min=0.1) - 0.1,
+    "filled": lambda x: x - torch.full_like(x, 0.1),
+    "masked": lambda x: torch.where(x < 0.15, 0.1, x) - x,
+    "compared": lambda x: torch.where(x > 0.1, 1.0, -1.0) * x,
+    "equal": lambda x: torch.where(x == 0.1, 1.0, -1.0) * x,
+    "factor": lambda x: torch.add(x, torch.ones_like(x), alpha=-0.1),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_number_may_be_rounded_to_the_dtype(name: str, dtype: torch.dtype) -> None:
+    x = torch.tensor([0.1, 0.1000001, 0.09999, 0.2, 0.11, -3.0]).to(dtype)
+    found = reference(NUMBERS[name], x)
+    error = (found.eager[0][0].double() - found.oracle[0][0]).abs()
+    assert bool((error <= found.bound[0][0]).all()), (error / found.bound[0][0]).tolist()
+
+
+def test_a_number_that_the_dtype_holds_does_not_err() -> None:
+    x = torch.tensor([0.5, 0.25, 3.0])
+    assert largest_bound(lambda x: x - 0.5, x) < 5 * UNIT * 3
+    assert float(reference(lambda x: x - 0.5, x).bound[0][0][0]) < 1e-37
