@@ -1,4 +1,5 @@
-"""MLX writes a payload that its runtime cannot load where two delegates read one constant."""
+"""MLX writes a payload that its runtime cannot load where two delegates read one constant, and one
+of them twice."""
 
 import torch
 from common import Observation, main
@@ -12,10 +13,10 @@ class Shared(torch.nn.Module):
         super().__init__()
         self.register_buffer("scale", torch.randn(3))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        scaled = x * self.scale
-        chosen = torch.cond(scaled.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
-        return chosen * self.scale
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        condition = (x * self.scale).sum() > 0
+        chosen = torch.cond(condition, lambda x: x * 2, lambda x: x - 1, (x,))
+        return chosen * self.scale, x + self.scale
 
 
 def observe() -> Observation:

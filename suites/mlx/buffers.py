@@ -34,6 +34,20 @@ class Buffers(torch.nn.Module):
         return self.function(self, x, *(() if position is None else (position,)))
 
 
+class Shared(torch.nn.Module):
+    """Delegates before and behind a conditional read one constant, the second one twice or once."""
+
+    def __init__(self, twice: bool) -> None:
+        super().__init__()
+        self.scale = torch.nn.Buffer(torch.rand(3) + 0.5)
+        self.twice = twice
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        condition = (x * self.scale).sum() > 0
+        chosen = torch.cond(condition, lambda x: x * 2, lambda x: x - 1, (x,))
+        return chosen * self.scale, x + self.scale if self.twice else x.exp()
+
+
 def _state(name: str, function: Callable[..., Any], *shape: int) -> Case:
     """A function of the buffers and an input of their shape, called four times."""
     x = randn(*(shape or (3,)))
@@ -201,4 +215,7 @@ CASES: list[Case] = on_mlx(
     _state("copy/after_is_output", _after),
     _state("copy/from_other", _shift),
     _state("copy/exchanged", _swap),
+    # Constants between delegates
+    nn_case("mul/constant_of_two_delegates", partial(Shared, False), randn(2, 3)),
+    nn_case("mul/constant_of_two_delegates_twice", partial(Shared, True), randn(2, 3)),
 )  # fmt: skip

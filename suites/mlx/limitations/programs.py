@@ -32,6 +32,17 @@ PROGRAMS: list[Limitation] = [
         stage="run",
         error="the runtime has no kernel aten::abs_, aten::add_.Tensor,",
     ),
+    # Constants of several delegates
+    Limitation(
+        target=_ALL,
+        case="mul/constant_of_two_delegates_twice",
+        reason="duplicate_constant_node (exir/backend/canonical_partitioners) copies a constant "
+        "for each user, not for each partition. The builder of the second delegate makes a slot of "
+        "each copy and names slots by buffer: one has no name, and cannot be loaded.",
+        link=_SOURCE + "exir/backend/canonical_partitioners/duplicate_constant_node_pass.py",
+        stage="run",
+        error="has no name",
+    ),
     # Integers between the two
     Limitation(
         target=_ALL,
