@@ -45,6 +45,13 @@ _MATMUL = [
         _RUNTIME + "ops/op_bmm.mm",
         "are not exactly those of a contiguous tensor",
     ),
+    _lower(
+        "mm/plus_number",
+        "Inductor makes an addmm of a product and a number, and with max_autotune, which "
+        "metal_backend.py asks for, tuned_addmm reads the stride of a bias that has no dimension.",
+        "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/kernel/mm.py",
+        "list index out of range",
+    ),
     # In float32 Inductor adds the bias in a kernel of its own here.
     Limitation(
         target="metal:bf16",

@@ -103,6 +103,8 @@ BATCHED = [
     op("addmm/two_shapes_of_bias",
        lambda c, d, a, b: torch.addmm(c, a, b) * torch.addmm(d, a, b), randn(1, 24), randn(9, 24),
        randn(9, 16), randn(16, 24)),
+    op("mm/plus_number", lambda a, b: a @ b + 1, randn(5, 4), randn(4, 5)),
+    op("mm/plus_one_element", lambda a, b, c: a @ b + c, randn(5, 4), randn(4, 5), randn(1)),
 ]  # fmt: skip
 
 CASES: list[Case] = on_metal(*LINEAR, *BATCHED)
