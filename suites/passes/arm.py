@@ -115,7 +115,7 @@ CASES = [
     *PassCase("arm_var", "+decompose_var", VARIANCES, "tosa:fp").cases,
     *PassCase("arm_mean", "+decompose_mean", MEANS, "tosa:fp").cases,
     *PassCase("arm_norm_apart", "+decompose_layer_norm+decompose_var+decompose_mean", NORMS,
-              "tosa:fp").cases,
+              "tosa:fp", frozenset({"passes", "nightly"})).cases,
     *(
         case
         for name, one in FUNCTIONS.items()

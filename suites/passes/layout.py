@@ -48,13 +48,16 @@ PERMUTED = [
     graph("three", lambda x: x.permute(1, 0, 2, 3).permute(1, 2, 0, 3).permute(0, 3, 1, 2), image),
 ]  # fmt: skip
 
+# One by one in the night; in a row, where each meets what the others leave, always.
+NIGHTLY = frozenset({"passes", "nightly"})
+
 CASES = [
     *PassCase("dim_order", "+dim_order_revert+memory_format", FORMATS).cases,
     *PassCase("contiguous", "+contiguous", FORMATS).cases,
     *(
         case
         for name in ("fuse_permutes", "drop_permutes", "postpone_permutes", "permutes_as_views")
-        for case in PassCase(name, f"+{name}", [*PERMUTED, *MOVED]).cases
+        for case in PassCase(name, f"+{name}", [*PERMUTED, *MOVED], tags=NIGHTLY).cases
     ),
     *PassCase("permutes_in_order",
               "+postpone_permutes+permutes_as_views+fuse_permutes+drop_permutes", PERMUTED,
