@@ -34,30 +34,30 @@ GENERAL: Mapping[str, KnownPass] = {
     "reinplace": KnownPass(
         f"{_EXIR}.reinplace:reinplace_pass", "writes into values that are dead", in_place=True
     ),
-    "dim_order_revert": KnownPass(
+    "dim_order_ops_revert": KnownPass(
         f"{_EXIR}.memory_format_ops_pass:DimOrderOpsRevertPass", "spells dim orders as formats"
     ),
     "memory_format": KnownPass(
         f"{_EXIR}.memory_format_ops_pass:MemoryFormatOpsPass", "spells formats as dim orders"
     ),
-    "contiguous": KnownPass(
+    "enforce_contiguous": KnownPass(
         f"{_TRANSFORMS}.enforce_contiguous_dim_order:EnforceContiguousDimOrder",
         "computes in contiguous memory only",
     ),
-    "fuse_permutes": KnownPass(
+    "fuse_cascaded_transpose": KnownPass(
         f"{_TRANSFORMS}.fuse_cascaded_transpose_or_permute_ops:FuseCascadedTransposeOrPermuteOps",
         "makes one of several permutations in a row",
     ),
-    "drop_permutes": KnownPass(
+    "remove_permutes": KnownPass(
         f"{_TRANSFORMS}.remove_permutes_around_elementwise_ops:RemovePermutesAroundElementwiseOps",
         "drops permutations that undo each other around elementwise operators",
     ),
-    "postpone_permutes": KnownPass(
+    "postpone_permute": KnownPass(
         f"{_TRANSFORMS}.postpone_permute_below_squeeze_view:"
         "PostponePermuteOpBelowSqueezeOrUnsqueezeLikeView",
         "moves permutations below views of the same elements",
     ),
-    "permutes_as_views": KnownPass(
+    "replace_nop_transpose": KnownPass(
         f"{_TRANSFORMS}.replace_nop_transpose_or_permute_with_view:"
         "ReplaceNopTransposeOrPermuteWithViewPass",
         "makes views of permutations that move nothing",

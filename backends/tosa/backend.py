@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from backends.tosa.mxfp import FORMATS, BlockFormat
 from backends.tosa.passes import PASSES
+from backends.tosa.specifications import FP, INT, MXFP
 from harness import (
     Availability,
     Execution,
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     )
 
 DELEGATE = "TOSABackend"
-FP = "TOSA-1.0+FP"
-INT = "TOSA-1.0+INT"
-MXFP = "TOSA-1.1+FP+bf16+mxfp"
 
 # What the TOSA 1.0 specification allows (chapters 2.4 and 2.6, "Precision Requirements"), where
 # it is wider than our default. Its allowance for SIN and COS, 2^-11.5, is not used: the model

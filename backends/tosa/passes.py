@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backends.tosa.specifications import FP
 from harness.backend import KnownPass
 
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ def decompose_mean(program: ExportedProgram) -> ExportedProgram:
     from executorch.backends.arm._passes.decompose_meandim_pass import DecomposeMeanDimPass
     from executorch.backends.arm.tosa.specification import TosaSpecification
     from executorch.exir.program._program import _transform
-
-    from backends.tosa.backend import FP
 
     specification = TosaSpecification.create_from_string(FP)
     decomposed: ExportedProgram = _transform(

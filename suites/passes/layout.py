@@ -51,15 +51,16 @@ PERMUTED = [
 # One by one in the night; in a row, where each meets what the others leave, always.
 NIGHTLY = frozenset({"passes", "nightly"})
 
+MOVING = ("postpone_permute", "replace_nop_transpose", "fuse_cascaded_transpose", "remove_permutes")
+
 CASES = [
-    *PassCase("dim_order", "+dim_order_revert+memory_format", FORMATS).cases,
-    *PassCase("contiguous", "+contiguous", FORMATS).cases,
+    *PassCase("dim_order", "+dim_order_ops_revert+memory_format", FORMATS).cases,
+    *PassCase("contiguous", "+enforce_contiguous", FORMATS).cases,
     *(
         case
-        for name in ("fuse_permutes", "drop_permutes", "postpone_permutes", "permutes_as_views")
+        for name in MOVING
         for case in PassCase(name, f"+{name}", [*PERMUTED, *MOVED], tags=NIGHTLY).cases
     ),
-    *PassCase("permutes_in_order",
-              "+postpone_permutes+permutes_as_views+fuse_permutes+drop_permutes", PERMUTED,
+    *PassCase("permutes_in_order", "".join(f"+{name}" for name in MOVING), PERMUTED,
               "portable:fp32|xnnpack:fp32|tosa:fp").cases,
 ]  # fmt: skip

@@ -93,7 +93,7 @@ LIMITATIONS = [
         outcome=Status.MISMATCH,
     ),
     Limitation(
-        target="portable:fp32+contiguous",
+        target="portable:fp32+enforce_contiguous",
         case="contiguous/cast",
         reason="EnforceContiguousDimOrder removes every _to_dim_order_copy as a change of layout, "
         "a cast too.",
@@ -101,7 +101,7 @@ LIMITATIONS = [
         error="the passes do not keep outputs",
     ),
     Limitation(
-        target="portable:fp32+contiguous",
+        target="portable:fp32+enforce_contiguous",
         case="contiguous/to_last|contiguous/cloned|contiguous/kept|contiguous/pooled",
         reason="EnforceContiguousDimOrder makes clones without stack traces.",
         link=_SOURCE + "backends/transforms/enforce_contiguous_dim_order.py",

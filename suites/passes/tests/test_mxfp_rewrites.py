@@ -18,9 +18,9 @@ from executorch.exir import EdgeCompileConfig, to_edge
 from executorch.exir.program._program import _transform
 from torch.export import ExportedProgram
 
-from backends.tosa.backend import MXFP
 from backends.tosa.mxfp import FORMATS
 from backends.tosa.semantics import PAYLOADS, RULE, mxfp
+from backends.tosa.specifications import MXFP
 from harness.backend import KnownPass
 from harness.numerics.formats.microscaling import Element, encode, unpack_nibbles
 from harness.passes.properties import Proof, changed_ops, properties
