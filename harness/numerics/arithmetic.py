@@ -77,6 +77,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         perturbs: whether results err.
         depth: how many compound operations the current one is inside of.
         written: storages that operators wrote to.
+        number_dtype: the finest floating dtype of state and inputs: what holds a program's numbers.
         cast: storages of what was cast from one floating dtype to another, and of the results.
         wrote_to_cast: whether a write went there: a cast that eager does not make may have been
             a copy here.
@@ -94,6 +95,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         self.trace = Trace()
         self.depth = 0
         self.written: set[int | None] = set()
+        self.number_dtype = torch.float32
         self.cast: set[int | None] = set()
         self.wrote_to_cast = False
 

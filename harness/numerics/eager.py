@@ -176,6 +176,7 @@ def run_calls_in_float64(
     mode.settled.add((wide_calls, state))
     default = torch.get_default_dtype()
     mode.observe_dtype(default)
+    mode.number_dtype = _finest(wide.dtypes, default)
     # Integers promote to the default dtype; that must not round the oracle.
     torch.set_default_dtype(torch.float64)
     casts = nullcontext() if mode.trace.casts is None else CastsAlike(mode.trace.casts)
@@ -203,6 +204,12 @@ def coarsest_dtype(module: torch.nn.Module, calls: Sequence[Given]) -> torch.dty
         if tensor.is_floating_point() and tensor.dtype.itemsize > 1
     ]
     return max(floating, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
+
+
+def _finest(dtypes: Collection[torch.dtype], default: torch.dtype) -> torch.dtype:
+    """The floating dtype with the smallest unit, one byte types aside."""
+    floating = [each for each in dtypes if each.is_floating_point and each.itemsize > 1]
+    return min(floating, key=lambda dtype: torch.finfo(dtype).eps, default=default)
 
 
 def _run(

@@ -66,7 +66,6 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self.running_means = precision.running_means
         self.noise = Noise(seed, sample, self._exact.patterns)
         self.unit = 0.0
-        self._dtype = torch.float64
         self._sample = sample
         self._range = Range()
         self._wide = False
@@ -80,8 +79,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         rounds to it is in the graph."""
         dtype = dtype.to_real() if dtype.is_complex else dtype
         if dtype.is_floating_point and dtype != torch.float64 and dtype.itemsize > 1:
-            if torch.finfo(dtype).eps / 2 > self.unit:
-                self.unit, self._dtype = torch.finfo(dtype).eps / 2, dtype
+            self.unit = max(self.unit, torch.finfo(dtype).eps / 2)
             self._range.narrow(dtype)
 
     def round_numbers(
@@ -96,7 +94,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             off = torch.tensor(abs(held - number), dtype=torch.float64)
             return number + float(self.noise.uniform(off))
 
-        return rounded(name, args, kwargs, self._dtype, draw)
+        return rounded(name, args, kwargs, self.number_dtype, draw)
 
     def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one primitive operation and perturb what it rounds."""

@@ -38,7 +38,7 @@ def rounded(
         name: of the operator, without overload.
         args: positional arguments.
         kwargs: others; a factor like ``alpha`` stays as it is.
-        dtype: the coarsest floating one of the program.
+        dtype: what the program's numbers are rounded to.
         draw: a number for one that the dtype does not hold and what that is rounded to.
     """
     if name not in _OPERATORS:
