@@ -78,6 +78,8 @@ REPEATED = [
           changes={"aten.gt.Scalar": (2, 1)}),
     graph("outputs", lambda x: (torch.exp(x), torch.exp(x)), changes={"aten.exp.default": (2, 2)}),
     graph("sizes", lambda x: x.sum(0) / x.shape[0] + x.amax(0) * x.shape[0], dynamic=True),
+    graph("length_and_number", lambda x: x + torch.ones(x.shape[0]).sum() - torch.ones(1).sum(),
+          dynamic=True),
     graph("draws", lambda x: (torch.rand(4, 6) + 1) * (torch.rand(4, 6) + x), draws=True,
           changes={"aten.rand.default": (2, 2)}),
     graph("state", _written, buffer=True),

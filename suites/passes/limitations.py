@@ -18,6 +18,15 @@ LIMITATIONS = [
         error="the passes do not keep outputs",
     ),
     Limitation(
+        target="portable:fp32+cse|mlx:fp32-passes+cse",
+        case="cse/length_and_number|mlx_cse/length_and_number",
+        reason="CSEPass._make_hashable writes a node as its value number, a plain integer: a size "
+        "that is value number 1 and the number 1 are one key.",
+        link=_SOURCE + "exir/passes/cse_pass.py",
+        stage="compare",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
         target="mlx:fp32-passes+collapse_dtype_conversion",
         case="mlx_collapse_dtype/to_int_and_back",
         reason="CollapseDtypeConversionPass keeps the last of two casts in a row, whatever the "
