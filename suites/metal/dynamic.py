@@ -38,6 +38,18 @@ def _sdpa(name: str, *, causal: bool = False, turned: bool = False) -> Case:
     )
 
 
+class _Largest(torch.nn.Module):
+    """Adds the largest of each column to a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("sums", torch.zeros(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.sums.add_(x.amax(0))
+        return self.sums * 2
+
+
 def _lengths(*shape: int) -> list[tuple[Input, ...]]:
     """Inputs with other sizes in the place of -1."""
     return [(randn(*(n if size == -1 else size for size in shape)),) for n in (2, 33, 70)]
@@ -56,6 +68,8 @@ CASES: list[Case] = on_metal(
     op("bmm/dynamic_scores", lambda q, k: q @ k.transpose(-1, -2), randn(2, 7, 8), randn(2, 7, 8),
        dynamic_shapes=({1: _LENGTH}, {1: _LENGTH}),
        calls=[(randn(2, n, 8), randn(2, n, 8)) for n in (2, 33)]),
+    nn_case("amax/metal_dynamic_into_buffer", _Largest, randn(7, 6),
+            dynamic_shapes=({0: _LENGTH},), calls=_lengths(-1, 6)),
     op("_softmax/metal_dynamic_reduced", lambda x: torch.softmax(x, -1), randn(3, 7),
        dynamic_shapes=({1: Dim("long", min=2, max=3000)},),
        calls=[(randn(3, n),) for n in (2, 1024, 1025, 3000)]),

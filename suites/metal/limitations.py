@@ -212,4 +212,19 @@ _INT4 = [
     ),
 ]
 
-LIMITATIONS: list[Limitation] = [*_MATMUL, *_CONVOLUTION, *_VIEWS, *_ATTENTION, *_INT4]
+_REDUCTIONS = [
+    Limitation(
+        target=_ALL,
+        case="amax/metal_dynamic_into_buffer",
+        reason="MetalKernel.store writes what follows a reduction without the guard that "
+        "store_reduction has: every lane reads the buffer and writes it, and adds what another one "
+        "has added.",
+        link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codegen/mps.py",
+        stage="run",
+        error="without a barrier between",
+    ),
+]
+
+LIMITATIONS: list[Limitation] = [
+    *_MATMUL, *_CONVOLUTION, *_VIEWS, *_ATTENTION, *_INT4, *_REDUCTIONS,
+]  # fmt: skip
