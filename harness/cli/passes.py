@@ -58,6 +58,9 @@ def bisect(cell: str, seed: int, suites: Path, speed: bool) -> None:
     sys.exit(0 if passes_as_it_is else 1 if found.guilty or found.until else 2)
 
 
+_PIPED = 140
+
+
 @passes.command()
 @click.argument("name")
 @click.option(
@@ -80,15 +83,14 @@ def check(name: str, targets: str, cases: str, seed: int, suites: Path, speed: b
     """
     prepare(speed=speed)
     from rich.console import Console
-    from rich.table import Table
 
     from harness import registry
+    from harness.cli.compared import Compared, print_compared
     from harness.cli.why import progress
     from harness.collection.discovery import all_suites
     from harness.errors import UsageError
     from harness.pipeline.runner import run_cell
-    from harness.record.cell import Status
-    from harness.target import any_glob
+    from harness.target import Target, any_glob
     from harness.variation import pass_of, with_pass
 
     chosen = registry.parse_list(targets, "--targets")
@@ -97,45 +99,25 @@ def check(name: str, targets: str, cases: str, seed: int, suites: Path, speed: b
     ]
     if not corpus:
         raise UsageError(f"no case of {suites} matches {cases}")
-    table = Table(title=name, title_justify="left", header_style="bold")
-    for column in ("graph", "target", "without", "with", "delegates", "left", "bytes", "changed",
-                   "not kept, or what is wrong"):  # fmt: skip
-        table.add_column(column, overflow="fold")
-    red = judged = 0
+    compared: dict[Target, list[Compared]] = {target: [] for target in chosen}
     with progress(Console(stderr=True)) as say:
         for case in corpus:
             for target in chosen:
                 say(f"{case.name} on {target}")
                 recipe = registry.recipe(target)
                 known = pass_of(name, registry.backend(target.backend))
-                plain = run_cell(case, target, seed=seed)
+                without = run_cell(case, target, seed=seed)
                 cell = run_cell(case, target, seed=seed, recipe=with_pass(recipe, known))
-                is_worse = cell.status.is_red and (
-                    plain.status is Status.PASSED
-                    or any(one.kept is False for one in cell.properties)
-                )
-                red, judged = red + is_worse, judged + bool(cell.properties)
-                kept = [f"{one.name}: {one.detail}" for one in cell.properties
-                        if one.kept is False]  # fmt: skip
-                table.add_row(
-                    case.name,
-                    str(target),
-                    plain.status.value,
-                    cell.status.value,
-                    _both(plain.delegation.delegates, cell.delegation.delegates),
-                    _both(plain.delegation.undelegated_nodes, cell.delegation.undelegated_nodes),
-                    _both(plain.program_bytes, cell.program_bytes),
-                    ", ".join(f"{op} {_both(*counts)}" for op, counts in cell.changed_ops.items()),
-                    "; ".join(kept)[:200] or (cell.error or "").partition("\n")[0][:200],
-                )
+                compared[target].append(Compared(case.name, without, cell))
     console = Console()
-    console.print(table)
+    if not console.is_terminal:
+        console = Console(width=_PIPED)  # a file has no edge to fold at
+    for target, rows in compared.items():
+        print_compared(console, f"{name} on {target}", rows)
+    every = [one for rows in compared.values() for one in rows]
+    judged, red = sum(one.is_judged for one in every), sum(one.is_worse for one in every)
     console.print(f"{judged} looked at, {red} red", style="bold")
     sys.exit(1 if red else 0 if judged else 2)
-
-
-def _both(before: int, after: int) -> str:
-    return str(before) if before == after else f"{before} -> {after}"
 
 
 def _list() -> None:
