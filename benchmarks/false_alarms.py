@@ -28,7 +28,7 @@ from harness.collection.discovery import all_suites, load_suite
 from harness.errors import StageFailure
 from harness.limitation import Limitation, find
 from harness.pipeline import speed
-from harness.pipeline.reference.siblings import Siblings
+from harness.pipeline.siblings import Siblings
 from harness.pipeline.route import lower, unsupported
 from harness.target import Target
 

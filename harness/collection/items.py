@@ -26,7 +26,7 @@ from harness.record.cell import Cell, Status
 from harness.target import Target, cell_id, is_cell_id
 
 if TYPE_CHECKING:
-    from harness.pipeline.reference.siblings import Siblings
+    from harness.pipeline.siblings import Siblings
     from harness.pipeline.tester import Tester
 
 # A program that is being lowered is not interrupted: what is left over is for the last one.
@@ -123,8 +123,8 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the cell and hand its record to the report."""
-        from harness.pipeline.reference.siblings import Siblings
         from harness.pipeline.runner import run_cell
+        from harness.pipeline.siblings import Siblings
 
         testers: list[Tester] = []
         with vendor_warnings_ignored():

@@ -18,8 +18,8 @@ from harness.passes.planning import clashes, spoilt
 from harness.passes.properties import Proof, properties
 from harness.passes.witness import Passes, Rewriting
 from harness.pipeline import stages
-from harness.pipeline.reference.siblings import Siblings
 from harness.pipeline.runner import run_cell
+from harness.pipeline.siblings import Siblings
 from harness.record.cell import Status
 from harness.target import Target
 

@@ -21,8 +21,8 @@ from harness.passes.properties import Proof, properties
 from harness.pipeline.artifacts import ArtifactReader, Ran
 from harness.pipeline.figures import Stopwatch
 from harness.pipeline.reference.sequence import observing_state, writes_state
-from harness.pipeline.reference.siblings import Siblings
 from harness.pipeline.reference.supposed import precision_of, semantics_of
+from harness.pipeline.siblings import Siblings
 from harness.pipeline.stage_clock import StageClock
 from harness.precision import Precision
 from harness.record.cell import Property

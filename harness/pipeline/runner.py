@@ -30,8 +30,8 @@ from harness.passes.properties import changed_ops
 from harness.pipeline.explaining.frames import model_frame
 from harness.pipeline.explaining.refusal import refused
 from harness.pipeline.figures import Stopwatch, Weight, weigh
-from harness.pipeline.reference.siblings import Siblings
 from harness.pipeline.route import lower, unsupported
+from harness.pipeline.siblings import Siblings
 from harness.pipeline.tester import Tester
 from harness.record.cell import (
     CROSS_BACKEND,

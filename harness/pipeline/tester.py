@@ -35,8 +35,8 @@ from harness.pipeline.checks import GraphChecks
 from harness.pipeline.explaining import rejections
 from harness.pipeline.judging import Judging
 from harness.pipeline.reference.rehearsal import rehearse
-from harness.pipeline.reference.siblings import Siblings
 from harness.pipeline.shipping import ship
+from harness.pipeline.siblings import Siblings
 from harness.pipeline.stages import LowerOptions, Pass
 from harness.target import Target
 
@@ -126,7 +126,15 @@ class Tester(Judging, GraphChecks):
         self._rehearse()
         with self._stage("export"):
             module = self.built.module if converted is None else converted
-            program = stages.export(module, self.built.inputs, dynamic_shapes=shapes, strict=strict)
+
+            def make() -> ExportedProgram:
+                given = self.built.inputs
+                return stages.export(module, given, dynamic_shapes=shapes, strict=strict)
+
+            if self._siblings is None or converted is not None or shapes is not None:
+                program = make()
+            else:
+                program = self._siblings.export(self.case, self.built, self._runs, strict, make)
         graph = self._graph(program) if converted is not None or self.built.quantized else None
         self._artifacts.put("export", Exported(program, shapes, strict, graph))
         return self

@@ -21,7 +21,15 @@ import gc
 from torch.fx.traceback import NodeSource
 from torchao.quantization.pt2e.observer import HistogramObserver
 
-from harness.pipeline.speed import calibration, code, faked, kept, propagation, replay
+from harness.pipeline.speed import (
+    calibration,
+    code,
+    decomposing,
+    faked,
+    kept,
+    propagation,
+    replay,
+)
 
 
 @functools.cache
@@ -31,6 +39,7 @@ def install() -> None:
     HistogramObserver._non_linear_param_search = calibration.search_range
     code.install()
     kept.install()
+    decomposing.install()
     faked.install()
     replay.install()
     propagation.install()

@@ -12,10 +12,23 @@ import torch
 import torch.export.decomp_utils
 import torch.export.exported_program
 from torch import _decomp
+from torch._decomp import decompositions_for_rng
 from torch._export import utils as export_utils
 from torch._subclasses import fake_impls
 
 Overrides = dict[Any, Callable[..., Any]]
+
+
+class _Composites(Overrides):
+    """Overrides that are kept as they are, and what tells them from others."""
+
+    def __init__(self, overrides: Overrides) -> None:
+        super().__init__(overrides)
+        self.key = _key(overrides)
+
+
+def _key(overrides: Overrides) -> frozenset[Any]:
+    return frozenset((op, _identity(function)) for op, function in overrides.items())
 
 
 @dataclass(frozen=True)
@@ -40,7 +53,7 @@ class _KeptOverrides:
 
     @contextmanager
     def __call__(self, overrides: Overrides) -> Iterator[None]:
-        key = frozenset((op, _identity(function)) for op, function in overrides.items())
+        key = overrides.key if isinstance(overrides, _Composites) else _key(overrides)
         kept = self._kept.get(key)
         if kept is None or any(op.py_kernels != kernels.before for op, kernels in kept.items()):
             before = {op: op.py_kernels.copy() for op in overrides}
@@ -105,6 +118,48 @@ def _registrations() -> tuple[int, int]:
     return len(torch._C._dispatch_get_all_op_names()), len(torch.ops._dir)
 
 
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_decompose_composite = export_utils._get_decomp_for_cia
+_of_composites: dict[Any, Callable[..., Any]] = {}
+
+
+def _decompose_composite_by_one(op: Any) -> Callable[..., Any]:
+    """Stands for ``_get_decomp_for_cia``, which makes a new function that does the same."""
+    key = op, op.py_kernels.get(_COMPOSITE)
+    if key not in _of_composites:
+        _of_composites[key] = _decompose_composite(op)
+    return _of_composites[key]
+
+
+_split = torch.export.exported_program._split_decomp_table_to_cia_and_python_decomp
+_splits: dict[Any, tuple[Any, _Composites, Overrides]] = {}
+
+
+def _split_once(table: Overrides) -> tuple[Overrides, Overrides]:
+    """Stands for torch.export's division of a table into composite operators and others.
+
+    Upstream copies and looks up all 1,100 operators for every program.
+    """
+    preservable = export_utils._collect_all_valid_cia_ops()
+    # Functions are known by identity, which lasts as long as what was made of them is kept.
+    key = id(preservable), tuple(table.items())
+    kept = _splits.get(key)
+    if kept is None:
+        composite, others = _split(table)
+        kept = _splits[key] = preservable, _Composites(composite), others
+    return kept[1], dict(kept[2])
+
+
+_NOTHING_YET = torch.tensor(())
+
+
+def _reset_philox(state: Any) -> None:
+    """Stands for ``PhiloxState.reset``, which makes six tensors without elements for a program."""
+    state.seed = state.base_offset = _NOTHING_YET
+    state.relative_offset = 0
+    state.offset_advanced_at_least_once = False
+
+
 _get_decompositions = _decomp.get_decompositions
 _decompositions: dict[Any, dict[Any, Any]] = {}
 
@@ -137,3 +192,6 @@ def install() -> None:
     for module in (export_utils, torch.export.exported_program, torch.export.decomp_utils):
         module._collect_all_valid_cia_ops = collect_once  # type: ignore[attr-defined]
     _replace_everywhere(_get_decompositions, _get_decompositions_once)
+    _replace_everywhere(_decompose_composite, _decompose_composite_by_one)
+    vars(torch.export.exported_program)[_split.__name__] = _split_once
+    decompositions_for_rng.PhiloxState.reset = _reset_philox  # type: ignore[method-assign]

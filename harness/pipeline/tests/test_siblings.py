@@ -11,8 +11,8 @@ import torch
 
 from harness.case import Case
 from harness.numerics.oracle import Reference
-from harness.pipeline.reference import siblings
-from harness.pipeline.reference.siblings import Siblings
+from harness.pipeline import siblings
+from harness.pipeline.siblings import Siblings
 from harness.pipeline.tester import Tester
 from harness.precision import Precision
 

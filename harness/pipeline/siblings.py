@@ -1,5 +1,5 @@
-"""What the cells of one case compute alike: the runs that no target has a part in, and the bounds
-of those targets that round alike.
+"""What the cells of one case compute alike: the exported program, the runs that no target has a
+part in, and the bounds of those targets that round alike.
 
 A cell builds its module anew. What an earlier one found counts for it where its state, its inputs
 and what eager makes of them are the same, bit by bit.
@@ -8,11 +8,12 @@ and what eager makes of them are the same, bit by bit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.utils._pytree import tree_leaves
 
 from harness.case import Built, Case, Given
@@ -21,6 +22,8 @@ from harness.numerics.eager import EagerRuns
 from harness.numerics.exact import Exact, run_exactly, values_of
 from harness.numerics.formats.semantics import GENERIC
 from harness.numerics.oracle import Reference, bounded
+from harness.pipeline.reference.sequence import written_buffers
+from harness.pipeline.unchanged import Snapshot, is_plain
 from harness.precision import Precision
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -28,12 +31,43 @@ _PLAIN = (bool, int, float, str, type(None))
 
 @dataclass
 class Siblings:
-    """References of the case whose cells ran last; small ones, because they stay until another
-    case's cell comes."""
+    """What the case whose cells ran last has; small things, because they stay until another case's
+    cell comes."""
 
     _case: Case | None = None
+    _exported: dict[Hashable, tuple[ExportedProgram, Snapshot]] = field(default_factory=dict)
     _exact: dict[Hashable, Exact] = field(default_factory=dict)
     _references: dict[Hashable, Reference] = field(default_factory=dict)
+
+    def export(
+        self,
+        case: Case,
+        built: Built,
+        runs: EagerRuns,
+        strict: bool,
+        make: Callable[[], ExportedProgram],
+    ) -> ExportedProgram:
+        """The exported program of a case's own module, with sizes that are numbers.
+
+        A program is handed out as long as nobody has changed it or what it holds. One that writes
+        to buffers never is, nor one of several graphs.
+
+        Args:
+            case: which one it is.
+            built: what it built.
+            runs: eager runs of the cell.
+            strict: how it is exported.
+            make: exports it.
+        """
+        self._enter(case)
+        key = _digest(_findings(built, built.calls, runs)), runs.seed, strict
+        known = self._exported.get(key)
+        if known is not None and known[1].holds(known[0]):
+            return known[0]
+        program = make()
+        if key[0] is not None and is_plain(program) and not written_buffers(program):
+            self._exported[key] = program, Snapshot(program)
+        return program
 
     def refer(
         self,
@@ -58,11 +92,9 @@ class Siblings:
         Raises:
             NotDeterministic: two runs differ.
         """
-        if case is not self._case:
-            self._case, self._exact, self._references = case, {}, {}
+        self._enter(case)
         module = built.module
-        returned = [leaf for call in runs(module, calls) for leaf in values_of(call)]
-        digest = _digest([*built.state, *tree_leaves(list(calls)), *returned])
+        digest = _digest(_findings(built, calls, runs))
         key = digest, runs.seed, tuple(sorted(changed))
         precise = key, _key(precision)
         if digest is not None and (known := self._references.get(precise)) is not None:
@@ -75,6 +107,16 @@ class Siblings:
             self._exact[key] = exact
             self._references[precise] = reference
         return reference
+
+    def _enter(self, case: Case) -> None:
+        if case is not self._case:
+            self._case, self._exported, self._exact, self._references = case, {}, {}, {}
+
+
+def _findings(built: Built, calls: Sequence[Given], runs: EagerRuns) -> list[Any]:
+    """What tells a module from another that the same case built."""
+    returned = [leaf for call in runs(built.module, calls) for leaf in values_of(call)]
+    return [*built.state, *tree_leaves(list(calls)), *returned]
 
 
 def _digest(values: Sequence[Any]) -> str | None:
