@@ -1,4 +1,4 @@
-"""Whether a program is still what it was, and whether that can be told."""
+"""Whether a graph or a program is still what it was, and whether that can be told."""
 
 from __future__ import annotations
 
@@ -7,43 +7,48 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule
 
 
-class Snapshot:
-    """How a program is now. It does not keep the program.
+class Nodes:
+    """The nodes of a graph as they are now.
 
-    Nodes are compared by the very objects they hold, which changing a node replaces, and values by
-    the counter of their writes: nothing is copied.
+    They are compared by the very objects they hold, which changing a node replaces.
     """
 
-    def __init__(self, program: ExportedProgram) -> None:
-        self._nodes = list(_nodes(program))
-        self._targets = [node.target for node in program.graph.nodes]
-        self._state = list(_state(program))
+    def __init__(self, graph: Graph) -> None:
+        self._held = list(_held(graph))
+        self._targets = [node.target for node in graph.nodes]
 
-    def holds(self, program: ExportedProgram, *, but_targets: bool = False) -> bool:
-        """Whether the program is unchanged; the targets of its nodes may be left out."""
-        nodes = list(_nodes(program))
+    def are_of(self, graph: Graph, *, but_targets: bool = False) -> bool:
+        """Whether the graph has just these; what they call may be left out."""
+        held = list(_held(graph))
         return (
-            len(nodes) == len(self._nodes)
-            and all(map(_is_same, nodes, self._nodes))
-            and (but_targets or self._targets == [node.target for node in program.graph.nodes])
-            and self._state == list(_state(program))
+            len(held) == len(self._held)
+            and all(one is other for one, other in zip(held, self._held, strict=True))
+            and (but_targets or self._targets == [node.target for node in graph.nodes])
         )
 
 
-def _is_same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    return all(map(_is, one, other))
+class Snapshot:
+    """How a program is now, its tensors by the counter of their writes. It does not keep it."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self._nodes = Nodes(program.graph)
+        self._state = list(_state(program))
+
+    def holds(self, program: ExportedProgram, *, but_targets: bool = False) -> bool:
+        """Whether the program is unchanged; what its nodes call may be left out."""
+        nodes = self._nodes.are_of(program.graph, but_targets=but_targets)
+        return nodes and self._state == list(_state(program))
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
-
-
-def _nodes(program: ExportedProgram) -> Iterator[tuple[Any, ...]]:
-    for node in program.graph.nodes:
-        yield node, node.args, node.kwargs, node.meta.get("val")
+def _held(graph: Graph) -> Iterator[Any]:
+    for node in graph.nodes:
+        yield node
+        yield node.args
+        yield node.kwargs
+        yield node.meta.get("val")
 
 
 def _state(program: ExportedProgram) -> Iterator[tuple[str, int, int]]:

@@ -29,6 +29,8 @@ from harness.pipeline.speed import (
     kept,
     propagation,
     replay,
+    retracing,
+    tables,
 )
 
 
@@ -39,9 +41,11 @@ def install() -> None:
     HistogramObserver._non_linear_param_search = calibration.search_range
     code.install()
     kept.install()
+    tables.install()
     decomposing.install()
     faked.install()
     replay.install()
+    retracing.install()
     propagation.install()
 
 

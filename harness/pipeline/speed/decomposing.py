@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.export.decomp_utils import CustomDecompTable
 from torch.fx import GraphModule
 
 from harness.pipeline.unchanged import Snapshot, is_plain
@@ -42,6 +43,9 @@ def _run_decompositions(
     untouched = before is not None and before.holds(program, but_targets=True)
     if untouched and _is_done(program, decomp_table):
         return copied(program)
+    if isinstance(decomp_table, CustomDecompTable):
+        len(decomp_table)  # makes it complete, once
+        decomp_table = decomp_table.decomp_table  # upstream copies one operator after the other
     made = _upstream(program, decomp_table)
     _decomposed[made] = Snapshot(made)
     return made
@@ -49,12 +53,11 @@ def _run_decompositions(
 
 def _made_functional(program: ExportedProgram) -> ExportedProgram:
     known = _functional.get(program)
-    if known is not None and known[0].holds(program):
-        return copied(known[1])
-    before = Snapshot(program)
-    made = _upstream(program, {})
-    _functional[program] = before, made
-    return copied(made)
+    if known is None or not known[0].holds(program):
+        known = _functional[program] = Snapshot(program), _upstream(program, {})
+    made = copied(known[1])
+    _decomposed[made] = Snapshot(made)
+    return made
 
 
 def _is_done(program: ExportedProgram, table: _Table) -> bool:

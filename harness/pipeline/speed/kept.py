@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import torch.export.decomp_utils
 import torch.export.exported_program
-from torch import _decomp
 from torch._decomp import decompositions_for_rng
 from torch._export import utils as export_utils
 from torch._subclasses import fake_impls
@@ -19,7 +18,7 @@ from torch._subclasses import fake_impls
 Overrides = dict[Any, Callable[..., Any]]
 
 
-class _Composites(Overrides):
+class Composites(Overrides):
     """Overrides that are kept as they are, and what tells them from others."""
 
     def __init__(self, overrides: Overrides) -> None:
@@ -49,35 +48,32 @@ class _KeptOverrides:
 
     def __init__(self, original: Callable[[Overrides], AbstractContextManager[None]]) -> None:
         self._original = original
-        self._kept: dict[Any, dict[Any, _Kernels]] = {}
+        self._kept: dict[Any, list[tuple[Any, _Kernels]]] = {}
 
     @contextmanager
     def __call__(self, overrides: Overrides) -> Iterator[None]:
-        key = overrides.key if isinstance(overrides, _Composites) else _key(overrides)
-        kept = self._kept.get(key)
-        if kept is None or any(op.py_kernels != kernels.before for op, kernels in kept.items()):
+        key = overrides.key if isinstance(overrides, Composites) else _key(overrides)
+        kept, rules = self._kept.get(key), fake_impls.op_implementations_dict
+        if kept is None or any(op.py_kernels != kernels.before for op, kernels in kept):
             before = {op: op.py_kernels.copy() for op in overrides}
             with self._original(overrides):
-                self._kept[key] = {
-                    op: _Kernels(
-                        before[op],
-                        op.py_kernels.copy(),
-                        fake_impls.op_implementations_dict.get(op),
-                    )
+                self._kept[key] = [
+                    (op, _Kernels(before[op], op.py_kernels.copy(), rules.get(op)))
                     for op in overrides
-                }
+                ]
                 yield
             return
-        for op, kernels in kept.items():
+        for op, kernels in kept:
             _exchange(op, kernels.inside)
-            if kernels.fake is not None and op not in fake_impls.op_implementations_dict:
-                fake_impls.op_implementations_dict[op] = kernels.fake
+            if kernels.fake is not None:
+                rules.setdefault(op, kernels.fake)
         try:
             yield
         finally:
-            for op, kernels in kept.items():
+            for op, kernels in kept:
                 _exchange(op, kernels.before)
-                fake_impls._deregister_op_impl(op)
+                if kernels.fake is not None:
+                    rules.pop(op, None)
 
 
 def _exchange(op: Any, kernels: dict[Any, Any]) -> None:
@@ -118,38 +114,6 @@ def _registrations() -> tuple[int, int]:
     return len(torch._C._dispatch_get_all_op_names()), len(torch.ops._dir)
 
 
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-_decompose_composite = export_utils._get_decomp_for_cia
-_of_composites: dict[Any, Callable[..., Any]] = {}
-
-
-def _decompose_composite_by_one(op: Any) -> Callable[..., Any]:
-    """Stands for ``_get_decomp_for_cia``, which makes a new function that does the same."""
-    key = op, op.py_kernels.get(_COMPOSITE)
-    if key not in _of_composites:
-        _of_composites[key] = _decompose_composite(op)
-    return _of_composites[key]
-
-
-_split = torch.export.exported_program._split_decomp_table_to_cia_and_python_decomp
-_splits: dict[Any, tuple[Any, _Composites, Overrides]] = {}
-
-
-def _split_once(table: Overrides) -> tuple[Overrides, Overrides]:
-    """Stands for torch.export's division of a table into composite operators and others.
-
-    Upstream copies and looks up all 1,100 operators for every program.
-    """
-    preservable = export_utils._collect_all_valid_cia_ops()
-    # Functions are known by identity, which lasts as long as what was made of them is kept.
-    key = id(preservable), tuple(table.items())
-    kept = _splits.get(key)
-    if kept is None:
-        composite, others = _split(table)
-        kept = _splits[key] = preservable, _Composites(composite), others
-    return kept[1], dict(kept[2])
-
-
 _NOTHING_YET = torch.tensor(())
 
 
@@ -160,38 +124,11 @@ def _reset_philox(state: Any) -> None:
     state.offset_advanced_at_least_once = False
 
 
-_get_decompositions = _decomp.get_decompositions
-_decompositions: dict[Any, dict[Any, Any]] = {}
-
-
-def _get_decompositions_once(
-    aten_ops: Sequence[Any], type: str = "post_autograd"
-) -> dict[Any, Callable[..., Any]]:
-    """Stands for ``get_decompositions``, which sorts all 1,500 known ones at each call."""
-    known = _decomp.global_decomposition_table.get(type, {})
-    key = (tuple(aten_ops), type, len(known), hash(tuple(map(id, known.values()))))
-    if key not in _decompositions:
-        _decompositions[key] = _get_decompositions(aten_ops, type)
-    return dict(_decompositions[key])
-
-
-def _replace_everywhere(original: Any, replacement: Any) -> None:
-    """In every module that has imported a function by its name."""
-    name: str = original.__name__
-    for module in list(sys.modules.values()):
-        names: dict[str, Any] = getattr(module, "__dict__", {})
-        if names.get(name) is original:
-            names[name] = replacement
-
-
 def install() -> None:
-    """Keep overrides, composite operators and decompositions from now on."""
+    """Keep overrides and composite operators from now on."""
     override = torch.export.exported_program._override_composite_implicit_decomp
     vars(torch.export.exported_program)[override.__name__] = _KeptOverrides(override)
     collect_once = _CollectedOnce(export_utils._collect_all_valid_cia_ops)
     for module in (export_utils, torch.export.exported_program, torch.export.decomp_utils):
         module._collect_all_valid_cia_ops = collect_once  # type: ignore[attr-defined]
-    _replace_everywhere(_get_decompositions, _get_decompositions_once)
-    _replace_everywhere(_decompose_composite, _decompose_composite_by_one)
-    vars(torch.export.exported_program)[_split.__name__] = _split_once
     decompositions_for_rng.PhiloxState.reset = _reset_philox  # type: ignore[method-assign]

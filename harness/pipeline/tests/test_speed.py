@@ -29,7 +29,7 @@ from torch.utils import _pytree as pytree
 from harness import Case, Tester, registry
 from harness.pipeline import speed
 from harness.pipeline.route import lower
-from harness.pipeline.speed import faked, kept, propagation, replay
+from harness.pipeline.speed import faked, propagation, replay, tables
 
 ROOT = Path(__file__).parents[3]
 
@@ -121,9 +121,9 @@ def test_decompositions_are_looked_up_once_and_handed_out_as_copies() -> None:
     speed.install()
     wanted = [torch.ops.aten.gelu, torch.ops.aten.silu.default, torch.ops.aten.add.Tensor]
     first = torch._decomp.get_decompositions(wanted)
-    assert first == kept._get_decompositions(wanted)
+    assert first == tables._get_decompositions(wanted)
     first.clear()
-    assert torch._decomp.get_decompositions(wanted) == kept._get_decompositions(wanted)
+    assert torch._decomp.get_decompositions(wanted) == tables._get_decompositions(wanted)
 
 
 def test_composite_operators_are_collected_again_when_one_is_registered() -> None:

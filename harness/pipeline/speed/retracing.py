@@ -1,0 +1,157 @@
+"""Walks over a graph that change nothing, skipped.
+
+A pass of exir takes a graph apart and traces it again, operator by operator, whether it has
+something to change or not; XNNPACK alone does so eleven times a delegate. A graph that was traced
+and not touched since comes out as it went in, unless the pass has something to do on the way: one
+that only changes graphs in place has not, and of a few others ``_ACTS`` says on which nodes they
+act.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from executorch.exir import pass_base
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
+from executorch.exir.passes import memory_format_ops_pass as memory_formats
+from executorch.exir.passes.dim_order_ops_registry import DimOrderOpsMap, MemoryFormatOpsMap
+from executorch.exir.passes.legalize_portable_dim_order_pass import LegalizePortableDimOrderPass
+from executorch.exir.passes.normalize_transpose_pass import NormalizeTransposePass
+from executorch.exir.passes.remove_mixed_type_operators import RemoveMixedTypeOperators
+from executorch.exir.passes.replace_broken_ops_with_function_ops_pass import (
+    ReplaceBrokenOpsWithFunctionalOpsPass,
+)
+from executorch.exir.passes.scalar_to_tensor_pass import ScalarToTensorPass
+from executorch.exir.passes.sym_to_tensor_pass import SymToTensorPass
+from torch._export import pass_base as torch_pass_base
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.passes.infra.pass_base import PassResult
+
+from harness.pipeline.unchanged import Nodes
+
+_MARK = "_conform_traced"
+_upstream = pass_base._ExportPassBase.call
+_torchs = torch_pass_base._ExportPassBaseDeprecatedDoNotUse.call
+_SCALARS = (bool, int, float)
+_SYMBOLS = (torch.SymBool, torch.SymInt, torch.SymFloat)
+
+
+def _is_aten(node: Node, *names: str) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and str(node.target._name) in names
+
+
+def _is_view(node: Node) -> bool:
+    is_operator = isinstance(node.target, (torch._ops.OpOverload, EdgeOpOverload))
+    return is_operator and bool(node.target.is_view)  # type: ignore[union-attr]
+
+
+def _has_number_for_tensor(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return False
+    given = dict(zip((one.name for one in schema.arguments), node.args, strict=False))
+    given.update(node.kwargs)
+    return any(
+        isinstance(given.get(one.name), _SCALARS) and isinstance(one.type, torch.TensorType)
+        for one in schema.arguments
+    )
+
+
+def _may_mix_types(node: Node) -> bool:
+    """Whether a node is one that the pass looks at, but for those of one float dtype."""
+    if not _is_aten(node, *_PROMOTED):
+        return False
+    values = [arg.meta.get("val") if isinstance(arg, Node) else None for arg in node.args]
+    dtypes = {value.dtype if isinstance(value, torch.Tensor) else None for value in values}
+    return len(dtypes) > 1 or not all(dtype and dtype.is_floating_point for dtype in dtypes)
+
+
+_PROMOTED = (
+    "aten::add.Tensor",
+    "aten::mul.Tensor",
+    "aten::sub.Tensor",
+    "aten::div.Tensor",
+    "aten::div.Tensor_mode",
+    "aten::minimum",
+)
+
+# The nodes that a pass may change. A pass that is not here, and has a hook of its own, is run.
+_ACTS: dict[type[Any], Callable[[Node], bool]] = {
+    LegalizePortableDimOrderPass: lambda node: (
+        node.target in LegalizePortableDimOrderPass._target_ops
+    ),
+    NormalizeTransposePass: lambda node: _is_aten(node, "aten::t"),
+    RemoveMixedTypeOperators: _may_mix_types,
+    ReplaceBrokenOpsWithFunctionalOpsPass: _is_view,
+    ScalarToTensorPass: _has_number_for_tensor,
+    SymToTensorPass: lambda node: isinstance(node.meta.get("val"), _SYMBOLS),
+    memory_formats.DimOrderOpsRevertPass: lambda node: node.target in MemoryFormatOpsMap,
+    memory_formats.MemoryFormatOpsPass: lambda node: node.target in DimOrderOpsMap,
+}
+
+
+@functools.cache
+def _hooks_of(walking: Any) -> frozenset[str]:
+    """Which parts of the walk a pass has replaced."""
+    base = pass_base.ExportPass
+    of = inspect.getattr_static
+    parts = {*vars(pass_base._ExportPassBase), *vars(base)} - {"__init__", "_abc_impl", "call"}
+    return frozenset(
+        part
+        for part in parts
+        if not part.startswith("__") and of(walking, part, None) is not of(base, part)
+    )
+
+
+def _changes_nothing(walking: Any, module: GraphModule) -> bool:
+    kind: Any = type(walking)
+    if not isinstance(walking, pass_base.ExportPass) or "args" in module.meta:
+        return False
+    acts = _ACTS.get(kind)
+    if not _hooks_of(kind) <= (frozenset() if acts is None else {"call_operator"}):
+        return False
+    traced: Nodes | None = vars(module.graph).get(_MARK)
+    return (
+        traced is not None
+        and traced.are_of(module.graph)
+        and (acts is None or not any(map(acts, _operators(module.graph))))
+    )
+
+
+def _operators(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes if node.op == "call_function"]
+
+
+def _mark(module: GraphModule) -> None:
+    """Remember how a graph left the walk, where walking again would not make new symbols."""
+    if any(isinstance(child, GraphModule) for child in module.children()):
+        return
+    if not any("unbacked_bindings" in node.meta for node in module.graph.nodes):
+        vars(module.graph)[_MARK] = Nodes(module.graph)
+
+
+def _call(walking: Any, module: GraphModule) -> PassResult:
+    """Stands for ``ExportPass.call``."""
+    if _changes_nothing(walking, module):
+        return PassResult(module, True)
+    result: PassResult = _upstream(walking, module)
+    _mark(result.graph_module)
+    return result
+
+
+def _call_torchs(walking: Any, module: GraphModule) -> PassResult:
+    """Stands for ``call`` of torch's own passes, which walk as exir's do."""
+    result: PassResult = _torchs(walking, module)
+    _mark(result.graph_module)
+    return result
+
+
+def install() -> None:
+    """Skip what changes nothing from now on."""
+    pass_base._ExportPassBase.call = _call
+    torchs: Any = torch_pass_base._ExportPassBaseDeprecatedDoNotUse
+    torchs.call = _call_torchs
