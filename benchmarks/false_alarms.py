@@ -28,8 +28,8 @@ from harness.collection.discovery import all_suites, load_suite
 from harness.errors import StageFailure
 from harness.limitation import Limitation, find
 from harness.pipeline import speed
-from harness.pipeline.siblings import Siblings
 from harness.pipeline.route import lower, unsupported
+from harness.pipeline.siblings import Siblings
 from harness.target import Target
 
 
