@@ -28,6 +28,9 @@ from harness.precision import Precision
 
 _PLAIN = (bool, int, float, str, type(None))
 
+# An exported program, how it was, and a digest of what it held.
+_Kept = tuple[ExportedProgram, Snapshot, str | None]
+
 
 @dataclass
 class Siblings:
@@ -35,7 +38,9 @@ class Siblings:
     cell comes."""
 
     _case: Case | None = None
-    _exported: dict[Hashable, tuple[ExportedProgram, Snapshot]] = field(default_factory=dict)
+    _exported: dict[Hashable, tuple[ExportedProgram, Snapshot, str | None]] = field(
+        default_factory=dict
+    )
     _exact: dict[Hashable, Exact] = field(default_factory=dict)
     _references: dict[Hashable, Reference] = field(default_factory=dict)
 
@@ -61,12 +66,15 @@ class Siblings:
         """
         self._enter(case)
         key = _digest(_findings(built, built.calls, runs)), runs.seed, strict
-        known = self._exported.get(key)
-        if known is not None and known[1].holds(known[0]):
-            return known[0]
+        if key[0] is None:
+            return make()
+        if (known := self._exported.get(key)) is not None:
+            program, before, held = known
+            if before.holds(program) and _held_by(program) == held:
+                return program
         program = make()
-        if key[0] is not None and is_plain(program) and not written_buffers(program):
-            self._exported[key] = program, Snapshot(program)
+        if is_plain(program) and not written_buffers(program):
+            self._exported[key] = program, Snapshot(program), _held_by(program)
         return program
 
     def refer(
@@ -117,6 +125,11 @@ def _findings(built: Built, calls: Sequence[Given], runs: EagerRuns) -> list[Any
     """What tells a module from another that the same case built."""
     returned = [leaf for call in runs(built.module, calls) for leaf in values_of(call)]
     return [*built.state, *tree_leaves(list(calls)), *returned]
+
+
+def _held_by(program: ExportedProgram) -> str | None:
+    """Of what a program holds: a write to ``.data`` is not counted by its tensor."""
+    return _digest([*program.state_dict.values(), *program.constants.values()])
 
 
 def _digest(values: Sequence[Any]) -> str | None:

@@ -1,0 +1,255 @@
+"""Programs that are not exported, decomposed or walked again are what they would have been."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import pass_base
+from torch.export import Dim, ExportedProgram, default_decompositions, export
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from harness import Case, Tester
+from harness.pipeline import speed
+from harness.pipeline.route import lower
+from harness.pipeline.siblings import Siblings
+from harness.pipeline.speed import decomposing, retracing
+from harness.pipeline.unchanged import Nodes, Snapshot
+
+TARGETS = ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "xnnpack:int8", "tosa:int"]
+
+
+class Net(torch.nn.Module):
+    """Layers, views, numbers beside tensors, two dtypes, an argument named like a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+        self.linear = torch.nn.Linear(6, 5)
+
+    def forward(self, input: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.nn.functional.gelu(self.linear(torch.relu(self.conv(input))))
+        halves = (y * 2).split(2, dim=1)
+        return halves[0].transpose(1, 2).mean(-1), (halves[1] > 0.5) + y[:, 2:].amax(0)
+
+
+class Counted(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)
+        return x + self.calls
+
+
+NET = Case("test/net", lambda: (Net(), (torch.randn(2, 3, 8, 8),)))
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    speed.install()
+
+
+def _drawn(module: GraphModule) -> list[Any]:
+    """A graph without its names: what is called with what, and what comes of it."""
+    place = {node: index for index, node in enumerate(module.graph.nodes)}
+    return [
+        (node.op, str(node.target) if node.op == "call_function" else "",
+         str(map_arg((node.args, node.kwargs), place.__getitem__)), _kind(node.meta.get("val")))
+        for node in module.graph.nodes
+    ]  # fmt: skip
+
+
+def _names(program: ExportedProgram) -> list[str]:
+    return [node.name for node in program.graph.nodes]
+
+
+def _kind(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_kind(one) for one in value]
+    if isinstance(value, torch.Tensor):
+        return value.dtype, tuple(value.shape), value.stride(), value.storage_offset()
+    return repr(value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_walk_that_is_skipped_changes_nothing(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skipped: set[str] = set()
+    says = retracing._changes_nothing
+
+    def checked(walking: Any, module: GraphModule) -> bool:
+        nothing = says(walking, module)
+        if nothing:
+            skipped.add(type(walking).__name__)
+            assert _drawn(retracing._upstream(walking, module).graph_module) == _drawn(module)
+        return nothing
+
+    monkeypatch.setattr(retracing, "_changes_nothing", checked)
+    lower(Tester(NET, target))
+    assert {"NormalizeTransposePass", "ReplaceBrokenOpsWithFunctionalOpsPass"} <= skipped
+    if target.startswith("xnnpack"):
+        assert {"FuseBatchNormPass", "Conv1dUnsqueezePass"} <= skipped
+
+
+class Doubling(pass_base.ExportPass):
+    """A pass of somebody's own."""
+
+    def call_operator(self, op: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+        value = super().call_operator(op, args, kwargs, meta)
+        return super().call_operator(torch.ops.aten.add.Tensor, (value, value), {}, meta)
+
+
+def _walked(*passes: Any) -> GraphModule:
+    module = export(torch.nn.ReLU(), (torch.randn(3),)).graph_module
+    for walking in passes:
+        module = walking(module).graph_module
+    return module
+
+
+def test_a_pass_with_a_hook_of_its_own_is_run() -> None:
+    plain = pass_base.ExportPass
+    once, twice = _walked(plain(), Doubling()), _walked(plain(), Doubling(), Doubling())
+    assert [len(module.graph.nodes) for module in (once, twice)] == [4, 6]
+
+
+def test_a_graph_that_was_touched_is_walked() -> None:
+    module = _walked(pass_base.ExportPass())
+    assert pass_base.ExportPass()(module).graph_module is module
+    (relu,) = (node for node in module.graph.nodes if node.op == "call_function")
+    relu.target = torch.ops.aten.neg.default
+    assert pass_base.ExportPass()(module).graph_module is not module
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda node: setattr(node, "target", torch.ops.aten.neg.default),
+        lambda node: setattr(node, "args", (node.args[0],)),
+        lambda node: setattr(node, "kwargs", {"alpha": 2}),
+        lambda node: node.meta.update(val=node.meta["val"].clone()),
+        lambda node: node.graph.erase_node(node.replace_all_uses_with(node.args[0]) and node),
+    ],
+)
+def test_any_change_of_a_node_shows(change: Callable[[Node], Any]) -> None:
+    graph = export(torch.nn.ReLU(), (torch.randn(3),)).graph
+    before = Nodes(graph)
+    assert before.are_of(graph)
+    change(next(node for node in graph.nodes if node.op == "call_function"))
+    assert not before.are_of(graph)
+
+
+def test_a_write_to_a_weight_shows() -> None:
+    module = torch.nn.Linear(2, 2)
+    program = export(module, (torch.randn(1, 2),))
+    before = Snapshot(program)
+    assert before.holds(program)
+    with torch.no_grad():
+        module.weight.add_(1)
+    assert not before.holds(program)
+
+
+@pytest.fixture
+def decompositions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The tables that upstream is asked to decompose with."""
+    asked: list[Any] = []
+    upstream = decomposing._upstream
+
+    def noted(program: ExportedProgram, table: Any = None, **options: Any) -> ExportedProgram:
+        asked.append(table)
+        return upstream(program, table, **options)
+
+    monkeypatch.setattr(decomposing, "_upstream", noted)
+    return asked
+
+
+def test_a_program_is_made_functional_once(decompositions: list[Any]) -> None:
+    program = export(Net(), (torch.randn(2, 3, 8, 8),))
+    made = [program.run_decompositions({}) for _ in range(2)]
+    assert len(decompositions) == 1
+    assert _drawn(made[0].graph_module) == _drawn(made[1].graph_module)
+    assert [node.name for node in made[0].graph.nodes] == [
+        node.name for node in made[1].graph.nodes
+    ]
+    assert made[0].graph is not made[1].graph
+    assert made[0].graph_signature == made[1].graph_signature
+    upstream = decomposing._upstream(program, {})
+    assert _drawn(upstream.graph_module) == _drawn(made[0].graph_module)
+    assert _names(upstream) == _names(made[0])
+
+
+def test_what_is_decomposed_is_not_decomposed_again(decompositions: list[Any]) -> None:
+    program = export(Net(), (torch.randn(2, 3, 8, 8),))
+    once = program.run_decompositions(default_decompositions())
+    twice = once.run_decompositions(default_decompositions())
+    assert len(decompositions) == 1
+    assert _drawn(twice.graph_module) == _drawn(once.graph_module)
+    upstream = decomposing._upstream(once, default_decompositions())
+    assert _drawn(upstream.graph_module) == _drawn(once.graph_module)
+    relu = next(node for node in twice.graph.nodes if "relu" in node.name)
+    relu.target = torch.ops.aten.relu6.default
+    twice.run_decompositions(default_decompositions())
+    assert len(decompositions) == 3, "one that decomposes came in"
+
+
+def test_symbols_and_branches_are_left_to_upstream(decompositions: list[Any]) -> None:
+    rows = {0: Dim("rows", min=2, max=9)}
+    program = export(torch.nn.ReLU(), (torch.randn(3, 2),), dynamic_shapes=(rows,))
+    program.run_decompositions({})
+    program.run_decompositions({})
+    assert len(decompositions) == 2
+
+
+def test_an_operator_that_is_left_out_of_a_table_stays() -> None:
+    """A table forgets what it was told to leave once it has been read."""
+    with torch.library._scoped_library("conform_table_test", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x + x, "CompositeImplicitAutograd")
+        twice = torch.ops.conform_table_test.twice.default
+
+        class Twice(torch.nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                y: torch.Tensor = twice(torch.nn.functional.silu(x))
+                return y
+
+        program = export(Twice(), (torch.randn(3),)).run_decompositions({})
+        kept, gone = default_decompositions(), default_decompositions()
+        kept.pop(twice)
+        assert twice not in kept
+        assert twice in gone
+        for table, is_there in ((kept, True), (gone, False)):
+            made = program.run_decompositions(table)
+            assert (twice in {node.target for node in made.graph.nodes}) is is_there
+
+
+def _exported(case: Case, shared: Siblings, seed: int = 0) -> ExportedProgram:
+    return Tester(case, "portable:fp32", seed=seed, siblings=shared).export().exported
+
+
+def test_cells_of_a_case_share_the_exported_program() -> None:
+    shared = Siblings()
+    first = _exported(NET, shared)
+    assert _exported(NET, shared) is first
+    assert _exported(NET, shared, seed=1) is not first, "other weights"
+    assert _exported(NET, shared) is first
+    next(iter(first.state_dict.values())).data.add_(1)  # somebody's pass writes to a weight
+    assert _exported(NET, shared) is not first
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("test/counted", lambda: (Counted(), (torch.randn(3),))),
+        Case("test/dynamic", lambda: (torch.nn.ReLU(), (torch.randn(3, 2),)),
+             dynamic_shapes=({0: Dim("rows", min=2, max=9)},)),
+    ],
+    ids=lambda case: case.name,
+)  # fmt: skip
+def test_programs_with_state_or_symbols_are_not_shared(case: Case) -> None:
+    shared = Siblings()
+    assert _exported(case, shared) is not _exported(case, shared)
