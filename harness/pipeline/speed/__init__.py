@@ -4,14 +4,15 @@ Lowering one operator takes 0.5 s upstream, most of it for things that do not de
 the dispatcher is walked for composite operators, three times, and 36,000 kernels are registered and
 removed again, six times. Such results are kept, keyed by everything they depend on (``kept``,
 ``tables``). A program that was decomposed is not decomposed again (``decomposing``), and a graph
-that was walked is not walked again for nothing (``retracing``). Each pass makes Python code of its
-graph, which hardly any graph ever runs; that waits until somebody wants it (``code``). It calls each
-operator on fake tensors as the pass before did; what came of that is kept, too (``faked``), and
-arguments are walked with fewer questions (``replay``). Arm's propagation of views and permutes walks
-the graph once instead of dozens of times (``propagation``). Calibrating an integer recipe looks for
-the range of each tensor in up to 100,000 steps of two tensor operations; those that change nothing
-are skipped (``calibration``). Lowering a model spends a fifth of its time on deep-copying the
-provenance of nodes, which nobody writes to; it is shared instead. What is lowered is unchanged
+that was walked is not walked again for nothing (``retracing``). Each pass makes Python code of
+its graph, which hardly any graph ever runs; that waits until somebody wants it (``code``). It
+calls each operator on fake tensors as the pass before did; what came of that is kept, too
+(``faked``), and arguments are walked with fewer questions (``replay``). Arm's propagation of
+views and permutes walks the graph once instead of dozens of times (``propagation``). Calibrating
+an integer recipe looks for the range of each tensor in up to 100,000 steps of two tensor
+operations; those that change nothing are skipped (``calibration``). Lowering a model spends a
+fifth of its time on deep-copying the provenance of nodes, which nobody writes to; it is shared
+instead. What is lowered is unchanged
 (docs/adr/0004 has the measurements).
 """
 
