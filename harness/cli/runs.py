@@ -11,6 +11,7 @@ import click
 
 from harness.cli.common import ABOVE_ZERO, RUNS, SPEED, SUITES, load_run
 
+_QUICK = SUITES / "quick.py"
 _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing pytest for --help
 
 
@@ -43,6 +44,9 @@ _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing p
     is_flag=True,
     help="Stop at the serialized programs: nothing is executed, cells end as lowered.",
 )
+@click.option(
+    "--quick", is_flag=True, help="Only a few cases that touch every backend: half a minute."
+)
 @SPEED
 @click.argument("paths", nargs=-1, type=click.Path(exists=True))
 def run(
@@ -56,6 +60,7 @@ def run(
     cell_memory: float | None,
     compare_runtimes: bool,
     lower_only: bool,
+    quick: bool,
     speed: bool,
     paths: Sequence[str],
 ) -> None:
@@ -66,6 +71,8 @@ def run(
     """
     from harness.record.folder import RUN_FILE, new_folder
 
+    if quick and paths:
+        raise click.UsageError("--quick has cases of its own; leave out --quick, or the paths")
     run_dir = run_dir or new_folder(RUNS)
     is_new = not (run_dir / RUN_FILE).exists()
     chosen = {
@@ -77,6 +84,7 @@ def run(
         "--cell-timeout": None if cell_timeout is None else str(cell_timeout),
         "--cell-memory": None if cell_memory is None else str(cell_memory),
         "--run-dir": str(run_dir),
+        "--progress": "live" if sys.stdout.isatty() else "lines",
     }
     options = [text for key, value in chosen.items() if value is not None for text in (key, value)]
     flags = {
@@ -85,7 +93,14 @@ def run(
         "--no-speed": not speed,
     }
     options += [name for name, is_set in flags.items() if is_set]
-    command = [sys.executable, "-m", "pytest", "-q", *options, *(paths or [str(SUITES)])]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        *options,
+        *(paths or [str(_QUICK if quick else SUITES)]),
+    ]
     status = subprocess.run(command, check=False).returncode
     if status == _NOTHING_SELECTED:
         click.echo(

@@ -30,6 +30,7 @@ from harness.collection.items import (
     collector_paused,
     vendor_warnings_ignored,
 )
+from harness.collection.progress import MODES, Progress
 from harness.collection.watchdog import Watchdog
 from harness.errors import ConflictingOptions, ConformError, UsageError
 from harness.execution.memory import GIB
@@ -109,6 +110,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how long to look for the first node at which a model whose outputs are wrong leaves "
         "the oracle, as far as --cell-timeout leaves time (default: %(default)g; 0 for not at all)",
     )
+    group.addoption(
+        "--progress",
+        choices=MODES,
+        default="dots",
+        help="how to show where the run is: a letter a cell as pytest does, a line now and then, "
+        "or a view that stays in place (default: %(default)s)",
+    )
     parser.addini("conform_suites", "folders whose modules declare CASES", "args", ["suites"])
     parser.addini(
         "conform_untelling",
@@ -146,6 +154,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if getattr(config.option, "maxworkerrestart", "") is None:
             config.option.maxworkerrestart = str(_WORKER_RESTARTS)
         config.pluginmanager.register(Controller(config), "conform-controller")
+        if (mode := config.getoption("progress")) != "dots":
+            config.pluginmanager.register(Progress(config, live=mode == "live"), "conform-progress")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | None:

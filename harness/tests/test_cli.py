@@ -101,7 +101,8 @@ def test_an_error_is_one_line_that_names_the_thing(
     assert result.stderr.count("\n") == 1, result.stderr
 
 
-@pytest.mark.parametrize("arguments", [("nonsense",), ("report", "--nonsense"), ("repro",)])
+@pytest.mark.parametrize("arguments", [("nonsense",), ("report", "--nonsense"), ("repro",),
+                                       ("run", "--quick", "suites/ops")])  # fmt: skip
 def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     result = conform(*arguments)
     assert result.exit_code == 2

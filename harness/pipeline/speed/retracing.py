@@ -4,7 +4,8 @@ A pass of exir takes a graph apart and traces it again, operator by operator, wh
 something to change or not; XNNPACK alone does so eleven times a delegate. A graph that was traced
 and not touched since comes out as it went in, unless the pass has something to do on the way: one
 that only changes graphs in place has not, and of a few others ``_ACTS`` says on which nodes they
-act.
+act. Lowering to TOSA makes a hundred passes, most of which look at the graph and leave it: what a
+pass needs for a walk is made when it begins one.
 """
 
 from __future__ import annotations
@@ -150,8 +151,28 @@ def _call_torchs(walking: Any, module: GraphModule) -> PassResult:
     return result
 
 
+_set_up = pass_base._ExportPassBase.__init__
+_FOR_WALKS = frozenset({"interpreter", "tracer", "fake_tensor_mode", "_initialized"})
+
+
+def _set_up_later(walking: Any) -> None:
+    """Stands for ``ExportPass.__init__``, which makes a graph module and a class for it."""
+
+
+def _set_up_now(walking: Any, name: str) -> Any:
+    """What a pass is asked for that it does not have."""
+    if name not in _FOR_WALKS:
+        raise AttributeError(f"{type(walking).__name__!r} object has no attribute {name!r}")
+    given = dict(vars(walking))
+    _set_up(walking)
+    vars(walking).update(given)
+    return vars(walking)[name]
+
+
 def install() -> None:
     """Skip what changes nothing from now on."""
+    pass_base._ExportPassBase.__init__ = _set_up_later
+    pass_base._ExportPassBase.__getattr__ = _set_up_now
     pass_base._ExportPassBase.call = _call
     torchs: Any = torch_pass_base._ExportPassBaseDeprecatedDoNotUse
     torchs.call = _call_torchs

@@ -1,0 +1,223 @@
+"""Where a run is: a live view in a terminal, a line now and then elsewhere; in place of dots.
+
+Counted are cells. Other tests of the session keep their letters.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from harness.collection.items import CELL_PROPERTY, CellItem, cell_of
+from harness.record.cell import Status
+from harness.target import split_cell_id
+
+MODES = ("dots", "lines", "live")
+_EVERY = 20.0  # seconds between lines
+_RED_SHOWN = 5
+_ENDED = ("call", "???")  # when a test was called, or ended its worker
+
+
+class _Record(msgspec.Struct):
+    """What a line of progress needs of a record."""
+
+    status: Status
+    error: str | None = None
+
+
+@dataclass
+class Tally:
+    """How far a run is.
+
+    Attributes:
+        planned: cells, by target.
+        done: cells that ended, by target.
+        seconds: what these took, by target.
+        red: those that are red, and why.
+        running: when the cells that run now began.
+        began: when the first cell was to come, in seconds of ``clock``.
+    """
+
+    planned: Counter[str]
+    workers: int = 1
+    clock: Any = time.monotonic
+    done: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)
+    red: dict[str, str] = field(default_factory=dict)
+    running: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.began: float = self.clock()
+
+    def start(self, cell: str) -> None:
+        """A worker takes a cell."""
+        self.running[cell] = self.clock()
+
+    def end(self, cell: str, status: Status, error: str | None) -> None:
+        """A cell has a record, or has ended its worker."""
+        target = _target(cell)
+        self.seconds[target] += self.clock() - self.running.pop(cell, self.clock())
+        self.done[target] += 1
+        if status.is_red:
+            self.red[cell] = f"{status.value}: {(error or '').partition(chr(10))[0]}"
+
+    def left(self) -> float | None:
+        """Seconds to the end as cells of each target took so far; None before any has ended, and
+        when all have."""
+        done = self.done.total()
+        if done in (0, self.planned.total()):
+            return None
+        mean = self.seconds.total() / done
+        each = {name: self.seconds[name] / self.done[name] for name in self.done}
+        open_ = sum(
+            (count - self.done[name]) * each.get(name, mean) for name, count in self.planned.items()
+        )
+        return max(0.0, open_ / self.workers)
+
+    def line(self) -> str:
+        """All of it in one line."""
+        left = self.left()
+        about = "" if left is None else f", about {duration(left)} left"
+        done, planned = self.done.total(), self.planned.total()
+        took = duration(self.clock() - self.began)
+        return f"{done:,} of {planned:,} cells, {len(self.red)} red, {took}{about}"
+
+    def view(self) -> Group:
+        """All of it as a terminal shows it."""
+        table = Table.grid(padding=(0, 2))
+        for name, planned in self.planned.most_common():
+            done = self.done[name]
+            red = sum(_target(cell) == name for cell in self.red)
+            table.add_row(
+                Text(name, overflow="ellipsis", no_wrap=True),
+                ProgressBar(total=planned, completed=done, width=30),
+                Text(f"{done:,}/{planned:,}", justify="right"),
+                Text(f"{red} red" if red else "", style="red"),
+            )
+        now = self.clock()
+        running = [
+            Text(f"  {cell}  {now - since:.0f} s", style="dim", overflow="ellipsis", no_wrap=True)
+            for cell, since in self.running.items()
+        ]
+        found = [
+            Text(f"✗ {cell} {why}", style="red", overflow="ellipsis", no_wrap=True)
+            for cell, why in list(self.red.items())[-_RED_SHOWN:]
+        ]
+        return Group(table, *running, *found, Text(self.line(), style="bold"))
+
+
+def duration(seconds: float) -> str:
+    """``45 s`` or ``3 min 20 s``."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def _target(cell: str) -> str:
+    return str(split_cell_id(cell)[1])
+
+
+class Progress:
+    """The part of the plugin that shows where a run is.
+
+    Args:
+        config: the session's.
+        live: a view that stays in place; lines otherwise.
+    """
+
+    def __init__(self, config: pytest.Config, *, live: bool) -> None:
+        self._workers = len(getattr(config.option, "tx", None) or ()) or 1
+        self._is_live = live
+        self._tally: Tally | None = None
+        self._live: Live | None = None
+        self._said = 0.0
+        # What a test prints is captured by then: this is where the session itself writes.
+        self._console = Console(file=os.fdopen(os.dup(1), "w", buffering=1))
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Without xdist this process knows the cells."""
+        if not session.config.option.collectonly:
+            self._begin(item.name for item in session.items if isinstance(item, CellItem))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+        """With it the first worker does."""
+        self._begin(name for name in map(cell_of, ids) if name)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A worker takes a test."""
+        cell = cell_of(nodeid)
+        if cell is not None and self._tally is not None:
+            self._tally.start(cell)
+            self._show()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test has ended."""
+        cell = cell_of(report.nodeid)
+        if cell is None or self._tally is None or report.when not in _ENDED:
+            return
+        record = next(
+            (
+                msgspec.json.decode(str(value), type=_Record)
+                for key, value in report.user_properties
+                if key == CELL_PROPERTY
+            ),
+            _Record(Status.CRASHED, "it ended its worker"),
+        )
+        self._tally.end(cell, record.status, record.error)
+        if cell in self._tally.red and not self._is_live:
+            self._print(f"✗ {cell} {self._tally.red[cell]}")
+        self._show()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_report_teststatus(self, report: Any) -> Generator[None, Any, Any]:
+        """Cells have no letter."""
+        found = yield
+        is_shown = self._tally is not None and cell_of(report.nodeid) is not None
+        return (found[0], "", "") if found and is_shown else found
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Leave the last state where it stands."""
+        if self._live is not None:
+            self._live.stop()
+        elif self._tally is not None:
+            self._print(self._tally.line())
+
+    def _begin(self, cells: Iterable[str]) -> None:
+        planned = Counter(map(_target, cells))
+        if self._tally is not None or not planned:
+            return
+        self._tally = Tally(planned, workers=self._workers)
+        if self._is_live:
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._tally.view,
+                redirect_stdout=False,
+                redirect_stderr=False,
+                vertical_overflow="visible",
+            )
+            self._live.start()
+        else:
+            targets = "1 target" if len(planned) == 1 else f"{len(planned)} targets"
+            self._print(f"{planned.total():,} cells on {targets}")
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if self._tally is not None and not self._is_live and now - self._said >= _EVERY:
+            self._print(self._tally.line())
+
+    def _print(self, text: str) -> None:
+        self._said = time.monotonic()
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
