@@ -1,0 +1,1 @@
+"""Programs that the installed executorch tests itself with, none of them written here."""
