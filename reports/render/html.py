@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.record.run import Run
 from reports import facts, jinja, text
+from reports.columns import Column, columns, lines
 from reports.outcome import Outcome
 from reports.render import models, pairs, passes, views
 from reports.summary import Row, Summary, largest_stage, slowest_stage
@@ -45,7 +46,7 @@ def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
     # Failures first: should the budget for tracebacks run out, passing cells need none.
     seen = {row.id: views.cell_view(row, run, texts) for row in failures}
     cells = [seen.get(row.id) or views.cell_view(row, run, texts) for row in rows]
-    targets = found.targets
+    shown = columns(found.targets)
     overall = found.overall
     changed = passes.rows(found)
     script = jinja.sources("dom.js", "cell.js", "page.js")
@@ -59,14 +60,15 @@ def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
             packages=facts.packages(run),
             backends=facts.backend_states(run),
             overall=overall,
-            totals=found.totals,
+            lines=lines(found.totals),
             causes=_causes(found, position, cells),
             red=len(failures),
             missing=found.missing[:_MISSING_SHOWN],
             missing_count=len(found.missing),
-            targets=targets,
-            headers=_headers(targets),
-            firsts=_firsts(targets),
+            targets=[target for column in shown for target in column.targets],
+            columns=shown,
+            headers=_headers(shown),
+            firsts=_firsts(shown),
             few=_few(rows, cells),
             models=models.models(found, None if against is None else Summary.of(against)),
             model_groups=models.groups(),
@@ -75,7 +77,7 @@ def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
             other_host=models.OTHER_HOST,
             left_over=models.LEFT_OVER,
             position=position,
-            matrix=views.matrix(rows, targets),
+            matrix=views.matrix(rows, shown),
             gaps=found.gaps[:_GAPS_SHOWN],
             pairs_header=pairs.HEADER,
             pairs=list(pairs.rows(found)),
@@ -151,18 +153,15 @@ def _few(rows: list[Row], cells: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     ]
 
 
-def _headers(targets: list[str]) -> list[tuple[str, list[str]]]:
-    """Runs of targets of one backend, with their recipes, for the two-storey table head."""
-    groups: list[tuple[str, list[str]]] = []
-    for target in targets:
-        backend, _, recipe = target.partition(":")
-        if not groups or groups[-1][0] != backend:
-            groups.append((backend, []))
-        groups[-1][1].append(recipe)
-    return groups
+def _headers(shown: list[Column]) -> list[tuple[str, list[Column]]]:
+    """The columns of each backend, for the two-storey table head."""
+    groups: dict[str, list[Column]] = {}
+    for column in shown:
+        groups.setdefault(column.backend, []).append(column)
+    return list(groups.items())
 
 
-def _firsts(targets: list[str]) -> set[int]:
+def _firsts(shown: list[Column]) -> set[int]:
     """Columns in which a backend begins, where the table draws a line."""
-    backends = [target.partition(":")[0] for target in targets]
+    backends = [column.backend for column in shown]
     return {at for at, name in enumerate(backends) if not at or backends[at - 1] != name}

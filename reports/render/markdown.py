@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.record.run import Run
 from reports import facts, text
+from reports.columns import columns, lines
 from reports.outcome import Outcome
 from reports.render import models, pairs, passes
 from reports.summary import Row, Summary, Totals, largest_stage, slowest_stage
@@ -140,7 +141,7 @@ def _header(found: Summary) -> str:
 
 
 def _totals(found: Summary) -> str:
-    totals = found.totals
+    totals = [line.total for line in lines(found.totals)]
     if not totals:
         return "## Targets\n\nThe run is empty: no target was selected."
     always = (Outcome.PASSED, Outcome.UNDELEGATED, Outcome.UNAVAILABLE, Outcome.NOT_RUN)
@@ -265,21 +266,22 @@ def _models(found: models.Models) -> str:
 
 def _matrix(found: Summary) -> str:
     groups: dict[str, dict[str, Counter[Outcome]]] = {}
+    shown = columns(found.targets)
+    column_of = {target: column.name for column in shown for target in column.targets}
     for row in found.rows:
         squares = groups.setdefault(row.op or row.suite or row.case, {})
-        squares.setdefault(row.target, Counter())[row.outcome] += 1
+        squares.setdefault(column_of[row.target], Counter())[row.outcome] += 1
     if not groups:
         return ""
-    targets = found.targets
     names = sorted(groups)
     body = [
-        [code(name, 60), *(_square(groups[name].get(target)) for target in targets)]
+        [code(name, 60), *(_square(groups[name].get(column.name)) for column in shown)]
         for name in names[:_OPS_SHOWN]
     ]
-    shown = table(["Op", *map(code, targets)], body)
+    header = ["Op", *(code(column.name) for column in shown)]
     legend = " · ".join(f"{outcome.symbol} {outcome.label}" for outcome in Outcome)
     note = f"Passed of rated cases, and the sign of the worst. {legend}"
-    return "\n\n".join([shown, *more(len(names) - _OPS_SHOWN), note])
+    return "\n\n".join([table(header, body), *more(len(names) - _OPS_SHOWN), note])
 
 
 def _square(counts: Counter[Outcome] | None) -> str:

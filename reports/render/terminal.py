@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from harness.record.cell import Cell, Numerics
 from harness.record.run import Run
 from reports import facts, text
+from reports.columns import lines
 from reports.console import and_more, new_grid, new_table, section, style_of, styled
 from reports.outcome import Outcome
 from reports.render import models, pairs
@@ -159,7 +160,7 @@ def _header(found: Summary, judged: RunVerdict, out: Console) -> None:
 
 
 def _totals(found: Summary, out: Console) -> None:
-    totals = found.totals
+    totals = [line.total for line in lines(found.totals)]
     section(out, "Targets")
     if not totals:
         out.print(styled("empty: no target was selected and no cell has a record", "yellow"))

@@ -14,6 +14,7 @@ from typing import Any
 from harness.record.cell import Cell, Numerics, Status
 from harness.record.run import Run
 from reports import facts, text
+from reports.columns import Column
 from reports.outcome import Outcome
 from reports.summary import Row, Totals, worst_bound_used, worst_sqnr
 
@@ -210,8 +211,9 @@ def segments(total: Totals) -> list[dict[str, Any]]:
     ]
 
 
-def matrix(rows: list[Row], targets: list[str]) -> list[dict[str, Any]]:
-    """Cases by target, grouped by operator; the squares hold positions in ``rows``."""
+def matrix(rows: list[Row], columns: list[Column]) -> list[dict[str, Any]]:
+    """Cases by target, grouped by operator; the squares hold positions in ``rows``, and a column
+    has as many as it has targets that run the case."""
     groups: dict[str, dict[str, dict[str, int]]] = {}
     for position, row in enumerate(rows):
         name = row.op or row.suite or row.case.partition("/")[0]
@@ -219,16 +221,18 @@ def matrix(rows: list[Row], targets: list[str]) -> list[dict[str, Any]]:
     return [
         {
             "name": text.line(name, 120),
-            "summary": [_square(rows, cases, target) for target in targets],
+            "summary": [_square(rows, cases, column) for column in columns],
             "cases": [
                 {
                     "name": text.line(case, 200),
                     "label": text.line(case.removeprefix(f"{name}/"), 120),
                     "squares": [
-                        {"at": squares[target], "outcome": rows[squares[target]].outcome}
-                        if target in squares
-                        else None
-                        for target in targets
+                        [
+                            {"at": squares[target], "outcome": rows[squares[target]].outcome}
+                            for target in column.targets
+                            if target in squares
+                        ]
+                        for column in columns
                     ],
                 }
                 for case, squares in sorted(cases.items())
@@ -239,14 +243,17 @@ def matrix(rows: list[Row], targets: list[str]) -> list[dict[str, Any]]:
 
 
 def _square(
-    rows: list[Row], cases: dict[str, dict[str, int]], target: str
+    rows: list[Row], cases: dict[str, dict[str, int]], column: Column
 ) -> dict[str, Any] | None:
     counts = Counter(
-        rows[squares[target]].outcome for squares in cases.values() if target in squares
+        rows[squares[target]].outcome
+        for squares in cases.values()
+        for target in column.targets
+        if target in squares
     )
     if not counts:
         return None
-    total = Totals(target, counts)
+    total = Totals(column.name, counts)
     words = ", ".join(f"{number:,} {outcome.label}" for outcome, number in counts.items())
     return {
         "worst": max(counts, key=lambda outcome: outcome.badness),

@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.record.run import Run
 from reports import facts, jinja, text
+from reports.columns import lines
 from reports.comparison.diff import Kind, diff
 from reports.site import manifest
 from reports.summary import Cause, Summary
@@ -56,7 +57,7 @@ def render(
             packages=facts.packages(found.run),
             backends=facts.backend_states(found.run),
             overall=found.overall,
-            totals=found.totals,
+            lines=lines(found.totals),
             causes=[_cause(cause) for cause in causes[:_GROUPS_SHOWN]],
             more_causes=max(len(causes) - _GROUPS_SHOWN, 0),
             red=sum(len(cause.rows) for cause in causes),

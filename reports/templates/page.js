@@ -46,7 +46,6 @@
 
   const recipes = all("#matrix .recipe");
   const columns = recipes.length;
-  const targets = all(".menu[data-key=target] input").map((input) => input.value);
   const bodies = all("#matrix tbody").map((node) => ({
     node,
     toggle: one(".group .name button", node),
@@ -61,7 +60,8 @@
 
   // With targets chosen, the table has only their columns.
   function pick() {
-    const shown = targets.map((target) => !state.target.size || state.target.has(target));
+    const shown = recipes.map((head) => !state.target.size
+      || head.dataset.targets.split(" ").some((target) => state.target.has(target)));
     recipes.forEach((head, at) => { head.hidden = !shown[at]; });
     let at = 0;
     for (const head of all("#matrix .backend")) {
