@@ -19,6 +19,7 @@ from torch._library.custom_ops import _maybe_get_opdef
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from harness.numerics.casts import Kept
 from harness.numerics.control_flow import run_dense
 from harness.numerics.error_model import jumps
 from harness.numerics.error_model.interpolation import NAMES as INTERPOLATIONS
@@ -60,7 +61,7 @@ class Trace:
     encoded: list[torch.Tensor] = field(default_factory=list)
     jumps: list[tuple[tuple[Any, ...], torch.Tensor]] = field(default_factory=list)
     within: list[torch.Tensor | None] = field(default_factory=list)
-    casts: list[bool] | None = None
+    casts: Kept | None = None
 
 
 class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped

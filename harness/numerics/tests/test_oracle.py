@@ -254,7 +254,17 @@ def _chosen(x: torch.Tensor) -> torch.Tensor:
     return x + first
 
 
-@pytest.mark.parametrize("function", [_written, _written_before, _chosen])
+def _asking(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    if x.dtype != torch.float64:  # which it is in the oracle's run
+        x = x.to(x.dtype)
+        x = torch.ops.aten.to.dtype(x, x.dtype)
+    whole = torch.ops.aten.to.dtype(x, torch.int64)
+    cast = x.float()
+    cast.add_(whole.to(torch.float32) * 2)
+    return x + 1, cast
+
+
+@pytest.mark.parametrize("function", [_written, _written_before, _chosen, _asking])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_a_cast_that_does_nothing_is_no_copy(
     function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype
