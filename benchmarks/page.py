@@ -1,0 +1,254 @@
+"""Write docs/performance.md from what the benchmarks measured, or hold new figures against it.
+
+    python -m benchmarks.against_upstream --json docs/performance/against-xnnpack.json
+    python -m benchmarks.page                    # docs/performance.md and its plots
+    python -m benchmarks.page --check FOLDER     # fails where a ratio of FOLDER fell behind
+
+Ratios are compared, never seconds: machines differ, and one machine differs from hour to hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+KEPT = Path("docs/performance")
+PAGE = Path("docs/performance.md")
+SLACK = 0.8
+"""A new ratio is worse where it is below this share of the kept one's worst round."""
+
+Figures = dict[str, Any]
+
+_HEAD = """# Performance
+
+Written by `python -m benchmarks.page` from the JSON files in [performance/](performance/), which
+the commands named below made. Seconds are of one machine and one hour; ratios are of rounds in which
+both sides ran in turn. `python -m benchmarks.page --check FOLDER` fails where a ratio of a new
+measurement is below {slack:.0%} of the worst round kept here; the night runs it.
+"""
+
+
+def kept(folder: Path) -> dict[str, Figures]:
+    """All measurements in a folder, by file name."""
+    return {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(folder.glob("*.json"))
+    }
+
+
+def _table(head: str, rows: list[str]) -> str:
+    columns = head.count("|") + 1
+    rule = "|".join(["---"] + ["---:"] * (columns - 1))
+    return "\n".join(f"| {line} |" for line in (head, rule, *rows))
+
+
+def _spread(ratio: Figures) -> str:
+    return f"{ratio['median']:.1f} ({ratio['least']:.1f} to {ratio['most']:.1f})"
+
+
+def _host(found: Figures) -> str:
+    host = found["host"]
+    packages = ", ".join(f"{name} {version}" for name, version in host["packages"].items())
+    return f"{host['cores']} cores, {host['machine']}, Python {host['python']}, {packages}."
+
+
+def against(name: str, found: Figures) -> str:
+    """Upstream's suite and ours."""
+    rows = []
+    for number, each in enumerate(found["rounds"], 1):
+        (their_wall, their_cpu), (wall, cpu) = each["upstream"], each["ours"]
+        rows.append(
+            f"{number} | {their_wall:.0f} | {wall:.0f} | {their_wall / wall:.1f} "
+            f"| {their_cpu:.0f} | {cpu:.0f} | {their_cpu / cpu:.1f}"
+        )
+    head = "round | upstream, wall s | ours | ratio | upstream, CPU s | ours | ratio"
+    lost = found["lost"]
+    reasons: dict[str, list[str]] = {}
+    for each in lost:
+        reasons.setdefault(f"{each['status']}: {each['reason']}", []).append(each["cell"])
+    listed = "\n".join(
+        f"- {len(cells)} {'cell' if len(cells) == 1 else 'cells'} ({cells[0]}"
+        f"{', …' if len(cells) > 1 else ''}), {why}"
+        for why, cells in sorted(reasons.items(), key=lambda item: -len(item[1]))
+    )
+    targets = found["targets"]
+    return f"""## Upstream's operator suite, flow `{found["flow"]}`, against ours on {targets}
+
+`python -m benchmarks.against_upstream --flow {found["flow"]} --targets {targets}`:
+{found["functions"]} test functions, {found["cells"]} cells of ours, {found["workers"]} processes.
+Upstream takes **{_spread(found["wall"])} times the wall time** and {_spread(found["cpu"])} times
+the CPU. {_host(found)}
+
+![Wall seconds](performance/{name}.svg)
+
+{_table(head, rows)}
+
+Of what upstream passes, {len(lost)} cells of ours do not pass{":" if lost else "."}
+
+{listed}
+"""
+
+
+def staged(name: str, found: Figures) -> str:
+    """Each stage beside the vendors' bare calls."""
+    rows = []
+    for target, each in found["targets"].items():
+        bare, ours = each["bare"], each["ours"]
+        cells = [f"{bare[stage]:.0f} / {ours[stage]:.0f}" for stage in _stages(found)]
+        rows.append(
+            f"{target} | {each['cells']} | {' | '.join(cells)} | {ours['outside']:.1f} "
+            f"| {_spread(each['ratio'])}"
+        )
+    head = f"target | cells | {' | '.join(_stages(found))} | outside | bare to ours"
+    return f"""## Stages
+
+`python -m benchmarks.stages`: milliseconds of a cell, bare calls of the vendors / ours, median of
+{found["rounds"]} rounds on one thread. "Outside" is what a cell of ours spends beyond the vendors'
+stages; the ratio is of whole cells, that included. {_host(found)}
+
+![Milliseconds a cell](performance/{name}.svg)
+
+{_table(head, rows)}
+"""
+
+
+def _stages(found: Figures) -> list[str]:
+    first = next(iter(found["targets"].values()))
+    return [stage for stage in first["bare"] if stage != "outside"]
+
+
+def scaled(name: str, found: Figures) -> str:
+    """Many cells beside few."""
+    rows = [
+        f"{run['cells']} | {run['workers']} | {run['wall']:.0f} | {run['milliseconds']:.0f} "
+        f"| {run['same_cells']:.2f} | {run['peak']:.2f} | {run['growth']:+.2f}"
+        for run in found["runs"]
+    ]
+    head = "cells | workers | wall s | ms a cell | the same cells | GiB | growth"
+    return f"""## Scaling
+
+`python -m benchmarks.scaling`: samples of upstream's operators on five targets. "The same cells"
+are those of the smallest run, and what they took over what they took there; GiB are the most that a
+worker held, growth is what it gained in the last half of its run. {_host(found)}
+
+![Milliseconds a cell](performance/{name}.svg)
+
+{_table(head, rows)}
+"""
+
+
+Sections = dict[str, tuple[Callable[[str, Figures], str], Callable[[Any, Figures], None]]]
+
+
+def _plot_against(axes: Any, found: Figures) -> None:
+    sides = ("upstream", "ours")
+    for at, side in enumerate(sides):
+        walls = [each[side][0] for each in found["rounds"]]
+        axes.barh([at + 0.25 * number for number in range(len(walls))], walls, 0.22, label=side)
+    axes.set_yticks([at + 0.125 * (len(found["rounds"]) - 1) for at in (0, 1)], sides)
+    axes.invert_yaxis()
+    axes.set_xlabel("wall seconds, a bar a round")
+
+
+def _plot_stages(axes: Any, found: Figures) -> None:
+    for at, each in enumerate(found["targets"].values()):
+        for offset, way, color in ((-0.2, "bare", "tab:gray"), (0.2, "ours", "tab:blue")):
+            axes.barh(at + offset, sum(each[way].values()), 0.36, color=color, label=way)
+    axes.set_yticks(range(len(found["targets"])), list(found["targets"]))
+    axes.invert_yaxis()
+    axes.set_xlabel("milliseconds a cell")
+    axes.legend(["bare calls", "ours"])
+
+
+def _plot_scaling(axes: Any, found: Figures) -> None:
+    workers = found["runs"][0]["workers"]
+    runs = [run for run in found["runs"] if run["workers"] == workers]
+    axes.plot([run["cells"] for run in runs], [run["milliseconds"] for run in runs], "o-")
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("cells of a run")
+    axes.set_ylabel("milliseconds a cell")
+
+
+SECTIONS: Sections = {
+    "against_upstream": (against, _plot_against),
+    "stages": (staged, _plot_stages),
+    "scaling": (scaled, _plot_scaling),
+}
+
+
+def write() -> None:
+    """Write the page and a plot for each measurement."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "conform"  # the same figures are the same file
+    from matplotlib import pyplot
+
+    parts = [_HEAD.format(slack=SLACK)]
+    for benchmark, (section, plot) in SECTIONS.items():
+        for name, found in kept(KEPT).items():
+            if found["benchmark"] != benchmark:
+                continue
+            parts.append(section(name, found))
+            figure, axes = pyplot.subplots(figsize=(8, 2.6), layout="constrained")
+            plot(axes, found)
+            axes.spines[["top", "right"]].set_visible(False)
+            figure.savefig(KEPT / f"{name}.svg", metadata={"Date": None})
+            pyplot.close(figure)
+    PAGE.write_text("\n".join(parts), encoding="utf-8")
+    print(f"wrote {PAGE}")
+
+
+def _ratios(found: Figures) -> Iterator[tuple[str, Figures]]:
+    if found["benchmark"] == "against_upstream":
+        yield "wall", found["wall"]
+        yield "CPU", found["cpu"]
+    if found["benchmark"] == "stages":
+        for target, each in found["targets"].items():
+            yield target, each["ratio"]
+
+
+def worse(old: dict[str, Figures], new: dict[str, Figures]) -> list[str]:
+    """The ratios of a new measurement that fell behind, a line each.
+
+    Raises:
+        SystemExit: a file that is kept was not measured again, or none was.
+    """
+    if missing := sorted(old.keys() - new.keys()):
+        sys.exit(f"not measured again: {', '.join(missing)}")
+    if not old:
+        sys.exit(f"nothing is kept in {KEPT}")
+    found = []
+    for name, before in old.items():
+        ratios = dict(_ratios(new[name]))
+        for which, ratio in _ratios(before):
+            if which not in ratios:
+                found.append(f"{name}, {which}: not measured again")
+            elif ratios[which]["median"] < (least := SLACK * ratio["least"]):
+                now = ratios[which]["median"]
+                found.append(f"{name}, {which}: {now:.2f}, below {least:.2f}")
+    return found
+
+
+def main() -> None:
+    """Write, or check."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", type=Path, metavar="FOLDER", help="of new measurements")
+    given = parser.parse_args()
+    if given.check is None:
+        write()
+    elif behind := worse(kept(KEPT), kept(given.check)):
+        sys.exit("\n".join(["ratios fell behind:", *behind]))
+    else:
+        print("no ratio fell behind")
+
+
+if __name__ == "__main__":
+    main()
