@@ -26,8 +26,8 @@ Figures = dict[str, Any]
 _HEAD = """# Performance
 
 Written by `python -m benchmarks.page` from the JSON files in [performance/](performance/), which
-the commands named below made. Seconds are of one machine and one hour; ratios are of rounds in which
-both sides ran in turn. `python -m benchmarks.page --check FOLDER` fails where a ratio of a new
+the commands named below made. Seconds are of one machine and one hour; ratios are of rounds in
+which both sides ran in turn. `python -m benchmarks.page --check FOLDER` fails where a ratio of a new
 measurement is below {slack:.0%} of the worst round kept here; the night runs it.
 """
 
