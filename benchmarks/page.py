@@ -27,8 +27,8 @@ _HEAD = """# Performance
 
 Written by `python -m benchmarks.page` from the JSON files in [performance/](performance/), which
 the commands named below made. Seconds are of one machine and one hour; ratios are of rounds in
-which both sides ran in turn. `python -m benchmarks.page --check FOLDER` fails where a ratio of a new
-measurement is below {slack:.0%} of the worst round kept here; the night runs it.
+which both sides ran in turn. `python -m benchmarks.page --check FOLDER` fails where a new ratio
+is below {slack:.0%} of the worst round kept here; the night runs it.
 """
 
 
