@@ -209,18 +209,33 @@ _TWO = (pictures(SIDE), pictures(SIDE))
 # Activations in 8 bits with a range as it comes are for transformers: hardly a signal comes through
 # fifty convolutions (3 dB of MobileNetV2's).
 _RESNET = "|".join(part for part in EVERY.split("|") if part != "xnnpack:int8_dynamic")
+# What of the transformers shows as DINOv2 does elsewhere.
+_BORN = "xnnpack:fp32|metal:fp32"
 # Which queries are the best of a picture hangs on the last bit, and all outputs on that: where a
 # recipe rounds coarsely, two right programs have nothing in common. (XNNPACK's quantizer fails.)
 DETECTORS = f"{FLOAT}|xnnpack:int8"
-# In steps of the stride of the whole network.
-_HEIGHT, _WIDTH = (32 * Dim(name, min=2, max=4) for name in ("height", "width"))
 
 
-def growing(name: str, make: Callable[[], torch.nn.Module]) -> Case:
-    """A case of pictures of any size: one between the bounds, then these."""
-    sizes = [pictures(64, 96), pictures(64, 64), pictures(128, 128)]
-    shapes = ({2: _HEIGHT, 3: _WIDTH},)
-    return model(name, make, *sizes, dynamic=shapes, targets=DYNAMIC)
+def growing(
+    name: str, make: Callable[[], torch.nn.Module], step: int = 32, targets: str = DYNAMIC
+) -> Case:
+    """A case of pictures of any size: one between the bounds, then these.
+
+    Args:
+        name: ``architecture/variant``.
+        make: makes it.
+        step: what sides are multiples of: the stride of the whole network.
+        targets: globs over those that it is taken to.
+    """
+    sizes = [pictures(2 * step, 3 * step), pictures(2 * step), pictures(4 * step)]
+    sides = {at: step * Dim(side, min=2, max=4) for at, side in ((2, "height"), (3, "width"))}
+    return model(name, make, *sizes, dynamic=(sides,), targets=targets)
+
+
+def interpolated(transformer: torch.nn.Module) -> torch.nn.Module:
+    """The same with the embeddings of its positions stretched to the size of a picture."""
+    assert isinstance(transformer, Field)
+    return Field(transformer.model, transformer.field, interpolate_pos_encoding=True)
 
 
 CASES: list[Case] = [
@@ -248,4 +263,7 @@ CASES: list[Case] = [
     # Arm's TOSA at night (night.py): a minute and a half.
     model("sam2/tiny", sam2, *_TWO, targets=f"{DYNAMIC}|xnnpack:int8|mlx:int4"),
     growing("resnet/dynamic", resnet),
+    growing("dinov2/dynamic", dinov2, 28),
+    growing("vit/dynamic", lambda: interpolated(vit()), 32, _BORN),
+    growing("deit/dynamic", lambda: interpolated(deit()), 32, _BORN),
 ]

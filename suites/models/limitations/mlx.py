@@ -59,6 +59,16 @@ MLX: list[Limitation] = [
         error="(AsStridedNode): a view of elements",
     ),
     Limitation(
+        target="mlx:*",
+        case="dinov2/dynamic",
+        reason="The factor by which the embeddings of positions are stretched is a quotient of a "
+        "number and a size that is not known, a SymFloat: SlotManager._val_to_idtype has slots for "
+        "tensors, SymInt and SymBool.",
+        link=f"{_MLX}builder/slot_manager.py",
+        stage="lower",
+        error="val_to_idtype: IntTrueDiv",
+    ),
+    Limitation(
         target="mlx:int4",
         case="voxtral/tiny",
         reason="The audio tower adds embed_positions.weight as it adds any tensor. The recipe "

@@ -30,6 +30,17 @@ RUNTIME: list[Limitation] = [
         error="method->execute() failed with error 0x1",
     ),
     Limitation(
+        target="portable:fp32",
+        case="dinov2/dynamic",
+        reason="The embeddings of positions come out of upsample_bicubic2d channels last, and the "
+        "program declares what is permuted of them in the default dim order; op_permute_copy.cpp "
+        "demands one dim order of both (permute_copy/channels_last_input of the operators).",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/kernels/portable/cpu/"
+        "op_permute_copy.cpp",
+        stage="run",
+        error="method->execute() failed with error 0x12",
+    ),
+    Limitation(
         target="xnnpack:int8",
         case="rt_detr/night",
         reason="The position embedding of the hybrid encoder is computed in float64: the quantizer "
