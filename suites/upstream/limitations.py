@@ -1,0 +1,225 @@
+"""Known gaps of upstream's own programs. Most have the cause of a case of ours, and say what that
+says; so each cause is written down once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness import Limitation, Status
+from harness.target import Target, any_glob, speaks_of
+from suites.metal.limitations import LIMITATIONS as METAL
+from suites.models.limitations import LIMITATIONS as MODELS
+from suites.ops.limitations import LIMITATIONS as OPS
+
+_ALL = "portable:*|xnnpack:*|tosa:*|mlx:*|metal:*"
+_SKIPS = "Upstream's own runner skips such a program as a bad test."
+_FLOOR = (
+    "floor(a / b), which of an infinity is infinite. ATen's floor division, as Python's, is the "
+    "quotient of what is left without the remainder, and infinity has none: NaN."
+)
+
+
+def _of(operator: str, variants: str) -> str:
+    return "|".join(f"upstream/{operator}/{variant}" for variant in variants.split())
+
+
+def _as(known: list[Limitation], target: str, case: str, cases: str) -> Limitation:
+    """What is known of one of our cases on a target, of programs of upstream on that target."""
+    entries = (
+        entry
+        for entry in known
+        if speaks_of(entry.target, Target.parse(target)) and any_glob(entry.case, case)
+    )
+    return replace(next(entries), target=target, case=cases, op="*", tag=None)
+
+
+def _as_ours(target: str, case: str, cases: str) -> Limitation:
+    return _as(OPS, target, case, cases)
+
+
+def _seeded(entry: Limitation) -> Limitation:
+    """The same where it takes the values of one seed to show."""
+    return replace(entry, seed=0)
+
+
+_EVERYWHERE = [
+    Limitation(
+        target=_ALL,
+        case=cases,
+        reason=f"{what}: eager refuses the program. {_SKIPS}",
+        stage="build",
+        error=error,
+        shown_as=Status.UNSUPPORTED,
+    )
+    for cases, what, error in [
+        (
+            _of("linear", "batch_sizes_* dtype leading_batch_* no_bias_0 no_bias_dtype"),
+            "The input has not as many features as the layer",
+            "shapes cannot be multiplied",
+        ),
+        (
+            "|".join(_of(pool, "padding_1") for pool in ("avgpool1d", "avgpool2d", "maxpool2d")),
+            "The padding is more than half of the kernel",
+            "pad should be at most half of effective kernel size",
+        ),
+        (
+            _of("maxpool1d", "padding_1"),
+            "The padding is more than half of the kernel",
+            "padding should be at most half of kernel size",
+        ),
+    ]
+]
+
+_THREE_DIMENSIONS = "upstream/conv3d/*|upstream/convtranspose3d/*"
+_NATIVE = [
+    *(_as_ours(target, "convolution/3d", _THREE_DIMENSIONS)
+      for target in ("portable:fp32", "xnnpack:fp32")),
+    *(_as_ours(target, "div/floor_of_any", _of("div", "divide_f32_floor"))
+      for target in ("portable:fp32", "xnnpack:fp32")),
+]  # fmt: skip
+
+_XNNPACK = [
+    _as_ours(
+        "xnnpack:fp32",
+        "prelu/shared",
+        _of("prelu", "dtype f32_boundary_values f32_custom_init f32_single_dim"),
+    ),
+    _as_ours(
+        "xnnpack:fp32", "gelu/tanh", _of("gelu", "f32_tanh_approximation f32_tanh_boundary_values")
+    ),
+    replace(
+        _as_ours("xnnpack:fp32", "sqrt/special_values", _of("sqrt", "edge_cases_0")),
+        error="elements exceed the bound",
+    ),
+    Limitation(
+        target="xnnpack:fp32",
+        case=_of("exp", "edge_cases_1"),
+        reason="f32-vexp (src/f32-vexp/rational-3-2.c.in) clamps its argument, and on x86 the "
+        "maximum of NaN and -127 is -127: exp(NaN) is 0.",
+        link="https://github.com/google/XNNPACK/blob/master/src/f32-vexp/rational-3-2.c.in",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+]
+
+_TOSA = [
+    _as_ours("tosa:fp", "convolution/transposed_3d", "upstream/convtranspose3d/*"),
+    *(
+        _as_ours("tosa:fp", f"{operator}/all", _of(operator, variants))
+        for operator, variants in [
+            ("amax", "edge_cases_0 edge_cases_3 dtype multi_dim_6 scalar_* shapes_*"),
+            ("mean", "basic dtype edge_cases_0 edge_cases_3 edge_cases_6 multi_dim_6 scalar_* "
+                     "shapes_*"),
+        ]
+    ),
+    _as_ours(
+        "tosa:fp",
+        "amax/all",
+        _of("amin", "edge_cases_0 edge_cases_3 dtype multi_dim_6 scalar_* shapes_*"),
+    ),
+    _as_ours("tosa:fp", "elu/alpha", _of("elu", "f32_alpha f32_inplace f32_*_dim")),
+    _as_ours("tosa:fp", "log1p/3d", _of("log1p", "dtype shapes_*")),
+    _seeded(
+        Limitation(
+            target="tosa:fp",
+            case=_of("logsigmoid", "dtype"),
+            reason="DecomposeLog1pPass takes log(1 + x) above 1e-3, of which the sum keeps few "
+            "digits.",
+            link="https://github.com/pytorch/executorch/pull/16318",
+            stage="compare",
+            error="elements exceed the bound",
+            outcome=Status.MISMATCH,
+        )
+    ),
+    _as_ours("tosa:fp", "round/halves_to_even", _of("round", "edge_cases_0 values")),
+    _as_ours("tosa:fp", "sqrt/special_values", _of("sqrt", "edge_cases_0 edge_cases_1")),
+    Limitation(
+        target="tosa:fp",
+        case=_of("pow", "edge_cases_*"),
+        reason="TOSA leaves POW unpredictable for 0 to the power of 0, for infinities and for NaN; "
+        "the partitioner hands over every pow.",
+        link="https://www.mlplatform.org/tosa/tosa_spec.html#_pow",
+        stage="run",
+        error="the reference model ended with GraphStatus.TOSA_UNPREDICTABLE",
+    ),
+]  # fmt: skip
+
+_FLOORED = [
+    Limitation(
+        target="tosa:fp|mlx:*|metal:*",
+        case=_of("floor_divide", "edge_cases_2"),
+        reason=f"It is computed as {_FLOOR} Upstream does not ask backends for it.",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    )
+]
+
+_MLX = [
+    replace(
+        _as_ours("portable:fp32", "convolution/3d", _of("conv3d", "depthwise groups")),
+        target="mlx:*",
+        case=_of("conv3d", "depthwise groups") + "|" + _of("convtranspose3d", "depthwise groups"),
+        reason="MLX takes no convolution of groups in three dimensions, and "
+        "check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) accepts inputs of "
+        "rank 3 and 4 only.",
+    ),
+    Limitation(
+        target="mlx:*",
+        case=_of("median", "with_indices_* keepdim_with_indices_*"),
+        reason="The program returns a torch.return_types.median, which torch's trees cannot "
+        "write down, and the emitter writes down the tree of the outputs. Mended in torch after "
+        "2.13.",
+        link="https://github.com/pytorch/pytorch/issues/197104",
+        stage="to_executorch",
+        error="No registered serialization name",
+    ),
+]
+
+_CONVOLUTION = (
+    "basic channels_1 depthwise different_spatial_dims dilation_* dtype kernel_size_1 "
+    "kernel_size_2 no_bias padding_* stride_*"
+)
+_METAL = [
+    _as_ours("metal:fp32", "convolution/3d", _THREE_DIMENSIONS),
+    _as_ours(
+        "metal:fp32", "convolution/transposed_1d",
+        "upstream/convtranspose1d/*|" + _of("convtranspose2d", "channels_0 groups"),
+    ),
+    _as_ours(
+        "metal:fp32", "convolution/2d",
+        _of("conv2d", _CONVOLUTION)
+        + "|"
+        + _of("convtranspose2d", f"{_CONVOLUTION} kernel_size_0 output_padding_*"),
+    ),
+    _as_ours(
+        "metal:fp32", "_embedding_bag/mean",
+        "upstream/embedding_bag/*|"
+        + _of("adaptive_avgpool3d", "batch_sizes_* dtype input_sizes_* output_size_2 output_size_3")
+        + "|"
+        + _of("avgpool3d", "combinations_1 stride_*"),
+    ),
+    _as(MODELS, "metal:fp32", "tagger/tiny",
+        _of("lstm", "batch_first_false bidirectional dtype feature_sizes_1 no_bias_dtype "
+                    "num_layers_* return_hidden_states seq_lengths_* with_*")),
+    _as(METAL, "metal:fp32", "relative_attention/one_frame", _of("lstm", "batch_sizes_*")),
+    Limitation(
+        target="metal:*",
+        case=_of("mean", "output_dtype_1 output_dtype_2"),
+        reason="The mean is asked for in float64, which Metal does not have: MetalPartitioner "
+        "takes it all the same, and Inductor's MPS code has no type of that name.",
+        link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codegen/mps.py",
+        stage="lower",
+        error="KeyError: torch.float64",
+    ),
+    _seeded(_as_ours("metal:fp32", "elu/alpha", _of("elu", "f32_multi_dim"))),
+    *(
+        replace(_as_ours("metal:fp32", "log1p/near_zero", _of("logsigmoid", variant)), seed=seed)
+        for variant, seed in [("dtype", 0), ("f32_boundary_values", None)]
+    ),
+]  # fmt: skip
+
+LIMITATIONS: list[Limitation] = [
+    *_EVERYWHERE, *_NATIVE, *_XNNPACK, *_TOSA, *_FLOORED, *_MLX, *_METAL
+]  # fmt: skip
