@@ -200,9 +200,14 @@ _METAL = [
         + "|"
         + _of("avgpool3d", "combinations_1 stride_*"),
     ),
-    _as(MODELS, "metal:fp32", "tagger/tiny",
-        _of("lstm", "batch_first_false bidirectional dtype feature_sizes_1 no_bias_dtype "
-                    "num_layers_* return_hidden_states seq_lengths_* with_*")),
+    replace(
+        _as(MODELS, "metal:fp32", "mobilebert/tiny",
+            _of("lstm", "batch_first_false bidirectional dtype feature_sizes_1 no_bias_dtype "
+                        "num_layers_* return_hidden_states seq_lengths_* with_*")),
+        reason="The gates of a step are views of one buffer. aoti_torch__reinterpret_tensor "
+        "(shims/memory.cpp) makes of a view that begins later a Metal buffer of its own, from "
+        "what the memory holds while the GPU has yet to fill it.",
+    ),
     _as(METAL, "metal:fp32", "relative_attention/one_frame", _of("lstm", "batch_sizes_*")),
     Limitation(
         target="metal:*",
