@@ -24,7 +24,7 @@ class Spent(NamedTuple):
         wall: seconds from start to end.
         cpu: seconds of all cores, user and system.
         status: what it ended with.
-        output: what it printed.
+        output: what it printed, but for errors.
     """
 
     wall: float
@@ -68,9 +68,10 @@ def spent(command: Sequence[str], folder: Path, **environment: str) -> Spent:
     made = subprocess.run(
         command,
         cwd=folder,
-        env=os.environ | environment,
+        # As on a machine where modules are compiled once, not in every process.
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": ""} | environment,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.DEVNULL,
         text=True,
         check=False,
     )

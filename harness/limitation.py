@@ -66,9 +66,12 @@ class Limitation:
 
     def matches(self, case: Case, target: Target) -> bool:
         """Whether the entry speaks of this cell."""
+        return speaks_of(self.target, target) and self.speaks_of_case(case)
+
+    def speaks_of_case(self, case: Case) -> bool:
+        """Whether it speaks of a case, on whatever target."""
         return (
-            speaks_of(self.target, target)
-            and any_glob(self.case, case.name)
+            any_glob(self.case, case.name)
             and fnmatchcase(case.op, self.op)
             and (self.tag is None or self.tag in case.tags)
         )
@@ -120,5 +123,8 @@ def unmatched(
     return [
         entry
         for entry in limitations
-        if not any(entry.matches(case, target) for case in cases for target in targets)
+        if not (
+            any(map(entry.speaks_of_case, cases))
+            and any(speaks_of(entry.target, target) for target in targets)
+        )
     ]

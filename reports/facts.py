@@ -107,6 +107,8 @@ def wrongness(cell: Cell) -> str:
 def divergence(cell: Cell) -> str:
     """The node where a traced cell leaves the oracle, or why it is not known; else nothing."""
     if (found := cell.first_divergence) is not None:
+        if found.fails:
+            return text.line(str(found), 600)
         which = "a node that leaves the oracle" if found.note else FIRST_NODE
         return text.line(f"{which}: {found}", 600)
     return text.line(f"first wrong node not known: {cell.untraced}", 600) if cell.untraced else ""

@@ -188,7 +188,8 @@ class CellItem(pytest.Item):
         if cell.traceback and self.config.getoption("verbose") > 0:
             lines.append(cell.traceback)
         if cell.first_divergence is not None:
-            lines.append(f"  leaves the oracle at {cell.first_divergence}")
+            how = "" if cell.first_divergence.fails else "leaves the oracle at "
+            lines.append(f"  {how}{cell.first_divergence}")
         elif cell.untraced:
             lines.append(f"  no first node: {cell.untraced}")
         return "\n".join([*lines, f"  repro: {cell.repro}"])

@@ -26,6 +26,7 @@ from harness.errors import MissingKernels, ProgramError
 from harness.execution.kernels import KernelHandle, Kernels
 from harness.execution.operators import missing_kernels, register_operators
 from harness.execution.program import DelegatePayload, Program, TensorSpec
+from harness.execution.runtime_log import place, said_in
 from harness.execution.validation import offset, planned_bytes
 
 DelegateHandle = Callable[[list[Any]], None]
@@ -99,10 +100,20 @@ def run_native(
 
     Raises:
         MissingKernels: the program calls operators that the runtime has no kernels for.
-        RuntimeError: whatever else the runtime refuses, with its error code.
+        RuntimeError: whatever else the runtime refuses, with its error code and what its log says.
     """
+    try:
+        return _run_native(program, calls, method)
+    except RuntimeError as error:
+        if said := said_in(lambda: _run_native(program, calls, method)):
+            raise RuntimeError(f"{error}; the runtime says: {said}") from None
+        raise
+
+
+def _run_native(program: bytes, calls: Sequence[Inputs], method: str) -> list[list[OutputValue]]:
     from executorch.runtime import Runtime, Verification
 
+    # Kept in a name: a method reads the bytes of its program and does not hold them.
     loaded = Runtime.get().load_program(program, verification=Verification.InternalConsistency)
     if method not in loaded.method_names:
         raise ProgramError(
@@ -201,9 +212,9 @@ class Interpreter:
                 raise ProgramError("program does not end")
             match instructions[at].instr_args:
                 case schema.KernelCall(args=args):
-                    self._call(self._kernels[at], args)
+                    self._call_at(at, self._kernels[at], args)
                 case schema.DelegateCall(delegate_index=delegate, args=args):
-                    self._call(self._delegates[delegate], args)
+                    self._call_at(at, self._delegates[delegate], args)
                 case schema.MoveCall(move_from=source, move_to=to):
                     self._values[to] = self._values[source]
                 case schema.JumpFalseCall(cond_value_index=index, destination_instruction=to):
@@ -293,6 +304,13 @@ class Interpreter:
                 return [None if item < 0 else self._read(item) for item in items]
             case _:
                 return value
+
+    def _call_at(self, at: int, handle: DelegateHandle | KernelHandle, indices: list[int]) -> None:
+        try:
+            self._call(handle, indices)
+        except Exception as error:
+            error.add_note(place(at))
+            raise
 
     def _call(self, handle: DelegateHandle | KernelHandle, indices: list[int]) -> None:
         values = [self._read(index) for index in indices]

@@ -27,6 +27,7 @@ from harness.execution.memory import Meter, is_refusal, said
 from harness.limitation import Limitation, find, judge
 from harness.numerics.compare import Verdict
 from harness.passes.properties import changed_ops
+from harness.pipeline.explaining.failing import failing_node
 from harness.pipeline.explaining.frames import model_frame
 from harness.pipeline.explaining.refusal import refused
 from harness.pipeline.figures import Stopwatch, Weight, weigh
@@ -37,6 +38,7 @@ from harness.record.cell import (
     CROSS_BACKEND,
     Cell,
     Delegation,
+    Divergence,
     Encoding,
     Output,
     Property,
@@ -121,6 +123,7 @@ def run_cell(
         error=ending.error,
         traceback=ending.traceback,
         frame=ending.frame,
+        first_divergence=ending.at,
         runtime=trial.runtime,
         delegation=trial.delegation,
         numerics=trial.verdict.numerics if trial.verdict is not None else [],
@@ -147,13 +150,15 @@ def run_cell(
 @dataclass(frozen=True)
 class Ending:
     """How a cell ended, and where and why if it did not pass; ``frame`` is the line of the model;
-    ``excused`` when its limitation says that it must not run."""
+    ``at`` is the node that fails to execute; ``excused`` when its limitation says that it must not
+    run."""
 
     status: Status
     stage: str | None = None
     error: str | None = None
     traceback: str | None = None
     frame: str | None = None
+    at: Divergence | None = None
     excused: bool = False
 
 
@@ -226,7 +231,7 @@ class _Trial:
             try:
                 return self._prove(tester, self._lower(tester) or self._execute(tester, only))
             except StageFailure as failure:
-                ending = self._failed(failure)
+                ending = replace(self._failed(failure), at=failing_node(tester, failure))
                 if limitation is not None and limitation.predicts(
                     ending.status, ending.stage, ending.error
                 ):

@@ -188,13 +188,14 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """The first node of the exported graph where a target leaves the oracle.
+    """The first node of the exported graph where a target leaves the oracle; or the node of the
+    program that fails to execute.
 
     ``module`` is the path of the module that it is from, ``source`` the line of the model.
     ``error`` is the largest absolute error, ``bound`` the bound where most of it is used,
     ``bound_used`` that part. ``born`` says whether the error arises in the node itself when it is
     handed the oracle's inputs; None where that is not known. ``note`` is there where the search was
-    not taken to its end.
+    not taken to its end. ``fails`` is the other kind: the node raises, and there are no values.
     """
 
     node: str
@@ -207,14 +208,21 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     bound_used: float = 0.0
     born: bool | None = None
     note: str = ""
+    fails: bool = False
 
     def __str__(self) -> str:
+        if self.fails:
+            return f"{self._place}: fails to execute"
         how = {True: "born there", False: "not born there", None: "origin not tried"}[self.born]
-        where = "".join(f", {part}" for part in (self.module, self.source) if part)
         return (
-            f"{self.node} ({self.op}){where}: error {self.error:.3g}, "
+            f"{self._place}: error {self.error:.3g}, "
             f"{self.bound_used:.3g} times its bound, {how}{f'; {self.note}' if self.note else ''}"
         )
+
+    @property
+    def _place(self) -> str:
+        where = "".join(f", {part}" for part in (self.module, self.source) if part)
+        return f"{self.node} ({self.op}){where}"
 
 
 class LimitationRef(msgspec.Struct, frozen=True, kw_only=True):

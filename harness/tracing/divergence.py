@@ -67,6 +67,8 @@ def look(
         wrong, or whose program was not even made. Nothing is raised.
     """
     if is_model(cell.tags) and cell.status in _FAILED and cell.stage == "run":
+        if cell.first_divergence is not None:
+            return None  # its instruction was named
         return "there are no values to compare; conform reduce finds the smallest part that fails"
     if not diverges(cell):
         return None

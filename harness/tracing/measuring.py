@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from harness.pipeline.explaining.origin import module_of, source_of
 from harness.pipeline.tester import Tester
 from harness.record.cell import Numerics
 from harness.tracing.candidates import computing, operators, segment
 from harness.tracing.flow import Flow
 from harness.tracing.found import NodeFound, Summary
-from harness.tracing.origin import module_of, source_of
 from harness.tracing.trial import Outcome
 
 

@@ -106,10 +106,10 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         section(out, "Numerics against the float64 oracle")
         out.print(_numerics(cell.numerics))
     if cell.first_divergence is not None:
-        section(out, "First node that leaves the oracle")
+        section(out, "First wrong node")
         out.print(styled(str(cell.first_divergence)))
     elif cell.untraced:
-        section(out, "First node that leaves the oracle")
+        section(out, "First wrong node")
         out.print(styled(f"not known: {cell.untraced}"))
     section(out, "Delegation")
     out.print(styled(facts.delegation(cell) or "not lowered, or no node to delegate"))

@@ -80,7 +80,7 @@ function limitationPart(cell) {
 }
 
 function divergencePart(cell) {
-  return part("First node that leaves the oracle", make("div", { class: "mono" }, cell.diverges));
+  return part("First wrong node", make("div", { class: "mono" }, cell.diverges));
 }
 
 function aboutPart(cell) {

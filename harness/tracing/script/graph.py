@@ -12,7 +12,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from harness.errors import UsageError
-from harness.tracing.origin import source_of
+from harness.pipeline.explaining.origin import source_of
 from harness.tracing.script.values import Values, literal
 
 _WIDTH = 99

@@ -1,0 +1,61 @@
+"""What the ExecuTorch runtime says of a failure: its exceptions carry a number, its log the kernel,
+the check that did not hold, and the instruction."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+_LINE = re.compile(r"^\[(?P<where>[\w./-]+:\d+)\] (?P<what>.+)$", re.MULTILINE)
+# What the runtime says of the machine, and of each argument of a call that failed.
+_BESIDE = re.compile(r"cpuinfo|^arg \d+ with type id")
+_INSTRUCTION = re.compile(r"at instruction 0:(\d+)")
+_SAID = 3
+_LENGTH = 160
+
+_TURN = threading.Lock()  # there is one error stream
+
+
+def said_in(fails: Callable[[], object]) -> str:
+    """What the runtime logs while something runs that fails again; empty where it logs nothing.
+
+    The stream of the whole process is redirected meanwhile, so that this is for what has failed
+    once. Nothing is raised.
+    """
+    with _TURN, tempfile.TemporaryFile() as log:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        try:
+            os.dup2(log.fileno(), 2)
+            with suppress(Exception):
+                fails()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        log.seek(0)
+        text = log.read().decode("utf-8", "replace")
+    lines = [
+        f"{found['what'][:_LENGTH]} ({found['where']})"
+        for found in _LINE.finditer(text)
+        if not _BESIDE.search(found["where"] + found["what"]) and not _BESIDE.match(found["what"])
+    ]
+    return "; ".join(lines[-_SAID:])
+
+
+def place(instruction: int) -> str:
+    """An instruction of the first chain, in the runtime's words."""
+    return f"at instruction 0:{instruction}"
+
+
+def instruction_of(error: BaseException) -> int | None:
+    """The instruction of the first chain that an error names, or None: in what the runtime says, or
+    in a note of the interpreter's."""
+    for text in [str(error), *getattr(error, "__notes__", [])]:
+        if (found := _INSTRUCTION.search(text)) is not None:
+            return int(found[1])
+    return None
