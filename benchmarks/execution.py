@@ -25,7 +25,7 @@ from rich.table import Table
 
 from backends.tosa import reference
 from harness import AtenKernels, Case, DelegatePayload, Interpreter, Program, RuntimeKernels, Tester
-from harness.execution import runtime_call
+from harness.execution.native import runtime_call
 from harness.execution.kernels import Kernels
 from harness.pipeline.route import lower
 

@@ -24,9 +24,9 @@ from executorch.exir import schema
 from harness.case import Inputs
 from harness.errors import MissingKernels, ProgramError
 from harness.execution.kernels import KernelHandle, Kernels
+from harness.execution.native.log import place, said_in
 from harness.execution.operators import missing_kernels, register_operators
 from harness.execution.program import DelegatePayload, Program, TensorSpec
-from harness.execution.runtime_log import place, said_in
 from harness.execution.validation import offset, planned_bytes
 
 DelegateHandle = Callable[[list[Any]], None]

@@ -1,8 +1,8 @@
 """Who executes the kernel calls that a program leaves around its delegates.
 
 :class:`RuntimeKernels` takes the kernels of the installed ExecuTorch runtime: a kernel call
-becomes a program of its own (:mod:`~harness.execution.runtime_call`), with the same operator and
-the same declarations of its arguments, which the runtime loads once and then executes in the
+becomes a program of its own (:mod:`~harness.execution.native.runtime_call`), with the same operator
+and the same declarations of its arguments, which the runtime loads once and then executes in the
 interpreter's memory. So an operator that no delegate took has the vendor's numerics, and the
 vendor's errors; where the runtime has no such kernel, the program is refused, as the runtime
 refuses it (error 0x14).
@@ -22,9 +22,9 @@ import torch
 from executorch.exir import schema
 
 from harness.errors import MissingKernels, ProgramError
+from harness.execution.native.runtime_call import RuntimeCall
 from harness.execution.operators import is_dynamic, missing_kernels, resolve
 from harness.execution.program import Program
-from harness.execution.runtime_call import RuntimeCall
 from harness.execution.validation import torch_dtype
 
 KernelHandle = Callable[[list[Any]], None]

@@ -15,7 +15,7 @@ from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
 from harness.execution.execute import DelegateHandle, DelegateLoader
-from harness.execution.loaded_plan import LoadedPlan, shareable, unplanned
+from harness.execution.native.loaded_plan import LoadedPlan, shareable, unplanned
 from harness.execution.operators import is_dynamic
 from harness.execution.program import DelegatePayload, Program
 

@@ -6,8 +6,8 @@ from executorch.exir.delegate import executorch_call_delegate
 from torch.fx import Node
 
 from harness.errors import StageFailure
+from harness.execution.native.log import instruction_of
 from harness.execution.operators import op_name
-from harness.execution.runtime_log import instruction_of
 from harness.pipeline.explaining.origin import module_of, source_of
 from harness.pipeline.tester import Tester
 from harness.record.cell import Divergence

@@ -12,7 +12,7 @@ from executorch.exir import schema
 from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
-from harness.execution.loaded_plan import LoadedPlan, shareable, unplanned
+from harness.execution.native.loaded_plan import LoadedPlan, shareable, unplanned
 from harness.execution.operators import is_dynamic, kernel_name, resolve
 from harness.execution.program import Program
 from harness.execution.validation import INDEX_LISTS

@@ -3,13 +3,14 @@ the check that did not hold, and the instruction."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 
 _LINE = re.compile(r"^\[(?P<where>[\w./-]+:\d+)\] (?P<what>.+)$", re.MULTILINE)
 # What the runtime says of the machine, and of each argument of a call that failed.
@@ -24,21 +25,22 @@ _TURN = threading.Lock()  # there is one error stream
 def said_in(fails: Callable[[], object]) -> str:
     """What the runtime logs while something runs that fails again; empty where it logs nothing.
 
-    The stream of the whole process is redirected meanwhile, so that this is for what has failed
-    once. Nothing is raised.
+    The error stream of the whole process is redirected meanwhile, so that this is for what has
+    failed once. Nothing is raised.
     """
+    said = io.StringIO()  # the bindings write to Python's stream, the C++ library to the process'
     with _TURN, tempfile.TemporaryFile() as log:
         sys.stderr.flush()
         kept = os.dup(2)
         try:
             os.dup2(log.fileno(), 2)
-            with suppress(Exception):
+            with suppress(Exception), redirect_stderr(said):
                 fails()
         finally:
             os.dup2(kept, 2)
             os.close(kept)
         log.seek(0)
-        text = log.read().decode("utf-8", "replace")
+        text = f"{said.getvalue()}\n{log.read().decode('utf-8', 'replace')}"
     lines = [
         f"{found['what'][:_LENGTH]} ({found['where']})"
         for found in _LINE.finditer(text)
