@@ -25,6 +25,7 @@ from harness.collection.items import (
     vendor_warnings_ignored,
 )
 from harness.collection.stale import Claim, Claims
+from harness.collection.states import told
 from harness.collection.watchdog import load_and_settle
 from harness.errors import ConformError, RunUnwritable, UnknownTarget
 from harness.execution.memory import GIB, allocations_limited
@@ -33,7 +34,7 @@ from harness.record.cell import Cell, Status
 from harness.record.folder import now
 from harness.record.host import environment
 from harness.record.recorder import LOGS, Recorder
-from harness.record.run import RunInfo
+from harness.record.run import BackendState, RunInfo
 from harness.target import Target, split_cell_id
 
 # Workers that die one after the other without a record in between will go on doing so.
@@ -87,8 +88,8 @@ class Controller:
         """Without xdist this process runs the cells itself."""
         cells = [item for item in session.items if isinstance(item, CellItem)]
         if cells and not session.config.option.collectonly:
-            load_and_settle(cells)
-            self._start([item.name for item in cells])
+            states = load_and_settle(cells)
+            self._start([item.name for item in cells], states)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
@@ -99,7 +100,7 @@ class Controller:
             self._watch.start()
         cells = [name for name in map(cell_of, ids) if name]
         if cells and self.recorder is None:
-            self._start(cells)
+            self._start(cells, told(self._logs, node.gateway.id))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Append the record that a report carries."""
@@ -222,8 +223,15 @@ class Controller:
         self.problems.append(reason)
         pytest.exit(reason, returncode=pytest.ExitCode.INTERNAL_ERROR)
 
-    def _start(self, cells: list[str] | None) -> None:
-        """Begin the record; None for the cells of a session that dies before it knows them."""
+    def _start(
+        self, cells: list[str] | None, states: dict[str, BackendState] | None = None
+    ) -> None:
+        """Begin the record.
+
+        Args:
+            cells: those of the session; None where it dies before it knows them.
+            states: what the backends of these say of themselves; None to ask them here.
+        """
         option = self.config.getoption
         selected = self.config.stash[SELECTED]
         there = [split_cell_id(cell)[1] for cell in cells or ()]
@@ -248,7 +256,9 @@ class Controller:
         )
         with _ending_the_session(), vendor_warnings_ignored():
             self.recorder = Recorder(Path(option("run_dir")), info)
-            self.recorder.expect(cells or [], registry.states(target.backend for target in there))
+            if states is None:
+                states = registry.states(target.backend for target in there)
+            self.recorder.expect(cells or [], states)
 
 
 def _complete(cell: Cell, seen: Sighting | None) -> None:

@@ -16,8 +16,10 @@ import pytest
 from harness import registry
 from harness.budget.board import Board, Doing
 from harness.collection.items import ROOM, CellItem, collector_paused, vendor_warnings_ignored
+from harness.collection.states import tell
 from harness.record.host import available_cores
 from harness.record.recorder import LOGS
+from harness.record.run import BackendState
 
 
 class Watchdog:
@@ -29,8 +31,10 @@ class Watchdog:
         self.stack: TextIO | None = None
         self.board: Board | None = None
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Load what the cells need before the first one is timed."""
+        """Load what the cells need before the first one is timed, and say of it what the controller
+        writes down: before xdist tells it that this worker has collected."""
         cells = [item for item in session.items if isinstance(item, CellItem)]
         if not cells:
             return
@@ -42,7 +46,9 @@ class Watchdog:
         # One thread a worker: idle OpenMP threads spin, and cost the neighbour its core.
         workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         torch.set_num_threads(max(1, available_cores() // workers))
-        load_and_settle(cells)
+        states = load_and_settle(cells)
+        if self.board is not None:
+            tell(self.board.folder, os.environ["PYTEST_XDIST_WORKER"], states)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
@@ -91,11 +97,15 @@ class Watchdog:
             return sys.__stderr__ or sys.stderr
 
 
-def load_and_settle(cells: Sequence[CellItem]) -> None:
-    """Load the backends of these cells, and tell the garbage collector that they stay."""
+def load_and_settle(cells: Sequence[CellItem]) -> dict[str, BackendState]:
+    """Load the backends of these cells, and tell the garbage collector that they stay.
+
+    Returns:
+        What they say of themselves.
+    """
     from harness.pipeline import speed
 
     with vendor_warnings_ignored(), collector_paused():
-        for name in sorted({item.target.backend for item in cells}):
-            registry.backend(name).availability()
+        states = registry.states(item.target.backend for item in cells)
     speed.settle()
+    return states
