@@ -25,8 +25,8 @@ from rich.table import Table
 
 from backends.tosa import reference
 from harness import AtenKernels, Case, DelegatePayload, Interpreter, Program, RuntimeKernels, Tester
-from harness.execution.native import runtime_call
 from harness.execution.kernels import Kernels
+from harness.execution.native import runtime_call
 from harness.pipeline.route import lower
 
 AIM_CHILD_MS, AIM_KERNELS_MS = 10.0, 5.0
