@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from harness.backend import Execution
 from harness.case import Inputs
 from harness.errors import ProgramError, printable
 from harness.execution.child import Child
+from harness.execution.native.log import in_log
 
 _MARK = "CONFORM_FOREIGN"
 
@@ -124,7 +124,7 @@ def execute(
         try:
             answer = _child().ask(msgspec.msgpack.encode(task), seconds)
         except ProgramError as error:
-            raise type(error)(f"{error}{_last_words(log.read_bytes())}") from error
+            raise type(error)(_with_log(str(error), log.read_bytes())) from error
     try:
         result = msgspec.msgpack.decode(answer, type=Result)
     except msgspec.MsgspecError as error:
@@ -132,11 +132,11 @@ def execute(
     return Execution([unpack(values) for values in result.outputs], result.runtime)
 
 
-def _last_words(log: bytes) -> str:
-    """What the runtime logged last, which says more than its error codes."""
-    lines = re.findall(r"\[\w+\.(?:cpp|h|c):\d+\] (.+)", log.decode("utf-8", "replace"))
-    said = [line for line in lines if "cpuinfo" not in line and "Reading file" not in line]
-    return f" ({printable(said[-1][:300])})" if said else ""
+def _with_log(message: str, log: bytes) -> str:
+    """A failure with what the runtime logged of it, where the message has not got it yet: a child
+    that died could not add it."""
+    said = printable(in_log(log.decode("utf-8", "replace")))
+    return message if not said or "the runtime says" in message else f"{message} ({said})"
 
 
 def is_inside() -> bool:

@@ -14,7 +14,7 @@ from contextlib import redirect_stderr, suppress
 
 _LINE = re.compile(r"^\[(?P<where>[\w./-]+:\d+)\] (?P<what>.+)$", re.MULTILINE)
 # What the runtime says of the machine, and of each argument of a call that failed.
-_BESIDE = re.compile(r"cpuinfo|^arg \d+ with type id")
+_BESIDE = re.compile(r"cpuinfo|Reading file|^arg \d+ with type id")
 _INSTRUCTION = re.compile(r"at instruction 0:(\d+)")
 _SAID = 3
 _LENGTH = 160
@@ -40,7 +40,11 @@ def said_in(fails: Callable[[], object]) -> str:
             os.dup2(kept, 2)
             os.close(kept)
         log.seek(0)
-        text = f"{said.getvalue()}\n{log.read().decode('utf-8', 'replace')}"
+        return in_log(f"{said.getvalue()}\n{log.read().decode('utf-8', 'replace')}")
+
+
+def in_log(text: str) -> str:
+    """The last of what a log has of a failure, on one line; empty where it has nothing."""
     lines = [
         f"{found['what'][:_LENGTH]} ({found['where']})"
         for found in _LINE.finditer(text)
