@@ -1,8 +1,9 @@
 """How tests are given to xdist's workers: the cells of a case together, a dead one never again.
 
-xdist's scope scheduler does most of it. Two things it does would hang or end a run with native
-crashes: it gives the test that killed a worker to the next worker, and it hands a replaced
-worker one unit of work, where a worker waits for a second test before it runs the first.
+xdist's scope scheduler does most of it. Three things it does would hang or end a run with native
+crashes: it gives the test that killed a worker to the next worker, it hands a replaced worker one
+unit of work, where a worker waits for a second test before it runs the first, and where two workers
+die at a time it gives work to the second one's successor before that has collected.
 
 A worker is given its next test before the present one ends, so that none can be held back here: a
 cell for which there is no memory waits in its worker (:mod:`harness.budget.board`).
@@ -51,6 +52,8 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is unt
         return str(running)
 
     def _reschedule(self, node: WorkerController) -> None:
+        if node not in self.registered_collections:
+            return  # started for one that died, and has not collected yet; it is asked again then
         super()._reschedule(node)
         while (
             self.workqueue

@@ -105,6 +105,41 @@ def test_a_dead_worker_becomes_a_row_and_the_rest_goes_on(
     assert "conform repro death/now@null:eager" in result.stdout
 
 
+# Each dies once both are at it; the second one's successor is still collecting as the first's is
+# given work.
+TOGETHER = """
+if os.environ.get("PYTEST_XDIST_WORKER") == "gw3":
+    time.sleep(5)
+
+class Together(Add):
+    def forward(self, x):
+        if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+            open(f"died-{worker}", "w").close()
+            while not (os.path.exists("died-gw0") and os.path.exists("died-gw1")):
+                time.sleep(0.01)
+            if worker in ("gw0", "gw1"):
+                ctypes.string_at(0)
+        return x + x
+
+CASES = [case("one/dies", Together), case("other/dies", Together), *CASES]
+"""
+
+
+def test_two_workers_that_die_at_a_time_are_two_rows(project: Path) -> None:
+    suite = project / "suites" / "small.py"
+    suite.write_text(suite.read_text() + TOGETHER)
+    result = run(project, "-n", "2")
+    assert result.returncode == 1, result.stdout
+    record = load(project / "run")
+    assert record.is_complete, record.incompleteness
+    found = outcomes(record)
+    assert len(found) == 7
+    assert {case for case, status in found.items() if status is Status.CRASHED} == {
+        "one/dies",
+        "other/dies",
+    }
+
+
 def test_workers_that_die_before_any_cell_end_the_session(project: Path) -> None:
     (project / "conftest.py").write_text(
         'pytest_plugins = ["harness.collection.plugin"]\n'
