@@ -1,8 +1,24 @@
-"""Upstream's operator suite: on xnnpack:fp32 by day, on all targets at night."""
+"""Upstream's operator suite: on all targets at night, and by day a program of each operator on
+xnnpack:fp32."""
 
 from __future__ import annotations
 
-from harness import Case
-from suites.upstream.harvest import cases_of, harvest
+from collections.abc import Iterator
+from dataclasses import replace
 
-CASES: list[Case] = [case for each in harvest() for case in cases_of(each)]
+from harness import Case
+from suites.upstream.harvest import SKIPPED, cases_of, harvest
+
+
+def _cases() -> Iterator[Case]:
+    by_day: set[str] = set()
+    for case in (case for each in harvest() for case in cases_of(each)):
+        if case.op in by_day or SKIPPED in case.tags:
+            yield replace(case, by_day="")
+        else:
+            by_day.add(case.op)
+            yield case
+
+
+CASES: list[Case] = list(_cases())
+"""Programs that the installed executorch tests itself with, none of them written here."""

@@ -36,6 +36,13 @@ def test_names_are_unique() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
+def test_by_day_there_is_one_program_an_operator() -> None:
+    by_day = [case for case in CASES if case.by_day]
+    assert {case.by_day for case in by_day} == {"xnnpack:fp32"}
+    assert len({case.op for case in by_day}) == len(by_day)
+    assert {case.op for case in CASES if SKIPPED not in case.tags} == {case.op for case in by_day}
+
+
 def test_what_upstream_skips_is_there_and_says_so() -> None:
     skipped = {case.name for case in CASES if SKIPPED in case.tags}
     assert {"upstream/relu/f32_inplace", "upstream/abs/edge_cases_0"} <= skipped
