@@ -108,6 +108,8 @@ def usual(
     if formula is None:
         return result
     keep.left = False
+    # Of integers and bools, too: sinh(True) is a float.
+    args = tuple(item.double() if isinstance(item, torch.Tensor) else item for item in args)
     held = formula(keep, *args, **kwargs)
     if not keep.left:
         return result

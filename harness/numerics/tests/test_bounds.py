@@ -228,6 +228,15 @@ def test_usual_formulas_conform_where_they_leave_the_range(
         assert not judge(found, wrong), "only what is infinite by the formula may be"
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32])
+@pytest.mark.parametrize("function", [torch.sinh, torch.cosh, torch.asinh, torch.acosh])
+def test_usual_formulas_take_what_the_functions_take(
+    function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype
+) -> None:
+    verdict = eager(function, torch.tensor([1, 1, 30_000]).to(dtype))
+    assert verdict.passed, verdict.problem
+
+
 def test_the_default_of_an_epsilon_is_the_programs() -> None:
     x = torch.randn(3, 40) * 1e-4
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
