@@ -141,7 +141,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
 
     def interpolate(self, func: Any, name: str, args: tuple[Any, ...]) -> torch.Tensor:
         """Read at coordinates that err, with weights that err likewise, and round the sums."""
-        read = interpolate(func, name, args, self.noise.uniform, self.precision.safety)
+        read = interpolate(func, name, args, self.noise.uniform, self.precision.safety, self.unit)
         if read.magnitude is None:
             return read.values
         sums = Reduction(16, [read.magnitude], None)

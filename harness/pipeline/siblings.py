@@ -142,7 +142,9 @@ def _digest(values: Sequence[Any]) -> str | None:
             what = leaf.dtype, tuple(leaf.shape), leaf.stride()
             found.update(repr(what).encode())
             plain = leaf.detach().resolve_conj().resolve_neg().contiguous()
-            found.update(plain.view(-1).view(torch.uint8).numpy().data)
+            # A single element is contiguous whatever its stride; a view of bytes wants 1.
+            flat = plain.as_strided((plain.numel(),), (1,))
+            found.update(flat.view(torch.uint8).numpy().data)
         elif type(leaf) in _PLAIN:
             found.update(repr(leaf).encode())
         else:

@@ -55,7 +55,7 @@ class Interpolation:
 
 
 def interpolate(
-    func: Any, name: str, args: tuple[Any, ...], draw: Draw, safety: float
+    func: Any, name: str, args: tuple[Any, ...], draw: Draw, safety: float, unit: float = _UNIT
 ) -> Interpolation:
     """What an interpolation reads when its coordinates err.
 
@@ -66,9 +66,11 @@ def interpolate(
         draw: makes noise.
         safety: factor on the noise where the nearest element is copied: either side of a border
             within that reach is taken.
+        unit: rounding unit of the results; a grid's coordinates are computed in its own dtype
+            (``grid_sampler_unnormalize`` in ATen's ``GridSampler.h``), all others in float32.
     """
     if name in _GRIDS:
-        return _sample(func, args, draw, safety)
+        return _sample(func, args, draw, safety, max(unit, _UNIT))
     if name in _BLURRED:
         return _antialias(func, args, _BLURRED[name], draw)
     mode = _UPSAMPLES[name]
@@ -172,12 +174,14 @@ def _antialias(func: Any, args: tuple[Any, ...], slope: float, draw: Draw) -> In
     return Interpolation(values + draw(magnitude * error), magnitude)
 
 
-def _sample(func: Any, args: tuple[Any, ...], draw: Draw, safety: float) -> Interpolation:
+def _sample(
+    func: Any, args: tuple[Any, ...], draw: Draw, safety: float, unit: float
+) -> Interpolation:
     """A grid's coordinates are from -1 to 1: ``((g + 1) * size - 1) / 2``, or
     ``(g + 1) / 2 * (size - 1)``, and what errs there is seen as an error of the grid."""
     x, grid, mode = args[:3]
     sizes = torch.tensor(x.shape[:1:-1], dtype=torch.float64)  # the grid has the width first
-    error = ((grid + 1).abs() + 1 / sizes) * (_ROUNDINGS * _UNIT)
+    error = ((grid + 1).abs() + 1 / sizes) * (_ROUNDINGS * unit)
     copies = mode == 1
     moved = grid + draw(error) * (safety if copies else 1.0)
     values = func(x, moved, *args[2:])

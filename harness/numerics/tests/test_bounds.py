@@ -397,3 +397,15 @@ def test_a_grid_errs_where_it_reads_not_how_far(mode: str) -> None:
     assert compare(found.eager, found).passed
     assert float(found.bound[0][0].max()) < 1e-3
     assert not judge(found, found.eager[0][0].flip(0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_coordinates_of_a_grid_are_of_its_dtype(mode: str, dtype: torch.dtype) -> None:
+    x = torch.randn(2, 3, 5, 20).to(dtype)
+    grid = (torch.rand(2, 13, 10, 2) * 2 - 1).to(dtype)
+    found = reference(lambda x, g: F.grid_sample(x, g, mode=mode, align_corners=False), x, grid)
+    assert compare(found.eager, found).passed
+    finer = F.grid_sample(x.float(), grid.float(), mode=mode, align_corners=False)
+    assert judge(found, finer.to(dtype))
+    assert not judge(found, found.eager[0][0].flip(0))

@@ -118,3 +118,14 @@ def test_the_large_are_not_kept(exact_runs: list[Any], monkeypatch: pytest.Monke
     for _ in range(2):
         _refer(CASE, shared)
     assert len(exact_runs) == 2
+
+
+def test_a_single_element_may_have_any_stride(exact_runs: list[Any]) -> None:
+    class Corner(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.diagonal(2)
+
+    shared, case = Siblings(), Case("corner", lambda: (Corner(), (torch.randn(5, 3),)))
+    for _ in range(2):
+        _refer(case, shared)
+    assert len(exact_runs) == 1
