@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness import Limitation, Status
-from harness.target import Target, any_glob, speaks_of
+from suites.known import as_known, variants
 from suites.metal.limitations import LIMITATIONS as METAL
 from suites.models.limitations import LIMITATIONS as MODELS
 from suites.ops.limitations import LIMITATIONS as OPS
@@ -19,22 +19,12 @@ _FLOOR = (
 )
 
 
-def _of(operator: str, variants: str) -> str:
-    return "|".join(f"upstream/{operator}/{variant}" for variant in variants.split())
-
-
-def _as(known: list[Limitation], target: str, case: str, cases: str) -> Limitation:
-    """What is known of one of our cases on a target, of programs of upstream on that target."""
-    entries = (
-        entry
-        for entry in known
-        if speaks_of(entry.target, Target.parse(target)) and any_glob(entry.case, case)
-    )
-    return replace(next(entries), target=target, case=cases, op="*", tag=None)
+def _of(operator: str, names: str) -> str:
+    return variants(f"upstream/{operator}", names)
 
 
 def _as_ours(target: str, case: str, cases: str) -> Limitation:
-    return _as(OPS, target, case, cases)
+    return as_known(OPS, target, case, cases)
 
 
 def _seeded(entry: Limitation) -> Limitation:
@@ -106,8 +96,8 @@ _XNNPACK = [
 _TOSA = [
     _as_ours("tosa:fp", "convolution/transposed_3d", "upstream/convtranspose3d/*"),
     *(
-        _as_ours("tosa:fp", f"{operator}/all", _of(operator, variants))
-        for operator, variants in [
+        _as_ours("tosa:fp", f"{operator}/all", _of(operator, names))
+        for operator, names in [
             ("amax", "edge_cases_0 edge_cases_3 dtype multi_dim_6 scalar_* shapes_*"),
             ("mean", "basic dtype edge_cases_0 edge_cases_3 edge_cases_6 multi_dim_6 scalar_* "
                      "shapes_*"),
@@ -201,14 +191,14 @@ _METAL = [
         + _of("avgpool3d", "combinations_1 stride_*"),
     ),
     replace(
-        _as(MODELS, "metal:fp32", "mobilebert/tiny",
+        as_known(MODELS, "metal:fp32", "mobilebert/tiny",
             _of("lstm", "batch_first_false bidirectional dtype feature_sizes_1 no_bias_dtype "
                         "num_layers_* return_hidden_states seq_lengths_* with_*")),
         reason="The gates of a step are views of one buffer. aoti_torch__reinterpret_tensor "
         "(shims/memory.cpp) makes of a view that begins later a Metal buffer of its own, from "
         "what the memory holds while the GPU has yet to fill it.",
     ),
-    _as(METAL, "metal:fp32", "relative_attention/one_frame", _of("lstm", "batch_sizes_*")),
+    as_known(METAL, "metal:fp32", "relative_attention/one_frame", _of("lstm", "batch_sizes_*")),
     Limitation(
         target="metal:*",
         case=_of("mean", "output_dtype_1 output_dtype_2"),

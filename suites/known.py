@@ -1,0 +1,33 @@
+"""Limitations of programs that come from elsewhere: most have the cause of a case of ours, and say
+what that says, so that each cause is written down once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from harness import Limitation
+from harness.target import Target, any_glob, speaks_of
+
+
+def variants(operator: str, names: str) -> str:
+    """Globs over cases of an operator, of their names behind the slash."""
+    return "|".join(f"{operator}/{name}" for name in names.split())
+
+
+def as_known(known: Iterable[Limitation], target: str, case: str, cases: str) -> Limitation:
+    """What is known of one case on a target, of others on that target.
+
+    Args:
+        known: entries among which there is one of the case.
+        target: whose.
+        case: name of the case.
+        cases: globs over the others, separated by ``|``.
+
+    Raises:
+        LookupError: there is no such entry.
+    """
+    for entry in known:
+        if speaks_of(entry.target, Target.parse(target)) and any_glob(entry.case, case):
+            return replace(entry, target=target, case=cases, op="*", tag=None)
+    raise LookupError(f"no limitation of {case} on {target}")
