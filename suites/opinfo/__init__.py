@@ -1,0 +1,1 @@
+"""Programs that torch's own operator samples describe."""

@@ -1,0 +1,103 @@
+"""Write samples.json: which samples of torch's database are cases.
+
+    python -m suites.opinfo.choose [--check]
+
+Chosen at random, with a seed of the operator's and dtype's names, among the samples that eager
+computes and that a program can take: outputs are real tensors, no tensor is large. With ``--check``
+nothing is written, and what differs is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from harness.case import seeded_with
+from suites.opinfo.sampling import DTYPES, REFUSALS, entries, program, samples
+
+COUNT = 4
+"""Samples of an operator in a dtype."""
+LARGEST = 20_000
+"""Elements of a tensor; a sample is to be about its operator, not about size."""
+CHOSEN = Path(__file__).with_name("samples.json")
+
+
+def chosen() -> dict[str, dict[str, list[int]]]:
+    """Numbers of samples by entry and dtype."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for name, info in sorted(entries().items()):
+        for dtype in DTYPES:
+            with seeded_with(0), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # samples of what torch deprecates are samples
+                usable = list(_usable(info, dtype))
+            if usable:
+                drawn = random.Random(f"{name} {dtype}").sample(usable, min(COUNT, len(usable)))
+                found.setdefault(name, {})[dtype] = drawn
+    return found
+
+
+def _usable(info: Any, dtype: str) -> Iterator[int]:
+    for number, sample in enumerate(samples(info, dtype)):
+        if not all(map(_is_plain, tree_leaves((sample.input, sample.args, sample.kwargs)))):
+            continue
+        if sample.kwargs.get("dropout_p") or not _computes(info, sample):
+            continue  # what draws has no values to compare
+        yield number
+
+
+def _computes(info: Any, sample: Any) -> bool:
+    """Whether eager takes a sample in both layouts, and returns real tensors."""
+    for strided in (False, True):
+        module, inputs = program(info, sample, strided)
+        try:
+            leaves = tree_leaves(module(*inputs))
+        except REFUSALS:
+            return False
+        if not inputs or not leaves:
+            return False
+        if not all(isinstance(leaf, torch.Tensor) and _is_plain(leaf) for leaf in leaves):
+            return False
+    return True
+
+
+def _is_plain(leaf: Any) -> bool:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.layout is torch.strided and not leaf.is_complex() and leaf.numel() <= LARGEST
+    return leaf is None or isinstance(leaf, bool | int | float | str | torch.dtype)
+
+
+def _differing(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+
+
+def main() -> None:
+    """Write, or check."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where it differs")
+    given = parser.parse_args()
+    found = chosen()
+    if given.check:
+        if differing := _differing(json.loads(CHOSEN.read_text(encoding="utf-8")), found):
+            sys.exit(f"samples of {', '.join(differing)} are others in torch {torch.__version__}")
+        return
+    lines = [f"  {json.dumps(name)}: {json.dumps(dtypes)}" for name, dtypes in found.items()]
+    CHOSEN.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    count = sum(len(numbers) for dtypes in found.values() for numbers in dtypes.values())
+    print(
+        f"wrote {CHOSEN.name}: {count} samples of {len(found)} entries, torch {torch.__version__}"
+    )
+
+
+if __name__ == "__main__":
+    main()

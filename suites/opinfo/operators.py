@@ -1,0 +1,37 @@
+"""Torch's own samples of the core operators: one an operator by day, up to four at night, every
+other one with inputs that do not lie row by row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness import Case
+from suites.opinfo.sampling import Pick
+
+_TARGETS = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"
+_BY_DAY = "xnnpack:fp32|mlx:fp32"
+_UNTELLING = "torch chose the inputs, and what becomes of some of them is constant or empty"
+_CHOSEN = Path(__file__).with_name("samples.json")
+
+
+def _cases() -> Iterator[Case]:
+    for entry, dtypes in json.loads(_CHOSEN.read_text(encoding="utf-8")).items():
+        op = entry.removeprefix("nn.functional.").replace("/", "-")
+        for dtype, numbers in dtypes.items():
+            for position, number in enumerate(numbers):
+                is_first = position == 0 and dtype == "float32"
+                yield Case(
+                    f"opinfo/{op}/{dtype}_{position}",
+                    Pick(entry, dtype, number, strided=position % 2 == 1).build,
+                    op=op,
+                    tags=frozenset({"opinfo", dtype}),
+                    targets=_TARGETS,
+                    by_day=_BY_DAY if is_first else "",
+                    untelling=_UNTELLING,
+                )
+
+
+CASES: list[Case] = list(_cases())
+"""What ``samples.json`` names; ``python -m suites.opinfo.choose`` writes it."""
