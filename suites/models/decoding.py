@@ -121,10 +121,10 @@ class ShippedListening(torch.nn.Module):
 
 
 class _Cells:
-    """What transformers takes for a cache: keys and values of each layer, which a step writes to at
-    its positions."""
+    """What transformers takes for a cache: of layers that attend, keys and values, which a step
+    writes to at its positions; of short convolutions, what they saw last."""
 
-    def __init__(self, buffers: list[torch.Tensor], positions: torch.Tensor) -> None:
+    def __init__(self, buffers: dict[str, torch.Tensor], positions: torch.Tensor) -> None:
         self.buffers = buffers
         self.positions = positions
 
@@ -132,37 +132,50 @@ class _Cells:
         self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
     ) -> list[torch.Tensor]:
         """Of a layer, all that was written."""
-        found = self.buffers[2 * layer : 2 * layer + 2]
+        found = [self.buffers[f"keys_{layer}"], self.buffers[f"values_{layer}"]]
         for cells, new in zip(found, (keys, values), strict=True):
             cells.index_copy_(2, self.positions, new)
         return found
 
+    def get_conv_state(self, layer: int, state_idx: int = 0) -> torch.Tensor:
+        """Of a convolution, the tokens before this one, which it writes to; none at position 0."""
+        return self.buffers[f"conv_{layer}"].mul_(self.positions > 0)
+
+    def is_recording_past(self, layer: int) -> bool:
+        """Whether states are kept for going back."""
+        return False
+
 
 class Positioned(torch.nn.Module):
     """Tokens (1, L), positions (L,) and a mask (1, 1, L, capacity) to logits (1, L, vocabulary):
-    where the cache is written to and what of it is seen is given, and nothing is counted."""
+    where the cache is written to and what of it is seen is given, and nothing is counted. Where
+    layers convolve, L is 1."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
         config = model.config
-        shape = (1, config.num_key_value_heads, CAPACITY, config.head_dim)
-        self.names = [
-            f"{kind}_{layer}"
-            for layer in range(config.num_hidden_layers)
-            for kind in ("keys", "values")
-        ]
-        for name in self.names:
-            self.register_buffer(name, torch.zeros(shape))
+        kinds = getattr(config, "layer_types", None) or ["full_attention"]
+        self.convolves = "conv" in kinds
+        width = getattr(config, "head_dim", config.hidden_size // config.num_attention_heads)
+        cells = torch.zeros(1, config.num_key_value_heads, CAPACITY, width)
+        for layer in range(config.num_hidden_layers):
+            if self.convolves and kinds[layer] == "conv":
+                past = torch.zeros(1, config.hidden_size, config.conv_L_cache)
+                self.register_buffer(f"conv_{layer}", past)
+            else:
+                self.register_buffer(f"keys_{layer}", cells.clone())
+                self.register_buffer(f"values_{layer}", cells.clone())
 
     def forward(
         self, tokens: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor
     ) -> torch.Tensor:
+        own = dict(self.named_buffers(recurse=False))
         logits: torch.Tensor = self.model(
             input_ids=tokens,
             position_ids=positions[None],
-            attention_mask=mask,
-            past_key_values=_Cells([getattr(self, name) for name in self.names], positions),
+            attention_mask={"full_attention": mask, "conv": None} if self.convolves else mask,
+            past_key_values=_Cells(own, positions),
         ).logits
         return logits
 

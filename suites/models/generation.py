@@ -28,7 +28,7 @@ from suites.models.decoding import (
     ShippedListening,
 )
 from suites.models.inputs import BEGIN, END, PAD, tokens
-from suites.models.language import WINDOW, gemma3, llama, mamba, qwen3, smollm3
+from suites.models.language import WINDOW, gemma3, lfm2, llama, mamba, qwen3, smollm3
 from suites.models.speech import WIDTH, whisper_config
 from suites.models.text import t5
 from suites.models.weights import settle
@@ -187,6 +187,7 @@ CASES: list[Case] = [
         by_day="xnnpack:fp32|mlx:fp32|metal:fp32|tosa:fp",
     ),
     generation("llama/decode_positioned", lambda: Positioned(llama()), masked, targets=FLOAT),
+    generation("lfm2/decode_positioned", lambda: Positioned(lfm2()), masked, targets=FLOAT),
     generation("qwen3/decode", lambda: Shipped(qwen3()), plain, targets=_FEW),
     generation("gemma3/decode", lambda: Shipped(gemma3()), plain, targets=f"{_FEW}|tosa:fp"),
     generation("smollm3/decode", lambda: Shipped(smollm3()), plain, targets=_FEW),
