@@ -16,6 +16,7 @@ from harness.collection.discovery import load_suite
 from harness.collection.items import (
     CELL_PROPERTY,
     DEMANDING,
+    FOLDER_INPUT,
     LIMITATION_PROPERTY,
     ROOM,
     ROOM_INPUT,
@@ -73,8 +74,9 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Workers share one idea of how much memory there is."""
+        """Workers share one run folder, and one idea of how much memory there is."""
         node.workerinput[ROOM_INPUT] = self.config.stash[ROOM]
+        node.workerinput[FOLDER_INPUT] = self.config.getoption("run_dir")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:

@@ -207,4 +207,6 @@ SIBLINGS: pytest.StashKey[Siblings] = pytest.StashKey()
 # Bytes that the cells of a moment may take together: what was available as the session began.
 ROOM: pytest.StashKey[int] = pytest.StashKey()
 ROOM_INPUT = "conform_room"
-"""Key under which workers are told."""
+"""Key under which workers are told of it."""
+FOLDER_INPUT = "conform_folder"
+"""Key under which workers are told of the run folder, which may be named after the time."""

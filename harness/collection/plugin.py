@@ -22,6 +22,7 @@ from harness.collection.controller import Controller, check_demanded
 from harness.collection.discovery import is_suite
 from harness.collection.items import (
     DEMANDING,
+    FOLDER_INPUT,
     ROOM,
     ROOM_INPUT,
     SELECTED,
@@ -129,7 +130,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the targets, and choose the run folder before workers copy the options."""
+    """Check the targets, and choose the run folder, of which workers are told."""
     config.addinivalue_line("markers", "nightly: too long for every change")
     try:
         selected = config.stash[SELECTED] = _listed(config, "--targets")
@@ -144,12 +145,13 @@ def pytest_configure(config: pytest.Config) -> None:
             check_writable(Path(config.getoption("run_dir")))
     except ConformError as error:
         raise pytest.UsageError(str(error)) from error
-    if not config.getoption("run_dir"):
-        config.option.run_dir = str(new_folder(config.rootpath / "runs"))
     if hasattr(config, "workerinput"):
+        config.option.run_dir = config.workerinput[FOLDER_INPUT]
         config.stash[ROOM] = config.workerinput[ROOM_INPUT]
         config.pluginmanager.register(Watchdog(config), "conform-watchdog")
     else:
+        if not config.getoption("run_dir"):
+            config.option.run_dir = str(new_folder(config.rootpath / "runs"))
         config.stash[ROOM] = available_memory()
         if getattr(config.option, "maxworkerrestart", "") is None:
             config.option.maxworkerrestart = str(_WORKER_RESTARTS)

@@ -60,12 +60,16 @@ def write_suite(project: Path, death: str) -> None:
 
 
 def command(
-    *arguments: str, targets: str | None = "null:eager", paths: Sequence[str] = ("suites",)
+    *arguments: str,
+    targets: str | None = "null:eager",
+    paths: Sequence[str] = ("suites",),
+    folder: str | None = "run",
 ) -> list[str]:
     chosen = [] if targets is None else ["--targets", targets]
+    written = [] if folder is None else ["--run-dir", folder]
     return [
-        sys.executable, "-m", "pytest", *paths, "-p", "no:cacheprovider", "--run-dir", "run",
-        *chosen, *arguments,
+        sys.executable, "-m", "pytest", *paths, "-p", "no:cacheprovider", *written, *chosen,
+        *arguments,
     ]  # fmt: skip
 
 
@@ -79,11 +83,12 @@ def run(
     *arguments: str,
     targets: str | None = "null:eager",
     paths: Sequence[str] = ("suites",),
+    folder: str | None = "run",
     env: dict[str, str] | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments, targets=targets, paths=paths), cwd=project,
+        command(*arguments, targets=targets, paths=paths, folder=folder), cwd=project,
         env={**environment(), **(env or {})}, capture_output=True, text=True, timeout=280,
         check=False, **options,
     )  # fmt: skip
