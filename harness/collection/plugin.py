@@ -20,6 +20,7 @@ import pytest
 from harness import registry
 from harness.collection.controller import Controller, check_demanded
 from harness.collection.discovery import is_suite
+from harness.collection.durations import Durations
 from harness.collection.items import (
     DEMANDING,
     FOLDER_INPUT,
@@ -156,6 +157,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if getattr(config.option, "maxworkerrestart", "") is None:
             config.option.maxworkerrestart = str(_WORKER_RESTARTS)
         config.pluginmanager.register(Controller(config), "conform-controller")
+        config.pluginmanager.register(Durations(config), "conform-durations")
         if (mode := config.getoption("progress")) != "dots":
             config.pluginmanager.register(Progress(config, live=mode == "live"), "conform-progress")
 

@@ -1,4 +1,5 @@
-"""How tests are given to xdist's workers: the cells of a case together, a dead one never again.
+"""How tests are given to xdist's workers: the cells of a case together, the longest first, a dead
+one never again.
 
 xdist's scope scheduler does most of it. Three things it does would hang or end a run with native
 crashes: it gives the test that killed a worker to the next worker, it hands a replaced worker one
@@ -11,10 +12,12 @@ cell for which there is no memory waits in its worker (:mod:`harness.budget.boar
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from harness.collection.items import cell_of
+from harness.collection.durations import known, unit_of
 
 # A worker runs a test once it knows the next one.
 _ENOUGH = 2
@@ -23,8 +26,19 @@ _ENOUGH = 2
 class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped here
     """One unit of work a case; any other test is a unit of its own."""
 
+    _ordered = False
+
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid.rpartition("@")[0] if cell_of(nodeid) else nodeid
+        return unit_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if not self._ordered:
+            # xdist fills the queue in the middle of a method, which then asks for the first.
+            took = known(self.config)
+            longest = sorted(self.workqueue.items(), key=lambda unit: -took.get(unit[0], 0.0))
+            self.workqueue = OrderedDict(longest)
+            self._ordered = True
+        super()._assign_work_unit(node)
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Take a worker out; the test it died in counts as done, the others go back.

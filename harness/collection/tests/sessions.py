@@ -68,8 +68,7 @@ def command(
     chosen = [] if targets is None else ["--targets", targets]
     written = [] if folder is None else ["--run-dir", folder]
     return [
-        sys.executable, "-m", "pytest", *paths, "-p", "no:cacheprovider", *written, *chosen,
-        *arguments,
+        sys.executable, "-m", "pytest", *paths, *written, *chosen, *arguments
     ]  # fmt: skip
 
 

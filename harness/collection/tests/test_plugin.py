@@ -112,6 +112,13 @@ def test_workers_write_to_a_folder_that_the_session_named(project: Path) -> None
     assert "Segmentation fault" in str(load(only).cell("death/now@null:eager").error)
 
 
+def test_what_took_longest_is_started_first_the_next_time(project: Path) -> None:
+    write_suite(project, "time.sleep(0.2)")
+    assert run(project, "-n", "1").returncode == 0
+    again = run(project, "-n", "1", "-v", folder="again")
+    assert re.findall(r"PASSED \S+::(\S+)@", again.stdout)[0] == "death/now", again.stdout
+
+
 # Each dies once both are at it; the second one's successor is still collecting as the first's is
 # given work.
 TOGETHER = """
