@@ -27,6 +27,7 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is unt
     """One unit of work a case; any other test is a unit of its own."""
 
     _ordered = False
+    workqueue: OrderedDict[str, dict[str, bool]]
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)

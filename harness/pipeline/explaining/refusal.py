@@ -10,15 +10,17 @@ nobody asks: the limitation has the say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from executorch.exir import EdgeCompileConfig
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.dialects.edge.dtype.supported import regular_tensor_dtypes_to_str
+from executorch.exir.tracer import _default_decomposition_table
 from executorch.exir.verification.verifier import EXIRATenDialectVerifier
 from torch._export.verifier import SpecViolationError
 from torch.export import ExportedProgram
@@ -52,18 +54,17 @@ def refused(tester: Tester, failure: StageFailure) -> str | None:
 
 
 def _refused(tester: Tester, failure: StageFailure) -> str | None:
-    recipe = tester.recipe
-    plain = _edge(_exported(tester), (), EdgeCompileConfig(_check_ir_validity=False))
+    undelegated = functools.partial(_plain, tester)
     if failure.stage == "lower":
-        config = recipe.edge_config()
+        config = tester.recipe.edge_config()
         if not config._check_ir_validity:
             return None
         config = replace(config, _check_ir_validity=False)
-        partitioners = [_Undelegated(one) for one in recipe.partitioners()]
+        partitioners = [_Undelegated(one) for one in tester.recipe.partitioners()]
         mine = _edge(_exported(tester), partitioners, config)
         # Lowering has noted in the configuration what the partitioners keep from decomposing.
         operators = _beyond_core(mine, config)
-        if operators and operators <= _beyond_core(plain, EdgeCompileConfig()):
+        if operators and operators <= _beyond_core(undelegated(), EdgeCompileConfig()):
             return (
                 f"{_listing(operators)}: not core ATen, and nothing decomposes it; ExecuTorch's "
                 "edge dialect refuses it"
@@ -71,15 +72,33 @@ def _refused(tester: Tester, failure: StageFailure) -> str | None:
     else:
         mine = tester.lowered.exported_program()
         kernels = _kernels(mine)
-        missing = {name for name, has_out in kernels.items() if not has_out}
+        missing = {name for name, kernel in kernels.items() if not kernel.has_out}
         if isinstance(failure.cause, MissingKernels):
             missing = set(failure.cause.names)
-        if missing and missing <= _kernels(plain).keys():
+        if missing and (
+            _asks_itself(tester.exported, missing, kernels)
+            or missing <= _kernels(undelegated()).keys()
+        ):
             return f"the ExecuTorch runtime has no kernel for {_listing(missing)}"
     dtypes = _foreign_dtypes(mine)
-    if dtypes and dtypes <= _foreign_dtypes(plain):
+    if dtypes and dtypes <= _foreign_dtypes(undelegated()):
         return f"ExecuTorch's edge dialect has no tensors of {_listing(dtypes)}"
     return None
+
+
+def _plain(tester: Tester) -> ExportedProgram:
+    """The program decomposed and handed to no backend."""
+    return _edge(_exported(tester), (), EdgeCompileConfig(_check_ir_validity=False))
+
+
+def _asks_itself(
+    exported: ExportedProgram, missing: set[str], kernels: Mapping[str, _Kernel]
+) -> bool:
+    """Whether missing kernels are of operators that the program was written with, and that nothing
+    decomposes: then it need not be lowered once more to see that it asks for them."""
+    decomposed = _default_decomposition_table()
+    written = {target for _, target in _calls(exported) if target not in decomposed}
+    return all(name in kernels and kernels[name].operator in written for name in missing)
 
 
 def _exported(tester: Tester) -> ExportedProgram:
@@ -144,19 +163,32 @@ def _beyond_core(program: ExportedProgram, config: EdgeCompileConfig) -> set[str
     return names
 
 
-def _kernels(program: ExportedProgram) -> dict[str, bool]:
-    """Names of the kernels that calls outside of delegates become, and whether there is an operator
-    of that name: where none has an ``out`` variant it is the call's own."""
+class _Kernel(NamedTuple):
+    """What a call outside of delegates becomes.
+
+    Attributes:
+        operator: what was called, of ATen.
+        has_out: whether there is an operator of the kernel's name; where none has an ``out``
+            variant the name is the call's own.
+    """
+
+    operator: Any
+    has_out: bool
+
+
+def _kernels(program: ExportedProgram) -> dict[str, _Kernel]:
+    """The kernels that calls outside of delegates become, by name."""
     names = {}
     for _, target in _calls(program):
-        has_out = True
+        operator, has_out = getattr(target, "_op", target), True
         if isinstance(target, EdgeOpOverload) and "out" not in target._schema.overload_name:
             try:
                 target = target.to_out_variant()
             except RuntimeError:  # how upstream says that there is none
                 has_out = False
         overload = target._schema.overload_name
-        names[f"{target._schema.name}.{overload}" if overload else target._schema.name] = has_out
+        name = f"{target._schema.name}.{overload}" if overload else target._schema.name
+        names[name] = _Kernel(operator, has_out)
     return names
 
 

@@ -3,16 +3,17 @@
 Lowering one operator takes 0.5 s upstream, most of it for things that do not depend on the program:
 the dispatcher is walked for composite operators, three times, and 36,000 kernels are registered and
 removed again, six times. Such results are kept, keyed by everything they depend on (``kept``,
-``tables``). A program that was decomposed is not decomposed again (``decomposing``), and a graph
-that was walked is not walked again for nothing (``retracing``). Each pass makes Python code of
-its graph, which hardly any graph ever runs; that waits until somebody wants it (``code``). It
-calls each operator on fake tensors as the pass before did; what came of that is kept, too
-(``faked``), and arguments are walked with fewer questions (``replay``). Arm's propagation of
-views and permutes walks the graph once instead of dozens of times (``propagation``). Calibrating
+``tables``). A program that was decomposed is not decomposed again (``decomposing``), one that is
+functional is not made so (``functional``), a graph that was walked is not walked again for nothing
+(``retracing``), and one that was verified is not verified again (``verifying``). Each pass makes
+Python code of its graph, which hardly any graph ever runs; that waits until somebody wants it
+(``code``). It calls each operator on fake tensors as the pass before did; what came of that is
+kept, too (``faked``), and arguments are walked with fewer questions (``replay``). Arm's propagation
+of views and permutes walks the graph once instead of dozens of times (``propagation``). Calibrating
 an integer recipe looks for the range of each tensor in up to 100,000 steps of two tensor
-operations; those that change nothing are skipped (``calibration``). Lowering a model spends a
-fifth of its time on deep-copying the provenance of nodes, which nobody writes to; it is shared
-instead. What is lowered is unchanged
+operations; those that change nothing are skipped (``calibration``). Lowering a model spends a fifth
+of its time on deep-copying the provenance of nodes, which nobody writes to; it is shared instead.
+Graphs are not written as text for logs that nobody reads (``untold``). What is lowered is unchanged
 (docs/adr/0004 has the measurements).
 """
 
@@ -34,6 +35,8 @@ from harness.pipeline.speed import (
     replay,
     retracing,
     tables,
+    untold,
+    verifying,
 )
 
 
@@ -50,6 +53,8 @@ def install() -> None:
     replay.install()
     retracing.install()
     propagation.install()
+    verifying.install()
+    untold.install()
 
 
 def settle() -> None:

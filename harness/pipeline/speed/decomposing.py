@@ -8,7 +8,6 @@ nothing that is left to decompose.
 
 from __future__ import annotations
 
-import copy
 import operator
 import weakref
 from collections.abc import Callable, Mapping
@@ -17,8 +16,8 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.decomp_utils import CustomDecompTable
-from torch.fx import GraphModule
 
+from harness.pipeline.speed.functional import as_functional, copied, is_functional
 from harness.pipeline.unchanged import Snapshot, is_plain
 
 _Table = Mapping[Any, Callable[..., Any]]
@@ -42,26 +41,33 @@ def _run_decompositions(
     before = _decomposed.get(program)
     untouched = before is not None and before.holds(program, but_targets=True)
     if untouched and _is_done(program, decomp_table):
-        return copied(program)
+        return _noted(copied(program))
     if isinstance(decomp_table, CustomDecompTable):
         len(decomp_table)  # makes it complete, once
         decomp_table = decomp_table.decomp_table  # upstream copies one operator after the other
-    made = _upstream(program, decomp_table)
-    _decomposed[made] = Snapshot(made)
-    return made
+    return _noted(_upstream(program, decomp_table))
+
+
+def _noted(program: ExportedProgram) -> ExportedProgram:
+    """A program that has been decomposed."""
+    _decomposed[program] = Snapshot(program)
+    return program
 
 
 def _made_functional(program: ExportedProgram) -> ExportedProgram:
+    if is_functional(program):
+        return _noted(as_functional(program))
     known = _functional.get(program)
     if known is None or not known[0].holds(program):
         known = _functional[program] = Snapshot(program), _upstream(program, {})
-    made = copied(known[1])
-    _decomposed[made] = Snapshot(made)
-    return made
+    return _noted(copied(known[1]))
 
 
 def _is_done(program: ExportedProgram, table: _Table) -> bool:
-    """Whether a program that was decomposed has no operator that ``table`` decomposes."""
+    """Whether a program that was decomposed has no operator that ``table`` decomposes. Where it
+    writes to an input, decomposing it again makes the write an operator."""
+    if program.graph_signature.user_inputs_to_mutate:
+        return False
     return all(
         node.op in ("placeholder", "output")
         or (node.op == "call_function" and _stays(node.target, table))
@@ -76,26 +82,6 @@ def _stays(target: Any, table: _Table) -> bool:
         isinstance(target, torch._ops.OpOverload)
         and not target._schema.is_mutable
         and target not in table
-    )
-
-
-def copied(program: ExportedProgram) -> ExportedProgram:
-    """A program with a graph and a signature of its own; it shares values with the first."""
-    graph = copy.deepcopy(program.graph)
-    for its, copy_of_it in zip(program.graph.nodes, graph.nodes, strict=True):
-        copy_of_it.name = its.name  # a name that Python has too, as "input", was changed
-    module = GraphModule(program.graph_module, graph)
-    module.meta.update(program.graph_module.meta)
-    return ExportedProgram(
-        root=module,
-        graph=graph,
-        graph_signature=copy.deepcopy(program.graph_signature),
-        state_dict=dict(program.state_dict),
-        range_constraints=dict(program.range_constraints),
-        module_call_graph=copy.deepcopy(program.module_call_graph),
-        example_inputs=program.example_inputs,
-        constants=dict(program.constants),
-        verifiers=program._verifiers,
     )
 
 

@@ -1,8 +1,10 @@
-"""What torch computes again for every program though it depends on none, kept."""
+"""What torch and exir compute again for every program though it depends on none, kept."""
 
 from __future__ import annotations
 
+import functools
 import sys
+import typing
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from typing import Any
 import torch
 import torch.export.decomp_utils
 import torch.export.exported_program
+from executorch.exir._serialize import _dataclass
 from torch._decomp import decompositions_for_rng
 from torch._export import utils as export_utils
 from torch._subclasses import fake_impls
@@ -132,3 +135,5 @@ def install() -> None:
     for module in (export_utils, torch.export.exported_program, torch.export.decomp_utils):
         module._collect_all_valid_cia_ops = collect_once  # type: ignore[attr-defined]
     decompositions_for_rng.PhiloxState.reset = _reset_philox  # type: ignore[method-assign]
+    # Asked for each field of each instance that is serialized; it compiles what it finds as text.
+    _dataclass.get_type_hints = functools.cache(typing.get_type_hints)

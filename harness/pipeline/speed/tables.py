@@ -64,6 +64,29 @@ def _default_once() -> decomp_utils.CustomDecompTable:
     return table
 
 
+def _materialize(table: Any) -> dict[Any, Any]:
+    """Stands for ``CustomDecompTable.materialize``, which asks 1,100 operators of ATen whether they
+    are others than ATen's."""
+    for op in _others_than_atens():
+        if op not in table.decomp_table and op not in table.deleted_custom_ops:
+            table.decomp_table[op] = _decompose_composite_by_one(op)
+    table.has_materialized = True
+    table.deleted_custom_ops = set()
+    return {**table.decomp_table}
+
+
+_others: tuple[Any, list[Any]] | None = None
+
+
+def _others_than_atens() -> list[Any]:
+    global _others
+    preservable = export_utils._collect_all_valid_cia_ops()
+    if _others is None or _others[0] is not preservable:
+        found = [op for op in preservable if not export_utils._is_aten_op(op)]
+        _others = preservable, found
+    return _others[1]
+
+
 _get_decompositions = _decomp.get_decompositions
 _decompositions: dict[Any, dict[Any, Any]] = {}
 
@@ -90,6 +113,8 @@ def _replace_everywhere(original: Any, replacement: Any) -> None:
 
 def install() -> None:
     """Make each table once from now on."""
+    table: Any = decomp_utils.CustomDecompTable
+    table.materialize = _materialize
     for original, replacement in (
         (_get_decompositions, _get_decompositions_once),
         (_decompose_composite, _decompose_composite_by_one),

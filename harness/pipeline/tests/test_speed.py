@@ -55,10 +55,20 @@ class Net(torch.nn.Module):
     def forward(self, x):
         return torch.nn.functional.gelu(self.norm(self.conv(x))).softmax(-1)
 
+class Writes(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("state", torch.zeros(2, 3))
+    def forward(self, x):
+        self.state.add_(torch.nn.functional.elu_(x))
+        return self.state * 2
+
 def small():
     case = Case("net/small", lambda: (Net(), (torch.randn(1, 3, 8, 8),)))
+    writes = Case("net/writes", lambda: (Writes(), (torch.randn(2, 3),)))
     targets = ("portable:fp32", "xnnpack:fp32", "tosa:fp", "tosa:int", "mlx:fp32")
-    return [(case, target) for target in targets * (2 if mode == "with" else 1)]
+    native = [(writes, target) for target in targets[:2]]
+    return ([(case, target) for target in targets] + native) * (2 if mode == "with" else 1)
 
 def sample():
     # Of each target a layer that all of them take, and a few cases spread over the suites; models
@@ -112,10 +122,10 @@ def programs(mode: str, what: str) -> list[str]:
 @pytest.mark.nightly
 def test_programs_are_the_same_byte_for_byte() -> None:
     made = programs("with", "small")
-    assert len(made) == 10
+    assert len(made) == 14
     assert all(" lowered " in line for line in made), made
-    assert made[:5] == made[5:], "the second lowering uses what the first one kept"
-    assert made[:5] == programs("without", "small")
+    assert made[:7] == made[7:], "the second lowering uses what the first one kept"
+    assert made[:7] == programs("without", "small")
 
 
 @pytest.mark.nightly

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from executorch.exir import pass_base
+from executorch.exir.debug_handle_utils import get_greatest_ancestor_node_identifier
 from torch.export import Dim, ExportedProgram, default_decompositions, export
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
@@ -168,27 +169,65 @@ def decompositions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return asked
 
 
+class Writes(Net):
+    """Of what tracing anew changes: a write, a view that may be a copy, what nobody uses."""
+
+    def forward(self, input: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = self.conv(input)
+        y.add_(1)
+        return y.reshape(-1), y.sort(-1)[0]
+
+
 def test_a_program_is_made_functional_once(decompositions: list[Any]) -> None:
-    program = export(Net(), (torch.randn(2, 3, 8, 8),))
+    program = export(Writes(), (torch.randn(2, 3, 8, 8),))
     made = [program.run_decompositions({}) for _ in range(2)]
     assert len(decompositions) == 1
-    assert _drawn(made[0].graph_module) == _drawn(made[1].graph_module)
-    assert [node.name for node in made[0].graph.nodes] == [
-        node.name for node in made[1].graph.nodes
-    ]
+    _are_alike(made[0], made[1])
     assert made[0].graph is not made[1].graph
-    assert made[0].graph_signature == made[1].graph_signature
+    _are_alike(made[0], decomposing._upstream(program, {}))
+
+
+def test_what_is_functional_is_not_made_so(decompositions: list[Any]) -> None:
+    program = export(Net(), (torch.randn(2, 3, 8, 8),))
+    made = program.run_decompositions({})
+    assert not decompositions
     upstream = decomposing._upstream(program, {})
-    assert _drawn(upstream.graph_module) == _drawn(made[0].graph_module)
-    assert _names(upstream) == _names(made[0])
+    _are_alike(made, upstream)
+    assert made.verifiers == upstream.verifiers
+    for node, theirs in zip(made.graph.nodes, upstream.graph.nodes, strict=True):
+        if node.op == "call_function":
+            assert str(node.meta["original_aten"]) == str(theirs.meta["original_aten"])
+            ancestor = get_greatest_ancestor_node_identifier(theirs)
+            assert get_greatest_ancestor_node_identifier(node) == ancestor
+
+
+class WritesToInput(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return x * 2
+
+
+def test_what_writes_to_an_input_is_decomposed_each_time(decompositions: list[Any]) -> None:
+    """A write becomes an operator of its own when it is decomposed again."""
+    program = export(WritesToInput(), (torch.randn(3),)).run_decompositions({})
+    twice = program.run_decompositions(default_decompositions())
+    assert len(decompositions) == 2
+    assert torch.ops.aten.copy.default in {node.target for node in twice.graph.nodes}
+
+
+def _are_alike(one: ExportedProgram, other: ExportedProgram) -> None:
+    assert _drawn(one.graph_module) == _drawn(other.graph_module)
+    assert _names(one) == _names(other)
+    assert one.graph_signature == other.graph_signature
 
 
 def test_what_is_decomposed_is_not_decomposed_again(decompositions: list[Any]) -> None:
     program = export(Net(), (torch.randn(2, 3, 8, 8),))
     once = program.run_decompositions(default_decompositions())
     twice = once.run_decompositions(default_decompositions())
+    thrice = twice.run_decompositions(default_decompositions())
     assert len(decompositions) == 1
-    assert _drawn(twice.graph_module) == _drawn(once.graph_module)
+    assert _drawn(once.graph_module) == _drawn(twice.graph_module) == _drawn(thrice.graph_module)
     upstream = decomposing._upstream(once, default_decompositions())
     assert _drawn(upstream.graph_module) == _drawn(once.graph_module)
     relu = next(node for node in twice.graph.nodes if "relu" in node.name)

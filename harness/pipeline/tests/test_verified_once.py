@@ -1,0 +1,101 @@
+"""Graphs that are not verified again are the ones that were, and the verifier still refuses."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import to_edge, to_edge_transform_and_lower
+from executorch.exir.pass_manager import ExportedProgramPassManager
+from torch._export.verifier import SpecViolationError
+from torch.export import ExportedProgram, export
+from torch.fx import GraphModule
+
+from harness.pipeline import speed
+from harness.pipeline.speed import verifying
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    speed.install()
+
+
+@pytest.fixture
+def verified(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The graphs that upstream is asked to verify."""
+    asked: list[Any] = []
+    upstream = verifying._upstream
+
+    def noted(verifier: Any, module: GraphModule) -> None:
+        asked.append(module)
+        upstream(verifier, module)
+
+    monkeypatch.setattr(verifying, "_upstream", noted)
+    return asked
+
+
+def _edge() -> ExportedProgram:
+    program: ExportedProgram = to_edge(
+        export(torch.nn.ReLU(), (torch.randn(3),))
+    ).exported_program()
+    return program
+
+
+def test_a_graph_is_verified_once(verified: list[Any]) -> None:
+    program = _edge()
+    program.validate()
+    verified.clear()
+    program.validate()
+    ExportedProgramPassManager([]).check(program)
+    assert not verified
+
+
+@pytest.mark.parametrize(
+    "checking", [ExportedProgram.validate, ExportedProgramPassManager([]).check]
+)
+def test_what_was_touched_is_refused(checking: Any) -> None:
+    program = _edge()
+    program.validate()
+    relu = next(node for node in program.graph.nodes if node.op == "call_function")
+    relu.target = torch.ops.aten.relu.default
+    with pytest.raises(SpecViolationError, match="not an Edge operator"):
+        checking(program)
+
+
+def test_another_verifier_looks_for_itself(verified: list[Any]) -> None:
+    program = _edge()
+    program.validate()
+    verified.clear()
+    program._verifiers = [type("Other", (program.verifier,), {"dialect": "ANOTHER"})]
+    program.validate()
+    assert len(verified) == 1
+
+
+class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
+def test_graphs_are_written_where_somebody_reads_them(
+    level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, lines = logging.getLogger(), _Lines()
+    monkeypatch.setattr(root, "level", level)
+    monkeypatch.setattr(root, "handlers", [lines])
+    for name in ("convert_to_linear", "convert_to_sdpa"):
+        logger = logging.getLogger(f"executorch.backends.xnnpack._passes.{name}")
+        monkeypatch.setattr(logger, "level", level)
+        logger.manager._clear_cache()  # type: ignore[attr-defined]
+    program = export(torch.nn.Linear(2, 2), (torch.randn(1, 2),))
+    to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+    written = [line for line in lines.said if "def forward" in line]
+    assert len(written) == (5 if level == logging.DEBUG else 0)
+    assert "def forward" in str(program.graph_module)
