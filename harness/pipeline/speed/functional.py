@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._export import utils as export_utils
+from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry
 from torch.export.graph_signature import ExportGraphSignature
@@ -26,7 +27,8 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 def is_functional(program: ExportedProgram) -> bool:
     """Whether making a plain program functional would find the nodes that it has."""
-    if not all(isinstance(one.meta.get("val"), torch.Tensor) for one in _inputs(program)):
+    # Tensors of a kind of their own, as quantized weights are, would be taken apart.
+    if not all(type(one.meta.get("val")) is FakeTensor for one in _inputs(program)):
         return False
     outputs = program.graph.output_node().args[0]
     made = isinstance(outputs, tuple | list) and all(

@@ -12,6 +12,7 @@ from executorch.exir.debug_handle_utils import get_greatest_ancestor_node_identi
 from torch.export import Dim, ExportedProgram, default_decompositions, export
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
+from torch.testing._internal.two_tensor import TwoTensor
 
 from harness import Case, Tester
 from harness.pipeline import speed
@@ -199,6 +200,14 @@ def test_what_is_functional_is_not_made_so(decompositions: list[Any]) -> None:
             assert str(node.meta["original_aten"]) == str(theirs.meta["original_aten"])
             ancestor = get_greatest_ancestor_node_identifier(theirs)
             assert get_greatest_ancestor_node_identifier(node) == ancestor
+
+
+def test_weights_of_a_kind_of_their_own_are_taken_apart(decompositions: list[Any]) -> None:
+    layer = torch.nn.Linear(32, 4)
+    layer.weight = torch.nn.Parameter(TwoTensor(layer.weight.data, layer.weight.data.clone()))
+    made = export(layer, (torch.randn(2, 32),)).run_decompositions({})
+    assert len(decompositions) == 1
+    assert len(made.graph_signature.parameters) == 3
 
 
 class WritesToInput(torch.nn.Module):
