@@ -24,8 +24,8 @@ from torch.utils._pytree import tree_leaves
 from harness.case import seeded_with
 from suites.opinfo.sampling import DTYPES, REFUSALS, entries, program, samples
 
-COUNT = 4
-"""Samples of an operator in a dtype."""
+COUNT = {"float32": 4}
+"""Samples of an operator by dtype; of others there is one."""
 LARGEST = 20_000
 """Elements of a tensor; a sample is to be about its operator, not about size."""
 CHOSEN = Path(__file__).with_name("samples.json")
@@ -40,7 +40,8 @@ def chosen() -> dict[str, dict[str, list[int]]]:
                 warnings.simplefilter("ignore")  # samples of what torch deprecates are samples
                 usable = list(_usable(info, dtype))
             if usable:
-                drawn = random.Random(f"{name} {dtype}").sample(usable, min(COUNT, len(usable)))
+                count = min(COUNT.get(dtype, 1), len(usable))
+                drawn = random.Random(f"{name} {dtype}").sample(usable, count)
                 found.setdefault(name, {})[dtype] = drawn
     return found
 

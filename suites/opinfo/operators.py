@@ -1,5 +1,5 @@
-"""Torch's own samples of the core operators: one an operator by day, up to four at night, every
-other one with inputs that do not lie row by row."""
+"""Torch's own samples of the core operators: one an operator by day, at night up to four in float32
+and one in each other dtype, every other one with inputs that do not lie row by row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness import Case
-from suites.opinfo.sampling import Pick
+from suites.opinfo.sampling import DTYPES, Pick
 
 _TARGETS = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"
 _BY_DAY = "xnnpack:fp32|mlx:fp32"
@@ -22,9 +22,10 @@ def _cases() -> Iterator[Case]:
         for dtype, numbers in dtypes.items():
             for position, number in enumerate(numbers):
                 is_first = position == 0 and dtype == "float32"
+                strided = (position + DTYPES.index(dtype)) % 2 == 1
                 yield Case(
                     f"opinfo/{op}/{dtype}_{position}",
-                    Pick(entry, dtype, number, strided=position % 2 == 1).build,
+                    Pick(entry, dtype, number, strided).build,
                     op=op,
                     tags=frozenset({"opinfo", dtype}),
                     targets=_TARGETS,

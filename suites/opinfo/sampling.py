@@ -19,8 +19,8 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from harness import Inputs
 
-DTYPES = ("float32",)
-"""Of the samples; others wait for the causes of what fails in them."""
+DTYPES = ("float32", "bfloat16", "float16", "int32", "int64", "bool")
+"""Of the samples."""
 
 ALSO = frozenset(
     f"nn.functional.{name}"

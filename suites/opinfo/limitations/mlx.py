@@ -1,0 +1,48 @@
+"""Known gaps of the MLX delegate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness import Limitation
+from suites.known import as_known
+from suites.mlx.limitations import LIMITATIONS as KNOWN
+from suites.models.limitations import LIMITATIONS as MODELS
+from suites.opinfo.limitations.tables import as_ours, of
+from suites.ops.limitations import LIMITATIONS as OPS
+
+_MLX_OPS = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/ops.py"
+
+_AXES = (
+    "Of a scalar, which in ATen has a dimension 0 and -1 to reduce over; the handler passes it on, "
+    "and mlx has none."
+)
+_PERMUTED = "unfold/im2col"
+MLX: list[Limitation] = [
+    as_known(KNOWN, "mlx:fp32", "scatter_add/part_of_the_columns", of("scatter_add 1 3")),
+    as_known(MODELS, "mlx:fp32", "sam2/tiny", of("interpolate-bicubic *")),
+    as_ours("mlx:fp32", "convolution/1d_unbatched",
+             "conv1d 1 3; conv2d 3; conv_transpose2d 1"),
+    as_ours("mlx:fp32", _PERMUTED, "interpolate-nearest-exact *; interpolate-trilinear *"),
+    replace(
+        as_known(OPS, "portable:fp32", "convolution/3d", of("conv3d *; conv_transpose3d 0 2")),
+        target="mlx:*",
+        reason="MLX takes no convolution of groups in three dimensions or without a batch, and "
+        "check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) accepts inputs of "
+        "rank 3 and 4 only.",
+    ),
+    *(
+        Limitation(
+            target="mlx:*", case=of(cases), reason=reason, link=_MLX_OPS, stage="run", error=error
+        )
+        for cases, error, reason in [
+            ("amin 2; argmax 2; argmin 1 3; sum 0", "Invalid axis", _AXES),
+            ("cumsum 2", "out of bounds for array with 0 dimensions", _AXES),
+            ("log_softmax 1; softmax 2", "Received non-empty axes", _AXES),
+            ("index_select 2", "out of range for 0 dimensions", _AXES),
+            ("cat 3", "a dimension of size 0",
+             "The concatenation of empty tensors is folded to a constant, and FullNode has no "
+             "tensor without elements."),
+        ]
+    ),
+]  # fmt: skip
