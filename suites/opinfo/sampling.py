@@ -8,9 +8,10 @@ cases are known without the database, whose import takes seconds.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,8 +118,12 @@ class Pick:
             LookupError: the installed torch has no such sample.
         """
         info = entries().get(self.entry)
-        found = itertools.islice(samples(info, self.dtype), self.number, None) if info else ()
-        if (sample := next(iter(found), None)) is None:
+        sample = None
+        if info:
+            # Left to the garbage collector, torch's generators end amid whatever runs by then.
+            with contextlib.closing(samples(info, self.dtype)) as found:
+                sample = next(itertools.islice(found, self.number, None), None)
+        if sample is None:
             raise LookupError(
                 f"torch {torch.__version__} has no sample {self.number} of {self.entry} in "
                 f"{self.dtype}; python -m suites.opinfo.choose writes samples.json anew"
@@ -167,9 +172,9 @@ def core_operators() -> frozenset[str]:
     return frozenset(found)
 
 
-def samples(info: Any, dtype: str) -> Iterator[Any]:
+def samples(info: Any, dtype: str) -> Generator[Any]:
     """What an entry yields for a dtype, in its order; nothing where it has none."""
     wanted = getattr(torch, dtype)
     if info.supports_dtype(wanted, "cpu"):
-        # Else every sample is drawn with a seed of torch's own.
-        yield from info.sample_inputs("cpu", wanted, set_seed=False)
+        # sample_inputs would seed each draw, and keep the generator in a circle of references.
+        yield from info.sample_inputs_func(info, "cpu", wanted, False)

@@ -13,6 +13,8 @@ _OURS = [
     for entry in (
         as_ours(target, "convolution/3d", "conv3d *; conv_transpose3d *"),
         as_ours(target, "div/floor_of_any", "div-floor_rounding 1"),
+        as_ours(target, "remainder/int64", "remainder int32"),
+        as_ours(target, "constant_pad_nd/negative_crops", "pad-constant float16"),
     )
 ]
 _LEFT = "portable:*|xnnpack:*|tosa:*"
@@ -48,12 +50,13 @@ _RUNTIME = [
         )
         for target, numbers in [
             ("portable:*|xnnpack:*|mlx:*", "0 3"),
+            ("portable:*|xnnpack:*", "bfloat16 float16"),
             ("tosa:fp", "0"),
         ]
     ),
     Limitation(
         target="portable:*|xnnpack:*",
-        case=of("cumsum 2"),
+        case=of("cumsum 2 int32 int64"),
         reason="Of a scalar; check_cumsum_args (util/kernel_ops_util.cpp) has no dimension of it.",
         link=f"{_PORTABLE}/util/kernel_ops_util.cpp",
         stage="run",

@@ -1,4 +1,4 @@
-"""How limitations of torch's samples name their cases: by operator and number."""
+"""How limitations of torch's samples name their cases."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ SCALES = "The delegate derives the scale from the sizes, and does not look at sc
 
 
 def of(table: str) -> str:
-    """Globs over cases in float32: operators with the numbers of their samples, separated by
-    semicolons."""
+    """Globs over cases, from operators that are separated by semicolons.
+
+    Behind each stand the numbers of its samples in float32, other dtypes, or ``*`` for all.
+    """
     rows = (row.split() for row in table.split(";"))
     return "|".join(
-        variants(f"opinfo/{operator}", " ".join(f"float32_{number}" for number in numbers))
-        for operator, *numbers in rows
+        variants(f"opinfo/{operator}", " ".join(map(_name, samples))) for operator, *samples in rows
     )
 
 
-def of_dtypes(dtypes: str, operators: str) -> str:
-    """Globs over cases of operators in other dtypes."""
-    names = " ".join(f"{dtype}_*" for dtype in dtypes.split())
-    return "|".join(variants(f"opinfo/{operator}", names) for operator in operators.split())
+def _name(sample: str) -> str:
+    if sample == "*":
+        return sample
+    return f"float32_{sample}" if sample.isdigit() else f"{sample}_*"
 
 
 def as_ours(target: str, case: str, table: str) -> Limitation:
-    """What is known of a case of ``suites/ops``, of samples in float32."""
+    """What is known of a case of ``suites/ops``, of samples."""
     return as_known(OPS, target, case, of(table))

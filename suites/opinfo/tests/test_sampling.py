@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from types import GeneratorType
 
 import pytest
 import torch
@@ -32,6 +34,16 @@ def test_by_day_there_is_one_program_an_operator() -> None:
     by_day = [case for case in CASES if case.by_day]
     assert len({case.name.split("/")[1] for case in by_day}) == len(by_day)
     assert all("float32" in case.tags for case in by_day)
+
+
+def test_no_generator_of_torch_outlives_its_build() -> None:
+    gc.disable()  # it would end them, amid a trace for example
+    try:
+        Pick("flip", "float32", 0, False).build()
+        left = [item for item in gc.get_objects() if isinstance(item, GeneratorType)]
+    finally:
+        gc.enable()
+    assert "sample_inputs_flip" not in {generator.__name__ for generator in left}
 
 
 @pytest.mark.parametrize("strided", [False, True])

@@ -32,7 +32,7 @@ from harness.pipeline import speed
 from harness.pipeline.route import lower
 from harness.pipeline.speed import faked, propagation, replay, tables
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 CODE = """
 import hashlib, re, sys, tempfile
