@@ -95,12 +95,11 @@ def wrongness(cell: Cell) -> str:
     worst = summary.worst_output(cell)
     if worst is None:
         return ""
-    problem = f"; {worst.problem}" if worst.problem else ""
     return (
         f"output {worst.output} of call {worst.call}: max abs error {text.measure(worst.max_abs)}, "
         f"bound {text.measure(worst.bound)} ({text.bound_use(worst.bound_used)}), "
         f"SQNR {text.decibels(worst.sqnr_db)}, {worst.exceeding:,} of "
-        f"{text.count(worst.elements, 'element')} exceed it{problem}"
+        f"{text.count(worst.elements, 'element')} exceed it"
     )
 
 
@@ -174,6 +173,12 @@ def delegation(cell: Cell) -> str:
         f"{text.count(taken.delegates, 'delegate')} with "
         f"{text.count(taken.delegated_nodes, 'node')}, {left} left over"
     )
+
+
+def left_over(cell: Cell) -> str:
+    """The operators that the partitioner left over, or nothing."""
+    ops = cell.delegation.undelegated_ops
+    return f"left over: {text.calls(ops)}" if ops else ""
 
 
 def reasons(cell: Cell) -> list[tuple[str, dict[str, int]]]:

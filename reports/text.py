@@ -6,6 +6,9 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
+from harness.record.cell import Numerics
+from harness.record.digits import apart
+
 # Terminal escape sequences (colours, cursor moves, titles) that compilers put into messages.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 # Everything else a terminal or a browser would act on rather than show: control characters,
@@ -135,6 +138,14 @@ _BINARY = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 def shape(sizes: Iterable[int]) -> str:
     """``[2, 3]``."""
     return f"[{', '.join(str(size) for size in sizes)}]"
+
+
+def worst(item: Numerics) -> tuple[str, str, str] | None:
+    """Where an output uses most of its bound, what is there, and what should be, in digits that
+    tell the two apart; None where it has no elements."""
+    if item.worst_index is None or item.worst_actual is None or item.worst_expected is None:
+        return None
+    return (shape(item.worst_index), *apart(item.worst_actual, item.worst_expected))
 
 
 def calls(ops: Mapping[str, int], limit: int = 8) -> str:

@@ -14,8 +14,10 @@ from harness.execution.program import TensorSpec
 from harness.numerics.exact import numbers
 from harness.numerics.metrics import Difference, Tally, largest_error
 from harness.numerics.oracle import Reference
+from harness.numerics.patterns import pattern
 from harness.numerics.telling import telling
 from harness.record.cell import Numerics
+from harness.record.digits import apart
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,11 @@ def compare_output(
     tally = Tally.of(actual, oracle, bound, eager, others)
     truth, native = Difference.of(actual, oracle), Difference.of(actual, eager)
     worst = tally.worst
+    at = None if worst is None else _unravel(worst, actual.shape)
+    got, wanted = (
+        None if worst is None else float(each.flatten()[worst]) for each in (actual, oracle)
+    )
+    likeness = pattern(actual, oracle, bound, eager, others) if tally.exceeding else ""
     return Numerics(
         call=call,
         output=place.index,
@@ -158,19 +165,33 @@ def compare_output(
         bound_used=tally.used,
         exceeding=tally.exceeding,
         elements=tally.elements,
-        worst_index=_unravel(worst, actual.shape) if worst is not None else None,
-        worst_actual=float(actual.flatten()[worst]) if worst is not None else None,
-        worst_expected=float(oracle.flatten()[worst]) if worst is not None else None,
+        worst_index=at,
+        worst_actual=got,
+        worst_expected=wanted,
         eager_max_abs=largest_error(actual, eager),
         eager_sqnr_db=native.sqnr_db,
         model_sqnr_db=None if model is None else Difference.of(actual, model).sqnr_db,
         max_steps=None if step is None else tally.max_abs / step,
         telling=telling(oracle, bound),
-        problem=None
-        if tally.exceeding == 0
-        else f"{tally.exceeding} of {tally.elements} elements exceed the bound "
-        f"(worst {tally.used:.3g} times it, max abs error {tally.max_abs:.3g})",
+        problem=_problem(tally, at, got, wanted, likeness) if tally.exceeding else None,
+        pattern=likeness,
     )
+
+
+def _problem(
+    tally: Tally, at: list[int] | None, got: float | None, wanted: float | None, likeness: str
+) -> str:
+    """What is wrong with the values of a tensor: how many, how much, where, and like what."""
+    parts = [
+        f"{tally.exceeding} of {tally.elements} elements exceed the bound "
+        f"(worst {tally.used:.3g} times it, max abs error {tally.max_abs:.3g})"
+    ]
+    if at is not None and got is not None and wanted is not None:
+        shown, expected = apart(got, wanted)
+        parts.append(f"at {at} got {shown}, expected {expected}")
+    if likeness:
+        parts.append(f"looks {likeness}")
+    return ", ".join(parts)
 
 
 def structure_problem(actual: Any, eager: Any, spec: TensorSpec | None = None) -> str | None:

@@ -91,7 +91,9 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     ``role`` says what was compared: an ``output``, or an ``input`` that the program changed, whose
     position ``output`` then is. ``dtype`` names a Python type where a program returns a number.
     ``telling`` is the share of the elements that the best constant gets wrong: with 0 the values
-    carry no signal beyond their bound. None in records of schema 2 and before.
+    carry no signal beyond their bound. None in records of schema 2 and before. ``pattern`` is what
+    the errors look like, where they look like something: ``scaled by 1.001``. ``problem`` says it,
+    too.
     """
 
     call: int
@@ -118,6 +120,7 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     telling: float | None = None
     role: str = "output"
     problem: str | None = None
+    pattern: str = ""
 
 
 class Encoding(msgspec.Struct, frozen=True, kw_only=True):

@@ -181,7 +181,7 @@ def _failures(found: Summary) -> str:
             continue
         what = [code(row.cell.error or "", 300)]
         what += [prose(facts.wrongness(row.cell), 300), prose(facts.divergence(row.cell), 600)]
-        what.append(prose(facts.delegation(row.cell)))
+        what += [prose(facts.delegation(row.cell)), prose(facts.left_over(row.cell), 300)]
         body.append(
             [
                 code(row.id, 200),

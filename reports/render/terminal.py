@@ -230,7 +230,7 @@ def _failures(found: Summary, out: Console) -> None:
         out.print(styled(f"{row.outcome.symbol} {row.id}", style), styled(label), sep="")
         cell = row.cell
         details = [cell.error or "", facts.wrongness(cell), facts.divergence(cell)]
-        details.append(facts.delegation(cell))
+        details += [facts.delegation(cell), facts.left_over(cell)]
         for detail in filter(None, details):
             out.print(styled(f"    {text.line(detail, 400)}"))
         out.print(styled(f"    {row.cell.repro}", "dim"), soft_wrap=True)
@@ -327,19 +327,24 @@ def _numerics(outputs: list[Numerics]) -> Table:
         "max abs": lambda item: text.measure(item.max_abs),
         "bound there": lambda item: text.measure(item.bound),
         "used": lambda item: text.bound_use(item.bound_used),
+        "worst at": lambda item: _worst(item, 0),
+        "got": lambda item: _worst(item, 1),
+        "expected": lambda item: _worst(item, 2),
         "out of bound": lambda item: f"{item.exceeding:,} of {item.elements:,}",
         "SQNR": lambda item: text.decibels(item.sqnr_db),
         "cosine": lambda item: text.measure(item.cosine),
         "ULP": lambda item: text.ulps(item.max_ulp),
         "SQNR to eager": lambda item: text.decibels(item.eager_sqnr_db),
         "SQNR to the float model": lambda item: text.decibels(item.model_sqnr_db),
-        "problem": lambda item: item.problem or "",
     }
     for name, spell in rows.items():
         cells = [styled(spell(item), "red" if item.problem else "") for item in outputs]
-        if name != "problem" or any(item.problem for item in outputs):
-            table.add_row(styled(name, "dim"), *cells)
+        table.add_row(styled(name, "dim"), *cells)
     return table
+
+
+def _worst(item: Numerics, part: int) -> str:
+    return (text.worst(item) or ("–", "–", "–"))[part]
 
 
 def _times(cell: Cell) -> Table:

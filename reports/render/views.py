@@ -162,12 +162,8 @@ def _notes(item: Numerics) -> list[str]:
     notes = []
     if item.problem:
         notes.append(f"{where}: {text.line(item.problem, 300)}")
-    if item.worst_index is not None:
-        notes.append(
-            f"{where}: worst at {text.shape(item.worst_index)}, "
-            f"got {text.measure(item.worst_actual)}, "
-            f"expected {text.measure(item.worst_expected)}"
-        )
+    elif (worst := text.worst(item)) is not None:
+        notes.append(f"{where}: worst at {worst[0]}, got {worst[1]}, expected {worst[2]}")
     if item.eager_max_abs is not None or item.eager_sqnr_db is not None:
         notes.append(
             f"{where}: against eager in the recipe's dtype, max abs error "
