@@ -192,7 +192,7 @@ class Case:
             the others to the night. What ``--targets`` asks for runs.
         untelling: why its outputs carry no signal (zeros, a constant), so that passing is no
             evidence; a case without a reason is expected to be telling
-            (:mod:`harness.numerics.telling`).
+            (:mod:`harness.numerics.figures.telling`).
         draws: the module draws random numbers, and targets make draws of their own: outputs are
             compared by their distribution alone. Without it such a module is refused.
         memory: GiB above the worker's base that a cell of it may hold, where that is more than

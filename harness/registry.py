@@ -149,54 +149,6 @@ def recipe(target: Target, of: Backend | None = None) -> Recipe:
     return varied(recipes[target.recipe], target, found)
 
 
-def parse_targets(texts: Sequence[str]) -> list[Target]:
-    """Read target spellings and check that each exists; ``backend`` alone means its defaults.
-
-    Raises:
-        UnknownTarget: a spelling is wrong or names nothing, or a backend alone has no recipe, as
-            when it does not import.
-    """
-    targets: dict[Target, None] = {}
-    for text in texts:
-        if ":" not in text and text in names():
-            targets.update(dict.fromkeys(Target(text, name) for name in _recipes_of(text)))
-            continue
-        target = Target.parse(text)
-        found = backend(target.backend)
-        if not isinstance(found, MissingBackend):
-            recipe(target)
-        targets[target] = None
-    return list(targets)
-
-
-def parse_list(text: str, option: str) -> list[Target]:
-    """Read what an option lists: target spellings between commas, spaces around them ignored.
-
-    Args:
-        text: the list.
-        option: what it was given to, for messages.
-
-    Raises:
-        UnknownTarget: as :func:`parse_targets`, or a name between the commas is empty.
-    """
-    names = [item.strip() for item in text.split(",")]
-    if not all(names):
-        raise UnknownTarget(
-            f"{option} has an empty name in {text!r}; name targets, or leave it out"
-        )
-    return parse_targets(names)
-
-
-def _recipes_of(name: str) -> tuple[str, ...]:
-    """What a backend's name alone stands for; a name that stands for nothing is an error."""
-    built_in = BUILT_IN.get(name)
-    recipes = (built_in and built_in.recipes) or tuple(backend(name).recipes)
-    if not recipes:
-        reason = backend(name).availability().reason or "it declares none"
-        raise UnknownTarget(f"backend {name!r} has no recipes: {reason}")
-    return recipes
-
-
 def check_two_runtimes(targets: Sequence[Target]) -> None:
     """Refuse to compare runtimes where none of the targets has two.
 

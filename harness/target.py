@@ -12,9 +12,15 @@ from fnmatch import fnmatchcase
 from harness.errors import UnknownTarget
 
 _NAME = "[a-z][a-z0-9_]*"
-_SPELLING = re.compile(rf"({_NAME}):({_NAME})((?:[+-]{_NAME})*)")
+CHANGES = rf"(?:[+-]{_NAME})*"
+"""Regular expression of the passes behind a recipe."""
+
+_SPELLING = re.compile(rf"({_NAME}):({_NAME})({CHANGES})")
 
 _CHANGE = re.compile(rf"[+-]{_NAME}")
+
+LISTED = "xnnpack:fp32,mlx or xnnpack:*, *:fp32, default, nightly, all"
+"""What lists of targets look like, for ``--help``; :mod:`harness.selection` reads them."""
 
 ALL_PASSES = "passes"
 """What ``-passes`` leaves out: all of the recipe's own."""

@@ -11,6 +11,7 @@ import torch
 from harness import Backend, Case, Status, Target, native_backends, registry, run_cell
 from harness.backend import MissingBackend
 from harness.errors import UnknownTarget
+from harness.selection import parse_targets
 
 BACKENDS = registry.names()
 TARGETS = list(registry.known_targets())
@@ -86,12 +87,12 @@ def test_the_registry_lists_the_default_targets() -> None:
 )
 def test_what_is_left_to_the_night(targets: str, target: str, selected: str, nightly: bool) -> None:
     case = replace(SMALL, targets=targets)
-    chosen = registry.parse_targets(selected.split()) if selected else None
+    chosen = parse_targets(selected.split()) if selected else None
     assert registry.is_nightly(case, Target.parse(target), chosen) is nightly
 
 
 def test_a_backend_alone_means_its_defaults() -> None:
-    assert registry.parse_targets(["tosa"]) == [Target("tosa", "fp"), Target("tosa", "int")]
+    assert parse_targets(["tosa"]) == [Target("tosa", "fp"), Target("tosa", "int")]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_a_backend_alone_means_its_defaults() -> None:
 )
 def test_unknown_targets_get_a_hint(text: str, hint: str) -> None:
     with pytest.raises(UnknownTarget, match=re.escape(hint)):
-        registry.parse_targets([text])
+        parse_targets([text])
 
 
 def test_a_backend_whose_package_is_missing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from harness.execution.memory import Meter
 from harness.pipeline.runner import run_cell
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell
+from harness.selection import parse_list, parse_targets
 from harness.target import Target
 from harness.tracing.divergence import look
 from harness.tracing.found import recorded
@@ -87,8 +88,8 @@ def chosen_targets(targets: str | Sequence[Target | str] | None) -> list[Target]
     if targets is None:
         return registry.default_targets()
     if isinstance(targets, str):
-        return registry.parse_list(targets, "targets")
-    return registry.parse_targets([str(target) for target in targets])
+        return parse_list(targets, "targets")
+    return parse_targets([str(target) for target in targets])
 
 
 def pairs(made: Sequence[Case], targets: Sequence[Target]) -> Iterator[tuple[Case, Target]]:

@@ -72,16 +72,16 @@ def repro(
     prepare(speed=speed)
     from rich.console import Console
 
-    from harness import registry
     from harness.collection.discovery import find_case
     from harness.execution.memory import allocations_limited
     from harness.pipeline.runner import run_cell
     from harness.record.host import available_memory
+    from harness.selection import parse_targets
     from harness.target import split_cell_id
     from reports.render import terminal
 
     name, target = split_cell_id(cell)
-    registry.parse_targets([str(target)])
+    parse_targets([str(target)])
     case, suite = find_case(suites, name)
     # A cell that allocates without end ends here as well, and not with the machine.
     with allocations_limited(available_memory()):

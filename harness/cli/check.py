@@ -14,7 +14,7 @@ from harness.cli import why
 from harness.cli.common import ABOVE_ZERO, SPEED
 from harness.errors import UsageError
 from harness.record.contradictions import INTEGERS
-from harness.target import split_cell_id
+from harness.target import LISTED, split_cell_id
 
 if TYPE_CHECKING:
     from harness.checking.messages import Request
@@ -34,7 +34,7 @@ _PROGRAMS = "programs"
     help="Inputs of one call: .pt .npy .npz .safetensors, images, .wav; may be repeated.",
 )
 @click.option(
-    "--targets", help="Comma-separated targets; default: those of a plain run.", metavar="LIST"
+    "--targets", help=f"Comma-separated: {LISTED}; those of a plain run without.", metavar="LIST"
 )
 @click.option(
     "--dynamic",

@@ -8,14 +8,17 @@ from pathlib import Path
 import click
 
 from harness.cli.common import ABOVE_ZERO
-from harness.target import cell_id
+from harness.target import LISTED, cell_id
 
 FOLDER = Path("fuzz")
 
 
 @click.command()
 @click.option(
-    "--targets", default="", help="Comma-separated; those of a plain run without.", metavar="T,..."
+    "--targets",
+    default="",
+    help=f"Comma-separated: {LISTED}; those of a plain run without.",
+    metavar="LIST",
 )
 @click.option(
     "--minutes", type=ABOVE_ZERO, default=5.0, show_default=True, help="How long to look."
@@ -43,8 +46,9 @@ def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> No
     from harness import registry
     from harness.fuzzing.campaign import campaign
     from harness.fuzzing.messages import Quest, Report, Trying
+    from harness.selection import parse_list
 
-    chosen = registry.parse_list(targets, "--targets") if targets else registry.default_targets()
+    chosen = parse_list(targets, "--targets") if targets else registry.default_targets()
     quest = Quest(
         targets=[str(target) for target in chosen],
         seconds=minutes * 60,

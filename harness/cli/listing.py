@@ -3,19 +3,49 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.common import SUITE_FOLDER, silence_vendors
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 
 @click.command()
-def backends() -> None:
-    """List the backends: recipes, whether they can execute here, versions, and why not."""
+@SUITE_FOLDER
+def backends(suites: Path) -> None:
+    """List the backends: recipes, whether they can execute here, versions, and why not.
+
+    Below stands what selects each target: how many cells of a plain run and of a night are on it,
+    and of which suites. A target that neither selects is run by --targets.
+    """
     silence_vendors()
+    from rich.console import Console
+    from rich.table import Table
+
+    from harness.collection.catalogue import selected_cells
+
+    out = Console()
+    out.print(_backends())
+    if not suites.is_dir():
+        out.print(f"no cells: there is no folder {suites}; --suites names another")
+        return
+    table = Table(title="what selects them", title_justify="left", header_style="bold")
+    table.add_column("target", overflow="fold")
+    table.add_column("plain run", justify="right")
+    table.add_column("night, beside", justify="right")
+    table.add_column("suites", overflow="fold")
+    for target, by_day, at_night, packages in selected_cells(suites):
+        counts = (f"{number:,}" if number else "–" for number in (by_day, at_night))
+        table.add_row(target, *counts, " ".join(packages) or f"none; --targets {target}")
+    out.print(table)
+
+
+def _backends() -> Table:
     from importlib import metadata
 
-    from rich.console import Console
     from rich.table import Table
 
     from harness import registry
@@ -39,7 +69,7 @@ def backends() -> None:
             state.runtime,
             ", ".join(versions),
         )
-    Console().print(table)
+    return table
 
 
 @click.command()

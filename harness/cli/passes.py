@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from harness.cli.common import SPEED, SUITE_FOLDER, prepare, silence_vendors
+from harness.target import LISTED
 
 
 @click.group(invoke_without_command=True)
@@ -68,7 +69,7 @@ _PIPED = 140
     default="portable:fp32",
     show_default=True,
     metavar="T,...",
-    help="Comma-separated.",
+    help=f"Comma-separated: {LISTED}.",
 )
 @click.option("--cases", default="graph/*", show_default=True, help="Globs over cases, by |.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
@@ -90,10 +91,11 @@ def check(name: str, targets: str, cases: str, seed: int, suites: Path, speed: b
     from harness.collection.discovery import all_suites
     from harness.errors import UsageError
     from harness.pipeline.runner import run_cell
+    from harness.selection import parse_list
     from harness.target import Target, any_glob
     from harness.variation import pass_of, with_pass
 
-    chosen = registry.parse_list(targets, "--targets")
+    chosen = parse_list(targets, "--targets")
     corpus = [
         one for suite in all_suites(suites) for one in suite.cases if any_glob(cases, one.name)
     ]

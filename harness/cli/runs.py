@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 import click
 
 from harness.cli.common import ABOVE_ZERO, RUNS, SPEED, SUITES, load_run
+from harness.target import LISTED
 
 _QUICK = SUITES / "quick.py"
 _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing pytest for --help
@@ -17,7 +19,7 @@ _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing p
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option(
-    "--targets", help="Comma-separated targets; default: those of a plain run.", metavar="LIST"
+    "--targets", help=f"Comma-separated: {LISTED}; those of a plain run without.", metavar="LIST"
 )
 @click.option("-k", "keyword", help='Cells to select, such as "linear and tosa".', metavar="EXPR")
 @click.option("-m", "marks", help='Tags to select, such as "dynamic".', metavar="EXPR")
@@ -48,7 +50,7 @@ _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing p
     "--quick", is_flag=True, help="Only a few cases that touch every backend: half a minute."
 )
 @SPEED
-@click.argument("paths", nargs=-1, type=click.Path(exists=True))
+@click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[PATHS | PYTEST OPTIONS]...")
 def run(
     targets: str | None,
     keyword: str | None,
@@ -62,15 +64,18 @@ def run(
     lower_only: bool,
     quick: bool,
     speed: bool,
-    paths: Sequence[str],
+    rest: Sequence[str],
 ) -> None:
     """Run cells of the suites and leave a run folder with a report.
 
-    PATHS are suite folders or modules; default: all suites. This is pytest with the options
-    of the plugin; the last line printed is the path of the HTML page.
+    PATHS are suite folders, modules or node ids (FILE::CASE@TARGET); default: all suites. This is
+    pytest with the options of the plugin, and takes pytest's own as well: -x, -v, --lf,
+    --durations=10, --require-delegation LIST. The last line printed is the path of the HTML page.
     """
     from harness.record.folder import RUN_FILE, new_folder
 
+    paths = [text for text in rest if Path(text.partition("::")[0]).exists()]
+    wordy = any(re.fullmatch("-[a-z]*v+[a-z]*|--verbose", text) for text in rest)
     if quick and paths:
         raise click.UsageError("--quick has cases of its own; leave out --quick, or the paths")
     run_dir = run_dir or new_folder(RUNS)
@@ -84,7 +89,8 @@ def run(
         "--cell-timeout": None if cell_timeout is None else str(cell_timeout),
         "--cell-memory": None if cell_memory is None else str(cell_memory),
         "--run-dir": str(run_dir),
-        "--progress": "live" if sys.stdout.isatty() else "lines",
+        # Asked for names of tests, pytest prints them itself.
+        "--progress": "dots" if wordy else "live" if sys.stdout.isatty() else "lines",
     }
     options = [text for key, value in chosen.items() if value is not None for text in (key, value)]
     flags = {
@@ -97,14 +103,16 @@ def run(
         sys.executable,
         "-m",
         "pytest",
-        "-q",
+        *([] if wordy else ["-q"]),
         *options,
-        *(paths or [str(_QUICK if quick else SUITES)]),
+        *rest,
+        *([] if paths else [str(_QUICK if quick else SUITES)]),
     ]
     status = subprocess.run(command, check=False).returncode
     if status == _NOTHING_SELECTED:
         click.echo(
-            "conform: no cell matches; see what there is with: pytest suites --collect-only -q",
+            "conform: no cell matches; see what there is with: pytest suites --collect-only -q\n"
+            "What is left to the night takes a -m that names nightly: -m 'published and nightly'.",
             err=True,
         )
     page = run_dir / "report.html"

@@ -164,10 +164,10 @@ def subject_of(
         if inputs is not None:
             raise UsageError("--inputs are for a model: name its target, too, with --target")
         return case_of(name, suites)
-    from harness import registry
     from harness.checking import cases, sources
+    from harness.selection import parse_targets
 
-    (on,) = registry.parse_targets([target])
+    (on,) = parse_targets([target])
     files = [] if inputs is None else [inputs]
     return cases.plan(sources.load(name, files, seed=seed), seed=seed).cases[0], on
 
@@ -179,12 +179,12 @@ def case_of(cell: str, suites: Path) -> tuple[Case, Target]:
         UnknownTarget: the id is misspelled, or names no target.
         UnknownCell: no suite has the case.
     """
-    from harness import registry
     from harness.collection.discovery import find_case
+    from harness.selection import parse_targets
     from harness.target import split_cell_id
 
     name, target = split_cell_id(cell)
-    registry.parse_targets([str(target)])
+    parse_targets([str(target)])
     return find_case(suites, name)[0], target
 
 

@@ -1,11 +1,17 @@
-"""The limitations as a document: docs/limitations.md is what this renders."""
+"""What the suites hold: which targets their cells are on, and their limitations as a document."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
+from harness import registry
+from harness.collection.choosing import NIGHTLY
 from harness.collection.discovery import Suite, all_suites
 from harness.limitation import Limitation
+
+VARIED = " with passes"
+"""Behind a target, for all that spell passes more or less than its recipe has."""
 
 _HEAD = """# Known limitations
 
@@ -14,6 +20,29 @@ is an entry of a suite's `limitations.py`. The cells run all the same, unless th
 otherwise: one that passes, or fails in another way, turns the run red. So does an entry in a run
 that has all its cells, when their targets declare every one of them unsupported: it is stale.
 """
+
+
+def selected_cells(folder: Path) -> list[tuple[str, int, int, list[str]]]:
+    """For each recipe, and for its variations by passes together: the cells on it in a plain run,
+    those that a night has beside them, and the packages of suites they are from."""
+    by_day: Counter[str] = Counter()
+    at_night: Counter[str] = Counter()
+    packages: dict[str, dict[str, None]] = {}
+    for package, suites in _by_package(folder).items():
+        wing = package.rpartition(".")[2] if "." in package else suites[0].name.rpartition(".")[2]
+        for case in (case for suite in suites for case in suite.cases):
+            for target in registry.targets_of(case, None):
+                name = f"{target.base}{VARIED if target.passes else ''}"
+                left = NIGHTLY in case.tags or registry.is_nightly(case, target, None)
+                (at_night if left else by_day)[name] += 1
+                packages.setdefault(name, {})[wing] = None
+    plain = map(str, registry.known_targets())
+    return [
+        (name, by_day[name], at_night[name], list(packages.get(name, ())))
+        for target in plain
+        for name in (target, f"{target}{VARIED}")
+        if name == target or name in packages
+    ]
 
 
 def limitation_table(folder: Path) -> str:

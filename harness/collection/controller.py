@@ -12,6 +12,7 @@ import pytest
 from harness import registry
 from harness.budget import board
 from harness.budget.watch import Sighting, Watch
+from harness.collection.choosing import absences
 from harness.collection.discovery import load_suite
 from harness.collection.items import (
     CELL_PROPERTY,
@@ -187,6 +188,9 @@ class Controller:
         """Say why the session is red when no cell is."""
         for problem in self.problems:
             terminalreporter.write_line(f"RED: {problem}", red=True)
+        if self.recorder is None:
+            for absence in absences(self.config):
+                terminalreporter.write_line(f"ERROR: {absence}", red=True)
 
     def _record(self, cell: Cell) -> None:
         if self.recorder is not None:

@@ -2,12 +2,14 @@
 ones: at its end no worker waits for another.
 
 pytest's cache keeps what earlier runs here took; for a first one the project ships what its own CI
-took. ``python -m harness.collection.durations`` writes the shipped file from the cache.
+took. ``python -m harness.collection.durations CACHE/v/conform/durations`` writes the shipped file
+from a cache (``.pytest_cache``, under tox in the folder of the environment).
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -66,12 +68,11 @@ def _read(text: str) -> dict[str, float]:
     return {unit: float(took) for unit, took in found.items() if isinstance(took, int | float)}
 
 
-def _ship() -> None:
-    cached = Path(".pytest_cache/v/conform/durations")
+def _ship(cached: Path) -> None:
     found = _read(cached.read_text(encoding="utf-8"))
     telling = {unit: took for unit, took in found.items() if took >= TELLING_SECONDS}
     SHIPPED.write_text(json.dumps(telling, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    _ship()
+    _ship(Path(sys.argv[1]))

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from harness import registry
+from harness.collection.choosing import Choosing
 from harness.collection.controller import Controller, check_demanded
 from harness.collection.discovery import is_suite
 from harness.collection.durations import Durations
@@ -36,10 +37,12 @@ from harness.collection.progress import MODES, Progress
 from harness.collection.watchdog import Watchdog
 from harness.errors import ConflictingOptions, ConformError, UsageError
 from harness.execution.memory import GIB
+from harness.execution.vendors import quiet_imports
 from harness.record.contradictions import INTEGERS
 from harness.record.folder import check_writable, new_folder
 from harness.record.host import available_cores, available_memory
-from harness.target import Target
+from harness.selection import parse_list
+from harness.target import LISTED, Target
 from harness.tracing import UNASKED_SECONDS
 
 # Each native crash costs a worker; xdist's own limit of 4 a worker would end the run.
@@ -53,7 +56,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--targets",
         metavar="LIST",
         default=None,
-        help="comma-separated targets, such as xnnpack:fp32,tosa (default: those of a plain run)",
+        help=f"comma-separated targets: {LISTED} (default: those of a plain run, and those that "
+        "cases name themselves)",
     )
     group.addoption(
         "--run-dir",
@@ -133,6 +137,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Check the targets, and choose the run folder, of which workers are told."""
     config.addinivalue_line("markers", "nightly: too long for every change")
+    quiet_imports()
     try:
         selected = config.stash[SELECTED] = _listed(config, "--targets")
         config.stash[DEMANDING] = frozenset(_listed(config, "--require-delegation") or ())
@@ -146,6 +151,7 @@ def pytest_configure(config: pytest.Config) -> None:
             check_writable(Path(config.getoption("run_dir")))
     except ConformError as error:
         raise pytest.UsageError(str(error)) from error
+    config.pluginmanager.register(Choosing(config), "conform-choosing")
     if hasattr(config, "workerinput"):
         config.option.run_dir = config.workerinput[FOLDER_INPUT]
         config.stash[ROOM] = config.workerinput[ROOM_INPUT]
@@ -246,4 +252,4 @@ def _listed(config: pytest.Config, option: str) -> list[Target] | None:
     """The targets that an option lists; None when it was not given, which is not the same as an
     empty list."""
     text = config.getoption(option)
-    return None if text is None else registry.parse_list(text, option)
+    return None if text is None else parse_list(text, option)

@@ -211,7 +211,8 @@ class Progress:
             self._live.start()
         else:
             targets = "1 target" if len(planned) == 1 else f"{len(planned)} targets"
-            self._print(f"{planned.total():,} cells on {targets}")
+            cells = "1 cell" if planned.total() == 1 else f"{planned.total():,} cells"
+            self._print(f"{cells} on {targets}")
 
     def _show(self) -> None:
         now = time.monotonic()

@@ -12,13 +12,13 @@ from collections.abc import Callable
 import msgspec
 import torch
 
-from harness import registry
 from harness.execution.vendors import silence_vendors
 from harness.fuzzing.judges import Known, OfCells
 from harness.fuzzing.messages import Quest, Report, Told, Trying
 from harness.fuzzing.program import Program
 from harness.fuzzing.searching import Finding, Problem, search
 from harness.pipeline import speed
+from harness.selection import parse_targets
 
 Tell = Callable[[Told], None]
 
@@ -45,7 +45,7 @@ def main() -> None:
 
 def _look(quest: Quest, tell: Tell) -> None:
     until = time.monotonic() + quest.seconds
-    targets = registry.parse_targets(quest.targets)
+    targets = parse_targets(quest.targets)
     known = [Known(one.target, one.kind, frozenset(one.words)) for one in quest.known]
     seed, tried = quest.seed, 0
     while time.monotonic() < until:

@@ -12,10 +12,10 @@ import torch
 from harness.execution.interface import Interface, Place
 from harness.execution.program import TensorSpec
 from harness.numerics.exact import numbers
-from harness.numerics.metrics import Difference, Tally, largest_error
+from harness.numerics.figures.metrics import Difference, Tally, largest_error
+from harness.numerics.figures.patterns import pattern
+from harness.numerics.figures.telling import telling
 from harness.numerics.oracle import Reference
-from harness.numerics.patterns import pattern
-from harness.numerics.telling import telling
 from harness.record.cell import Numerics
 from harness.record.digits import apart
 

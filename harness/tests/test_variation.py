@@ -8,6 +8,7 @@ import torch
 from harness import Case, Limitation, Status, Target, registry, run_cell
 from harness.errors import UnknownTarget
 from harness.limitation import find
+from harness.selection import parse_targets
 from harness.variation import GENERAL, known_passes, pass_name
 
 
@@ -62,7 +63,7 @@ def test_every_known_pass_is_one() -> None:
 )
 def test_what_is_not_there_is_said(text: str, said: str) -> None:
     with pytest.raises(UnknownTarget, match=said):
-        registry.parse_targets([text])
+        parse_targets([text])
 
 
 class Twice(torch.nn.Module):

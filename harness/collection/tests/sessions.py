@@ -73,7 +73,13 @@ def command(
 
 
 def environment() -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    # Under tox pytest keeps its cache in the environment's folder: what cells of one project took
+    # would then order those of another.
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("PYTEST_") and key != "TOX_ENV_DIR"
+    }
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
 
 

@@ -191,11 +191,13 @@ def test_a_killed_run_is_readable_and_incomplete(project: Path) -> None:
     )  # fmt: skip
     cells = project / "run" / CELLS_FILE
     deadline = time.monotonic() + 120
-    while not (cells.exists() and cells.read_text().count("\n") >= 2):
-        assert time.monotonic() < deadline, "no record appeared"
-        time.sleep(0.2)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        while not (cells.exists() and cells.read_text().count("\n") >= 2):
+            assert time.monotonic() < deadline, "no record appeared"
+            time.sleep(0.2)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     record = load(project / "run")
     assert not record.is_complete
     assert "death/now@null:eager" in record.missing

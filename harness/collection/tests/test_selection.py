@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from harness import registry
 from harness.collection.tests.sessions import ROOT, environment, run
 from harness.errors import UnknownTarget
 from harness.record.folder import RUN_FILE, load
+from harness.selection import parse_list, parse_targets
+from harness.target import Target
 
 
 @pytest.fixture
@@ -66,7 +69,46 @@ EMPTY = ["", " ", ",", "null:eager,", ",null:eager", "null:eager,,tosa"]
 @pytest.mark.parametrize("targets", EMPTY)
 def test_an_empty_name_is_an_error(targets: str) -> None:
     with pytest.raises(UnknownTarget, match="--targets has an empty name"):
-        registry.parse_list(targets, "--targets")
+        parse_list(targets, "--targets")
+
+
+def _spelled(*texts: str) -> list[str]:
+    return [str(target) for target in parse_targets(texts)]
+
+
+def test_patterns_and_words_name_targets() -> None:
+    assert _spelled("xnnpack:*") == [
+        "xnnpack:fp32", "xnnpack:int8", "xnnpack:int8_per_tensor", "xnnpack:int8_dynamic",
+    ]  # fmt: skip
+    assert _spelled("*:fp32") == ["portable:fp32", "xnnpack:fp32", "mlx:fp32", "metal:fp32"]
+    assert _spelled("tosa:mxfp8*") == ["tosa:mxfp8_e4m3", "tosa:mxfp8_e5m2"]
+    assert _spelled("m*:bf16", "mlx:b?16") == ["mlx:bf16", "metal:bf16"]
+    assert _spelled("x*:fp32+cse") == ["xnnpack:fp32+cse"]
+    assert parse_targets(["default"]) == registry.default_targets()
+    assert set(_spelled("nightly")) - set(_spelled("default")) == {"mlx:bf16", "metal:bf16"}
+    everything = _spelled("all")
+    assert {"tosa:mxfp4", "mlx:nvfp4", "metal:int4"} <= set(everything)
+    assert Target("null", "eager") not in parse_targets(["all"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("xnpack", "'xnpack' names no target, which is backend:recipe; did you mean 'xnnpack'?"),
+        ("defualt", "did you mean 'default'?"),
+        ("fp32", "'fp32' is a recipe; targets are spelled backend:recipe, and *:fp32 is fp32 on"),
+        ("xnpack:*", "no backend matches 'xnpack'; did you mean 'xnnpack'?"),
+        ("*:fp33", "no recipe matches 'fp33'; did you mean 'fp32'?"),
+        ("tosa:q*", "no recipe matches 'q*'; there are: fp, int, mxfp4"),
+        ("xnnpack:fp23", "no recipe 'fp23'; did you mean 'fp32'?"),
+        ("*:fp32+cze", "did you mean 'cse'?"),
+        ("x*nn:fp!", "is no pattern of targets"),
+        ("", "there are: portable, xnnpack"),
+    ],
+)
+def test_what_names_no_target_says_what_would(text: str, words: str) -> None:
+    with pytest.raises(UnknownTarget, match=re.escape(words)):
+        parse_targets([text])
 
 
 @pytest.mark.parametrize("option", ["--targets", "--require-delegation"])

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from harness.execution.program import TensorSpec
 from harness.numerics.compare import compare, compare_output
-from harness.numerics.metrics import Difference
+from harness.numerics.figures.metrics import Difference
 from harness.numerics.oracle import Reference
 from harness.record.cell import Numerics
 

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from harness import Precision
-from harness.numerics import bounds, metrics, telling
+from harness.numerics import bounds
 from harness.numerics.compare import compare
 from harness.numerics.error_model import noise
+from harness.numerics.figures import metrics, telling
 from harness.numerics.large import attention, sharing
 from harness.numerics.oracle import Reference, refer
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from harness.numerics.metrics import errors
+from harness.numerics.figures.metrics import errors
 
 LARGEST = 2**24
 """Elements of an output in which a pattern is looked for."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from harness.numerics.compare import compare_output
-from harness.numerics.patterns import LARGEST, pattern
+from harness.numerics.figures.patterns import LARGEST, pattern
 from harness.record.digits import apart
 
 Change = Callable[[torch.Tensor], torch.Tensor]

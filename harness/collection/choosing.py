@@ -1,0 +1,107 @@
+"""Which of the collected items run, and why something that was asked for is not among them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harness import registry
+from harness.collection.discovery import Suite, load_suite
+from harness.collection.items import SELECTED, CellItem, cell_of
+from harness.errors import ConformError
+from harness.selection import parse_targets
+from harness.target import Target, split_cell_id
+
+NIGHTLY = "nightly"
+_AT = "::"
+"""Stands for the ``@`` of a cell's name in ``-k``, whose grammar has no such character."""
+
+
+class Choosing:
+    """In every process of a session: the night's cells are left to the night, and ``-k`` takes the
+    names of cells as they are printed."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
+        """Before and while pytest selects by ``-k`` and ``-m``."""
+        if NIGHTLY not in self.config.option.markexpr:
+            self._leave_to_the_night(items)
+        with self._keyword_of_cells(items):
+            return (yield)
+
+    def _leave_to_the_night(self, items: list[pytest.Item]) -> None:
+        """An expression of one's own replaces the project's "not nightly"."""
+        by_day: list[pytest.Item] = []
+        left: list[pytest.Item] = []
+        for item in items:
+            (left if _is_nightly(item) else by_day).append(item)
+        if left:
+            self.config.hook.pytest_deselected(items=left)
+            items[:] = by_day
+
+    @contextmanager
+    def _keyword_of_cells(self, items: list[pytest.Item]) -> Iterator[None]:
+        asked = self.config.option.keyword
+        if "@" in asked:
+            self.config.option.keyword = asked.replace("@", _AT)
+            for item in items:
+                if isinstance(item, CellItem):
+                    item.extra_keyword_matches.add(item.name.replace("@", _AT))
+        try:
+            yield
+        finally:
+            self.config.option.keyword = asked
+
+
+def _is_nightly(item: pytest.Item) -> bool:
+    return isinstance(item, CellItem) and item.get_closest_marker(NIGHTLY) is not None
+
+
+def absences(config: pytest.Config) -> list[str]:
+    """Why what was named on the command line is not there, a sentence each; workers do not say."""
+    start = config.invocation_params.dir
+    found = (_absence(config, start, str(name)) for name in config.args)
+    return [sentence for sentence in found if sentence]
+
+
+def _absence(config: pytest.Config, start: Path, name: str) -> str:
+    path = start / name.partition("::")[0]
+    if not path.exists():
+        beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+        return f"there is no {path}{_nearest(path.name, beside)}"
+    if (cell := cell_of(name)) is None:
+        return ""
+    try:
+        case, target = split_cell_id(cell)
+        parse_targets([str(target)])
+        return _unselected(case, target, load_suite(path), config.stash[SELECTED])
+    except ConformError as error:
+        return str(error)
+
+
+def _unselected(name: str, target: Target, suite: Suite, selected: Sequence[Target] | None) -> str:
+    """Why a cell of a suite is not selected, and what selects it; nothing where it is."""
+    case = next((each for each in suite.cases if each.name == name), None)
+    if case is None:
+        near = _nearest(name, [each.name for each in suite.cases])
+        return f"{suite.name} has no case {name}{near}"
+    if target not in registry.targets_of(case, [target]):
+        return f"{name} runs on {case.targets.replace('|', ', ')} only, and not on {target}"
+    if target not in registry.targets_of(case, selected):
+        which = "a plain run" if selected is None else "--targets"
+        return f"{target} is not among the targets of {which}; select it with --targets {target}"
+    if registry.is_nightly(case, target, selected) or NIGHTLY in case.tags:
+        return f"{name}@{target} is left to the night; select it with -m nightly"
+    return ""
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=3)
+    return f"; did you mean {', '.join(near)}?" if near else ""

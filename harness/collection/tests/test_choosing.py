@@ -1,0 +1,101 @@
+"""What is left to the night, how ``-k`` takes a cell, and what is said of an absent one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.collection.catalogue import selected_cells
+from harness.collection.choosing import absences
+from harness.collection.items import SELECTED
+from harness.collection.tests.sessions import ROOT, run
+from harness.selection import parse_list
+
+LISTING = ("-n", "0", "--collect-only", "-q")
+
+TAGGED = """
+import torch
+from harness.case import Case
+
+def case(name, *tags, **rest):
+    return Case(name, lambda: (torch.nn.ReLU(), (torch.randn(2),)), tags=frozenset(tags), **rest)
+
+CASES = [case("a/day", "mine"), case("a/night", "mine", "nightly"), case("a/day_too", "other"),
+         case("a/mlx", targets="mlx:fp32")]
+"""
+
+
+@pytest.fixture
+def tagged(project: Path) -> Path:
+    (project / "suites" / "small.py").write_text(TAGGED)
+    return project
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ((), {"a/day", "a/day_too"}),
+        (("-m", "mine"), {"a/day"}),
+        (("-m", "mine and nightly"), {"a/night"}),
+        (("-m", "mine or nightly"), {"a/day", "a/night"}),
+        (("-k", "a/day@null:eager"), {"a/day"}),
+        (("-k", "a/day@null:eager or day_too"), {"a/day", "a/day_too"}),
+    ],
+)
+def test_what_runs(tagged: Path, options: tuple[str, ...], names: set[str]) -> None:
+    result = run(tagged, *LISTING, *options)
+    assert set(re.findall(r"::(\S+)@null:eager", result.stdout)) == names, result.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "targets", "words"),
+    [
+        ("suites/smal.py", None, "smal.py; did you mean small.py?"),
+        ("suites/small.py::a/dai@portable:fp32", None, "has no case a/dai; did you mean a/day"),
+        (
+            "suites/small.py::a/day@xnnpack:int8", None,
+            "xnnpack:int8 is not among the targets of a plain run; select it with "
+            "--targets xnnpack:int8",
+        ),
+        (
+            "suites/small.py::a/day@xnnpack:int8", "portable:fp32",
+            "xnnpack:int8 is not among the targets of --targets",
+        ),
+        ("suites/small.py::a/day@xnpack:int8", None, "no backend 'xnpack'; did you mean 'xnnpack'"),
+        ("suites/small.py::a/mlx@tosa:fp", None, "a/mlx runs on mlx:fp32 only, and not on tosa:fp"),
+        ("suites/small.py::a/night@portable:fp32", None, "is left to the night; select it with -m"),
+        ("suites/small.py::a/day@mlx:bf16", None, "is left to the night; select it with -m night"),
+    ],
+)  # fmt: skip
+def test_an_absent_cell_is_told_by_what_would_select_it(
+    tagged: Path, path: str, targets: str | None, words: str
+) -> None:
+    # Imported here, where "suites" may be the project's.
+    (tagged / "suites").rename(tagged / "choosing_suites")
+    stash = pytest.Stash()
+    stash[SELECTED] = None if targets is None else parse_list(targets, "--targets")
+    where = SimpleNamespace(dir=tagged)
+    config: Any = SimpleNamespace(args=[f"choosing_{path}"], invocation_params=where, stash=stash)
+    (sentence,) = absences(config)
+    assert words in sentence
+
+
+def test_a_session_says_it(tagged: Path) -> None:
+    result = run(tagged, "-n", "1", targets=None, paths=("suites/small.py::a/day@xnnpack:int8",))
+    assert result.returncode != 0
+    assert "ERROR: xnnpack:int8 is not among the targets of a plain run" in result.stdout
+
+
+def test_the_table_of_backends_says_what_selects_a_target() -> None:
+    found = {name: rest for name, *rest in selected_cells(ROOT / "suites")}
+    by_day, at_night, packages = found["xnnpack:fp32"]
+    assert by_day > 500
+    assert at_night > by_day
+    assert {"ops", "models", "quant", "quick"} <= set(packages)
+    assert found["mlx:bf16"][0] == 0
+    assert found["null:eager"] == [0, 0, []]
+    assert found["xnnpack:fp32 with passes"][2] == ["passes"]
