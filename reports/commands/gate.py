@@ -12,6 +12,7 @@ import click
 from harness.errors import ConformError
 from reports.commands.common import read_run, read_side, write_text
 
+_USUAL = Path(".ci/gate.toml")
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -19,7 +20,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--baseline", required=True, type=click.Path(path_type=Path), metavar="B",
               help="Run folder or stored baseline to hold the run against.")  # fmt: skip
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--policy", required=True, type=_FILE, help="What is red; see docs/gate.md.")
+@click.option(
+    "--policy",
+    type=_FILE,
+    help="What is red; default: .ci/gate.toml where it is, else "
+    "what docs/gate.md gives as defaults.",
+)
 @click.option(
     "--subset",
     type=click.IntRange(1),
@@ -37,7 +43,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 def command(
     baseline: Path,
     run: Path,
-    policy: Path,
+    policy: Path | None,
     subset: int | None,
     markdown: Path | None,
     sarif: Path | None,
@@ -64,7 +70,7 @@ def command(
 def _gate(
     baseline: Path,
     run: Path,
-    policy: Path,
+    policy: Path | None,
     subset: int | None,
     files: tuple[Path | None, Path | None, Path | None],
     annotations: bool | None,
@@ -72,7 +78,10 @@ def _gate(
     from reports.comparison import gate
     from reports.comparison.gate import github, junit, markdown, sarif, terminal
 
-    rules = gate.load(policy)
+    if policy is None and _USUAL.is_file():
+        policy = _USUAL
+    rules = gate.Policy() if policy is None else gate.load(policy)
+    under = "the defaults" if policy is None else str(policy)
     judged = gate.judge(read_side(baseline), read_run(run), rules, subset=subset)
     if annotations is None:
         annotations = os.environ.get("GITHUB_ACTIONS") == "true"
@@ -80,18 +89,18 @@ def _gate(
         begin, end = github.quotes()
         click.echo(begin)
         try:
-            terminal.render(judged)
+            terminal.render(judged, under)
         finally:
             click.echo(end)
         for line in github.render(judged):
             click.echo(line)
     else:
-        terminal.render(judged)
+        terminal.render(judged, under)
     comment, code_scanning, tests = files
     if comment is not None:
         write_text(comment, markdown.render(judged))
     if code_scanning is not None:
-        write_text(code_scanning, sarif.render(judged, policy=policy.as_posix()))
+        write_text(code_scanning, sarif.render(judged, policy=(policy or _USUAL).as_posix()))
     if tests is not None:
         write_text(tests, junit.render(judged))
     return judged.exit_code

@@ -48,6 +48,8 @@ def rules() -> dict[str, Any]:
                 "label": kind.label,
                 "meaning": kind.meaning,
                 "worse": kind.is_worse,
+                "leads": kind.leads,
+                "follows": kind.follows,
                 "tone": TONES[kind][0],
                 "sign": TONES[kind][1],
             }

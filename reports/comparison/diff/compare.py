@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.record.run import Run
 from reports import text
@@ -36,6 +36,7 @@ class Change:
         unit: of both.
         amount: how much worse, for ordering within a kind.
         ops: for lost delegation, the operators with the number of calls lost.
+        followers: changes of the cell that follow from this one, and are not counted beside it.
     """
 
     kind: Kind
@@ -48,6 +49,13 @@ class Change:
     unit: str = ""
     amount: float = 0.0
     ops: tuple[tuple[str, int], ...] = ()
+    followers: tuple[Change, ...] = ()
+
+    @property
+    def said(self) -> str:
+        """The change in words, with what follows from it."""
+        more = (f"with it {each.kind.label}: {each.detail}" for each in self.followers)
+        return "; ".join([self.detail, *more])
 
     @property
     def cell(self) -> CellFacts:
@@ -167,14 +175,13 @@ def diff(
     for name in dict.fromkeys([*old.cells, *new.cells]):
         a, b = old.cells.get(name), new.cells.get(name)
         kind = transition(a, b)
-        if kind is not None:
-            changes.append(Change(kind, name, a, b, _detail(a, b)))
-        if a is None or b is None:
-            continue
-        compared += 1
-        timed = timed_runs and (times_across_hosts or times_comparable(old, new, (a, b)))
-        untimed[b.target] += not timed
-        changes += _measured(name, a, b, limits(b.target), times=timed)
+        found = [] if kind is None else [Change(kind, name, a, b, _detail(a, b))]
+        if a is not None and b is not None:
+            compared += 1
+            timed = timed_runs and (times_across_hosts or times_comparable(old, new, (a, b)))
+            untimed[b.target] += not timed
+            found += _measured(name, a, b, limits(b.target), times=timed)
+        changes += _folded(found)
     changes.sort(key=lambda change: (change.kind.rank, -change.amount, change.id))
     remarks = []
     if not timed_runs:
@@ -186,6 +193,15 @@ def diff(
     remarks += [f"before is incomplete: {reason}" for reason in old.incomplete]
     remarks += [f"after is incomplete: {reason}" for reason in new.incomplete]
     return Diff(old, new, environment_changes(old, new), changes, remarks, compared, +untimed)
+
+
+def _folded(found: list[Change]) -> list[Change]:
+    """The changes of one cell, those that follow from its first under that."""
+    if not found or not found[0].kind.leads:
+        return found
+    first, *rest = found
+    followers = tuple(change for change in rest if change.kind.follows)
+    return [replace(first, followers=followers), *(one for one in rest if not one.kind.follows)]
 
 
 def _always(limits: Thresholds) -> Callable[[str], Thresholds]:

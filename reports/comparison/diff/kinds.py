@@ -58,11 +58,29 @@ class Kind(enum.Enum):
         return _RANKS[self]
 
     @property
+    def leads(self) -> bool:
+        """Whether numbers that are worse follow from it: a cell that fails has wrong ones."""
+        return self in _LEADING
+
+    @property
+    def follows(self) -> bool:
+        """Whether it follows from a change of the same cell that leads, and is no other news."""
+        return self in _FOLLOWING
+
+    @property
     def is_worse(self) -> bool:
         """Whether it is news of a loss; what was failing before is not news."""
         return self.rank < Kind.STILL_FAILING.rank
 
 
+_LEADING = {
+    Kind.NEWLY_CRASHED,
+    Kind.NEWLY_FAILING,
+    Kind.NEWLY_TIMED_OUT,
+    Kind.FAILS_OTHERWISE,
+    Kind.LIMITATION_APPEARED,
+}
+_FOLLOWING = {Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE}
 _RANKS = {kind: rank for rank, kind in enumerate(Kind)}
 
 _MEANINGS = {

@@ -49,7 +49,7 @@ def environment(found: Diff) -> str:
 def changes_table(changes: list[Change]) -> str:
     """A row a change: the cell, what changed, and the command that runs it again."""
     body = [
-        [code(change.id, 200), f"{prose(change.detail, 300)}<br>{code(change.cell.repro, 300)}"]
+        [code(change.id, 200), f"{prose(change.said, 400)}<br>{code(change.cell.repro, 300)}"]
         for change in changes
     ]
     return table(["Cell", "Change, repro"], body)

@@ -47,4 +47,5 @@ def _change(change: Change) -> dict[str, Any]:
         "unit": change.unit,
         "ops": dict(change.ops),
         "repro": change.cell.repro,
+        "followers": [_change(each) for each in change.followers],
     }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from harness.errors import UsageError
 from harness.target import any_glob
-from reports.comparison.diff.compare import Diff
+from reports.comparison.diff.compare import Change, Diff
 from reports.comparison.diff.kinds import Kind
 
 
@@ -40,8 +40,13 @@ def chosen(found: Diff, *, kinds: Iterable[Kind] = (), target: str | None = None
     wanted = set(kinds)
     changes = [
         change
-        for change in found.changes
+        for change in (each for one in found.changes for each in _apart(one, wanted))
         if (not wanted or change.kind in wanted)
         and (target is None or any_glob(target, change.target))
     ]
     return dataclasses.replace(found, changes=changes)
+
+
+def _apart(change: Change, wanted: Collection[Kind]) -> Iterable[Change]:
+    """A change, or where its kind is not wanted, what follows from it."""
+    return change.followers if wanted and change.kind not in wanted else [change]

@@ -58,9 +58,7 @@ def environment(found: Diff, out: Console) -> None:
 def _changes(changes: list[Change], out: Console, limit: int) -> None:
     table = new_table("cell", "change")
     for change in changes[:limit]:
-        table.add_row(
-            styled(text.line(change.id, _CELL)), styled(text.line(change.detail, _DETAIL))
-        )
+        table.add_row(styled(text.line(change.id, _CELL)), styled(text.line(change.said, _DETAIL)))
     out.print(table)
     and_more(out, len(changes) - limit)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import enum
 import math
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -114,7 +115,10 @@ def judge(
     red: list[Change] = []
     waived: list[tuple[Change, Waiver]] = []
     rest: list[Change] = []
-    for change in changes:
+    # What follows from a change is judged with it, unless the policy lets that pass.
+    queue = deque(changes)
+    while queue:
+        change = queue.popleft()
         by = next((waiver for waiver in valid if _excuses(waiver, change)), None)
         if by is not None:
             waived.append((change, by))
@@ -122,6 +126,7 @@ def judge(
             red.append(change)
         else:
             rest.append(change)
+            queue.extendleft(reversed(change.followers))
     fatal, hindering = obstacles.find(found, rest, policy, subset)
     expired, unmatched = _waiver_problems(policy, changes, new, today, subset)
     if fatal or hindering:
@@ -179,7 +184,7 @@ def _over_limit(old: Snapshot, new: Snapshot, policy: Policy, found: Diff) -> It
 
 
 def _excuses(waiver: Waiver, change: Change) -> bool:
-    return waiver.kind is change.kind and any_glob(waiver.cell, change.id)
+    return change.kind in waiver.kind and any_glob(waiver.cell, change.id)
 
 
 def _waiver_problems(
@@ -197,7 +202,7 @@ def _waiver_problems(
                 f"{waiver.title} expired on {waiver.expires} (owner {waiver.owner}); fix the "
                 "cause, or extend it with a reason"
             )
-        elif not any(_excuses(waiver, change) for change in changes):
+        elif not any(_excuses(waiver, each) for one in changes for each in (one, *one.followers)):
             # A narrower run says nothing of cells that it did not select.
             spoken_of = any(any_glob(waiver.cell, name) for name in run.cells)
             if subset is None or spoken_of:

@@ -42,9 +42,9 @@ def _test(suite: xml.Element, name: str, cell: CellFacts, red: list[Change], exc
         test.set("time", f"{cell.seconds:.3f}")
     if red:
         first = red[0]
-        message = f"{first.kind.label}: {first.detail}"
+        message = f"{first.kind.label}: {first.said}"
         failure = xml.SubElement(test, "failure", type=first.kind.value, message=_safe(message))
-        lines = [f"{change.kind.label}: {change.detail}" for change in red]
+        lines = [f"{change.kind.label}: {change.said}" for change in red]
         failure.text = _safe("\n".join([*lines, cell.repro]), lines=True)
     elif excuse or not cell.outcome.is_pass:
         xml.SubElement(test, "skipped", message=_safe(excuse or cell.outcome.meaning))

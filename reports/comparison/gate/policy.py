@@ -32,6 +32,9 @@ USUALLY_RED = (
 )
 
 
+_ALL = tuple(Kind)
+
+
 class GateThresholds(Thresholds, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The thresholds of a comparison, and a limit.
 
@@ -62,18 +65,18 @@ class TargetPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A change that somebody answers for until a day.
+    """Changes that somebody answers for until a day.
 
     Attributes:
         cell: glob over cell ids; several with ``|``.
-        kind: the one kind of change that it excuses.
+        kind: the kinds of change that it excuses; a policy gives one, a list, or ``"all"``.
         reason: why.
         owner: who removes it.
         expires: the last day on which it holds.
     """
 
     cell: str
-    kind: Kind
+    kind: tuple[Kind, ...]
     reason: str
     owner: str
     expires: datetime.date
@@ -82,11 +85,14 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for name in ("cell", "reason", "owner"):
             if not getattr(self, name).strip():
                 raise UsageError(f"a waiver has an empty {name}")
+        if not self.kind:
+            raise UsageError(f"a waiver for {self.cell} excuses no kind of change")
 
     @property
     def title(self) -> str:
         """What it is called in reports."""
-        return f"waiver of {self.kind.value} for {self.cell}"
+        kinds = ", ".join(kind.value for kind in self.kind)
+        return f"waiver of {'all changes' if self.kind == _ALL else kinds} for {self.cell}"
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -165,6 +171,9 @@ def parse(content: str) -> Policy:
         raw = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"not TOML: {error}") from error
+    for waiver in raw.get("waiver", ()):
+        if isinstance(waiver, dict) and isinstance(kind := waiver.get("kind"), str):
+            waiver["kind"] = [each.value for each in _ALL] if kind == "all" else [kind]
     try:
         msgspec.convert(raw, type=Policy)
         # Only after every key is known to be right may a target inherit thresholds.

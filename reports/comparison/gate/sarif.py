@@ -60,7 +60,7 @@ def _rules() -> list[dict[str, Any]]:
 
 
 def _change(change: Change, policy: str) -> dict[str, Any]:
-    name, detail = text.line(change.id, 400), text.line(change.detail, 600)
+    name, detail = text.line(change.id, 400), text.line(change.said, 600)
     suite = change.cell.suite
     # Suites are modules; a record may say anything, and only a module's name becomes a path.
     module = suite if suite and all(part.isidentifier() for part in suite.split(".")) else ""

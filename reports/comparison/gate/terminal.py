@@ -23,11 +23,12 @@ _STYLES = {
 }
 
 
-def render(judged: Judgement, console: Console | None = None) -> None:
+def render(judged: Judgement, under: str = "", console: Console | None = None) -> None:
     """Print what differs, what is red with its repro line, what is waived, and the result.
 
     Args:
         judged: the judgement.
+        under: what its policy is called.
         console: where to; by default standard output.
     """
     from rich.console import Console
@@ -35,6 +36,8 @@ def render(judged: Judgement, console: Console | None = None) -> None:
     out = console or Console()
     found = judged.found
     out.rule(styled(f"gate: {found.before.name} → {found.after.name}", "bold"), align="left")
+    if under:
+        out.print(styled(f"policy: {under}", "dim"))
     environment(found, out)
     for line in [*judged.warnings, *found.remarks]:
         out.print(styled(f"! {line}", "yellow"))
@@ -57,7 +60,7 @@ def _changes(
     section(out, f"{title}: {kinds_of(changes)}")
     table = new_table("kind", "cell", "change")
     for change in changes[:limit]:
-        detail = text.line(change.detail, 300)
+        detail = text.line(change.said, 400)
         if repro:
             detail += f"\n{text.line(change.cell.repro, 300)}"
         table.add_row(styled(change.kind.label), styled(text.line(change.id, 120)), styled(detail))

@@ -28,6 +28,8 @@ def made(word: str, case: str = SUBJECT, target: str = "xnnpack:fp32") -> Cell |
         "passed": {},
         "undelegated": {"delegation": Delegation(undelegated_nodes=2, undelegated_ops=_ADD)},
         "mismatch": {"status": Status.MISMATCH, "stage": "compare", "error": "1 of 6 exceed"},
+        "mismatch by far": {"status": Status.MISMATCH, "stage": "compare", "error": "6 of 6 exceed",
+                            "numerics": [numerics(sqnr_db=12.0, bound_used=9.0, exceeding=6)]},
         "failed": {"status": Status.FAILED, "stage": "lower", "error": "ValueError: 3", **_NOTHING},
         "failed otherwise": {"status": Status.FAILED, "stage": "export", "error": "KeyError: a",
                              **_NOTHING},

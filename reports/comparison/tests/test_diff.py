@@ -101,6 +101,19 @@ def test_one_cell(before: str, after: str, expected: list[str]) -> None:
     assert kinds(before, after) == expected
 
 
+def test_what_follows_from_a_failure_is_said_with_it_and_not_counted_again() -> None:
+    found = diff(side({SUBJECT: "passed"}), side({SUBJECT: "mismatch by far"}))
+    [change] = found.changes
+    assert change.kind is Kind.NEWLY_FAILING
+    assert {each.kind for each in change.followers} >= {Kind.NUMERICS_WORSE}
+    assert "; with it numerics worse: " in change.said
+    assert found.counts.total() == 1
+    assert json.loads(plain.render(found))["changes"][0]["followers"][0]["kind"] == "numerics-worse"
+    # Asked for by its kind it is there.
+    [alone] = chosen(found, kinds=[Kind.NUMERICS_WORSE]).changes
+    assert alone.kind is Kind.NUMERICS_WORSE
+
+
 def test_lost_operators_are_named_with_their_calls() -> None:
     found = diff(side({SUBJECT: "passed"}), side({SUBJECT: "less delegated"}))
     [change] = found.of(Kind.DELEGATION_LOST)

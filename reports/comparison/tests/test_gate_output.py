@@ -191,7 +191,7 @@ def test_any_text_gives_valid_documents(value: str) -> None:
     for line in github.render(judged):
         assert re.fullmatch(r"::\w+ title=[^,:\r\n]*::[^\r\n]*", line)
     assert len(markdown.render(judged).splitlines()) < 60
-    terminal.render(judged, Console(file=io.StringIO(), width=100))
+    terminal.render(judged, console=Console(file=io.StringIO(), width=100))
 
 
 def test_a_comment_stays_within_githubs_limit(tmp_path: Path) -> None:
@@ -247,6 +247,21 @@ def test_on_github_texts_of_records_are_quoted_and_annotations_follow(pair: Path
     assert "::stop-commands::" not in _gate(
         pair, "--no-annotations", env={"GITHUB_ACTIONS": "true"}
     ).output  # fmt: skip
+
+
+def test_without_a_policy_the_usual_file_or_the_defaults_hold(
+    pair: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pair)
+    command = ["gate", "--baseline", "a", "b", "--no-annotations"]
+    by_default = CliRunner().invoke(main, command)
+    assert by_default.exit_code == 1
+    assert "policy: the defaults" in by_default.output
+    (pair / ".ci").mkdir()
+    (pair / ".ci" / "gate.toml").write_text('red = ["newly-crashed"]')
+    by_file = CliRunner().invoke(main, command)
+    assert by_file.exit_code != 1
+    assert "policy: .ci/gate.toml" in by_file.output
 
 
 def test_what_cannot_be_read_is_2_in_one_line(pair: Path) -> None:

@@ -320,3 +320,39 @@ def test_a_merged_run_without_one_of_its_machines_cannot_be_judged() -> None:
     assert judged.exit_code == UNJUDGED
     assert judged.obstacles == ["no part of the run is of machine type arm64"]
     assert judge(old, side({SUBJECT: "passed"}), parse(""), subset=4).exit_code == GREEN
+
+
+_WAIVED = """
+[[waiver]]
+cell = "subject/*"
+kind = {kind}
+reason = "known"
+owner = "someone"
+expires = 2026-07-01
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "colour"),
+    [
+        ('"newly-failing"', GREEN),  # what follows from it is excused with it
+        ('["newly-crashed", "newly-failing"]', GREEN),
+        ('"all"', GREEN),
+        ('"numerics-worse"', RED),
+        ('"bytes-up"', RED),
+    ],
+)
+def test_a_waiver_is_of_one_kind_of_several_or_of_all(kind: str, colour: int) -> None:
+    policy = parse(_WAIVED.format(kind=kind))
+    before, after = side({SUBJECT: "passed"}), side({SUBJECT: "mismatch by far"})
+    judged = judge(before, after, policy, today=TODAY)
+    assert judged.exit_code == colour
+    assert len(judged.red) == (colour == RED)
+    # A waiver of what only follows matches something, and is not reported as stale.
+    assert bool(judged.waivers) == (kind == '"bytes-up"')
+
+
+def test_what_follows_is_red_where_the_policy_lets_its_cause_pass() -> None:
+    policy = parse('red = ["numerics-worse"]')
+    judged = judge(side({SUBJECT: "passed"}), side({SUBJECT: "mismatch by far"}), policy)
+    assert [change.kind.value for change in judged.red] == ["numerics-worse"]

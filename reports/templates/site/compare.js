@@ -42,13 +42,18 @@ function compareRuns(main, cells, old, now) {
     if (!before && !after) continue;
     const alike = before && after && before.signature === after.signature;
     const kind = main.transitions[alike ? 0 : 1][before ? before.at : none][after ? after.at : none];
-    if (kind >= 0) changes.push({ cell, kind, before, after, detail: outcomeDetail(main, before, after), amount: 0 });
+    const first = kind >= 0 ? { cell, kind, before, after, detail: outcomeDetail(main, before, after), amount: 0 } : null;
+    if (first) changes.push(first);
     if (!before || !after) continue;
     compared += 1;
     const timed = before.host !== "" && before.host === after.host;
     if (!timed) foreign += 1;
     for (const found of measuresOf(before, after, main.thresholds, timed)) {
-      changes.push({ cell, before, after, ...found, kind: ranks.get(found.kind) });
+      const next = { cell, before, after, ...found, kind: ranks.get(found.kind) };
+      // What follows from a failure is said with it, and is no other change.
+      if (first && main.kinds[first.kind].leads && main.kinds[next.kind].follows) {
+        first.detail += `; with it ${main.kinds[next.kind].label}: ${next.detail}`;
+      } else changes.push(next);
     }
   }
   for (const change of changes) change.id = cells.id(change.cell);
