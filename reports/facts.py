@@ -55,10 +55,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
 
 def commit(run: Run) -> str:
     """The commit, and whether the work tree had changes on top of it."""
-    env = run.info.environment
-    if not env.git_commit:
-        return ""
-    return f"{env.git_commit[:12]}{' with local changes' if env.git_dirty else ''}"
+    return run.info.environment.revision
 
 
 def packages(run: Run) -> list[tuple[str, str]]:

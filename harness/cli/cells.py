@@ -88,6 +88,9 @@ def repro(
         made = run_cell(case, target, seed=seed, limitations=suite.limitations, save=save)
     made.suite = suite.name
     terminal.show(made, Console())
+    if save is not None:
+        wrote = f"wrote {save.resolve()}" if made.program_bytes else "no program came to be saved"
+        click.echo(wrote)
     if script is not None:
         write(script, case, target, seed, Console())
     # Only what ran as expected, or is declared as out of scope, is green.

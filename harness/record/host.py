@@ -6,12 +6,13 @@ import contextlib
 import importlib.metadata
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+
+from harness.record.revision import revision
 
 _RECORDED_PACKAGES = (
     "torch",
@@ -28,7 +29,10 @@ _RECORDED_PACKAGES = (
 
 
 class Environment(msgspec.Struct, kw_only=True):
-    """Where a run happened. A package that is not installed is absent from ``packages``."""
+    """Where a run happened. A package that is not installed is absent from ``packages``.
+
+    ``git_dirty`` says whether files that git knows were changed, ``git_digest`` is of the difference.
+    """
 
     python: str = ""
     platform: str = ""
@@ -39,6 +43,15 @@ class Environment(msgspec.Struct, kw_only=True):
     packages: dict[str, str] = {}
     git_commit: str | None = None
     git_dirty: bool | None = None
+    git_digest: str | None = None
+
+    @property
+    def revision(self) -> str:
+        """The code in words: the commit, and the digest of what was changed on top of it."""
+        if not self.git_commit:
+            return ""
+        aside = f" with local changes {self.git_digest or ''}".rstrip() if self.git_dirty else ""
+        return f"{self.git_commit[:12]}{aside}"
 
 
 def environment(root: Path) -> Environment:
@@ -49,7 +62,7 @@ def environment(root: Path) -> Environment:
             packages[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    status = _git(root, "status", "--porcelain")
+    code = revision(root)
     return Environment(
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.release()}",
@@ -58,8 +71,9 @@ def environment(root: Path) -> Environment:
         cores=available_cores(),
         host=platform.node(),
         packages=packages,
-        git_commit=_git(root, "rev-parse", "HEAD"),
-        git_dirty=None if status is None else bool(status),
+        git_commit=code.commit,
+        git_dirty=code.dirty,
+        git_digest=code.digest,
     )
 
 
@@ -127,17 +141,3 @@ def _processor() -> str:
     except OSError:
         pass
     return platform.processor()
-
-
-def _git(root: Path, *arguments: str) -> str | None:
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(root), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.strip() if answer.returncode == 0 else None

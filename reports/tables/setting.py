@@ -51,7 +51,7 @@ def _unused(name: str, columns: dict[str, dict[str, str]]) -> str:
 def _facts(
     env: Environment, seed: int, started: str, backends: dict[str, BackendState]
 ) -> dict[str, str]:
-    changes = {None: "", True: "yes", False: "no"}[env.git_dirty]
+    changes = {None: "", True: env.git_digest or "yes", False: "no"}[env.git_dirty]
     return {
         "started": started,
         "seed": str(seed),

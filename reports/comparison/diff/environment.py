@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.record.host import Environment
 from reports import facts, text
 from reports.comparison.snapshot import CellFacts, Snapshot
 
@@ -42,7 +41,7 @@ def described(run: Snapshot) -> dict[str, str]:
     info, places = run.info, run.environments
     made = {
         "seed": str(info.seed),
-        "commit": _each(_commit(place) for place in places),
+        "commit": _each(place.revision for place in places),
         "selection": info.selection,
         "targets": " ".join(sorted(info.targets)),
     }
@@ -55,12 +54,6 @@ def described(run: Snapshot) -> dict[str, str]:
             f"available, {state.runtime} runtime" if state.available else "unavailable"
         )
     return {text.line(name, 80): text.line(value, 300) for name, value in made.items()}
-
-
-def _commit(place: Environment) -> str:
-    if not place.git_commit:
-        return ""
-    return f"{place.git_commit[:12]}{' with local changes' if place.git_dirty else ''}"
 
 
 def _each(values: Iterable[str]) -> str:

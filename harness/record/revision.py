@@ -1,0 +1,51 @@
+"""Which code a run was of: the commit, and what was changed on top of it."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+_DIGITS = 12
+
+
+class Revision(NamedTuple):
+    """The state of a checkout; None where there is none, or no git.
+
+    Attributes:
+        commit: its hash.
+        dirty: whether files that git knows were changed. Others, such as notes and reports, are
+            not code of the commit.
+        digest: of the difference to the commit; None without one.
+    """
+
+    commit: str | None
+    dirty: bool | None
+    digest: str | None
+
+
+def revision(root: Path) -> Revision:
+    """The state of the checkout that a folder is in."""
+    commit = _git(root, "rev-parse", "HEAD")
+    # Renames, colours and tools of the user's own settings are no part of what was changed.
+    options = ("--binary", "--no-color", "--no-ext-diff", "--no-renames", "--no-textconv")
+    changed = _git(root, "diff", *options, "HEAD")
+    if commit is None or changed is None:
+        return Revision(_text(commit), None, None)
+    digest = hashlib.sha256(changed).hexdigest()[:_DIGITS] if changed else None
+    return Revision(_text(commit), bool(changed), digest)
+
+
+def _text(answer: bytes | None) -> str | None:
+    return None if answer is None else answer.decode().strip()
+
+
+def _git(root: Path, *arguments: str) -> bytes | None:
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout if answer.returncode == 0 else None
