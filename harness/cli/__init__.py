@@ -53,6 +53,7 @@ for _command in (
     why.trace,
     why.reduce,
     listing.backends,
+    listing.listing,
     listing.limitations,
     passes.passes,
     fuzz.fuzz,

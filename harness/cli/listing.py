@@ -1,16 +1,23 @@
-"""``conform backends`` and ``conform limitations``: what there is."""
+"""``conform backends``, ``list`` and ``limitations``: what there is."""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli.common import SUITE_FOLDER, silence_vendors
+from harness.target import LISTED
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from harness.collection.catalogue import Listed
 
 
 @click.command()
@@ -86,3 +93,73 @@ def limitations(suites: Path, write: Path | None) -> None:
         click.echo(table)
     else:
         output.write(write, table.encode())
+
+
+_WHAT = ("cases", "tags", "operators", "targets", "suites")
+
+
+@click.command("list")
+@click.argument("what", type=click.Choice(_WHAT), default="cases")
+@SUITE_FOLDER
+@click.option("--case", "cases", default="*", metavar="GLOB", help="Names; several with |.")
+@click.option("--op", "ops", default="*", metavar="GLOB", help="Operators; several with |.")
+@click.option("--tag", "tags", multiple=True, help="A tag that they have; can be repeated.")
+@click.option("--targets", metavar="LIST", help=f"That run on one of these: {LISTED}.")
+@click.option("--json", "as_json", is_flag=True, help="For other tools.")
+def listing(
+    what: str,
+    suites: Path,
+    cases: str,
+    ops: str,
+    tags: tuple[str, ...],
+    targets: str | None,
+    as_json: bool,
+) -> None:
+    """List the cases of the suites, or their tags, operators, targets or suites with how many cases
+    each has.
+
+    A case comes with its operator, its suite, its tags and its targets; those of the night stand in
+    brackets. The name of a cell is CASE@TARGET.
+    """
+    silence_vendors()
+    from dataclasses import asdict
+
+    from harness.collection.catalogue import listed
+    from harness.selection import parse_list
+
+    chosen = None if targets is None else parse_list(targets, "--targets")
+    found = listed(suites, cases=cases, ops=ops, tags=tags, targets=chosen)
+    if what == "cases":
+        shown: Any = [asdict(each) for each in found]
+        rows: list[tuple[str, ...]] = [
+            (each.name, each.op, each.suite, " ".join(each.tags), " ".join(_on(each)))
+            for each in found
+        ]
+    else:
+        shown = dict(sorted(_counts(what, found).items()))
+        rows = [(name, f"{number:,}") for name, number in shown.items()]
+    if as_json:
+        click.echo(json.dumps(shown, indent=1))
+        return
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+    if not rows:
+        click.echo("conform: nothing matches", err=True)
+        sys.exit(1)
+
+
+def _on(case: Listed) -> list[str]:
+    return [*case.targets, *(f"[{target}]" for target in case.nightly)]
+
+
+def _counts(what: str, found: list[Listed]) -> Counter[str]:
+    """How many cases each tag, operator, target or suite has."""
+    of: dict[str, Callable[[Listed], Iterable[str]]] = {
+        "tags": lambda case: case.tags,
+        "operators": lambda case: [case.op] if case.op else [],
+        "targets": lambda case: [*case.targets, *case.nightly],
+        "suites": lambda case: [case.suite],
+    }
+    return Counter(name for case in found for name in of[what](case))

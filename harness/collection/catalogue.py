@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness import registry
-from harness.collection.choosing import NIGHTLY
+from harness.collection.choosing import is_left_to_the_night
 from harness.collection.discovery import Suite, all_suites
 from harness.limitation import Limitation
+from harness.target import Target, any_glob
 
 VARIED = " with passes"
 """Behind a target, for all that spell passes more or less than its recipe has."""
@@ -22,6 +25,64 @@ that has all its cells, when their targets declare every one of them unsupported
 """
 
 
+@dataclass(frozen=True)
+class Listed:
+    """A case as it is listed.
+
+    Attributes:
+        name: its name.
+        op: the operator it is of.
+        tags: its tags, sorted.
+        suite: the module it is in.
+        targets: those of a plain run.
+        nightly: those that a night adds.
+    """
+
+    name: str
+    op: str
+    tags: list[str]
+    suite: str
+    targets: list[str]
+    nightly: list[str]
+
+
+def listed(
+    folder: Path,
+    *,
+    cases: str = "*",
+    ops: str = "*",
+    tags: Collection[str] = (),
+    targets: Sequence[Target] | None = None,
+) -> list[Listed]:
+    """The cases of the suites below a folder, in their order.
+
+    Args:
+        folder: where the suites are.
+        cases: globs over names, separated by ``|``.
+        ops: globs over operators, separated by ``|``.
+        tags: all of which a case must have.
+        targets: on one of which it must run; then only these are listed. None for those of a plain
+            run and of a night.
+
+    Raises:
+        CaseError: a suite is broken.
+    """
+    found = []
+    for suite in all_suites(folder):
+        for case in suite.cases:
+            if not (any_glob(cases, case.name) and any_glob(ops, case.op)):
+                continue
+            on = registry.targets_of(case, targets)
+            if not on or not case.tags.issuperset(tags):
+                continue
+            left = [each for each in on if is_left_to_the_night(case, each, targets)]
+            by_day = [str(each) for each in on if each not in left]
+            at_night = [str(each) for each in left]
+            sorted_tags = sorted(case.tags)
+            found.append(Listed(case.name, case.op, sorted_tags, suite.name, by_day, at_night))
+    return found
+
+
 def selected_cells(folder: Path) -> list[tuple[str, int, int, list[str]]]:
     """For each recipe, and for its variations by passes together: the cells on it in a plain run,
     those that a night has beside them, and the packages of suites they are from."""
@@ -33,7 +94,7 @@ def selected_cells(folder: Path) -> list[tuple[str, int, int, list[str]]]:
         for case in (case for suite in suites for case in suite.cases):
             for target in registry.targets_of(case, None):
                 name = f"{target.base}{VARIED if target.passes else ''}"
-                left = NIGHTLY in case.tags or registry.is_nightly(case, target, None)
+                left = is_left_to_the_night(case, target, None)
                 (at_night if left else by_day)[name] += 1
                 packages.setdefault(name, {})[wing] = None
     plain = map(str, registry.known_targets())

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness import registry
+from harness.case import Case
 from harness.collection.discovery import Suite, load_suite
 from harness.collection.items import SELECTED, CellItem, cell_of
 from harness.errors import ConformError
@@ -97,9 +98,14 @@ def _unselected(name: str, target: Target, suite: Suite, selected: Sequence[Targ
     if target not in registry.targets_of(case, selected):
         which = "a plain run" if selected is None else "--targets"
         return f"{target} is not among the targets of {which}; select it with --targets {target}"
-    if registry.is_nightly(case, target, selected) or NIGHTLY in case.tags:
+    if is_left_to_the_night(case, target, selected):
         return f"{name}@{target} is left to the night; select it with -m nightly"
     return ""
+
+
+def is_left_to_the_night(case: Case, target: Target, selected: Sequence[Target] | None) -> bool:
+    """Whether a session that selects these targets, and does not name the night, leaves a cell."""
+    return NIGHTLY in case.tags or registry.is_nightly(case, target, selected)
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:

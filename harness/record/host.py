@@ -31,7 +31,7 @@ _RECORDED_PACKAGES = (
 class Environment(msgspec.Struct, kw_only=True):
     """Where a run happened. A package that is not installed is absent from ``packages``.
 
-    ``git_dirty`` says whether files that git knows were changed, ``git_digest`` is of the difference.
+    ``git_dirty`` says whether files that git knows were changed, ``git_digest`` is of what was.
     """
 
     python: str = ""

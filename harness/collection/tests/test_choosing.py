@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from harness.collection.catalogue import selected_cells
+from harness.cli import main
+from harness.collection.catalogue import listed, selected_cells
 from harness.collection.choosing import absences
 from harness.collection.items import SELECTED
 from harness.collection.tests.sessions import ROOT, run
@@ -99,3 +102,26 @@ def test_the_table_of_backends_says_what_selects_a_target() -> None:
     assert found["mlx:bf16"][0] == 0
     assert found["null:eager"] == [0, 0, []]
     assert found["xnnpack:fp32 with passes"][2] == ["passes"]
+
+
+def test_cases_are_listed_by_what_they_have() -> None:
+    suites = ROOT / "suites"
+    [found] = listed(suites, cases="linear/bias", targets=parse_list("*:int8", "--targets"))
+    assert (found.op, found.suite) == ("linear", "suites.ops.matmul")
+    assert found.targets == ["xnnpack:int8"]
+    [plain] = listed(suites, cases="linear/bias")
+    assert "xnnpack:fp32" in plain.targets
+    assert "mlx:bf16" in plain.nightly
+    assert all("dynamic" in each.tags for each in listed(suites, tags=["dynamic"]))
+    assert listed(suites, ops="no_such_operator") == []
+
+
+def test_the_command_lists_as_text_and_as_json() -> None:
+    def listing(*arguments: str) -> str:
+        folder = ("--suites", str(ROOT / "suites"), "--case", "abs/*")
+        return str(CliRunner().invoke(main, ["list", *arguments, *folder]).stdout)
+
+    assert listing("operators") == "abs  5\n"
+    assert listing().splitlines()[0].startswith("abs/2d")
+    assert json.loads(listing("--json"))[0]["name"] == "abs/2d"
+    assert json.loads(listing("suites", "--json")) == {"suites.ops.unary": 5}
