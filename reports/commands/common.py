@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from reports.comparison.snapshot import Snapshot
 
 
+RUNS = Path("runs")
+
+
 def style_option(part: str) -> Callable[[Any], Any]:
     """``--format`` of a command that prints; its json has every ``part`` in full."""
     return click.option(

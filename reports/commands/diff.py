@@ -6,12 +6,18 @@ from pathlib import Path
 
 import click
 
-from reports.commands.common import read_side, style_option
+from reports.commands.common import RUNS, read_side, style_option
 
 
 @click.command("diff")
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path))
+@click.argument("before", required=False, type=click.Path(path_type=Path))
+@click.argument("after", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--cells",
+    nargs=2,
+    metavar="THESE THOSE",
+    help="Hold cells against each other, case by case: '*@xnnpack:fp32' '*@portable:fp32'.",
+)
 @style_option("change")
 @click.option(
     "--only",
@@ -28,8 +34,9 @@ from reports.commands.common import read_side, style_option
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True,
               help="Changes to print of each kind.")  # fmt: skip
 def command(
-    before: Path,
-    after: Path,
+    before: Path | None,
+    after: Path | None,
+    cells: tuple[str, str] | None,
     style: str,
     kinds: tuple[str, ...],
     target: str | None,
@@ -44,12 +51,21 @@ def command(
     BEFORE and AFTER are run folders or stored baselines. Differences of seed, commit, packages
     and host are printed first; times of different hosts are not compared.
 
+    With --cells two targets are compared instead, of one run (without one, of the newest) or the
+    first of BEFORE with the second of AFTER: what both get wrong points at the case or the oracle,
+    what one alone gets wrong at that one.
+
     Exit code 0 whenever the two could be compared, whatever changed, and 2 when not; what goes
     red on changes is conform gate.
     """
     from reports.comparison.diff import Thresholds, diff
     from reports.comparison.diff.select import chosen, kinds_named
 
+    if cells is not None:
+        _across(before, after, cells, style, 6.0 if sqnr_drop is None else sqnr_drop, limit)
+        return
+    if before is None or after is None:
+        raise click.UsageError("name two runs, or cells of one: conform diff --cells THESE THOSE")
     wanted = kinds_named(kinds)
     usual = Thresholds()
     limits = Thresholds(
@@ -71,3 +87,26 @@ def command(
         from reports.comparison.diff import terminal
 
         terminal.render(found, limit=limit)
+
+
+def _across(
+    before: Path | None,
+    after: Path | None,
+    cells: tuple[str, str],
+    style: str,
+    decibels: float,
+    limit: int,
+) -> None:
+    from harness.record.folder import latest
+    from reports.comparison import targets_report
+    from reports.comparison.targets import pair_up
+
+    if style == "markdown":
+        raise click.UsageError("--cells prints for a terminal, or as json")
+    first = read_side(before or latest(RUNS))
+    second = first if after is None else read_side(after)
+    found = pair_up(first, cells[0], second, cells[1])
+    if style == "json":
+        click.echo(targets_report.plain(found))
+    else:
+        targets_report.render(found, decibels, limit=limit)
