@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
@@ -78,3 +83,14 @@ def test_an_entry_of_one_seed_lets_the_others_pass(seed: int, status: Status) ->
 def test_malformed_entries_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(LimitationError):
         entry(**changes)
+
+
+def test_the_document_shows_every_field() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```python\n(from harness import Limitation.*?)```", text, re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(example, made)
+    [entry] = made["LIMITATIONS"]
+    assert isinstance(entry, Limitation)
+    for field in dataclasses.fields(Limitation):
+        assert f"        {field.name}=" in example

@@ -20,7 +20,8 @@ _DETAIL = 200
 def _title(agreement: Agreement, names: tuple[str, str]) -> str:
     first, second = names
     return {
-        Agreement.BOTH_WRONG: "wrong on both: look at the case, the export and the oracle first",
+        Agreement.BOTH_WRONG: "wrong on both: suspect what they share, the case, the export, "
+        "the oracle, the kernels",
         Agreement.FIRST_WRONG: f"wrong on {first} alone",
         Agreement.SECOND_WRONG: f"wrong on {second} alone",
         Agreement.FIRST_ONLY: f"passes on {first} alone; on {second} not executed, or not telling",

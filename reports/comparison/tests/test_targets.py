@@ -59,7 +59,7 @@ def test_each_case_says_who_is_wrong(run: Path) -> None:
 def test_the_command_prints_them_and_gives_json(run: Path) -> None:
     shown = CliRunner().invoke(main, ["diff", str(run), "--cells", A, B])
     assert shown.exit_code == 0, shown.output
-    assert "wrong on both: look at the case, the export and the oracle first" in shown.output
+    assert "wrong on both: suspect what they share" in shown.output
     assert "+40.0 dB" in shown.output
     record = CliRunner().invoke(main, ["diff", str(run), "--cells", A, B, "--format", "json"])
     assert json.loads(record.output)["counts"]["both-wrong"] == 1
