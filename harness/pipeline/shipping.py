@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 from executorch.exir import EdgeProgramManager, ExecutorchProgramManager
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature
+from torch.utils import _pytree
 
 from harness.backend import Recipe
 from harness.case import Built, Exporter
@@ -46,7 +48,7 @@ def ship(exporter: Exporter, built: Built, backend: str, recipe: Recipe) -> Ship
         CaseError: what it returned was not emitted while it ran.
     """
     module, inputs = copy_module(built.module)[0], copy.deepcopy(built.inputs)
-    with rejections.listening(recipe, ()) as why, _emissions(why) as seen:
+    with _own_trees(), rejections.listening(recipe, ()) as why, _emissions(why) as seen:
         exported, emitted = exporter.make(module, inputs, backend)
     for emission in seen:
         if emission.emitted is emitted:
@@ -57,6 +59,24 @@ def ship(exporter: Exporter, built: Built, backend: str, recipe: Recipe) -> Ship
         f"{exporter.name} returned an ExecutorchProgramManager that no EdgeProgramManager "
         "emitted while it ran"
     )
+
+
+@contextmanager
+def _own_trees() -> Iterator[None]:
+    """Types that were there, and that an exporter teaches torch to take apart, are forgotten with
+    its end; what it imports may register types of its own, once.
+
+    transformers' registers every kind of cache that is loaded. A module that holds one is from then
+    on left with fake tensors in it by ``torch.export``, which puts attributes back as it found them
+    while it traced.
+    """
+    known, modules = set(_pytree.SUPPORTED_NODES), set(sys.modules)
+    try:
+        yield
+    finally:
+        for kind in set(_pytree.SUPPORTED_NODES) - known:
+            if kind.__module__ in modules:
+                _pytree._deregister_pytree_node(kind)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ anything: attributing an error to a stage is the tester's work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,11 +82,28 @@ def export(
         strict: trace with Dynamo instead of by running the module.
     """
     args, kwargs = arguments(inputs)
-    program = torch.export.export(
-        module, args, kwargs or None, dynamic_shapes=dynamic_shapes, strict=strict
-    )
+    with _attributes_kept(module):
+        program = torch.export.export(
+            module, args, kwargs or None, dynamic_shapes=dynamic_shapes, strict=strict
+        )
     _own_state(program)
     return program
+
+
+@contextmanager
+def _attributes_kept(module: torch.nn.Module) -> Iterator[None]:
+    """Leave the same objects in a module's attributes.
+
+    torch.export puts back what it took apart while it traced: of an object that is a pytree, such
+    as a cache of transformers' once anybody registered it, a copy with fake tensors.
+    """
+    held = dict(vars(module))
+    try:
+        yield
+    finally:
+        for name, value in held.items():
+            if vars(module).get(name) is not value:
+                vars(module)[name] = value
 
 
 def _own_state(program: ExportedProgram) -> None:

@@ -146,14 +146,28 @@ MODELS: Mapping[str, Callable[[], Parts]] = {
 
 def build(parts: Callable[[], Parts]) -> tuple[torch.nn.Module, Inputs, dict[str, Any]]:
     """A model and its inputs as a case takes them."""
-    from transformers.exporters.exporter_dynamo import register_cache_pytrees_for_model
-
     model, inputs = parts()
-    # The exporter does it, for good: before, a cache would be one opaque value.
-    register_cache_pytrees_for_model(model)
+    _take_caches_apart(model)
     if model._can_set_experts_implementation():  # type: ignore[operator]  # a PreTrainedModel
         model.set_experts_implementation("eager")  # type: ignore[operator]  # the grouped kernel has no float64
     return model, (), inputs
+
+
+def _take_caches_apart(model: torch.nn.Module) -> None:
+    """Teach torch the caches that may go in and come out, which were opaque values else.
+
+    The exporter teaches it all kinds that are loaded. Static ones stay where they are, in modules
+    that torch.export would leave with fake tensors in them.
+    """
+    from torch.utils import _pytree
+    from transformers.cache_utils import StaticCache
+    from transformers.exporters.exporter_dynamo import register_cache_pytrees_for_model
+
+    known = set(_pytree.SUPPORTED_NODES)
+    register_cache_pytrees_for_model(model)
+    for kind in set(_pytree.SUPPORTED_NODES) - known:
+        if issubclass(kind, StaticCache):
+            _pytree._deregister_pytree_node(kind)
 
 
 _BY_DAY = {"llama": "*", "llama_decode": "*"}
