@@ -1,35 +1,3 @@
-"""Turns on the plugin, and renders the report when a run has ended."""
+"""Turns on the plugins, also where this checkout is not installed."""
 
-from __future__ import annotations
-
-import pytest
-
-pytest_plugins = ["harness.collection.plugin"]
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Print the report after pytest's own summary and say where the page is."""
-    from harness import ConformError
-    from harness.record.folder import load
-
-    controller = config.pluginmanager.get_plugin("conform-controller")
-    # Without a record of its own, the folder may hold the run of another session.
-    if controller is None or controller.recorder is None:
-        return
-    from rich.console import Console
-
-    from reports.render import folder as report_folder, terminal
-    from reports.summary import Summary
-
-    console = Console()
-    try:
-        found = Summary.of(load(controller.recorder.folder))
-        terminal.render(found, console)
-        console.print(f"report: {report_folder.write(found)}", soft_wrap=True)
-    except ConformError as error:
-        # On a full disk, say: the records are what counts, and a green run has its page.
-        console.print(f"no report: {error}", soft_wrap=True, markup=False, highlight=False)
-        session = config.pluginmanager.get_plugin("session")
-        if session is not None and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+pytest_plugins = ["harness.collection.plugin", "harness.cli.session"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+import backends  # noqa: F401  before a project's own folder of that name is on the path
 from harness.cli import cells, check, fuzz, listing, passes, programs, runs, why
 from harness.errors import ConformError
 from reports.commands import baseline, dashboard, diff, export, gate, history, merge

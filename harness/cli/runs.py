@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -84,7 +86,7 @@ def run(
         "--targets": targets,
         "-k": keyword,
         "-m": marks,
-        "-n": workers,
+        "-n": workers or "auto",
         "--seed": str(seed),
         "--cell-timeout": None if cell_timeout is None else str(cell_timeout),
         "--cell-memory": None if cell_memory is None else str(cell_memory),
@@ -99,16 +101,21 @@ def run(
         "--no-speed": not speed,
     }
     options += [name for name, is_set in flags.items() if is_set]
+    folders = paths or [str(_QUICK if quick else SUITES)]
     command = [
         sys.executable,
         "-m",
         "pytest",
         *([] if wordy else ["-q"]),
+        # What this project's pytest.ini says, for those that have none.
+        *("-p", "no:logging", "-o", f"conform_suites={shlex.join(_suite_folders(folders))}"),
         *options,
         *rest,
-        *([] if paths else [str(_QUICK if quick else SUITES)]),
+        *([] if paths else folders),
     ]
-    status = subprocess.run(command, check=False).returncode
+    # A checkout may have a harness/ or a backends/ of its own in the working directory.
+    ours = {**os.environ, "PYTHONSAFEPATH": "1"}
+    status = subprocess.run(command, check=False, env=ours).returncode
     if status == _NOTHING_SELECTED:
         click.echo(
             "conform: no cell matches; see what there is with: pytest suites --collect-only -q\n"
@@ -120,6 +127,18 @@ def run(
     if is_new and page.exists():
         click.echo(page.resolve())
     sys.exit(status)
+
+
+def _suite_folders(paths: Sequence[str]) -> list[str]:
+    """The folders below the root of the tests that hold what is run: the outermost packages."""
+    found: dict[str, None] = {}
+    for text in paths:
+        place = Path(text.partition("::")[0]).resolve()
+        folder = place if place.is_dir() else place.parent
+        while (folder / "__init__.py").exists() and (folder.parent / "__init__.py").exists():
+            folder = folder.parent
+        found[str(folder)] = None
+    return list(found)
 
 
 @click.command()

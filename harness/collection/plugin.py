@@ -10,17 +10,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness import registry
+from harness.collection import hooks
 from harness.collection.choosing import Choosing
 from harness.collection.controller import Controller, check_demanded
-from harness.collection.discovery import is_suite
 from harness.collection.durations import Durations
 from harness.collection.items import (
     DEMANDING,
@@ -28,19 +26,14 @@ from harness.collection.items import (
     ROOM,
     ROOM_INPUT,
     SELECTED,
-    CellItem,
-    SuiteFile,
-    collector_paused,
-    vendor_warnings_ignored,
 )
 from harness.collection.progress import MODES, Progress
 from harness.collection.watchdog import Watchdog
 from harness.errors import ConflictingOptions, ConformError, UsageError
-from harness.execution.memory import GIB
 from harness.execution.vendors import quiet_imports
 from harness.record.contradictions import INTEGERS
 from harness.record.folder import check_writable, new_folder
-from harness.record.host import available_cores, available_memory
+from harness.record.host import available_memory
 from harness.selection import parse_list
 from harness.target import LISTED, Target
 from harness.tracing import UNASKED_SECONDS
@@ -134,8 +127,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Take part, before xdist asks how many workers there should be.
+
+    The plugin is installed with the package, so that every session of the environment has it: one
+    of a project without a folder of suites is left as it is.
+    """
+    if hooks.suite_folders(config):
+        config.pluginmanager.register(hooks, "conform-hooks")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Check the targets, and choose the run folder, of which workers are told."""
+    if not config.pluginmanager.has_plugin("conform-hooks"):
+        return
     config.addinivalue_line("markers", "nightly: too long for every change")
     quiet_imports()
     try:
@@ -166,59 +172,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Durations(config), "conform-durations")
         if (mode := config.getoption("progress")) != "dots":
             config.pluginmanager.register(Progress(config, live=mode == "live"), "conform-progress")
-
-
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | None:
-    """Collect modules with ``CASES`` below the suite folders."""
-    folders = [parent.config.rootpath / name for name in parent.config.getini("conform_suites")]
-    if any(folder in file_path.parents for folder in folders) and is_suite(file_path):
-        node: SuiteFile = SuiteFile.from_parent(parent, path=file_path)
-        return node
-    return None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse two cases of one name: their records could not be told apart."""
-    seen: dict[str, str] = {}
-    for item in items:
-        if isinstance(item, CellItem):
-            other = seen.setdefault(item.name, item.nodeid)
-            if other != item.nodeid:
-                raise pytest.UsageError(f"cell {item.name} is in {other} and in {item.nodeid}")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Collect, which is mostly imports."""
-    with collector_paused():
-        return (yield)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Keep torch quick where this process is going to lower something."""
-    lowers = any(isinstance(item, CellItem) for item in session.items)
-    # Self-tests that lower have imported the tester by now.
-    lowers = lowers or "harness.pipeline.tester" in sys.modules
-    if lowers and not session.config.option.collectonly and not session.config.option.no_speed:
-        from harness.pipeline import speed
-
-        with vendor_warnings_ignored():
-            speed.install()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """As many workers as there are cores, and available memory at ``--cell-memory`` each."""
-    each = GIB * config.getoption("cell_memory")
-    return max(1, min(available_cores(), int(available_memory() / each)))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep the cells of one case on one worker; other tests go wherever there is room."""
-    from harness.collection.scheduling import CaseScheduling
-
-    return CaseScheduling(config, log)
 
 
 def _above_zero(unit: str, such_as: str) -> Callable[[str], float]:

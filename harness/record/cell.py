@@ -19,6 +19,9 @@ import msgspec
 
 from harness.target import cell_id
 
+SUITES = "suites"
+"""The folder in which suites are looked for unless another is named."""
+
 CROSS_BACKEND = "cross_backend"
 """Tag of a case whose records keep weights and outputs, so that reports compare its targets."""
 
@@ -300,7 +303,7 @@ class Cell(msgspec.Struct, kw_only=True):
     @property
     def repro(self) -> str:
         """The command that runs this cell again."""
-        return self.command or f"conform repro {shlex.quote(self.id)} --seed {self.seed}"
+        return self.command or f"conform repro {shlex.quote(self.id)}{self._where}"
 
     @property
     def peak_memory(self) -> int | None:
@@ -310,7 +313,14 @@ class Cell(msgspec.Struct, kw_only=True):
     @property
     def why(self) -> str:
         """The command that finds the first node where it leaves the oracle."""
-        return f"conform trace {shlex.quote(self.id)} --seed {self.seed}"
+        return f"conform trace {shlex.quote(self.id)}{self._where}"
+
+    @property
+    def _where(self) -> str:
+        """Its seed, and the folder of its suite where that is not the usual one."""
+        folder = self.suite.partition(".")[0]
+        aside = f" --suites {shlex.quote(folder)}" if folder not in ("", SUITES) else ""
+        return f" --seed {self.seed}{aside}"
 
     @property
     def nothing_delegated(self) -> bool:

@@ -64,11 +64,14 @@ def command(
     targets: str | None = "null:eager",
     paths: Sequence[str] = ("suites",),
     folder: str | None = "run",
+    reporting: bool = False,
 ) -> list[str]:
     chosen = [] if targets is None else ["--targets", targets]
     written = [] if folder is None else ["--run-dir", folder]
+    # Reports are for the tests of reports; a project that wants one says so in its conftest.py.
+    quiet = () if reporting else ("-p", "no:harness.cli.session")
     return [
-        sys.executable, "-m", "pytest", *paths, *written, *chosen, *arguments
+        sys.executable, "-m", "pytest", *quiet, *paths, *written, *chosen, *arguments
     ]  # fmt: skip
 
 
@@ -92,10 +95,11 @@ def run(
     env: dict[str, str] | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
+    reporting = "harness.cli.session" in (project / "conftest.py").read_text(encoding="utf-8")
     return subprocess.run(
-        command(*arguments, targets=targets, paths=paths, folder=folder), cwd=project,
-        env={**environment(), **(env or {})}, capture_output=True, text=True, timeout=280,
-        check=False, **options,
+        command(*arguments, targets=targets, paths=paths, folder=folder, reporting=reporting),
+        cwd=project, env={**environment(), **(env or {})}, capture_output=True, text=True,
+        timeout=280, check=False, **options,
     )  # fmt: skip
 
 

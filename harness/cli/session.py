@@ -1,0 +1,38 @@
+"""A pytest plugin of its own: prints the report of a run when its session has ended.
+
+It stands here because it sees both the harness and the reports.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import backends  # noqa: F401  before a project's own folder of that name is on the path
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Print the report after pytest's own summary and say where the page is."""
+    from harness import ConformError
+    from harness.record.folder import load
+
+    controller = config.pluginmanager.get_plugin("conform-controller")
+    # Without a record of its own, the folder may hold the run of another session.
+    if controller is None or controller.recorder is None:
+        return
+    from rich.console import Console
+
+    from reports.render import folder as report_folder, terminal
+    from reports.summary import Summary
+
+    console = Console()
+    try:
+        found = Summary.of(load(controller.recorder.folder))
+        terminal.render(found, console)
+        console.print(f"report: {report_folder.write(found)}", soft_wrap=True)
+    except ConformError as error:
+        # On a full disk, say: the records are what counts, and a green run has its page.
+        console.print(f"no report: {error}", soft_wrap=True, markup=False, highlight=False)
+        session = config.pluginmanager.get_plugin("session")
+        if session is not None and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
