@@ -22,6 +22,9 @@ from harness.variation import varied
 if TYPE_CHECKING:
     from harness.case import Case
 
+# Now, before a project's own folder of that name comes to stand in front of it on the path.
+importlib.import_module("backends")
+
 ENTRY_POINT_GROUP = "conform.backends"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-import backends  # noqa: F401  before a project's own folder of that name is on the path
-from harness.cli import cells, check, fuzz, listing, passes, programs, runs, why
+from harness.cli import cells, check, fuzz, listing, passes, runs, why
+from harness.cli.program import commands as programs
 from harness.errors import ConformError
 from reports.commands import baseline, dashboard, diff, export, gate, history, merge
 

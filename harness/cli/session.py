@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-import backends  # noqa: F401  before a project's own folder of that name is on the path
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure(config: pytest.Config) -> None:

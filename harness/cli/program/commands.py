@@ -46,9 +46,9 @@ def inspect(program: Path, as_json: bool, listing: bool) -> None:
 
         click.echo(msgspec.json.format(msgspec.json.encode(found)))
         return
-    from harness.cli import program_view
+    from harness.cli.program import view
 
-    program_view.show(program, found, Console())
+    view.show(program, found, Console())
 
 
 @click.command("exec")
@@ -97,7 +97,7 @@ def execute(
     silence_vendors()
     from rich.console import Console
 
-    from harness.cli import program_view
+    from harness.cli.program import view
     from harness.execution.anywhere import run
     from harness.execution.anywhere.executors import require
     from harness.values import writing
@@ -112,7 +112,7 @@ def execute(
     calls = _calls(parsed, program, files, seed if random else None)
     with _speaking_of(program):
         execution = run.run(data, parsed, calls, timeout)
-    program_view.show_outputs(parsed, execution, who, Console())
+    view.show_outputs(parsed, execution, who, Console())
     if out is not None:
         output.write(out, writing.encode(out, execution.outputs))
         click.echo(out)

@@ -1,0 +1,1 @@
+"""``conform inspect`` and ``conform exec``: any program, whoever made it."""
