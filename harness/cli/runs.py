@@ -114,7 +114,8 @@ def run(
         *([] if paths else folders),
     ]
     # A checkout may have a harness/ or a backends/ of its own in the working directory.
-    ours = {**os.environ, "PYTHONSAFEPATH": "1"}
+    # What vendors' imports warn of, some forty lines a worker, is nobody's here to mend.
+    ours = {"PYTHONWARNINGS": "ignore", **os.environ, "PYTHONSAFEPATH": "1"}
     status = subprocess.run(command, check=False, env=ours).returncode
     if status == _NOTHING_SELECTED:
         click.echo(

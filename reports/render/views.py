@@ -81,7 +81,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "numerics": [_numbers(item) for item in outputs],
         "used": [_used(item) for item in outputs],
         "bad": [at for at, item in enumerate(outputs) if item.exceeding or item.problem],
-        "notes": [note for item in outputs for note in _notes(item)]
+        "notes": [note for item in outputs for note in _notes(item, cell.error or "")]
         + ([f"and {text.count(more, 'more output')}"] if more > 0 else []),
         "stages": _times(cell),
         "seconds": text.seconds(cell.seconds) if cell.seconds else "",
@@ -157,11 +157,13 @@ def _used(item: Numerics) -> int:
     return min(round(100 * item.bound_used), 100)
 
 
-def _notes(item: Numerics) -> list[str]:
+def _notes(item: Numerics, error: str) -> list[str]:
+    """What the table has no column for; what the cell's error says is not said again."""
     where = f"call {item.call}, output {item.output}"
     notes = []
     if item.problem:
-        notes.append(f"{where}: {text.line(item.problem, 300)}")
+        if item.problem not in error:
+            notes.append(f"{where}: {text.line(item.problem, 300)}")
     elif (worst := text.worst(item)) is not None:
         notes.append(f"{where}: worst at {worst[0]}, got {worst[1]}, expected {worst[2]}")
     if item.eager_max_abs is not None or item.eager_sqnr_db is not None:
