@@ -10,10 +10,12 @@ from .backend import (
     Held as Held,
     Holding as Holding,
     Inspectable as Inspectable,
+    Knowing as Knowing,
     KnownPass as KnownPass,
     Lowered as Lowered,
     Recipe as Recipe,
     Script as Script,
+    Selecting as Selecting,
     uncalibratable as uncalibratable,
 )
 from .case import (

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from harness.case import Built, Case, Inputs
     from harness.execution.execute import DelegateLoader
     from harness.execution.program import DelegatePayload, Program
+    from harness.limitation import Limitation
     from harness.numerics.formats.semantics import Semantics
     from harness.record.cell import Delegation, Encoding, Numerics
 
@@ -230,6 +231,8 @@ class Recipe:
         script: the same recipe as text, for scripts without this harness; None where there is none.
         added: the passes that a target adds to it; they are the first of ``transform_passes``, and
             what they must keep is looked at.
+        like: targets whose recipes do the same: a case that is meant for one of them is meant for
+            this one as well. Their limitations are not its own.
     """
 
     name: str
@@ -248,6 +251,7 @@ class Recipe:
     explain: Callable[[Sequence[Partitioner], Node], str | None] | None = None
     script: Script | None = None
     added: tuple[KnownPass, ...] = ()
+    like: tuple[str, ...] = ()
 
     def refuses(self, case: Case, built: Built) -> str | None:
         """Why the recipe does not claim to do a case, or None."""
@@ -311,6 +315,31 @@ class Delegating(Protocol):
 
     def loader(self, program: Program) -> DelegateLoader:
         """How the delegate's payloads in a program are loaded; it may have others' beside them."""
+        ...
+
+
+@runtime_checkable
+class Selecting(Protocol):
+    """A backend out of tree that says which of its recipes a run takes that names no targets."""
+
+    @property
+    def plain(self) -> Sequence[str]:
+        """Names of the recipes that a plain run selects."""
+        ...
+
+    @property
+    def nightly(self) -> Sequence[str]:
+        """Names of those that a night selects beside them."""
+        ...
+
+
+@runtime_checkable
+class Knowing(Protocol):
+    """A backend out of tree whose known gaps travel with it, whichever suite meets them."""
+
+    @property
+    def limitations(self) -> Sequence[Limitation]:
+        """The gaps. They come after those of a case's suite, and speak of this backend alone."""
         ...
 
 

@@ -6,7 +6,8 @@
     ├── UsageError                    the caller asked for something that does not exist
     │   ├── UnknownTarget             no such backend, or no such recipe of it
     │   ├── UnknownCell               no such case, or no such cell in a run
-    │   └── ConflictingOptions        one thing was given in two ways that disagree
+    │   ├── ConflictingOptions        one thing was given in two ways that disagree
+    │   └── ConflictingBackends       two backends are registered by one name
     ├── InputError                    a file of inputs cannot be read, or inputs do not fit
     ├── CaseError                     a case cannot be built, or its inputs do not fit
     │   └── NotDeterministic          two runs of its module differ, so there is nothing to expect
@@ -49,6 +50,10 @@ class UnknownCell(UsageError):
 
 class ConflictingOptions(UsageError):
     """One option was given in two places that disagree."""
+
+
+class ConflictingBackends(UsageError):
+    """Two installed distributions register a backend by one name, or one shadows a built-in."""
 
 
 class InputError(ConformError):

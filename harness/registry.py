@@ -1,7 +1,8 @@
 """The backends by name. Built-ins are strings, imported when first asked for.
 
 Out-of-tree backends register an entry point in the group ``conform.backends`` whose value is
-the same kind of string: ``module:attribute``, the attribute being a :class:`Backend`.
+the same kind of string: ``module:attribute``, the attribute being a :class:`Backend`. What a
+built-in one has in the table here, it says itself: :class:`~harness.backend.Selecting`.
 """
 
 from __future__ import annotations
@@ -13,14 +14,24 @@ import importlib.metadata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.backend import Backend, Delegating, Describing, Emulating, MissingBackend, Recipe
-from harness.errors import ConflictingOptions, UnknownTarget
+from harness.backend import (
+    Backend,
+    Delegating,
+    Describing,
+    Emulating,
+    Knowing,
+    MissingBackend,
+    Recipe,
+    Selecting,
+)
+from harness.errors import ConflictingBackends, ConflictingOptions, LimitationError, UnknownTarget
 from harness.record.run import BackendState
 from harness.target import Target, any_glob, is_target, speaks_of
 from harness.variation import varied
 
 if TYPE_CHECKING:
     from harness.case import Case
+    from harness.limitation import Limitation
 
 # Now, before a project's own folder of that name comes to stand in front of it on the path.
 importlib.import_module("backends")
@@ -54,18 +65,53 @@ BUILT_IN: dict[str, BuiltIn] = {
 
 
 def names() -> list[str]:
-    """All registered backends: built-ins first, then entry points, without importing any."""
-    return [*BUILT_IN, *(name for name in _entry_points() if name not in BUILT_IN)]
+    """All registered backends: built-ins first, then entry points, without importing any.
+
+    Raises:
+        ConflictingBackends: two have one name.
+    """
+    return [*BUILT_IN, *_entry_points()]
+
+
+def out_of_tree() -> list[Backend]:
+    """The backends of entry points; those that do not import are among them, as unavailable.
+
+    Raises:
+        ConflictingBackends: two have one name.
+    """
+    return [backend(name) for name in _entry_points()]
 
 
 def default_targets() -> list[Target]:
     """What a run selects when no ``--targets`` are given."""
-    return [Target(name, recipe) for name, one in BUILT_IN.items() for recipe in one.recipes]
+    ours = [Target(name, recipe) for name, one in BUILT_IN.items() for recipe in one.recipes]
+    selecting = [one for one in out_of_tree() if isinstance(one, Selecting)]
+    return [*ours, *(Target(one.name, recipe) for one in selecting for recipe in one.plain)]
 
 
 def nightly_targets() -> list[Target]:
     """What a nightly run selects beside the defaults."""
-    return [Target(name, recipe) for name, one in BUILT_IN.items() for recipe in one.nightly]
+    ours = [Target(name, recipe) for name, one in BUILT_IN.items() for recipe in one.nightly]
+    selecting = [one for one in out_of_tree() if isinstance(one, Selecting)]
+    return [*ours, *(Target(one.name, recipe) for one in selecting for recipe in one.nightly)]
+
+
+def limitations() -> list[Limitation]:
+    """The gaps that backends out of tree bring with them.
+
+    Raises:
+        LimitationError: an entry may speak of another backend.
+    """
+    found = []
+    for one in out_of_tree():
+        for entry in one.limitations if isinstance(one, Knowing) else ():
+            if not all(part.startswith(f"{one.name}:") for part in entry.target.split("|")):
+                raise LimitationError(
+                    f"backend {one.name!r} brings a limitation on {entry.target!r}; it speaks of "
+                    f"its own targets alone, such as {one.name}:*"
+                )
+            found.append(entry)
+    return found
 
 
 def known_targets() -> list[Target]:
@@ -83,9 +129,25 @@ def targets_of(case: Case, selected: Sequence[Target] | None) -> list[Target]:
     if not case.targets:
         return list([*default_targets(), *nightly_targets()] if selected is None else selected)
     if selected is not None:
-        return [target for target in selected if speaks_of(case.targets, target)]
-    known = [target for target in known_targets() if any_glob(case.targets, str(target))]
+        return [target for target in selected if _is_meant(case, target)]
+    known = [target for target in known_targets() if _is_meant(case, target)]
     return [*known, *variations(case)]
+
+
+def _is_meant(case: Case, target: Target) -> bool:
+    """Whether a case is meant for a target: by its name, or for what its recipe is like."""
+    return speaks_of(case.targets, target) or any(
+        any_glob(case.targets, other) for other in _like(case, target)
+    )
+
+
+def _like(case: Case, target: Target) -> tuple[str, ...]:
+    """The targets whose cases a target takes as well; an exporter makes programs for those that it
+    names alone."""
+    if target.backend in BUILT_IN or case.exporter is not None:
+        return ()
+    known = backend(target.backend).recipes.get(target.recipe)
+    return () if known is None else known.like
 
 
 def variations(case: Case) -> list[Target]:
@@ -99,12 +161,12 @@ def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) ->
     runs on another recipe of the backend, or says so itself (``by_day``)."""
     if selected is not None:
         return False
-    if not any_glob(case.by_day, str(target)):
+    if not any(any_glob(case.by_day, each) for each in (str(target), *_like(case, target))):
         return True
     if target not in nightly_targets():
         return False
-    plain = [str(one) for one in default_targets() if one.backend == target.backend]
-    return not case.targets or any(any_glob(case.targets, one) for one in plain)
+    plain = [one for one in default_targets() if one.backend == target.backend]
+    return not case.targets or any(_is_meant(case, one) for one in plain)
 
 
 @functools.cache
@@ -113,6 +175,7 @@ def backend(name: str) -> Backend:
 
     Raises:
         UnknownTarget: no backend of that name is registered.
+        ConflictingBackends: two have one name.
     """
     where = BUILT_IN[name].where if name in BUILT_IN else _entry_points().get(name)
     if where is None:
@@ -125,6 +188,10 @@ def backend(name: str) -> Backend:
         return MissingBackend(name, f"{module_name} does not import: {error}")
     if not isinstance(found, Backend):
         return MissingBackend(name, f"{where} is not a Backend")
+    if found.name != name:
+        return MissingBackend(
+            name, f"{where} is registered as {name!r} and calls itself {found.name!r}"
+        )
     return found
 
 
@@ -172,9 +239,20 @@ def check_two_runtimes(targets: Sequence[Target]) -> None:
     )
 
 
-def states(names: Iterable[str]) -> dict[str, BackendState]:
-    """What these backends say of themselves, for the record of a run, sorted by name."""
-    answers = {name: backend(name).availability() for name in sorted(set(names))}
+def states(names: Iterable[str], selected: Sequence[Target] | None) -> dict[str, BackendState]:
+    """What backends say of themselves, for the record of a run, sorted by name.
+
+    Args:
+        names: those of its cells.
+        selected: the targets asked for. None for a plain run, which expects every installed
+            backend: one that does not import has no cells, and is not passed over for that.
+    """
+    missing = (
+        []
+        if selected is not None
+        else [one.name for one in out_of_tree() if isinstance(one, MissingBackend)]
+    )
+    answers = {name: backend(name).availability() for name in sorted({*names, *missing})}
     return {
         name: BackendState(
             available=answer.available,
@@ -188,8 +266,31 @@ def states(names: Iterable[str]) -> dict[str, BackendState]:
 
 @functools.cache
 def _entry_points() -> dict[str, str]:
-    points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
-    return {point.name: point.value for point in points}
+    """Where the backends out of tree are, by name.
+
+    Raises:
+        ConflictingBackends: one has the name of a built-in, or of another.
+    """
+    found: dict[str, importlib.metadata.EntryPoint] = {}
+    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        if point.name in BUILT_IN:
+            raise ConflictingBackends(
+                f"{_whose(point)} registers a backend {point.name!r}, and that is a built-in one; "
+                f"rename its entry point in {ENTRY_POINT_GROUP}, or uninstall it"
+            )
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:  # an editable install may be seen twice
+            raise ConflictingBackends(
+                f"{_whose(other)} and {_whose(point)} both register a backend {point.name!r}; "
+                f"uninstall one of them"
+            )
+    return {name: point.value for name, point in found.items()}
+
+
+def _whose(point: importlib.metadata.EntryPoint) -> str:
+    """The distribution of an entry point, and where it points."""
+    distribution = point.dist
+    return f"{distribution.name if distribution else 'a distribution'} ({point.value})"
 
 
 def _did_you_mean(name: str, choices: Sequence[str]) -> str:

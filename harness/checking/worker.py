@@ -66,7 +66,7 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
     plan = cases.plan(subject, asked, seed=request.seed)
     pairs = {cell_id(case.name, target): (case, target)
              for case, target in check.pairs(plan.cases, targets)}  # fmt: skip
-    states = registry.states(target.backend for target in targets)
+    states = registry.states((target.backend for target in targets), targets)
     tell(Planned(list(pairs), plan.notes, states))
     folder = None if request.programs is None else Path(request.programs)
     board = Board(Path(request.board), WORKER)

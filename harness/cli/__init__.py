@@ -11,6 +11,7 @@ import click
 
 from harness.cli import cells, check, fuzz, listing, passes, runs, why
 from harness.cli.program import commands as programs
+from harness.cli.starting import command as starting
 from harness.errors import ConformError
 from reports.commands import baseline, dashboard, diff, export, gate, history, merge
 
@@ -58,6 +59,7 @@ for _command in (
     listing.limitations,
     passes.passes,
     fuzz.fuzz,
+    starting.new_backend,
     *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),
 ):
     main.add_command(_command)

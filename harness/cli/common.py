@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,17 @@ from harness.execution.vendors import silence_vendors as silence_vendors
 if TYPE_CHECKING:
     from harness.record.run import Run
 
+
+def _suites() -> Path:
+    """Those of the checkout; in a repository of one's own, which has none, ours as installed."""
+    here = Path("suites")
+    spec = None if here.is_dir() else find_spec("suites")
+    places = [] if spec is None else list(spec.submodule_search_locations or ())
+    return Path(places[0]) if places else here
+
+
 RUNS = Path("runs")
-SUITES = Path("suites")
+SUITES = _suites()
 
 ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
 

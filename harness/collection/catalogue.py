@@ -110,15 +110,21 @@ def limitation_table(folder: Path) -> str:
     """Every limitation of the suites below a folder, as Markdown."""
     parts = [_HEAD]
     for package, suites in _by_package(folder).items():
-        limitations = suites[0].limitations
+        limitations = suites[0].declared
         if not limitations:
             continue
         names = [case.name for suite in suites for case in suite.cases]
-        parts.append(f"## {package}\n\n{len(limitations)} entries, {len(names)} cases.\n")
-        parts.append("| cases | targets | shown as | fails | cause |\n|---|---|---|---|---|")
-        parts += [_row(entry) for entry in limitations]
-        parts.append("")
+        about = f"{len(limitations)} entries, {len(names)} cases."
+        parts += _section(package, about, limitations)
+    if brought := registry.limitations():
+        about = f"{len(brought)} entries, which are installed with their backends."
+        parts += _section("out of tree", about, brought)
     return "\n".join(parts)
+
+
+def _section(title: str, about: str, limitations: Sequence[Limitation]) -> list[str]:
+    head = "| cases | targets | shown as | fails | cause |\n|---|---|---|---|---|"
+    return [f"## {title}\n\n{about}\n", head, *map(_row, limitations), ""]
 
 
 def _by_package(folder: Path) -> dict[str, list[Suite]]:

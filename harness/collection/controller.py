@@ -263,7 +263,7 @@ class Controller:
         with _ending_the_session(), vendor_warnings_ignored():
             self.recorder = Recorder(Path(option("run_dir")), info)
             if states is None:
-                states = registry.states(target.backend for target in there)
+                states = registry.states((target.backend for target in there), selected)
             self.recorder.expect(cells or [], states)
 
 

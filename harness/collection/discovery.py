@@ -31,13 +31,20 @@ class Suite:
         name: dotted name, such as ``suites.ops.unary``.
         path: its file.
         cases: its ``CASES``.
-        limitations: the ``LIMITATIONS`` of its package.
+        declared: the ``LIMITATIONS`` of its package.
+        brought: those that backends out of tree bring with them.
     """
 
     name: str
     path: Path
     cases: tuple[Case, ...]
-    limitations: tuple[Limitation, ...]
+    declared: tuple[Limitation, ...]
+    brought: tuple[Limitation, ...] = ()
+
+    @property
+    def limitations(self) -> tuple[Limitation, ...]:
+        """All that may speak of its cells; the first that does counts."""
+        return self.declared + self.brought
 
 
 def is_suite(path: Path) -> bool:
@@ -81,7 +88,7 @@ def load_suite(path: Path) -> Suite:
     cases = _cases(name)
     package = name.rpartition(".")[0]
     _check_limitations(package, path.parent)
-    return Suite(name, path, cases, _limitations(package))
+    return Suite(name, path, cases, _limitations(package), tuple(registry.limitations()))
 
 
 def package_cases(folder: Path) -> list[Case]:

@@ -79,13 +79,13 @@ def claim_of(
         suite: where the case is from.
         selected: the targets asked for; None for a plain run.
     """
-    entry = find(suite.limitations, case, Target.parse(cell.target))
+    entry = find(suite.declared, case, Target.parse(cell.target))
     if entry is None:
         return None
     package = suite.name.rpartition(".")[0]
     declared = cell.status is Status.UNSUPPORTED and cell.limitation is None
     chosen = None if selected is None else tuple(selected)
-    reach = _reach(entry, suite.limitations, suite.path.parent, chosen) if declared else 0
+    reach = _reach(entry, suite.declared, suite.path.parent, chosen) if declared else 0
     return Claim(f"{entry.case} on {entry.target} of {package}", reach, declared)
 
 

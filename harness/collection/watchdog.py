@@ -15,7 +15,13 @@ import pytest
 
 from harness import registry
 from harness.budget.board import Board, Doing
-from harness.collection.items import ROOM, CellItem, collector_paused, vendor_warnings_ignored
+from harness.collection.items import (
+    ROOM,
+    SELECTED,
+    CellItem,
+    collector_paused,
+    vendor_warnings_ignored,
+)
 from harness.collection.states import tell
 from harness.record.host import available_cores
 from harness.record.recorder import LOGS
@@ -106,6 +112,7 @@ def load_and_settle(cells: Sequence[CellItem]) -> dict[str, BackendState]:
     from harness.pipeline import speed
 
     with vendor_warnings_ignored(), collector_paused():
-        states = registry.states(item.target.backend for item in cells)
+        selected = cells[0].config.stash[SELECTED] if cells else []
+        states = registry.states((item.target.backend for item in cells), selected)
     speed.settle()
     return states

@@ -37,5 +37,7 @@ def test_the_process_of_the_records_does_not_load_executorch(project: Path) -> N
     assert result.returncode == 0, result.stdout
     assert "loaded: False" in result.stderr
     assert native_backends()
-    here = registry.states({cell.target.partition(":")[0] for cell in load(project / "run").cells})
+    here = registry.states(
+        {cell.target.partition(":")[0] for cell in load(project / "run").cells}, []
+    )
     assert load(project / "run").info.backends == here

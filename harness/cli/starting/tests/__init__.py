@@ -1,0 +1,1 @@
+"""Tests of what a backend out of tree may do."""
