@@ -7,6 +7,7 @@ import functools
 import hashlib
 import math
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -203,6 +204,8 @@ class Case:
             the module's own, as for every case.
         changes: on targets that add passes, operators of the edge dialect by name, and how often
             they must be there before and after these.
+        source: the line that makes it, ``suites/ops/unary.py:12``; found by itself where that is
+            in a module's own body.
     """
 
     name: str
@@ -218,6 +221,7 @@ class Case:
     memory: float = 0.0
     exporter: Exporter | None = None
     changes: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
+    source: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.name or any(c in "@[]" or c.isspace() for c in self.name):
@@ -231,6 +235,8 @@ class Case:
             object.__setattr__(self, "op", self.name.partition("/")[0])
         if self.exporter is not None and not self.targets:
             object.__setattr__(self, "targets", self.exporter.targets)
+        if not self.source:
+            object.__setattr__(self, "source", _line_of_module())
 
     @classmethod
     def from_module(
@@ -307,6 +313,16 @@ class Case:
             f"case {self.name!r}: build must return (module, tuple of inputs) or (module, tuple of "
             f"inputs, mapping of inputs by name)"
         )
+
+
+def _line_of_module() -> str:
+    """The line of the module that is being imported, by its dotted name; empty where none is."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back  # type: ignore[assignment]  # None ends it
+    if frame is None or frame.f_globals.get("__name__") in (None, "__main__"):
+        return ""
+    return f"{frame.f_globals['__name__'].replace('.', '/')}.py:{frame.f_lineno}"
 
 
 def _for_inference(module: torch.nn.Module) -> torch.nn.Module:

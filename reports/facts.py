@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from harness.record.cell import Cell
+from harness.record.folder import KEPT
 from harness.record.host import Environment
 from harness.record.run import Run, RunInfo
 from reports import summary, text
@@ -56,6 +58,21 @@ def facts(run: Run) -> list[tuple[str, str]]:
 def commit(run: Run) -> str:
     """The commit, and whether the work tree had changes on top of it."""
     return run.info.environment.revision
+
+
+def source_link(cell: Cell, info: RunInfo) -> str | None:
+    """Where the line that makes a cell's case is on the web; None where that is not known."""
+    env = place(info, cell.part)
+    match = re.fullmatch(r"([\w/.-]+\.py):(\d+)", cell.source)
+    if match is None or not env.git_home or not env.git_commit:
+        return None
+    blob = "-/blob" if "gitlab" in env.git_home else "blob"
+    return f"{env.git_home}/{blob}/{env.git_commit}/{match[1]}#L{match[2]}"
+
+
+def is_kept_folder(path: str) -> bool:
+    """Whether a record's ``kept`` is what a run writes, and leads nowhere else."""
+    return re.fullmatch(rf"{KEPT}/[\w@+.-]+(/[\w@+.-]+)?", path) is not None and ".." not in path
 
 
 def packages(run: Run) -> list[tuple[str, str]]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare
 from harness.cli.writing import SCRIPT, write
+
+if TYPE_CHECKING:
+    from harness.pipeline.keeping.folder import Keep
 
 
 @click.command()
@@ -59,7 +63,14 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
 @click.argument("cell")
 @click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
 @SUITE_FOLDER
-@click.option("--save", type=click.Path(path_type=Path), help="Write the .pte program here.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER|FILE.pte",
+    help="Write into this folder: the program (.pte), inputs, actual and expected outputs and "
+    "their bounds (.safetensors), and a BundledProgram (.bpte). A name that ends in .pte is a "
+    "file, for the program alone.",
+)
 @SCRIPT
 @SPEED
 def repro(
@@ -74,6 +85,7 @@ def repro(
 
     from harness.collection.discovery import find_case
     from harness.execution.memory import allocations_limited
+    from harness.pipeline.keeping.folder import Keep
     from harness.pipeline.runner import run_cell
     from harness.record.host import available_memory
     from harness.selection import parse_targets
@@ -83,16 +95,34 @@ def repro(
     name, target = split_cell_id(cell)
     parse_targets([str(target)])
     case, suite = find_case(suites, name)
+    alone = save is not None and save.suffix == ".pte"
+    keep = None if save is None or alone else Keep(save)
     # A cell that allocates without end ends here as well, and not with the machine.
     with allocations_limited(available_memory()):
-        made = run_cell(case, target, seed=seed, limitations=suite.limitations, save=save)
+        made = run_cell(
+            case,
+            target,
+            seed=seed,
+            limitations=suite.limitations,
+            save=save if alone else None,
+            keep=keep,
+        )
     made.suite = suite.name
     terminal.show(made, Console())
     if save is not None:
-        wrote = f"wrote {save.resolve()}" if made.program_bytes else "no program came to be saved"
-        click.echo(wrote)
+        for line in _wrote(save, keep) if made.program_bytes else ["no program came to be saved"]:
+            click.echo(line)
     if script is not None:
         write(script, case, target, seed, Console())
     # Only what ran as expected, or is declared as out of scope, is green.
     fine = made.status.value in ("passed", "xfailed", "unsupported")
     sys.exit(0 if fine else 1)
+
+
+def _wrote(save: Path, keep: Keep | None) -> list[str]:
+    """What was written, and what was not and why."""
+    if keep is None:
+        return [f"wrote {save.resolve()}"]
+    names = " ".join(sorted(path.name for path in save.iterdir()))
+    missing = [f"no {name}: {why}" for name, why in keep.missing.items()]
+    return [f"wrote {save.resolve()}: {names}", *missing]

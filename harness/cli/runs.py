@@ -49,6 +49,12 @@ _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing p
     help="Stop at the serialized programs: nothing is executed, cells end as lowered.",
 )
 @click.option(
+    "--keep",
+    type=click.Choice(("none", "red", "all")),
+    help="Keep program, inputs, actual and expected outputs and a BundledProgram of red cells, or "
+    "of all, in the run folder; default: none.",
+)
+@click.option(
     "--quick", is_flag=True, help="Only a few cases that touch every backend: half a minute."
 )
 @SPEED
@@ -64,6 +70,7 @@ def run(
     cell_memory: float | None,
     compare_runtimes: bool,
     lower_only: bool,
+    keep: str | None,
     quick: bool,
     speed: bool,
     rest: Sequence[str],
@@ -91,6 +98,7 @@ def run(
         "--cell-timeout": None if cell_timeout is None else str(cell_timeout),
         "--cell-memory": None if cell_memory is None else str(cell_memory),
         "--run-dir": str(run_dir),
+        "--keep": keep,
         # Asked for names of tests, pytest prints them itself.
         "--progress": "dots" if wordy else "live" if sys.stdout.isatty() else "lines",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,7 @@ from harness.errors import ConformError, RunUnwritable, UnknownTarget
 from harness.execution.memory import GIB, allocations_limited
 from harness.limitation import find, judge
 from harness.record.cell import Cell, Status
-from harness.record.folder import now
+from harness.record.folder import kept_of, now
 from harness.record.host import environment
 from harness.record.recorder import LOGS, Recorder
 from harness.record.run import BackendState, RunInfo
@@ -161,12 +162,24 @@ class Controller:
             _complete(cell := judged, seen)
         else:
             cell.suite, cell.op, cell.tags = suite.name, case.op, sorted(case.tags)
+            cell.source = case.source
             judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
+        self._keep(cell)
         self._record(cell)
         report.longrepr = f"{cell.id}: {cell.status.value}\n  {cell.error}\n  repro: {cell.repro}"
         if not cell.status.is_red:
             report.outcome = "skipped"
             report.wasxfail = cell.limitation.reason if cell.limitation else ""
+
+    def _keep(self, cell: Cell) -> None:
+        """What a worker that died left of a cell: its program and inputs, where that was asked."""
+        left = Path(self.config.getoption("run_dir")) / kept_of(cell.id)
+        if not left.is_dir():
+            return
+        if cell.status.is_red or self.config.getoption("keep") == "all":
+            cell.kept = kept_of(cell.id)
+        else:
+            shutil.rmtree(left, ignore_errors=True)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

@@ -23,9 +23,11 @@ from harness.collection.stale import claim_of
 from harness.errors import ConformError
 from harness.execution.memory import GIB, Meter
 from harness.record.cell import Cell, Status
+from harness.record.folder import kept_of
 from harness.target import Target, cell_id, is_cell_id
 
 if TYPE_CHECKING:
+    from harness.pipeline.keeping.folder import Keep
     from harness.pipeline.siblings import Siblings
     from harness.pipeline.tester import Tester
 
@@ -127,6 +129,7 @@ class CellItem(pytest.Item):
         from harness.pipeline.siblings import Siblings
 
         testers: list[Tester] = []
+        keep = self._keep()
         with vendor_warnings_ignored():
             cell = run_cell(
                 self.case,
@@ -136,12 +139,15 @@ class CellItem(pytest.Item):
                 require_delegation=self.target in self.config.stash[DEMANDING],
                 compare_runtimes=self.config.getoption("compare_runtimes"),
                 lower_only=self.config.getoption("lower_only"),
+                keep=keep,
                 meter=self.meter,
                 judged=testers.append,
                 siblings=self.config.stash.setdefault(SIBLINGS, Siblings()),
             )
         cell.suite = self.suite.name
         cell.worker = os.environ.get("PYTEST_XDIST_WORKER")
+        if keep is not None and keep.folder.is_dir():
+            cell.kept = kept_of(cell.id)
         cell = self._explained(cell, testers)
         self.user_properties.append((CELL_PROPERTY, cell.to_json()))
         claim = claim_of(cell, self.case, self.suite, self.config.stash[SELECTED])
@@ -153,6 +159,16 @@ class CellItem(pytest.Item):
             pytest.xfail(cell.limitation.reason if cell.limitation else "")
         if cell.status in (Status.UNAVAILABLE, Status.UNSUPPORTED, Status.LOWERED):
             pytest.skip(f"{cell.status.value}: {cell.error}")
+
+    def _keep(self) -> Keep | None:
+        """What of the cell is kept, and where, as the session was asked."""
+        from harness.pipeline.keeping.folder import Keep
+
+        which = self.config.getoption("keep")
+        if which == "none":
+            return None
+        folder = Path(self.config.getoption("run_dir")) / kept_of(self.name)
+        return Keep(folder, only_red=which == "red", for_run=True)
 
     def _explained(self, cell: Cell, ran: Sequence[Tester]) -> Cell:
         """The record with where it leaves the oracle, found in what is left of its time.

@@ -80,6 +80,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="stop at the serialized programs; nothing is executed, and cells end as lowered",
     )
     group.addoption(
+        "--keep",
+        choices=("none", "red", "all"),
+        default="none",
+        help="keep program, inputs, actual and expected outputs and a BundledProgram of red cells, "
+        "or of all, in the run folder (default: none)",
+    )
+    group.addoption(
         "--no-speed",
         action="store_true",
         help="leave torch as it is (harness.pipeline.speed, docs/adr/0004); programs are the same",

@@ -183,6 +183,11 @@ class ArtifactReader:
         return reference
 
     @property
+    def referred(self) -> Reference | None:
+        """The same; None where the cell has none, as of a module that draws."""
+        return self._artifacts.refer
+
+    @property
     def verdict(self) -> Verdict:
         """What :meth:`compare` found."""
         verdict: Verdict = self._artifacts.need("compare", "verdict")

@@ -31,6 +31,7 @@ from harness.pipeline.explaining.failing import failing_node
 from harness.pipeline.explaining.frames import model_frame
 from harness.pipeline.explaining.refusal import refused
 from harness.pipeline.figures import Stopwatch, Weight, weigh
+from harness.pipeline.keeping.folder import Keep
 from harness.pipeline.route import lower, unsupported
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.tester import Tester
@@ -63,6 +64,7 @@ def run_cell(
     compare_runtimes: bool = False,
     lower_only: bool = False,
     save: Path | None = None,
+    keep: Keep | None = None,
     suite: str = "",
     worker: str | None = None,
     meter: Meter | None = None,
@@ -87,6 +89,8 @@ def run_cell(
             both; they must come to the same verdict.
         lower_only: stop at the serialized program; what comes so far ends as ``lowered``.
         save: file that gets the serialized program, when it comes that far.
+        keep: folder that gets the program, inputs, outputs and what they should be, as far as it
+            comes.
         suite: where the case is from, for the record.
         worker: who ran it, for the record.
         meter: measures its memory, and tells those who watch it which stage begins; by default a
@@ -96,13 +100,15 @@ def run_cell(
 
     Raises:
         UnknownTarget: no such backend or recipe.
-        UsageError: the program cannot be saved there.
+        UsageError: what is to be saved or kept cannot be written there.
     """
     start = time.perf_counter()
     target = Target.parse(target) if isinstance(target, str) else target
     backend = backend or registry.backend(target.backend)
     limitation = find(limitations, case, target)
-    trial = _Trial(require_delegation, compare_runtimes, save, meter or Meter(), judged, siblings)
+    trial = _Trial(
+        require_delegation, compare_runtimes, save, keep, meter or Meter(), judged, siblings
+    )
     state = _availability(backend)
     if not (state.available or state.can_lower):
         ending = Ending(Status.UNAVAILABLE, error=state.reason)
@@ -143,8 +149,12 @@ def run_cell(
         changed_ops=trial.changed_ops,
         worker=worker,
         untelling=case.untelling,
+        source=case.source,
     )
-    return cell if ending.excused else judge(cell, limitation)
+    cell = cell if ending.excused else judge(cell, limitation)
+    if keep is not None:
+        keep.ended(cell)
+    return cell
 
 
 @dataclass(frozen=True)
@@ -170,6 +180,7 @@ class _Trial:
         require_delegation: bool,
         compare_runtimes: bool,
         save: Path | None,
+        keep: Keep | None,
         meter: Meter,
         judged: Callable[[Tester], None] | None,
         siblings: Siblings | None,
@@ -179,6 +190,7 @@ class _Trial:
         self.require_delegation = require_delegation
         self.compare_runtimes = compare_runtimes
         self.save = save
+        self.keep = keep
         self.meter = meter
         self.stages: dict[str, float] = {}
         self.delegation = Delegation()
@@ -268,6 +280,8 @@ class _Trial:
             self.weight = weigh(lowered.program, tester.backend)
         if self.save is not None:
             _save(lowered.data, self.save)
+        if self.keep is not None:
+            self.keep.lowered(tester)
         must_delegate = self.require_delegation or recipe.require_delegation
         if must_delegate and not self.delegation.delegates:
             problem = "nothing was delegated, and the target requires delegation"
@@ -299,6 +313,8 @@ class _Trial:
         self.watch = tester.watch
         self.runtime = execution.runtime
         self.verdict = verdict = tester.compare().verdict
+        if self.keep is not None:
+            self.keep.judged(tester)
         if self.judged is not None:
             self.judged(tester)
         if CROSS_BACKEND in tester.case.tags:

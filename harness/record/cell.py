@@ -257,7 +257,9 @@ class Cell(msgspec.Struct, kw_only=True):
     its outputs carry no signal. ``frame`` is the line of the model's own code, ``file:line: code``,
     at which its stage raised, where that is known. ``command`` runs the cell again where no suite
     has its case. ``first_divergence`` is there where the cell was traced; ``untraced`` says why a
-    model whose outputs are wrong has none.
+    model whose outputs are wrong has none. ``kept`` is the folder, relative to the run's, that has
+    its program, inputs and outputs; empty where nothing was kept. ``source`` is the line of the
+    suite that makes its case, ``suites/ops/unary.py:12``.
     """
 
     case: str
@@ -294,6 +296,8 @@ class Cell(msgspec.Struct, kw_only=True):
     untraced: str = ""
     properties: list[Property] = []
     changed_ops: dict[str, tuple[int, int]] = {}
+    kept: str = ""
+    source: str = ""
 
     @property
     def id(self) -> str:

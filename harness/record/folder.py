@@ -8,6 +8,7 @@ says that it is incomplete and which expected cells have no record.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ from harness.record.run import SCHEMA_VERSION, Run, RunInfo
 
 RUN_FILE = "run.json"
 CELLS_FILE = "cells.jsonl"
+KEPT = "kept"
+"""The folder, in a run's, of what was kept of cells."""
 
 # Only lines with that many digits in a row can have an integer of more than 64 bits.
 _LONG = re.compile(rb"[0-9]{19}")
@@ -36,6 +39,13 @@ NOT_A_RECORD = (
     TypeError,
     RecursionError,
 )
+
+
+def kept_of(cell: str) -> str:
+    """The folder of what is kept of a cell, relative to the run's: a name that any file system and
+    any link takes."""
+    plain = re.sub(r"[^A-Za-z0-9@+.-]+", "_", cell)
+    return f"{KEPT}/{plain[:120]}-{hashlib.sha256(cell.encode()).hexdigest()[:6]}"
 
 
 class RunWriter:

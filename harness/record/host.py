@@ -31,7 +31,8 @@ _RECORDED_PACKAGES = (
 class Environment(msgspec.Struct, kw_only=True):
     """Where a run happened. A package that is not installed is absent from ``packages``.
 
-    ``git_dirty`` says whether files that git knows were changed, ``git_digest`` is of what was.
+    ``git_dirty`` says whether files that git knows were changed, ``git_digest`` is of what was;
+    ``git_home`` is the page of the repository on the web.
     """
 
     python: str = ""
@@ -44,6 +45,7 @@ class Environment(msgspec.Struct, kw_only=True):
     git_commit: str | None = None
     git_dirty: bool | None = None
     git_digest: str | None = None
+    git_home: str | None = None
 
     @property
     def revision(self) -> str:
@@ -74,6 +76,7 @@ def environment(root: Path) -> Environment:
         git_commit=code.commit,
         git_dirty=code.dirty,
         git_digest=code.digest,
+        git_home=code.home,
     )
 
 

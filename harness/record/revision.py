@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -18,11 +19,13 @@ class Revision(NamedTuple):
         dirty: whether files that git knows were changed. Others, such as notes and reports, are
             not code of the commit.
         digest: of the difference to the commit; None without one.
+        home: the web page of the repository; None where it has no remote on the web.
     """
 
     commit: str | None
     dirty: bool | None
     digest: str | None
+    home: str | None = None
 
 
 def revision(root: Path) -> Revision:
@@ -33,8 +36,18 @@ def revision(root: Path) -> Revision:
     changed = _git(root, "diff", *options, "HEAD")
     if commit is None or changed is None:
         return Revision(_text(commit), None, None)
+    home = _home(_text(_git(root, "remote", "get-url", "origin")))
     digest = hashlib.sha256(changed).hexdigest()[:_DIGITS] if changed else None
-    return Revision(_text(commit), bool(changed), digest)
+    return Revision(_text(commit), bool(changed), digest, home)
+
+
+def _home(remote: str | None) -> str | None:
+    """The page of a remote: ``git@host:owner/name.git`` and ``https://host/owner/name`` alike;
+    credentials in it stay here."""
+    found = re.fullmatch(
+        r"(?:https?://(?:[^/@]*@)?|(?:ssh://)?git@)([\w.-]+)[:/](.+?)(?:\.git)?/?", remote or ""
+    )
+    return f"https://{found[1]}/{found[2]}" if found else None
 
 
 def _text(answer: bytes | None) -> str | None:

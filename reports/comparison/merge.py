@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,10 +13,11 @@ import msgspec
 
 from harness.errors import RunUnwritable, UsageError
 from harness.record.cell import Cell, Status
-from harness.record.folder import RunWriter, check_writable, load as load_run
+from harness.record.folder import KEPT, RunWriter, check_writable, load as load_run
 from harness.record.host import Environment
 from harness.record.run import BackendState, Part, Run, RunInfo
 from reports import text
+from reports.facts import is_kept_folder
 from reports.outcome import Outcome
 
 # How much a record knows: a host that could not even lower a cell yields to one that could, and
@@ -68,13 +69,13 @@ def merge(out: Path, runs: Sequence[Run]) -> Merged:
     check_writable(out)
     if out.exists() and any(out.iterdir()):
         raise RunUnwritable(f"{out} is not empty; choose another folder")
-    parts, cells = _parts(runs)
+    parts, cells, folders = _parts(runs)
     kept, superseded = _executed(cells)
     for part in parts:
         part.superseded = [*part.superseded, *superseded.get(part.name, [])]
     overlaps, conflicts = _conflicts(kept)
     info = _info(runs, parts, kept, conflicts)
-    _write(out, info, kept)
+    _write(out, info, kept, folders)
     return Merged(
         run=load_run(out),
         conflicts=conflicts,
@@ -84,12 +85,14 @@ def merge(out: Path, runs: Sequence[Run]) -> Merged:
     )
 
 
-def _parts(runs: Sequence[Run]) -> tuple[list[Part], list[Cell]]:
-    """The parts, under names of their own, and all records with the name of their part."""
+def _parts(runs: Sequence[Run]) -> tuple[list[Part], list[Cell], dict[str, Path]]:
+    """The parts, under names of their own, all records with the name of their part, and the folders
+    of what was kept by what they are called in the merged run."""
     parts: list[Part] = []
     cells: list[Cell] = []
     taken: set[str] = set()
-    for run in runs:
+    folders: dict[str, Path] = {}
+    for number, run in enumerate(runs):
         renamed: dict[str | None, str] = {}
         for part in run.info.merged_from or [_part(run)]:
             name = _free(part.name, taken)
@@ -97,10 +100,14 @@ def _parts(runs: Sequence[Run]) -> tuple[list[Part], list[Cell]]:
             renamed[part.name if run.info.merged_from else None] = name
             parts.append(msgspec.structs.replace(part, name=name))
         only = next(iter(renamed.values()))
-        cells += [
-            msgspec.structs.replace(cell, part=renamed.get(cell.part, only)) for cell in run.cells
-        ]
-    return parts, cells
+        for cell in run.cells:
+            there = is_kept_folder(cell.kept) and (run.path / cell.kept).is_dir()
+            place = f"{KEPT}/{number}-{Path(cell.kept).name}" if there else ""
+            if there:
+                folders[place] = run.path / cell.kept
+            whose = renamed.get(cell.part, only)
+            cells.append(msgspec.structs.replace(cell, part=whose, kept=place))
+    return parts, cells, folders
 
 
 def _part(run: Run) -> Part:
@@ -280,13 +287,15 @@ def _remarks(parts: list[Part], superseded: dict[str, list[str]]) -> list[str]:
     return [text.line(line, 500) for line in lines]
 
 
-def _write(out: Path, info: RunInfo, cells: list[Cell]) -> None:
+def _write(out: Path, info: RunInfo, cells: list[Cell], folders: Mapping[str, Path]) -> None:
     # Made beside its place and moved there, so that a kill leaves no half of a merge.
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         writer = RunWriter(draft, info)
         for cell in cells:
             writer.append(cell)
+            if cell.kept:
+                shutil.copytree(folders[cell.kept], draft / cell.kept)
         writer.close(exit_status=info.exit_status, ended=info.ended, complete=info.complete)
         draft.replace(out)
     except OSError as error:

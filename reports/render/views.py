@@ -16,11 +16,12 @@ from harness.record.run import Run
 from reports import facts, text
 from reports.columns import Column
 from reports.outcome import Outcome
+from reports.render.issue import issue_text
 from reports.summary import Row, Totals, worst_bound_used, worst_sqnr
 
 #: Heads of the numerics table, in the order of :func:`_numbers`.
-NUMERICS = ["Output", "Max abs error", "Bound there", "Used", "SQNR", "Cosine", "Max ULP",
-            "Exceeding", "Type"]  # fmt: skip
+NUMERICS = ["Output", "Got", "Expected", "Used", "Max abs error", "Bound there", "SQNR", "Cosine",
+            "Max ULP", "Exceeding", "Worst at", "Type"]  # fmt: skip
 
 _ERROR = 1_200
 _TRACEBACK = 6_000
@@ -102,6 +103,12 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         view["href"] = safe_link(cell.limitation.link)
     if cell.traceback:
         view["traceback"] = texts.add(cell.traceback)
+    view |= {
+        "source": text.line(cell.source, 300),
+        "source_href": safe_link(facts.source_link(cell, run.info)),
+        "kept": cell.kept if facts.is_kept_folder(cell.kept) else "",
+        "issue": texts.add(issue_text(cell, row.outcome, run.info)) if row.outcome.is_red else None,
+    }
     view = {name: value for name, value in view.items() if value not in ("", [], None)}
     if view.get("nodes") == [0, 0]:
         del view["nodes"]
@@ -137,15 +144,20 @@ def _repro(row: Row, run: Run) -> str:
 
 
 def _numbers(item: Numerics) -> list[str]:
+    worst = None if item.problem else text.worst(item)
+    at, got, expected = ("", "", "") if worst is None else map(str, worst)
     return [
         f"call {item.call}, output {item.output}",
+        got,
+        expected,
+        text.bound_use(item.bound_used),
         text.measure(item.max_abs),
         text.measure(item.bound),
-        text.bound_use(item.bound_used),
         text.decibels(item.sqnr_db),
         text.measure(item.cosine),
         text.ulps(item.max_ulp),
         f"{item.exceeding:,} of {text.count(item.elements, 'element')}",
+        at,
         f"{text.line(item.dtype, 40)} {text.shape(item.shape)}",
     ]
 
@@ -161,11 +173,8 @@ def _notes(item: Numerics, error: str) -> list[str]:
     """What the table has no column for; what the cell's error says is not said again."""
     where = f"call {item.call}, output {item.output}"
     notes = []
-    if item.problem:
-        if item.problem not in error:
-            notes.append(f"{where}: {text.line(item.problem, 300)}")
-    elif (worst := text.worst(item)) is not None:
-        notes.append(f"{where}: worst at {worst[0]}, got {worst[1]}, expected {worst[2]}")
+    if item.problem and item.problem not in error:
+        notes.append(f"{where}: {text.line(item.problem, 300)}")
     if item.eager_max_abs is not None or item.eager_sqnr_db is not None:
         notes.append(
             f"{where}: against eager in the recipe's dtype, max abs error "

@@ -83,14 +83,28 @@ function divergencePart(cell) {
   return part("First wrong node", make("div", { class: "mono" }, cell.diverges));
 }
 
+// Files beside the page of a run; elsewhere their folder, which the run has.
+function keptPart(cell, folder) {
+  const files = make("p", { class: "mono" }, folder === "" ? make("a", { href: `${cell.kept}/` }, cell.kept) : `${folder}/${cell.kept}`);
+  return part("Kept", files, make("p", { class: "quiet" }, "Program, inputs, actual and expected outputs, bounds, and a bundled program for ExecuTorch's runners, as far as the cell came."));
+}
+
+function issuePart(issue) {
+  const made = make("details", { class: "issue full" }, make("summary", {}, "Text for an issue"),
+    make("div", {}, make("pre", { class: "trace", tabindex: "0" }, issue),
+      make("button", { type: "button", class: "small copy" }, "Copy")));
+  return made;
+}
+
 function aboutPart(cell) {
+  const source = cell.source_href ? make("a", { href: cell.source_href, rel: "noreferrer" }, cell.source) : cell.source;
   const pairs = [["Runtime", cell.runtime], ["Telling", cell.telling], ["Program", cell.size], ["A call", cell.calls], ["Op", cell.op], ["Suite", cell.suite],
-    ["Tags", cell.tags], ["Worker", cell.worker]];
+    ["Case", source], ["Tags", cell.tags], ["Worker", cell.worker]];
   return part("Cell", make("dl", { class: "about" }, pairs.filter(([, value]) => value)
     .map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]).flat()));
 }
 
-function cellBody(cell, texts, heads) {
+function cellBody(cell, texts, heads, folder = "") {
   const made = make("div", { class: "parts" });
   if (cell.reason) made.append(limitationPart(cell));
   if (cell.numerics) made.append(numericsPart(cell, heads));
@@ -98,11 +112,13 @@ function cellBody(cell, texts, heads) {
   if (cell.delegation || cell.taken || cell.left) made.append(delegationPart(cell));
   if (cell.stages || cell.seconds) made.append(timesPart(cell));
   made.append(aboutPart(cell));
+  if (cell.kept) made.append(keptPart(cell, folder));
   if (cell.traceback !== undefined) {
     const trace = part("Traceback", make("pre", { class: "trace", tabindex: "0" }, texts[cell.traceback]));
     trace.className = "full";
     made.append(trace);
   }
+  if (cell.issue !== undefined) made.append(issuePart(texts[cell.issue]));
   return made;
 }
 

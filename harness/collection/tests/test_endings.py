@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.collection.tests.sessions import ROOT, WORKERS, run
+from harness.record.cell import Status
 from harness.record.folder import CELLS_FILE, RUN_FILE, load, replace_file
 from reports.render import folder as reports_folder
 
@@ -168,3 +169,43 @@ def test_a_link_in_place_of_the_draft_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "page").read_bytes() == b"new"
     assert not (tmp_path / "page").is_symlink()
     assert victim.read_text() == "mine"
+
+
+DIES = """
+import ctypes, os
+from backends.null import Null
+
+class Dies(Null):
+    name = "dies"
+
+    def execute(self, program, calls):
+        if os.environ.get("PYTEST_XDIST_WORKER"):
+            ctypes.string_at(0)
+        return super().execute(program, calls)
+
+BACKEND = Dies()
+"""
+
+
+def test_what_a_dead_worker_ran_is_kept(project: Path) -> None:
+    site = project / "site"
+    info = site / "dies-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "dies.py").write_text(DIES)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dies\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[conform.backends]\ndies = dies:BACKEND\n")
+    env = {"PYTHONPATH": f"{ROOT}:{site}"}
+    result = run(
+        project, "-n", "1", "-k", "add/a", "--keep", "red", targets="dies,null:eager", env=env
+    )
+    assert result.returncode == 1, result.stdout
+    record = load(project / "run")
+    assert {cell.id: cell.status for cell in record.cells} == {
+        "add/a@dies:eager": Status.CRASHED,
+        "add/a@null:eager": Status.PASSED,
+    }
+    kept = record.cell("add/a@dies:eager").kept
+    assert record.cell("add/a@null:eager").kept == ""
+    assert [path.name for path in (project / "run" / "kept").iterdir()] == [Path(kept).name]
+    files = {path.name for path in (project / "run" / kept).iterdir()}
+    assert files == {"about.json", "inputs.0.safetensors", "program.pte"}

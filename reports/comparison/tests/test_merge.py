@@ -186,3 +186,23 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["merge", *sides])
     assert done.exit_code == 2
     assert "already holds a run" in done.output
+
+
+def test_what_was_kept_of_cells_comes_along(tmp_path: Path) -> None:
+    odd = cell("b", "mlx:fp32", kept="../elsewhere")
+    runs = two(
+        tmp_path, [cell("a", kept="kept/a-1")], [odd, cell("a", "mlx:fp32", kept="kept/a-1")]
+    )
+    for run in runs:
+        (run.path / "kept" / "a-1").mkdir(parents=True)
+        (run.path / "kept" / "a-1" / "program.pte").write_text(run.path.name)
+    (tmp_path / "elsewhere").mkdir()
+    made = merge(tmp_path / "out", runs).run
+    found = {item.id: item.kept for item in made.cells}
+    assert found == {
+        "a@xnnpack:fp32": "kept/0-a-1",
+        "a@mlx:fp32": "kept/1-a-1",
+        "b@mlx:fp32": "",
+    }
+    for kept, host in (("kept/0-a-1", "linux"), ("kept/1-a-1", "mac")):
+        assert (made.path / kept / "program.pte").read_text() == host

@@ -78,7 +78,7 @@ views.cell = async (params) => {
   if (record) {
     const outcome = main.outcomes[run.outcome[cell]];
     body.push(...cellState(record.view, [outcome.symbol, outcome.label, outcome.meaning, outcome.red]),
-      repro(record.view.repro), cellBody(record.view, record.texts, heads));
+      repro(record.view.repro), cellBody(record.view, record.texts, heads, run.path));
   } else if (here) body.push(...summaryOnly(main, run, cell));
   else body.push(make("p", { class: "empty" }, `Run ${chosen.key} neither expected nor recorded this cell.`));
   const at = (key) => address("cell", { id, run: key === main.runs[0].key ? "" : key });
@@ -101,9 +101,9 @@ views.cell = async (params) => {
       here ? make("section", {}, make("h2", {}, "This case on each target"), others) : null,
       pastSection(main, cells, cell, past, chosen),
       here ? make("section", {}, make("h2", {}, "Artifacts"),
-        make("p", { class: "note" }, "The record is a line of cells.jsonl in the run folder. The program is made again from case and seed; both commands need the project."),
+        make("p", { class: "note" }, "The record is a line of cells.jsonl in the run folder. Program, inputs, outputs and a bundled program are made again from case and seed; both commands need the project."),
         repro(`conform show ${shell(id)} --run ${shell(run.path)}`),
-        record ? repro(`${record.view.repro} --save program.pte`) : null) : null,
+        record ? repro(`${record.view.repro} --save ${shell("kept")}`) : null) : null,
       runHead(main, chosen, run),
     ].filter(Boolean),
   };

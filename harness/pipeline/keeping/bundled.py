@@ -1,0 +1,64 @@
+"""A BundledProgram: a program with inputs and expected outputs, as ExecuTorch's runners take it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.errors import InputError
+
+_METHOD = "forward"
+
+
+def bundled(
+    program: bytes, calls: Sequence[Sequence[Any]], expected: Sequence[Sequence[Any]]
+) -> bytes:
+    """The bytes of a ``.bpte`` whose method has a test case a call.
+
+    Args:
+        program: the bytes of the ``.pte``.
+        calls: flat inputs of each call: tensors, ints, floats, bools.
+        expected: what each call should return, in the program's order and dtypes.
+
+    Raises:
+        InputError: the format does not have what a call takes or returns.
+    """
+    for number, (inputs, outputs) in enumerate(zip(calls, expected, strict=True)):
+        _check(f"call {number} takes", inputs, (torch.Tensor, int, float, bool))
+        _check(f"call {number} returns", outputs, (torch.Tensor,))
+    from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
+    from executorch.devtools.bundled_program.core import BundledProgram
+    from executorch.devtools.bundled_program.serialize import (
+        serialize_from_bundled_program_to_flatbuffer as serialize,
+    )
+
+    cases = [
+        MethodTestCase(
+            inputs=list(map(_plain, inputs)), expected_outputs=list(map(_plain, outputs))
+        )
+        for inputs, outputs in zip(calls, expected, strict=True)
+    ]
+    # Serialized programs are taken from a file alone.
+    with tempfile.NamedTemporaryFile(suffix=".pte") as file:
+        Path(file.name).write_bytes(program)
+        made = BundledProgram(None, [MethodTestSuite(_METHOD, cases)], file.name)
+        data: bytes = serialize(made)
+    return data
+
+
+def _check(where: str, values: Sequence[Any], allowed: tuple[type, ...]) -> None:
+    for index, value in enumerate(values):
+        if not isinstance(value, allowed):
+            names = ", ".join(kind.__name__ for kind in allowed)
+            raise InputError(
+                f"{where} {type(value).__name__} at {index}; a bundle has {names} only"
+            )
+
+
+def _plain(value: Any) -> Any:
+    """A tensor of no subclass; the bundle takes its memory as it lies."""
+    return torch.Tensor.detach(value) if isinstance(value, torch.Tensor) else value

@@ -1,0 +1,69 @@
+"""A cell as the text of an issue: what, numbers, versions, and how to see it again."""
+
+from __future__ import annotations
+
+from harness.record.cell import Cell, Numerics
+from harness.record.run import RunInfo
+from reports import facts, text
+from reports.outcome import Outcome
+
+_SHOWN = 8
+_TRACEBACK_LINES, _LINE = 15, 160
+_PACKAGES = ("executorch", "torch", "torchao", "mlx", "tosa-tools")
+
+
+def issue_text(cell: Cell, outcome: Outcome, info: RunInfo) -> str:
+    """Markdown for the tracker of the backend, to be read without this project.
+
+    Args:
+        cell: the record.
+        outcome: how it ended.
+        info: of its run, for versions and host.
+    """
+    where = f" in stage {cell.stage}" if cell.stage else ""
+    parts = [f"### {cell.id}: {outcome.label}{where}"]
+    if cell.error:
+        parts.append(_block(text.clean(cell.error, 1_200)))
+    if numbers := [item for item in cell.numerics if item.exceeding or item.problem]:
+        parts.append(_numbers(numbers))
+    told = [facts.delegation(cell), facts.left_over(cell), facts.divergence(cell)]
+    if told := [f"- {text.line(line, 600)}" for line in told if line]:
+        parts.append("\n".join(told))
+    if cell.traceback:
+        lines = cell.traceback.splitlines()[-_TRACEBACK_LINES:]
+        parts.append(_block("\n".join(line[:_LINE] for line in lines)))
+    parts.append(
+        "See it again, the second with a script that needs torch and executorch alone:\n\n"
+        + _block(f"{cell.repro}\n{cell.repro} --script show.py")
+    )
+    parts.append(_versions(cell, info))
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(body: str) -> str:
+    return f"```\n{body.replace('```', '` ` `')}\n```"
+
+
+def _numbers(numbers: list[Numerics]) -> str:
+    lines = [
+        "| value | worst at | got | expected | max abs error | bound | elements off |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for item in numbers[:_SHOWN]:
+        at, got, expected = text.worst(item) or ("", "", "")
+        cells = [
+            f"call {item.call}, output {item.output}", at, got, expected,
+            text.measure(item.max_abs), text.measure(item.bound),
+            f"{item.exceeding:,} of {item.elements:,}",
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    if more := len(numbers) - _SHOWN:
+        lines += ["", f"and {text.count(more, 'more output')}"] if more > 0 else []
+    return "\n".join(lines)
+
+
+def _versions(cell: Cell, info: RunInfo) -> str:
+    place = facts.place(info, cell.part)
+    named = [f"{name} {place.packages[name]}" for name in _PACKAGES if name in place.packages]
+    host = [f"Python {place.python}", place.platform, place.machine, f"{cell.runtime} runtime"]
+    return text.line(", ".join(filter(None, [*named, *host])), 600)
