@@ -29,7 +29,8 @@ def wrong() -> object:
     return cell(
         "gelu/tanh", status=Status.MISMATCH, stage="compare", error="3 of 12 elements exceed",
         numerics=[numerics(), off], traceback="Traceback\n" + "  line\n" * 100 + "Error: ```x",
-        source="suites/ops/activation.py:46", kept="kept/gelu_tanh-1",
+        suite="suites.ops.activation", source="suites/ops/activation.py:46",
+        kept="kept/gelu_tanh-1",
     )  # fmt: skip
 
 
