@@ -21,6 +21,7 @@ from reports.verdict import RunVerdict
 
 _GROUPS_SHOWN = 60
 _OPEN_CELLS = 40
+_FREQUENT, _EXAMPLES = 5, 3
 _MISSING_SHOWN = 50
 _GAPS_SHOWN = 100
 _LEFT_OVER_SHOWN = 40
@@ -125,9 +126,10 @@ def _causes(
     shown = []
     for cause in found.causes[:_GROUPS_SHOWN]:
         members = [(position[row.id], cells[position[row.id]]) for row in cause.rows]
-        # A small share each, so that one frequent cause does not close all the others.
-        open_here = min(len(members), 3 if len(members) > 5 else 5, max(budget, 0))
-        budget -= open_here
+        # Of a frequent cause a few, folded, so that it does not hide all the others.
+        is_frequent = len(members) > _FREQUENT
+        shown_here = _EXAMPLES if is_frequent else min(len(members), max(budget, 0))
+        budget -= 0 if is_frequent else shown_here
         shown.append(
             {
                 "outcome": cause.outcome,
@@ -135,8 +137,9 @@ def _causes(
                 "error": text.clean(cause.error, 2_000),
                 "count": len(members),
                 "targets": sorted({row.target for row in cause.rows}),
-                "open": members[:open_here],
-                "closed": members[open_here:],
+                "folded": is_frequent,
+                "open": members[:shown_here],
+                "closed": members[shown_here:],
             }
         )
     return shown

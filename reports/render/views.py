@@ -79,7 +79,9 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "why": [f"{reason}: {text.calls(ops)}" for reason, ops in facts.reasons(cell)[:_OPS]]
         if taken.reasons
         else [],
-        "numerics": [_numbers(item) for item in outputs],
+        "numerics": [
+            _numbers(item, len({each.call for each in cell.numerics})) for item in outputs
+        ],
         "used": [_used(item) for item in outputs],
         "bad": [at for at, item in enumerate(outputs) if item.exceeding or item.problem],
         "notes": [note for item in outputs for note in _notes(item, cell.error or "")]
@@ -143,11 +145,11 @@ def _repro(row: Row, run: Run) -> str:
     return text.line(cell.repro, 600)
 
 
-def _numbers(item: Numerics) -> list[str]:
-    worst = None if item.problem else text.worst(item)
-    at, got, expected = ("", "", "") if worst is None else map(str, worst)
+def _numbers(item: Numerics, calls: int) -> list[str]:
+    at, got, expected = text.worst(item) or ("", "", "")
+    call = f"call {item.call}, " if calls > 1 else ""
     return [
-        f"call {item.call}, output {item.output}",
+        f"{call}output {item.output}",
         got,
         expected,
         text.bound_use(item.bound_used),
@@ -262,6 +264,9 @@ def _square(
         return None
     total = Totals(column.name, counts)
     words = ", ".join(f"{number:,} {outcome.label}" for outcome, number in counts.items())
+    # What is not rated is no part of the bar either: 1/1 beside a half-grey one reads like a half.
+    others = {outcome: n for outcome, n in counts.items() if outcome is not Outcome.UNSUPPORTED}
+    rated = Totals(column.name, Counter(others or counts))
     return {
         "worst": max(counts, key=lambda outcome: outcome.badness),
         "uniform": len(counts) == 1,
@@ -270,6 +275,6 @@ def _square(
         if total.conclusive
         else counts.most_common(1)[0][0].symbol,
         "red": total.red > 0,
-        "segments": segments(total),
+        "segments": segments(rated),
         "words": words,
     }

@@ -76,7 +76,9 @@ function timesPart(cell) {
 
 function limitationPart(cell) {
   const link = cell.href ? make("a", { href: cell.href, rel: "noreferrer" }, cell.href) : cell.link || null;
-  return part("Limitation", make("div", {}, cell.reason), link);
+  const made = part("Limitation", make("div", {}, cell.reason), link);
+  made.className = "full";
+  return made;
 }
 
 function divergencePart(cell) {
@@ -91,7 +93,7 @@ function keptPart(cell, folder) {
 
 function issuePart(issue) {
   const made = make("details", { class: "issue full" }, make("summary", {}, "Text for an issue"),
-    make("div", {}, make("pre", { class: "trace", tabindex: "0" }, issue),
+    make("div", {}, make("pre", { class: "issue-text", tabindex: "0" }, issue),
       make("button", { type: "button", class: "small copy" }, "Copy")));
   return made;
 }

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from harness.record.cell import MODEL, Delegation, Divergence, LimitationRef, Status
 from harness.record.run import BackendState, Run
-from reports.render import html
+from reports.columns import Column
+from reports.render import html, views
+from reports.summary import Summary
 from reports.tests.markup import Page
 from reports.tests.runs import cell, large, numerics, write
 
@@ -98,3 +100,30 @@ def test_html_stays_small_even_when_everything_fails_at_length(tmp_path: Path) -
     ]  # fmt: skip
     assert len(html.render(write(tmp_path / "bad", bad)).encode()) < 6_000_000
     assert len(html.render(large(tmp_path / "usual", cases=200)).encode()) < 2_000_000
+
+
+def test_a_frequent_cause_opens_folded_and_a_rare_one_does_not(tmp_path: Path) -> None:
+    many = [
+        cell(f"op{n}", status=Status.FAILED, stage="run", error=f"no kernel {n}") for n in range(24)
+    ]
+    rare = cell("rare", status=Status.FAILED, stage="lower", error="refused")
+    page = html.render(write(tmp_path / "r", [*many, rare]))
+    cards = re.findall(r'<details class="card"[^>]*>\s*<summary><span class="mono">([^<]+)', page)
+    opened = re.findall(
+        r'<details class="card"[^>]* open>\s*<summary><span class="mono">([^<]+)', page
+    )
+    assert len(cards) == 4
+    assert opened == ["rare@xnnpack:fp32"]
+    assert "21 more cells" in page
+
+
+def test_what_is_not_rated_is_no_part_of_a_bar_of_the_matrix(tmp_path: Path) -> None:
+    out = {"status": Status.UNSUPPORTED, "error": "no", "runtime": "none", "numerics": []}
+    nothing = {"delegation": Delegation()}
+    run = write(tmp_path / "r", [cell("add/a"), cell("add/b", **out, **nothing)])
+    rows = Summary.of(run).rows
+    [group] = views.matrix(rows, [Column("xnnpack:fp32", ("xnnpack:fp32",))])
+    [square] = group["summary"]
+    assert square["text"] == "1/1"
+    assert [part["outcome"].value for part in square["segments"]] == ["passed"]
+    assert "1 unsupported" in square["words"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -302,3 +304,51 @@ def test_a_data_file_that_is_gone_is_said_and_found_again(
     page.problems.clear()
     follow(page, "#/limitations")
     assert page.locator(".gap").count() > 0
+
+
+def test_charts_have_ticks_that_tell_and_a_red_cell_its_issue(
+    opened: Callable[..., Any], nights: Path, index: str
+) -> None:
+    red = next(
+        cell["case"] + "@" + cell["target"]
+        for cell in map(json.loads, (nights / "night-4" / "cells.jsonl").read_text().splitlines())
+        if cell["status"] == "mismatch"
+    )
+    page = opened(f"{index}#/cell?id={quote(red)}")
+    page.locator(".issue summary").click()
+    assert page.locator(".issue-text").inner_text().startswith(f"### {red}: mismatch")
+    for chart in page.locator("figure.chart").all():
+        texts = chart.locator("svg text.tick").all_text_contents()
+        assert len([text for text in texts if not re.fullmatch(r"[\d-]{10}", text)]) >= 3, texts
+    assert page.locator("figure.chart").count() == 3
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0, 1), (0.13, 0.95), (59.1, 60.02), (0, 457), (-3, 12), (1e-9, 3e-9)]
+)
+def test_an_axis_has_three_ticks_or_more(
+    opened: Callable[..., Any], index: str, low: float, high: float
+) -> None:
+    page = opened(index)
+    made = page.evaluate(f"ticks({low}, {high})")
+    assert 3 <= len(made) <= 8
+    assert all(low - 1e-12 <= value <= high + 1e-12 for value in made)
+    if low > 0:
+        assert 3 <= len(page.evaluate(f"logTicks({low}, {high})")) <= 8
+
+
+def test_days_that_repeat_have_times_and_targets_the_order_of_the_matrix(
+    opened: Callable[..., Any], index: str
+) -> None:
+    page = opened(index)
+    runs = "[{day: '2026-01-01T02:00', key: 'a'}, {day: '2026-01-01T14:30', key: 'b'}]"
+    assert page.evaluate(f"daysOf({runs})") == ["01-01 02:00", "01-01 14:30"]
+    assert page.evaluate("daysOf([{day: '2026-01-01T02:00', key: 'a'}, {day: '', key: 'b'}])") == [
+        "2026-01-01",
+        "b",
+    ]
+    names = ["tosa:fp", "xnnpack:fp32+cse", "mlx:fp32", "xnnpack:int8", "xnnpack:fp32"]
+    ordered = page.evaluate(
+        f"inOrder({names}, (name) => name, {{targets: ['xnnpack:fp32', 'tosa:fp', 'mlx:fp32']}})"
+    )
+    assert ordered == ["xnnpack:fp32", "xnnpack:fp32+cse", "xnnpack:int8", "tosa:fp", "mlx:fp32"]

@@ -28,12 +28,12 @@ function strip(main, cells, cell, past, chosen) {
 function pastSection(main, cells, cell, past, chosen) {
   const there = past.outcomes.map((at, number) => number).filter((number) => past.outcomes[number] !== ABSENT).reverse();
   const labels = there.map((number) => main.runs[number].key);
-  const axis = there.map((number) => dayOf(main.runs[number]));
+  const axis = daysOf(there.map((number) => main.runs[number]));
   const pick = (values) => there.map((number) => values[number]);
   const charts = [];
   const add = (values, options) => { if (values.some((value) => value !== null)) charts.push(lineChart({ labels, axis, values, ...options })); };
   if (there.length > 1) {
-    add(pick(past.used), { title: "Bound used", desc: "largest error / bound, in × bound; over 1 is a mismatch", format: boundUse, tick: (value) => `${general(value, 3)}×`, zero: true, limit: 1 });
+    add(pick(past.used), { title: "Bound used", desc: "largest error / bound, in × bound; over 1 is a mismatch", format: boundUse, tick: (value) => `${value < 1 || value >= 1e6 ? general(value, 3) : value.toLocaleString(LOCALE)}×`, log: true, limit: 1 });
     add(pick(past.sqnr), { title: "SQNR", desc: "of the worst output, in dB; higher is better", format: decibels, tick: (value) => `${general(value, 3)} dB` });
     add(pick(past.seconds), { title: "Time", desc: "of the whole cell, wall clock", format: seconds, zero: true });
   }
@@ -85,8 +85,8 @@ views.cell = async (params) => {
   // Where the reader came from has the filters; the run may have been changed since.
   const back = address("cells", { ...Object.fromEntries(lastCells), run: params.get("run") });
   const up = make("a", { href: back, class: "back" }, "← All cells");
-  const related = cells.targets.map((_, target) => cells.at[cells.case[cell] * cells.width + target])
-    .filter((other) => other >= 0 && run.of(other) !== ABSENT);
+  const related = inOrder(cells.targets.map((_, target) => cells.at[cells.case[cell] * cells.width + target])
+    .filter((other) => other >= 0 && run.of(other) !== ABSENT), (other) => cells.targetShown[cells.target[other]], run);
   const others = make("ul", { class: "strip named" }, related.map((other) => {
     const outcome = main.outcomes[run.outcome[other]];
     return make("li", { class: other === cell ? "here" : null }, make("a", { href: address("cell", { id: cells.id(other), run: params.get("run") }),

@@ -74,9 +74,11 @@ function groupSquare(main, name, counts, off) {
   const rated = sum((outcome) => outcome.value !== "unsupported");
   const conclusive = passed + red + sum((outcome) => outcome.value === "xfailed");
   const most = there.reduce((a, b) => (counts[main.outcomes.indexOf(b)] > counts[main.outcomes.indexOf(a)] ? b : a));
+  // What is not rated is no part of the bar either: 1/1 beside a bar that is half grey reads like a half.
+  const shown = counts.map((number, at) => (main.outcomes[at].value === "unsupported" && rated ? 0 : number));
   // 0/5 of cells that nothing here can execute would read like five failures.
   return make("button", { type: "button", class: `sq mixed${red ? " hot" : ""}${dim}`, title: said, "aria-label": said },
-    conclusive ? `${passed}/${rated}` : most.symbol, make("i", {}, segments(main.outcomes, counts)));
+    conclusive ? `${passed}/${rated}` : most.symbol, make("i", {}, segments(main.outcomes, shown)));
 }
 
 views.cells = async (params) => {
@@ -89,12 +91,10 @@ views.cells = async (params) => {
     order: ORDERS[params.get("order")] ? params.get("order") : "name",
   };
   const used = new Set(Array.from(run.slot.keys()).filter((cell) => run.slot[cell] >= 0).map((cell) => cells.target[cell]));
-  const targets = [...used].map((at) => ({ at, raw: cells.targets[at], name: cells.targetShown[at] }));
-  const rank = new Map(run.targets.map((name, at) => [name, at]));
-  targets.sort((a, b) => (rank.get(a.name) ?? 1e9) - (rank.get(b.name) ?? 1e9));
+  const targets = inOrder([...used].map((at) => ({ at, raw: cells.targets[at], name: cells.targetShown[at] })), ({ name }) => name, run);
   const box = make("div", {});
   const matching = make("output", { class: "quiet", id: "matching", "aria-live": "polite" });
-  const input = make("input", { id: "search", type: "search", placeholder: "Search case, op, suite, target, error",
+  const input = make("input", { id: "search", type: "search", placeholder: "Case, op, suite, target, error",
     "aria-label": "Search case, op, suite, target, error", autocomplete: "off", spellcheck: "false", value: state.q });
   const clear = make("button", { type: "button", id: "clear" }, "Clear");
   const expand = make("button", { type: "button", id: "expand", class: "small", "aria-pressed": "false" }, "Expand all");

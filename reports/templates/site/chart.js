@@ -5,14 +5,31 @@ function draw(tag, attributes, ...children) {
   return place(document.createElementNS(SVG, tag), attributes, children);
 }
 
-// Round steps from low to high, three or four of them.
-function ticks(low, high) {
-  const raw = (high - low) / 3 || 1;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= raw);
-  const made = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step) made.push(Number(at.toPrecision(12)));
-  return made;
+// Round numbers from low to high: the largest step that makes three of them; none between integers
+// where there are integers only.
+function ticks(low, high, whole = false) {
+  for (let power = 10 ** Math.ceil(Math.log10(high - low || 1)); ; power /= 10) {
+    for (const factor of [1, 0.5, 0.2]) {
+      const step = whole ? Math.max(1, power * factor) : power * factor;
+      const made = [];
+      for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-9; at += step) made.push(Number(at.toPrecision(12)));
+      if (made.length >= 3 || step <= 1e-300 || (whole && step === 1)) return made;
+    }
+  }
+}
+
+// The same for powers of ten; between two of them where they are too few.
+function logTicks(low, high) {
+  const decades = (factors) => {
+    const made = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
+      made.push(...factors.map((factor) => factor * 10 ** power).filter((value) => value >= low && value <= high));
+    }
+    return made;
+  };
+  const found = [[1], [1, 3], [1, 2, 5]].map(decades).find((made) => made.length >= 3) || ticks(low, high);
+  const every = Math.ceil(found.length / 6);
+  return found.filter((_, at) => at % every === 0);
 }
 
 function chart({ title, desc, head, rows, height = 170, paint, key = null }) {
@@ -33,44 +50,56 @@ function chart({ title, desc, head, rows, height = 170, paint, key = null }) {
   return make("figure", { class: "chart" }, make("figcaption", {}, make("b", {}, title), make("span", { class: "quiet" }, ` ${desc}`)), box, key, fallback);
 }
 
-function scale(low, high, width, height, format) {
+function scale({ low, high, width, height, format, log = false, whole = false }) {
   const left = 62;
   const top = 12;
   const bottom = height - 22;
-  const y = (value) => bottom - ((value - low) / (high - low || 1)) * (bottom - top);
-  const lines = ticks(low, high).flatMap((value) => [
+  const of = log ? Math.log10 : (value) => value;
+  const y = (value) => bottom - ((of(value) - of(low)) / (of(high) - of(low) || 1)) * (bottom - top);
+  const lines = (log ? logTicks(low, high) : ticks(low, high, whole)).flatMap((value) => [
     draw("line", { class: "rule", x1: left, x2: width - 4, y1: y(value), y2: y(value) }),
     draw("text", { class: "tick", x: left - 8, y: y(value) + 4, "text-anchor": "end" }, format(value)),
   ]);
   return { left, right: width - 14, top, bottom, y, lines };
 }
 
-function ends(labels, x, height) {
+// Both ends, and as many between them as there is room for.
+function alongX(labels, x, height) {
   const last = labels.length - 1;
-  const made = [draw("text", { class: "tick", x: x(0), y: height - 4, "text-anchor": last ? "start" : "middle" }, labels[0])];
-  if (last) made.push(draw("text", { class: "tick", x: x(last), y: height - 4, "text-anchor": "end" }, labels[last]));
+  const text = (at, anchor) => draw("text", { class: "tick", x: x(at), y: height - 4, "text-anchor": anchor }, labels[at]);
+  if (!last) return [text(0, "middle")];
+  // Those at the ends stand inwards, half a label further than the others.
+  const room = 1.5 * 7 * Math.max(...labels.map((label) => label.length)) + 12;
+  const step = Math.ceil(last / Math.max(1, Math.floor((x(last) - x(0)) / room)));
+  const made = [text(0, "start"), text(last, "end")];
+  for (let at = step; x(last) - x(at) >= room; at += step) made.push(text(at, "middle"));
   return made;
 }
 
 // Points in the order of time, joined where they follow each other. What is not finite stands at
 // the edge, as a ring; what is not there leaves a gap.
-function lineChart({ title, desc, labels, axis, values, format, tick = format, zero = false, limit = null, top = null }) {
+function lineChart({ title, desc, labels, axis, values, format, tick = format, zero = false, limit = null, top = null, log = false, whole = false }) {
   const finite = values.filter((value) => value !== null && Number.isFinite(value));
   if (limit !== null) finite.push(limit);
   if (top !== null) finite.push(top);
   let low = zero ? 0 : Math.min(...finite);
   let high = Math.max(...finite, zero ? 0 : -Infinity);
   if (!finite.length) [low, high] = [0, 1];
-  if (!zero) { const room = (high - low) * 0.12 || Math.abs(high) * 0.05 || 1; low -= room; high += room; }
+  if (log) {
+    // Zero has no place there: it stands at the lower edge, as what is not finite does.
+    const above = finite.filter((value) => value > 0);
+    [low, high] = above.length ? [Math.min(...above) / 2, Math.max(...above) * 2] : [0.1, 10];
+  } else if (!zero) { const room = (high - low) * 0.12 || Math.abs(high) * 0.05 || 1; low -= room; high += room; }
   if (high === low) high = low + 1;
   // Infinite values stand at the edge, apart from the largest finite one.
-  if (finite.length && values.some((value) => value === Infinity)) high += (high - low) * 0.2;
+  if (finite.length && values.some((value) => value === Infinity)) high = log ? high * 4 : high + (high - low) * 0.2;
+  const hasPlace = (value) => Number.isFinite(value) && !(log && value <= 0);
   const paint = (width, height) => {
-    const { left, right, top: upper, bottom, y, lines } = scale(low, high, width, height, tick);
+    const { left, right, top: upper, bottom, y, lines } = scale({ low, high, width, height, format: tick, log, whole });
     const x = (at) => (values.length === 1 ? (left + right) / 2 : left + 6 + (at / (values.length - 1)) * (right - left - 6));
-    const place = (value) => (Number.isFinite(value) ? y(value) : value > 0 ? upper : bottom);
+    const place = (value) => (hasPlace(value) ? y(value) : value > 0 ? upper : bottom);
     const made = finite.length ? [...lines] : [];
-    for (const [edge, value] of [[upper, Infinity], [bottom, -Infinity], [bottom, NaN]]) {
+    for (const [edge, value] of [[upper, Infinity], [bottom, -Infinity], [bottom, NaN], ...(log ? [[bottom, 0]] : [])]) {
       if (values.some((item) => Object.is(item, value))) made.push(draw("text", { class: "tick", x: left - 8, y: edge + 4, "text-anchor": "end" }, format(value)));
     }
     if (limit !== null) made.push(draw("line", { class: "limit", x1: left, x2: right, y1: y(limit), y2: y(limit) }));
@@ -84,10 +113,10 @@ function lineChart({ title, desc, labels, axis, values, format, tick = format, z
     if (path) made.push(draw("path", { class: "line", d: path }));
     values.forEach((value, at) => {
       if (value === null) return;
-      const dot = { class: Number.isFinite(value) ? "dot" : `ring${Number.isNaN(value) ? " lost" : ""}`, cx: x(at), cy: place(value), r: values.length > 40 ? 2 : 3 };
+      const dot = { class: hasPlace(value) ? "dot" : `ring${Number.isNaN(value) ? " lost" : ""}`, cx: x(at), cy: place(value), r: values.length > 40 ? 2 : 3 };
       made.push(draw("circle", dot, draw("title", {}, `${labels[at]}: ${format(value)}`)));
     });
-    return [...made, ...ends(axis, x, height)];
+    return [...made, ...alongX(axis, x, height)];
   };
   const rows = () => values.map((value, at) => [labels[at], value === null ? DASH : format(value)]).reverse();
   return chart({ title, desc, head: ["Run", title], rows, paint });
@@ -97,8 +126,8 @@ function lineChart({ title, desc, labels, axis, values, format, tick = format, z
 function columnChart({ title, desc, labels, axis, stacks, parts, height = 220 }) {
   const totals = stacks.map((stack) => stack.reduce((sum, number) => sum + number, 0));
   const paint = (width, tall) => {
-    const { left, right, bottom, y, lines } = scale(0, Math.max(...totals, 1) * 1.06, width, tall, (value) => value.toLocaleString(LOCALE));
-    const pitch = Math.min((right - left) / stacks.length, 56);
+    const { left, right, bottom, y, lines } = scale({ low: 0, high: Math.max(...totals, 2) * 1.06, width, height: tall, format: (value) => value.toLocaleString(LOCALE), whole: true });
+    const pitch = Math.min((right - left) / stacks.length, 110);
     const wide = Math.max(pitch * 0.72, 1.5);
     const x = (at) => left + 8 + at * pitch;
     const made = [...lines];
@@ -116,8 +145,8 @@ function columnChart({ title, desc, labels, axis, stacks, parts, height = 220 })
       if (red && pitch > 22) column.append(draw("text", { class: "hot", x: x(at) + wide / 2, y: Math.max(from - 4, 10), "text-anchor": "middle" }, `✕${red.toLocaleString(LOCALE)}`));
       made.push(column);
     });
-    const middle = (at) => (at ? x(at) + wide : x(at));
-    return [...made, ...(stacks.length > 3 || pitch > 50 ? ends(axis, middle, tall) : [])];
+    const middle = (at) => x(at) + (at ? (at < stacks.length - 1 ? wide / 2 : wide) : 0);
+    return [...made, ...(stacks.length > 3 || pitch > 50 ? alongX(axis, middle, tall) : [])];
   };
   const used = parts.filter((_, at) => stacks.some((stack) => stack[at]));
   const key = make("ul", { class: "legend key" }, used.map((part) => make("li", { title: part.meaning }, swatch(part), part.label)));

@@ -96,9 +96,28 @@ function search(text, cells, run) {
   return found;
 }
 
-// The day of a run on an axis; its name where it does not say when it started.
-function dayOf(run) {
-  return run.day.slice(0, 10) || run.key;
+// The days of runs on an axis, with the time where one day has several; a run's name where it does
+// not say when it started.
+function daysOf(runs) {
+  const days = runs.map((run) => run.day.slice(0, 10));
+  const repeated = new Set(days).size < days.length;
+  return runs.map((run, at) => (days[at] && repeated ? run.day.slice(5, 16).replace("T", " ") : days[at]) || run.key);
+}
+
+// Targets as the matrix has them: backends in the order of the run, in each the recipes, and behind
+// each what varies its passes.
+function inOrder(targets, nameOf, run) {
+  const base = (name) => name.replace(/(.)[+-].*$/, "$1");
+  const rank = new Map();
+  const note = (key) => { if (!rank.has(key)) rank.set(key, rank.size); };
+  for (const name of [...run.targets, ...targets.map(nameOf)]) { note(name.split(":")[0]); note(base(name)); note(name); }
+  const key = (item) => { const name = nameOf(item); return [name.split(":")[0], base(name), name].map((part) => rank.get(part)); };
+  const keys = new Map(targets.map((item) => [item, key(item)]));
+  return [...targets].sort((a, b) => {
+    const [left, right] = [keys.get(a), keys.get(b)];
+    const at = left.findIndex((value, place) => value !== right[place]);
+    return at < 0 ? 0 : left[at] - right[at];
+  });
 }
 
 function swatch(outcome) {

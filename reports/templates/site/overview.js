@@ -7,13 +7,13 @@ views[""] = async () => {
     overviewDrawn = true;
     const runs = [...main.runs].reverse();
     const labels = runs.map((run) => run.key);
-    const axis = runs.map(dayOf);
+    const axis = daysOf(runs);
     document.getElementById("trend").append(
       columnChart({ title: "Cells by outcome", desc: "one column a run, oldest first; a red count stands above", labels, axis,
         stacks: runs.map((run) => run.counts), parts: main.outcomes }),
       make("div", { class: "pair-of-charts" },
         lineChart({ title: "Red cells", desc: "cells that make the run fail", labels, axis, values: runs.map((run) => run.red),
-          format: (value) => value.toLocaleString(LOCALE), zero: true, top: 1 }),
+          format: (value) => value.toLocaleString(LOCALE), zero: true, top: 2, whole: true }),
         lineChart({ title: "Pass rate", desc: "% passed of rated; what did not run stays in", labels, axis,
           values: runs.map((run) => (run.rate === null ? null : 100 * run.rate)), format: (value) => `${general(value, 4)} %` })));
   }
