@@ -120,13 +120,14 @@ def all_suites(folder: Path) -> Iterator[Suite]:
 
 
 def find_case(folder: Path, name: str) -> tuple[Case, Suite]:
-    """One case by name.
+    """One case by name. Modules that spell it are imported first, and often alone.
 
     Raises:
         UnknownCell: no suite has it; the nearest names are in the message.
     """
     names: list[str] = []
-    for suite in all_suites(folder):
+    for path in _likeliest_first(suite_files(folder), name):
+        suite = load_suite(path)
         for case in suite.cases:
             if case.name == name:
                 return case, suite
@@ -134,6 +135,20 @@ def find_case(folder: Path, name: str) -> tuple[Case, Suite]:
     near = difflib.get_close_matches(name, names, n=3)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     raise UnknownCell(f"no case {name!r} in {folder}{hint}")
+
+
+def _likeliest_first(files: Sequence[Path], name: str) -> list[Path]:
+    """Files that spell the whole name, then those that spell what is before or behind its last
+    slash, as names that are put together are spelled; in their order otherwise."""
+    first, _, last = name.rpartition("/")
+
+    def rank(path: Path) -> int:
+        content = path.read_bytes()
+        quoted = [re.search(rb"""["']""" + re.escape(part.encode()), content) is not None
+                  for part in (name, first, last) if part]  # fmt: skip
+        return -(4 * quoted[0] + sum(quoted[1:]))
+
+    return sorted(files, key=rank)
 
 
 def _module_name(path: Path) -> str:
