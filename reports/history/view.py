@@ -56,9 +56,10 @@ class Findings:
 
 
 def find(past: History, parts: Sequence[str], *, by: str = "cell", cell: str = "") -> Findings:
-    """Make the tables that ``parts`` of :data:`PARTS` name, and the series of one cell."""
+    """Make the tables that ``parts`` of :data:`PARTS` name, and the series of one cell; the runs of
+    a single day stand one by one."""
     return Findings(
-        nights=trends(past) if "nights" in parts and not cell else None,
+        nights=trends(past, by=_unit(past)) if "nights" in parts and not cell else None,
         steps=steps(past, by=by) if "steps" in parts else None,
         flaky=flaky(past) if "flaky" in parts else None,
         first_bad=first_bad(past) if "first-bad" in parts else None,
@@ -80,7 +81,8 @@ def view(past: History, found: Findings, *, limit: int) -> View:
         warnings.append(f"{text.count(partial, 'run is', 'runs are')} incomplete, newest {last}")
     made = View(f"history of {past.folder}", facts, [text.line(each, 500) for each in warnings])
     if found.nights is not None:
-        made.sections += [_targets(found.nights), _nights(past, found.nights, limit)]
+        unit = _unit(past)
+        made.sections += [_targets(found.nights, unit), _nights(past, found.nights, limit, unit)]
     if found.cell is not None:
         made.sections.append(_cell(found.cell, limit))
     if found.steps is not None:
@@ -92,24 +94,42 @@ def view(past: History, found: Findings, *, limit: int) -> View:
     return made
 
 
-def _targets(table: pd.DataFrame) -> Section:
-    days = sorted(table["day"].unique())[-_DAYS:]
+def _unit(past: History) -> str:
+    """``day``, or ``run`` where all are of one day."""
+    return "run" if past.runs["day"].nunique() == 1 and len(past.runs) > 1 else "day"
+
+
+def _when(row: Any, unit: str) -> str:
+    """The day, or the time of day (UTC) and the run."""
+    return row["day"] if unit == "day" else f"{row['started']:%H:%M} {text.line(row['run'], 60)}"
+
+
+def _targets(table: pd.DataFrame, unit: str) -> Section:
+    days = list(dict.fromkeys(table.sort_values("started")[unit]))[-_DAYS:]
     rows = []
     for (line, target), part in table.groupby(["line", "target"], sort=True):
-        by_day = {row["day"]: row for row in rows_of(part)}
+        by_day = {row[unit]: row for row in rows_of(part)}
         newest = part.iloc[-1]
         red = [_known(by_day.get(day), "red") for day in days]
         passed = [_known(by_day.get(day), "passed") for day in days]
         rows.append([
-            text.line(str(target), _NAME), str(line), newest["day"],
+            text.line(str(target), _NAME), str(line), _when(newest, unit),
             _rate(newest), f"{newest['red']:,}", bars(red), bars(passed),
         ])  # fmt: skip
     return Section(
         "Targets",
-        ["target", "line", "newest", "passed of rated", "red", "red, by day", "passed, by day"],
+        [
+            "target",
+            "line",
+            "newest",
+            "passed of rated",
+            "red",
+            f"red, by {unit}",
+            f"passed, by {unit}",
+        ],
         rows,
-        f"bars: the last {text.count(len(days), 'day')} with runs, each row against its own "
-        "highest; · nothing conclusive that day",
+        f"bars: the last {text.count(len(days), unit)}{' with runs' if unit == 'day' else ''}, "
+        f"each row against its own highest; · nothing conclusive in that {unit}",
     )
 
 
@@ -123,7 +143,7 @@ def _rate(row: Any) -> str:
     return f"{row['passed']:,} of {row['rated']:,} ({text.percent(row['passed'], row['rated'])})"
 
 
-def _nights(past: History, table: pd.DataFrame, limit: int) -> Section:
+def _nights(past: History, table: pd.DataFrame, limit: int, unit: str) -> Section:
     kept = ["passed", "rated", "conclusive", "red", "xfailed", "passed_not_telling",
             "lowered_only", "unsupported", "unavailable", "not_run", "disappeared",
             "seconds"]  # fmt: skip
@@ -133,17 +153,23 @@ def _nights(past: History, table: pd.DataFrame, limit: int) -> Section:
     rows = []
     for row in rows_of(days.iloc[::-1].head(limit)):
         rows.append([
-            row["day"], row["line"],
+            _when(row, unit), row["line"],
             (row["commit"][:10] or "(unknown)") + ("" if whole[row["run"]] else " INCOMPLETE"),
             _rate(row),
             *(f"{row[name]:,}" for name in kept[3:-1]),
             text.seconds(row["seconds"]),
         ])  # fmt: skip
-    names = ["day", "line", "commit", "passed of rated", "red", "xfailed",
+    names = [unit, "line", "commit", "passed of rated", "red", "xfailed",
              Outcome.UNTELLING.label, Outcome.LOWERED.label, "unsupported", "unavailable",
              "not run", "gone", "time"]  # fmt: skip
-    note = "gone: cells that the day before had; time: of all cells, one after the other"
-    return Section("Nights", names, rows, note, max(0, len(days) - limit))
+    note = f"gone: cells that the {unit} before had; time: of all cells, one after the other"
+    return Section(
+        "Nights" if unit == "day" else f"Runs of {table['day'].iloc[0]}",
+        names,
+        rows,
+        note,
+        max(0, len(days) - limit),
+    )
 
 
 def _steps(table: pd.DataFrame, limit: int) -> Section:

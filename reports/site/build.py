@@ -163,7 +163,7 @@ class _Writer:
         self.shown[run.path.resolve()] = key
         self.totals.append(total)
         self.asked.append((sorted(run.info.targets), run.info.selection))
-        self.runs.append(manifest.entry(run, verdict, total, name=name, key=key))
+        self.runs.append(manifest.entry(run, verdict, total, found.totals, name=name, key=key))
 
     def _put(self, name: str, value: Any) -> None:
         self.folder.write(f"{name}.js", script(name, value))

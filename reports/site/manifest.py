@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from harness.record.run import Run
@@ -13,6 +14,7 @@ from reports.comparison.snapshot import CellFacts, Snapshot
 from reports.outcome import Outcome
 from reports.render import views
 from reports.site.columns import LETTERS
+from reports.site.shared import scores
 from reports.summary import Totals
 from reports.verdict import RunVerdict
 
@@ -87,13 +89,22 @@ def _facts(outcome: Outcome | None, stage: str) -> CellFacts | None:
     return CellFacts(case="a", target="b:c", outcome=outcome, stage=stage)
 
 
-def entry(run: Run, verdict: RunVerdict, total: Totals, *, name: str, key: str) -> dict[str, Any]:
+def entry(
+    run: Run,
+    verdict: RunVerdict,
+    total: Totals,
+    targets: Sequence[Totals],
+    *,
+    name: str,
+    key: str,
+) -> dict[str, Any]:
     """One line of the list of runs: its verdict, and its totals with each outcome apart.
 
     Args:
         run: the run.
         verdict: on the run.
         total: of the whole run.
+        targets: of each target.
         name: our name of its files.
         key: its name in links and lists, unique in the site.
     """
@@ -118,6 +129,7 @@ def entry(run: Run, verdict: RunVerdict, total: Totals, *, name: str, key: str) 
         "red": total.red,
         "rate": total.pass_rate,
         "rate_text": total.rate_text,
+        "backends": [(text.line(each, 80), *score) for each, score in scores(targets).items()],
     }
 
 

@@ -9,6 +9,7 @@ from reports import facts, jinja, text
 from reports.columns import lines
 from reports.comparison.diff import Kind, diff
 from reports.site import manifest
+from reports.site.shared import Mismatches, Split, mismatches
 from reports.summary import Cause, Summary
 from reports.verdict import RunVerdict
 
@@ -46,6 +47,7 @@ def render(
     """
     found = Summary.of(run)
     causes = found.causes
+    divided = mismatches(found.rows)
     return (
         jinja.environment()
         .get_template("site/index.html.j2")
@@ -61,6 +63,8 @@ def render(
             causes=[_cause(cause) for cause in causes[:_GROUPS_SHOWN]],
             more_causes=max(len(causes) - _GROUPS_SHOWN, 0),
             red=sum(len(cause.rows) for cause in causes),
+            divided=divided,
+            divided_rows=_divided(divided),
             missing=found.missing[:_MISSING_SHOWN],
             missing_count=len(found.missing),
             runs=runs,
@@ -70,6 +74,15 @@ def render(
             remarks=remarks,
         )
     )
+
+
+def _divided(found: Mismatches) -> list[tuple[str, str, list[Split]]]:
+    """Whom it concerns, where to look first, and the cases, most of them first."""
+    alone = sorted(found.alone.items(), key=lambda item: -len(item[1]))
+    rows = [(f"{name} alone", f"the backend {text.line(name, 60)}", each) for name, each in alone]
+    if found.shared:
+        rows.insert(0, ("every backend", "the case and its oracle", found.shared))
+    return rows
 
 
 def _cause(cause: Cause) -> dict[str, Any]:

@@ -325,3 +325,18 @@ def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
         assert result.exit_code == 2
         assert said in result.stderr
         assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_the_runs_of_one_day_stand_one_by_one(tmp_path: Path) -> None:
+    night(tmp_path, 0.1, [cell("add/a")], name="first")
+    night(tmp_path, 0.2, [cell("add/a", status=Status.FAILED, stage="run")], name="second")
+    result = CliRunner().invoke(main, ["history", str(tmp_path)], env={"COLUMNS": "240"})
+    assert result.exit_code == 0
+    assert "Runs of 2026-01-01" in result.output
+    assert "red, by run" in result.output
+    told = [line for line in result.output.splitlines() if "Linux" in line]
+    assert ["04:24 first" in line for line in told].count(True) == 1
+    assert ["06:48 second" in line for line in told].count(True) == 2  # and the newest of a target
+    night(tmp_path, 1.1, [cell("add/a")], name="tomorrow")
+    later = CliRunner().invoke(main, ["history", str(tmp_path)], env={"COLUMNS": "240"})
+    assert "Nights" in later.output

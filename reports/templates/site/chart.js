@@ -89,7 +89,7 @@ function lineChart({ title, desc, labels, axis, values, format, tick = format, z
     // Zero has no place there: it stands at the lower edge, as what is not finite does.
     const above = finite.filter((value) => value > 0);
     [low, high] = above.length ? [Math.min(...above) / 2, Math.max(...above) * 2] : [0.1, 10];
-  } else if (!zero) { const room = (high - low) * 0.12 || Math.abs(high) * 0.05 || 1; low -= room; high += room; }
+  } else if (!zero) { const room = (high - low) * 0.12 || Math.abs(high) * 0.05 || 1; low = low >= 0 ? Math.max(low - room, 0) : low - room; high += room; }
   if (high === low) high = low + 1;
   // Infinite values stand at the edge, apart from the largest finite one.
   if (finite.length && values.some((value) => value === Infinity)) high = log ? high * 4 : high + (high - low) * 0.2;

@@ -16,6 +16,15 @@ views[""] = async () => {
           format: (value) => value.toLocaleString(LOCALE), zero: true, top: 2, whole: true }),
         lineChart({ title: "Pass rate", desc: "% passed of rated; what did not run stays in", labels, axis,
           values: runs.map((run) => (run.rate === null ? null : 100 * run.rate)), format: (value) => `${general(value, 4)} %` })));
+    for (const [name, , rated, unsupported] of main.runs[0].backends) {
+      const values = runs.map((run) => {
+        const [, passed, of] = run.backends.find(([other]) => other === name) || [];
+        return of && passed !== null ? (100 * passed) / of : null;
+      });
+      if (values.every((value) => value === null)) continue;
+      document.getElementById("scores").append(lineChart({ title: name, desc: `${rated.toLocaleString(LOCALE)} rated, ${unsupported.toLocaleString(LOCALE)} unsupported in the newest`,
+        labels, axis, values, format: (value) => `${general(value, 4)} %` }));
+    }
   }
   return { title: main.runs[0].headline, nodes: [] };
 };
