@@ -1,10 +1,11 @@
 """How tests are given to xdist's workers: the cells of a case together, the longest first, a dead
 one never again.
 
-xdist's scope scheduler does most of it. Three things it does would hang or end a run with native
+xdist's scope scheduler does most of it. Four things it does would hang or end a run with native
 crashes: it gives the test that killed a worker to the next worker, it hands a replaced worker one
 unit of work, where a worker waits for a second test before it runs the first, and where two workers
-die at a time it gives work to the second one's successor before that has collected.
+die at a time it gives work to the second one, which raises, or to its successor before that has
+collected.
 
 A worker is given its next test before the present one ends, so that none can be held back here: a
 cell for which there is no memory waits in its worker (:mod:`harness.budget.board`).
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -27,7 +29,12 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is unt
     """One unit of work a case; any other test is a unit of its own."""
 
     _ordered = False
+    _unreachable: set[WorkerController]
     workqueue: OrderedDict[str, dict[str, bool]]
+
+    def __init__(self, config: pytest.Config, log: object = None) -> None:
+        super().__init__(config, log)
+        self._unreachable = set()
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
@@ -39,7 +46,14 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is unt
             longest = sorted(self.workqueue.items(), key=lambda unit: -took.get(unit[0], 0.0))
             self.workqueue = OrderedDict(longest)
             self._ordered = True
-        super()._assign_work_unit(node)
+        try:
+            super()._assign_work_unit(node)
+        except OSError:
+            # It is dead, and its end has not been told yet: what it could not be given goes back.
+            scope, unit = self.assigned_work[node].popitem()
+            self.workqueue[scope] = unit
+            self.workqueue.move_to_end(scope, last=False)
+            self._unreachable.add(node)
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Take a worker out; the test it died in counts as done, the others go back.
@@ -67,12 +81,14 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is unt
         return str(running)
 
     def _reschedule(self, node: WorkerController) -> None:
-        if node not in self.registered_collections:
-            return  # started for one that died, and has not collected yet; it is asked again then
+        if node in self._unreachable or node not in self.registered_collections:
+            # Dead; or started for one that died, and has not collected yet: it is asked again then.
+            return
         super()._reschedule(node)
         while (
             self.workqueue
             and not node.shutting_down
+            and node not in self._unreachable
             and self._pending_of(self.assigned_work[node]) < _ENOUGH
         ):
             self._assign_work_unit(node)

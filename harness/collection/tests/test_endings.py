@@ -6,11 +6,13 @@ import json
 import os
 import shutil
 import subprocess
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.collection.scheduling import CaseScheduling
 from harness.collection.tests.sessions import ROOT, WORKERS, run
 from harness.record.cell import Status
 from harness.record.folder import CELLS_FILE, RUN_FILE, load, replace_file
@@ -209,3 +211,42 @@ def test_what_a_dead_worker_ran_is_kept(project: Path) -> None:
     assert [path.name for path in (project / "run" / "kept").iterdir()] == [Path(kept).name]
     files = {path.name for path in (project / "run" / kept).iterdir()}
     assert files == {"about.json", "inputs.0.safetensors", "program.pte"}
+
+
+class Node:
+    """A worker as the scheduler sees it; a dead one cannot be written to."""
+
+    shutting_down = False
+
+    def __init__(self, *, dead: bool = False) -> None:
+        self.dead = dead
+        self.given: list[int] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        if self.dead:
+            raise OSError("cannot send (already closed?)")
+        self.given += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_a_worker_that_is_dead_before_it_is_told_gets_nothing_and_loses_nothing() -> None:
+    tests = [f"suites/small.py::{name}@null:eager" for name in ("a", "b", "c", "d", "e")]
+    scheduler = object.__new__(CaseScheduling)
+    scheduler._ordered, scheduler._unreachable, scheduler.log = True, set(), lambda *_: None
+    first, second = Node(), Node()
+    scheduler.registered_collections = dict.fromkeys((first, second), tests)
+    units = {test: {test: False} for test in tests}
+    # Both run a test; two die at a time, and the end of the first is told first.
+    scheduler.assigned_work = {
+        first: {tests[0]: units[tests[0]], tests[1]: units[tests[1]]},
+        second: {tests[2]: units[tests[2]]},
+    }
+    scheduler.workqueue = OrderedDict((test, units[test]) for test in tests[3:])
+    second.dead = True
+    assert scheduler.remove_node(first) == tests[0]
+    assert not second.given
+    assert list(scheduler.workqueue) == [tests[1], tests[3], tests[4]]
+    assert scheduler.remove_node(second) == tests[2]
+    assert list(scheduler.workqueue) == [tests[1], tests[3], tests[4]]
