@@ -24,7 +24,7 @@ from executorch.exir import schema
 from harness.case import Inputs
 from harness.errors import MissingKernels, ProgramError
 from harness.execution.kernels import KernelHandle, Kernels
-from harness.execution.native.log import place, said_in
+from harness.execution.native.log import first_load, place, said_in
 from harness.execution.operators import missing_kernels, register_operators
 from harness.execution.program import DelegatePayload, Program, TensorSpec
 from harness.execution.validation import offset, planned_bytes
@@ -120,7 +120,8 @@ def _run_native(program: bytes, calls: Sequence[Inputs], method: str) -> list[li
             f"program has no method {method!r}; it has {sorted(loaded.method_names)}"
         )
     try:
-        ready = loaded.load_method(method)
+        with first_load():
+            ready = loaded.load_method(method)
     except RuntimeError as error:
         if missing := missing_kernels(Program(program).plan):
             raise MissingKernels(missing) from error

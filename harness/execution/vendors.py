@@ -10,9 +10,11 @@ _LOUD = ("torchao", "torch.utils._pytree")
 
 
 def quiet_imports() -> None:
-    """Vendors' imports log errors only; everything else that logs goes on as it was."""
+    """Vendors' imports log errors only, and torch does not warn of its own deprecated tree specs;
+    everything else that logs and warns goes on as it was."""
     for name in _LOUD:
         logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", r".isinstance\(treespec, LeafSpec\). is deprecated")
 
 
 def silence_vendors() -> None:

@@ -9,8 +9,8 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import redirect_stderr, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, suppress
 
 _LINE = re.compile(r"^\[(?P<where>[\w./-]+:\d+)\] (?P<what>.+)$", re.MULTILINE)
 # What the runtime says of the machine, and of each argument of a call that failed.
@@ -19,7 +19,10 @@ _INSTRUCTION = re.compile(r"at instruction 0:(\d+)")
 _SAID = 3
 _LENGTH = 160
 
-_TURN = threading.Lock()  # there is one error stream
+_PROCESSOR = b"[cpuinfo_utils.cpp:"
+
+_TURN = threading.RLock()  # there is one error stream
+_FIRST = [True]
 
 
 def said_in(fails: Callable[[], object]) -> str:
@@ -41,6 +44,33 @@ def said_in(fails: Callable[[], object]) -> str:
             os.close(kept)
         log.seek(0)
         return in_log(f"{said.getvalue()}\n{log.read().decode('utf-8', 'replace')}")
+
+
+@contextmanager
+def first_load() -> Iterator[None]:
+    """The first method that a process loads starts the runtime's threads, and these say on the
+    error stream that they look for files of other processors: that is left out, once a process,
+    and all else said again."""
+    if not _FIRST:
+        yield
+        return
+    with _TURN, tempfile.TemporaryFile() as log:
+        _FIRST.clear()
+        try:
+            kept = os.dup(2)
+        except OSError:  # there is no error stream
+            yield
+            return
+        try:
+            os.dup2(log.fileno(), 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            log.seek(0)
+            lines = log.read().splitlines(keepends=True)
+            with suppress(OSError):
+                os.write(2, b"".join(line for line in lines if not line.startswith(_PROCESSOR)))
 
 
 def in_log(text: str) -> str:

@@ -1,0 +1,39 @@
+"""From Python, one module says what was asked for and nothing of vendors'."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from harness.execution.native import log
+
+SCRIPT = """
+import torch
+from harness import Case, run_cell
+case = Case("linear/some", lambda: (torch.nn.Linear(8, 4), (torch.randn(2, 8),)))
+print(run_cell(case, "xnnpack:fp32").status.value)
+"""
+
+
+def test_a_module_from_python_is_quiet() -> None:
+    root = Path(__file__).parents[3]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    env.pop("PYTHONWARNINGS", None)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=env, check=True
+    )
+    assert done.stdout == "passed\n"
+    assert done.stderr == ""
+
+
+def test_only_what_is_said_of_processors_is_left_out(capfd: object) -> None:
+    assert hasattr(capfd, "readouterr")
+    log._FIRST[:] = [True]
+    with log.first_load():
+        os.write(2, b"[cpuinfo_utils.cpp:71] Reading file\n[method.cpp:12] no kernel\n")
+    assert capfd.readouterr().err == "[method.cpp:12] no kernel\n"
+    with log.first_load():
+        os.write(2, b"[cpuinfo_utils.cpp:71] said once\n")
+    assert "said once" in capfd.readouterr().err
