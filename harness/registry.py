@@ -129,22 +129,27 @@ def targets_of(case: Case, selected: Sequence[Target] | None) -> list[Target]:
     if not case.targets:
         return list([*default_targets(), *nightly_targets()] if selected is None else selected)
     if selected is not None:
-        return [target for target in selected if _is_meant(case, target)]
-    known = [target for target in known_targets() if _is_meant(case, target)]
+        return list(_meant(case.targets, case.exporter is None, tuple(selected)))
+    known = _meant(case.targets, case.exporter is None, tuple(known_targets()))
     return [*known, *variations(case)]
 
 
-def _is_meant(case: Case, target: Target) -> bool:
-    """Whether a case is meant for a target: by its name, or for what its recipe is like."""
-    return speaks_of(case.targets, target) or any(
-        any_glob(case.targets, other) for other in _like(case, target)
+@functools.cache
+def _meant(targets: str, by_likeness: bool, among: tuple[Target, ...]) -> tuple[Target, ...]:
+    """Those of some targets that a case with these globs is meant for: by their names, or for what
+    their recipes are like. Thousands of cases have a few dozen globs."""
+    return tuple(
+        target
+        for target in among
+        if speaks_of(targets, target)
+        or (by_likeness and any(any_glob(targets, other) for other in _like(target)))
     )
 
 
-def _like(case: Case, target: Target) -> tuple[str, ...]:
-    """The targets whose cases a target takes as well; an exporter makes programs for those that it
-    names alone."""
-    if target.backend in BUILT_IN or case.exporter is not None:
+def _like(target: Target) -> tuple[str, ...]:
+    """The targets whose cases a target takes as well. Not those with an exporter of their own,
+    which makes programs for the backends that it names alone."""
+    if target.backend in BUILT_IN:
         return ()
     known = backend(target.backend).recipes.get(target.recipe)
     return () if known is None else known.like
@@ -161,12 +166,12 @@ def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) ->
     runs on another recipe of the backend, or says so itself (``by_day``)."""
     if selected is not None:
         return False
-    if not any(any_glob(case.by_day, each) for each in (str(target), *_like(case, target))):
+    if not any(any_glob(case.by_day, each) for each in (str(target), *_like(target))):
         return True
     if target not in nightly_targets():
         return False
     plain = [one for one in default_targets() if one.backend == target.backend]
-    return not case.targets or any(_is_meant(case, one) for one in plain)
+    return not case.targets or bool(targets_of(case, plain))
 
 
 @functools.cache

@@ -52,6 +52,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 def _forget() -> None:
     registry._entry_points.cache_clear()
     registry.backend.cache_clear()
+    registry._meant.cache_clear()
 
 
 def test_a_plain_run_and_a_night_include_it(install: Install) -> None:
