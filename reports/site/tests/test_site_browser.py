@@ -13,6 +13,7 @@ import pytest
 
 from harness.record.folder import load
 from reports import facts, site, summary, text
+from reports.columns import columns
 from reports.outcome import Outcome
 from reports.site.tests import browser as chromium
 from reports.site.tests.browser import follow, hash_of, is_wide
@@ -352,3 +353,13 @@ def test_days_that_repeat_have_times_and_targets_the_order_of_the_matrix(
         f"inOrder({names}, (name) => name, {{targets: ['xnnpack:fp32', 'tosa:fp', 'mlx:fp32']}})"
     )
     assert ordered == ["xnnpack:fp32", "xnnpack:fp32+cse", "xnnpack:int8", "tosa:fp", "mlx:fp32"]
+
+
+def test_what_varies_one_recipe_is_one_column_as_in_the_page_of_a_run(
+    opened: Callable[..., Any], index: str
+) -> None:
+    names = ["tosa:fp", "tosa:fp+a", "tosa:fp+a+b", "tosa:fp-c", "tosa:int", "tosa:int+a", "mlx:x"]
+    given = [{"name": name} for name in names]
+    made = opened(index).evaluate("(given) => folded(given)", given)
+    found = [(column["name"], [each["name"] for each in column["members"]]) for column in made]
+    assert sorted(found) == sorted((each.name, list(each.targets)) for each in columns(names))

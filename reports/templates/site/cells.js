@@ -56,18 +56,26 @@ function grouped(cells, run, by) {
   }));
 }
 
-function tally(main, run, group, target) {
+function tally(main, run, found) {
   const counts = new Array(main.outcomes.length).fill(0);
-  for (const { squares } of group.cases) if (squares[target] >= 0) counts[run.outcome[squares[target]]] += 1;
+  for (const cell of found) counts[run.outcome[cell]] += 1;
   return counts;
 }
 
-function groupSquare(main, name, counts, off) {
+// The cells of a case in a column.
+function cellsIn({ squares }, { members }) {
+  return members.map(({ at }) => squares[at]).filter((cell) => cell >= 0);
+}
+
+function groupSquare(main, name, counts, off, href = null) {
   const there = main.outcomes.filter((_, at) => counts[at]);
   if (!there.length) return null;
   const said = `${name}: ${there.map((outcome) => `${counts[main.outcomes.indexOf(outcome)].toLocaleString(LOCALE)} ${outcome.label}`).join(", ")}`;
   const dim = off ? " off" : "";
-  if (there.length === 1) return make("button", { type: "button", class: `sq o-${there[0].value}${dim}`, title: said, "aria-label": said }, there[0].symbol);
+  const square = (kind, ...shown) => (href
+    ? make("a", { href, class: `sq ${kind}${dim}`, title: said, "aria-label": said }, ...shown)
+    : make("button", { type: "button", class: `sq ${kind}${dim}`, title: said, "aria-label": said }, ...shown));
+  if (there.length === 1) return square(`o-${there[0].value}`, there[0].symbol);
   const sum = (test) => main.outcomes.reduce((total, outcome, at) => total + (test(outcome) ? counts[at] : 0), 0);
   const passed = sum((outcome) => outcome.passed);
   const red = sum((outcome) => outcome.red);
@@ -77,8 +85,7 @@ function groupSquare(main, name, counts, off) {
   // What is not rated is no part of the bar either: 1/1 beside a bar that is half grey reads like a half.
   const shown = counts.map((number, at) => (main.outcomes[at].value === "unsupported" && rated ? 0 : number));
   // 0/5 of cells that nothing here can execute would read like five failures.
-  return make("button", { type: "button", class: `sq mixed${red ? " hot" : ""}${dim}`, title: said, "aria-label": said },
-    conclusive ? `${passed}/${rated}` : most.symbol, make("i", {}, segments(main.outcomes, shown)));
+  return square(`mixed${red ? " hot" : ""}`, conclusive ? `${passed}/${rated}` : most.symbol, make("i", {}, segments(main.outcomes, shown)));
 }
 
 views.cells = async (params) => {
@@ -101,21 +108,30 @@ views.cells = async (params) => {
   let groups = grouped(cells, run, state.by);
   let grid;
   let columns;
+  let drawn;
   let matches;
   let narrowed = null;
 
   function drawRow(row) {
     if (row.group) {
       const toggle = make("button", { type: "button", "aria-expanded": String(row.open) }, row.name, " ", make("span", { class: "quiet" }, count(row.cases.length, "case")));
-      row.squares ||= columns.map(({ at, name }) => groupSquare(main, `${row.name} on ${name}`, tally(main, run, row, at),
-        !row.cases.some(({ squares }) => squares[at] >= 0 && matches[squares[at]])));
+      row.squares ||= columns.map((column) => {
+        const all = row.cases.flatMap((item) => cellsIn(item, column));
+        return groupSquare(main, `${row.name} on ${column.name}`, tally(main, run, all), !all.some((cell) => matches[cell]));
+      });
       return [make("th", { scope: "row", class: "name" }, toggle), row.squares];
     }
     const name = cells.caseShown[row.item];
     const label = row.under && name.startsWith(`${row.under}/`) ? name.slice(row.under.length + 1) : name;
-    return [make("th", { scope: "row", class: "name mono", title: name }, label), columns.map(({ at }) => {
-      const cell = row.squares[at];
-      if (cell < 0) return null;
+    return [make("th", { scope: "row", class: "name mono", title: name }, label), columns.map((column) => {
+      const found = cellsIn(row, column);
+      if (!found.length) return null;
+      const badness = (cell) => main.outcomes[run.outcome[cell]].badness;
+      const cell = found.reduce((worst, other) => (badness(other) > badness(worst) ? other : worst));
+      if (found.length > 1) {
+        return groupSquare(main, `${name} on ${column.name}`, tally(main, run, found), !found.some((each) => matches[each]),
+          address("cell", { id: cells.id(cell), run: params.get("run") && chosen.key }));
+      }
       const outcome = main.outcomes[run.outcome[cell]];
       const said = `${cells.shownId(cell)}: ${outcome.label}`;
       return make("a", { class: `sq o-${outcome.value}${matches[cell] ? "" : " off"}`, title: said, "aria-label": said,
@@ -130,9 +146,8 @@ views.cells = async (params) => {
       group.worst = -1;
       group.hits = group.cases.filter((item) => {
         item.worst = -1;
-        for (const { at } of columns) {
-          const cell = item.squares[at];
-          if (cell >= 0 && matches[cell]) item.worst = Math.max(item.worst, main.outcomes[run.outcome[cell]].badness);
+        for (const cell of columns.flatMap((column) => cellsIn(item, column))) {
+          if (matches[cell]) item.worst = Math.max(item.worst, main.outcomes[run.outcome[cell]].badness);
         }
         group.worst = Math.max(group.worst, item.worst);
         return item.worst >= 0;
@@ -161,8 +176,10 @@ views.cells = async (params) => {
         (!state.target.size || state.target.has(cells.targets[cells.target[cell]]));
       if (fits) number += 1; else matches[cell] = 0;
     }
-    const wanted = targets.filter(({ raw }) => !state.target.size || state.target.has(raw));
-    if (!grid || wanted.length !== columns.length || wanted.some(({ at }, place) => at !== columns[place].at)) {
+    const wanted = folded(targets.filter(({ raw }) => !state.target.size || state.target.has(raw)));
+    const signature = JSON.stringify(wanted.map(({ members }) => members.map(({ at }) => at)));
+    if (!grid || signature !== drawn) {
+      drawn = signature;
       columns = wanted;
       grid = makeGrid({ label: "Cases by target", columns: columns.map(({ name }) => name), drawRow,
         corner: state.by === "suite" ? "Suite and case" : state.by === "op" ? "Op and case" : "Case",

@@ -120,6 +120,20 @@ function inOrder(targets, nameOf, run) {
   });
 }
 
+// Columns of ordered targets as reports/columns.py makes them: one each, but one for all that vary the
+// passes of a recipe, where these are more than two.
+function folded(targets) {
+  const made = [];
+  for (const target of targets) {
+    const base = target.name.replace(/(.)[+-].*$/, "$1");
+    const name = base === target.name ? base : `${base} ± passes`;
+    const last = made[made.length - 1];
+    if (last && last.name === name) last.members.push(target);
+    else made.push({ name, members: [target] });
+  }
+  return made.flatMap((column) => (column.members.length > 2 ? [column] : column.members.map((target) => ({ name: target.name, members: [target] }))));
+}
+
 function swatch(outcome) {
   return make("span", { class: `swatch o-${outcome.value}`, "aria-hidden": "true" }, outcome.symbol);
 }
