@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from harness.case import Case
 from harness.errors import LimitationError
 from harness.record.cell import Cell, LimitationRef, Status
+from harness.record.host import vectors
 from harness.target import Target, any_glob, speaks_of
 
 _PREDICTABLE = frozenset({Status.FAILED, Status.MISMATCH, Status.CRASHED, Status.TIMEOUT})
@@ -38,6 +39,9 @@ class Limitation:
         outcome: the failing status that is expected.
         shown_as: ``XFAILED`` for a defect, ``UNSUPPORTED`` for something the backend does
             not claim to do.
+        host: glob over :func:`~harness.record.host.vectors`, such as ``x86_64/*``; several with
+            ``|``. For kernels that are chosen by what the processor has: elsewhere the entry says
+            nothing.
         seed: the run seed whose values show it for certain; with others a pass is a pass. None
             where every seed shows it.
         run: False when running the cell would hurt others (hangs, exhausts memory).
@@ -53,6 +57,7 @@ class Limitation:
     error: str = ""
     outcome: Status = Status.FAILED
     shown_as: Status = Status.XFAILED
+    host: str = "*"
     seed: int | None = None
     run: bool = True
 
@@ -65,8 +70,12 @@ class Limitation:
             raise LimitationError(f"a limitation cannot show as {self.shown_as.value!r}")
 
     def matches(self, case: Case, target: Target) -> bool:
-        """Whether the entry speaks of this cell."""
-        return speaks_of(self.target, target) and self.speaks_of_case(case)
+        """Whether the entry speaks of this cell, on this host."""
+        return (
+            self.speaks_of_case(case)
+            and speaks_of(self.target, target)
+            and any_glob(self.host, vectors())
+        )
 
     def speaks_of_case(self, case: Case) -> bool:
         """Whether it speaks of a case, on whatever target."""
@@ -98,7 +107,7 @@ class Limitation:
 
 
 def find(limitations: Iterable[Limitation], case: Case, target: Target) -> Limitation | None:
-    """The first entry that speaks of this cell."""
+    """The first entry that speaks of this cell, on this host."""
     return next((entry for entry in limitations if entry.matches(case, target)), None)
 
 
@@ -119,7 +128,7 @@ def judge(cell: Cell, limitation: Limitation | None) -> Cell:
 def unmatched(
     limitations: Iterable[Limitation], cases: Sequence[Case], targets: Sequence[Target]
 ) -> list[Limitation]:
-    """Entries that speak of no cell of ``cases`` × ``targets``."""
+    """Entries that speak of no cell of ``cases`` × ``targets``, on whatever host."""
     return [
         entry
         for entry in limitations

@@ -27,7 +27,7 @@ def same_host(before: Environment, after: Environment) -> bool:
     """Whether times of the two mean the same; unknown hosts are not the same."""
     return bool(before.host) and all(
         getattr(before, name) == getattr(after, name)
-        for name in ("host", "machine", "processor", "cores")
+        for name in ("host", "machine", "processor", "vectors", "cores")
     )
 
 
@@ -48,7 +48,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("Command", shlex.join(info.command)),
         ("Selection", info.selection),
         ("Exit status", "" if info.exit_status is None else str(info.exit_status)),
-        ("Host", _join(env.host, env.machine)),
+        ("Host", _join(env.host, env.vectors or env.machine)),
         ("System", _join(env.platform, env.processor, cores)),
         ("Python", env.python),
     ]

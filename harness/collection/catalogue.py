@@ -141,6 +141,9 @@ def _row(entry: Limitation) -> str:
     reason = entry.reason.replace("|", "\\|")
     source = f" [source]({entry.link})" if entry.link else ""
     note = "" if entry.run else " Not run."
+    if entry.host != "*":
+        hosts = " and ".join(f"`{each}`" for each in entry.host.split("|"))
+        note += f" On {hosts} alone."
     if entry.seed is not None:
         note += f" With seed {entry.seed}; other values may not show it."
     return f"| {cases} | {targets} | {entry.shown_as.value} | {fails} | {reason}{note}{source} |"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import os
 import platform
@@ -31,6 +32,7 @@ _RECORDED_PACKAGES = (
 class Environment(msgspec.Struct, kw_only=True):
     """Where a run happened. A package that is not installed is absent from ``packages``.
 
+    ``vectors`` is what the processor computes vectors with, as :func:`vectors` spells it.
     ``git_dirty`` says whether files that git knows were changed, ``git_digest`` is of what was;
     ``git_home`` is the page of the repository on the web.
     """
@@ -39,6 +41,7 @@ class Environment(msgspec.Struct, kw_only=True):
     platform: str = ""
     machine: str = ""
     processor: str = ""
+    vectors: str = ""
     cores: int = 0
     host: str = ""
     packages: dict[str, str] = {}
@@ -70,6 +73,7 @@ def environment(root: Path) -> Environment:
         platform=f"{platform.system()} {platform.release()}",
         machine=platform.machine(),
         processor=_processor(),
+        vectors=vectors(),
         cores=available_cores(),
         host=platform.node(),
         packages=packages,
@@ -134,6 +138,34 @@ _GROUP_FILES = {
     "": ("memory.max", "memory.current", "inactive_file"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
+
+
+# From the widest on; what vendors choose kernels by.
+_EXTENSIONS = {
+    "x86_64": ("avx512f", "avx2", "avx", "sse4_1", "sse2"),
+    "aarch64": ("sve", "asimd"),
+}
+
+
+@functools.cache
+def vectors(cpuinfo: Path = Path("/proc/cpuinfo"), machine: str | None = None) -> str:
+    """The machine and the widest vectors that its processor has: ``x86_64/avx512f``,
+    ``x86_64/avx2``, ``aarch64/asimd``. Native kernels differ by that, results of theirs as well.
+
+    Args:
+        cpuinfo: where Linux lists what it has; elsewhere nothing stands behind the slash.
+        machine: None for this one.
+    """
+    machine = machine or platform.machine()
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        for line in cpuinfo.read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("flags", "Features"):
+                found.update(value.split())
+                break
+    widest = next((each for each in _EXTENSIONS.get(machine, ()) if each in found), "")
+    return f"{machine}/{widest}"
 
 
 def _processor() -> str:

@@ -85,6 +85,26 @@ def test_malformed_entries_are_refused(changes: dict[str, object]) -> None:
         entry(**changes)
 
 
+@pytest.mark.parametrize(
+    ("host", "vectors", "speaks"),
+    [
+        ("*", "x86_64/avx2", True),
+        ("x86_64/*", "x86_64/avx2", True),
+        ("x86_64/avx|x86_64/avx2", "x86_64/avx2", True),
+        ("x86_64/avx2", "x86_64/avx512f", False),
+        ("x86_64/*", "aarch64/asimd", False),
+    ],
+)
+def test_an_entry_of_other_hosts_says_nothing_here(
+    host: str, vectors: str, speaks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.limitation.vectors", lambda: vectors)
+    limitation = entry(host=host)
+    assert (find([limitation], CASE, TARGET) is limitation) is speaks
+    # It has cells, elsewhere.
+    assert unmatched([limitation], [CASE], [TARGET]) == []
+
+
 def test_the_document_shows_every_field() -> None:
     text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
     [example] = re.findall(r"```python\n(from harness import Limitation.*?)```", text, re.DOTALL)

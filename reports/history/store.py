@@ -312,7 +312,8 @@ def _row(started: datetime, copy: Copy) -> dict[str, Any]:
         "python": env.python,
         "platform": env.platform,
         "machine": env.machine,
-        "processor": env.processor,
+        # One name stands for processors with other vectors, whose kernels and times are others.
+        "processor": f"{env.processor} {env.vectors}".strip(),
         "cores": env.cores,
         "host": env.host,
         "packages": env.packages,

@@ -177,7 +177,8 @@ def comparison(facts: list[CellFacts], run: Snapshot) -> dict[str, Any]:
 
 def _host(place: Environment) -> str:
     """Times of two cells can be compared when this is the same, and not empty."""
-    return repr((place.host, place.machine, place.processor, place.cores)) if place.host else ""
+    parts = (place.host, place.machine, place.processor, place.vectors, place.cores)
+    return repr(parts) if place.host else ""
 
 
 def _share(cell: CellFacts) -> tuple[Any, ...]:

@@ -61,6 +61,7 @@ def _facts(
         "platform": env.platform,
         "machine": env.machine,
         "processor": env.processor,
+        "vectors": env.vectors,
         "cores": str(env.cores) if env.cores else "",
         "host": env.host,
         **{f"package {name}": version for name, version in sorted(env.packages.items())},
