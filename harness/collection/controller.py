@@ -52,9 +52,11 @@ class Controller:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
+        self._command = ["pytest", *map(str, config.invocation_params.args)]
         self.recorder: Recorder | None = None
         self.problems: list[str] = []
         self._collected: set[str] = set()
+        self._tests: list[str] | None = None
         self._deaths = 0
         self._idle_deaths = 0
         self._recorded_at_death = -1
@@ -72,6 +74,18 @@ class Controller:
         return (
             f"conform: cells of {workers} workers wait for each other: {each:g} GiB each "
             f"(--cell-memory), {room:.1f} GiB available"
+        )
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self) -> None:
+        """Give workers the root of this session, which each looks for again: by the time a dead one
+        is replaced the run folder exists, and pytest takes a folder behind an option that it does
+        not know yet for one of tests."""
+        given = self.config.invocation_params
+        root = ["--rootdir", str(self.config.rootpath)]
+        root += ["-c", str(self.config.inipath)] if self.config.inipath else []
+        self.config.invocation_params = pytest.Config.InvocationParams(
+            args=[*given.args, *root], plugins=given.plugins, dir=given.dir
         )
 
     @pytest.hookimpl(optionalhook=True)
@@ -98,6 +112,15 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """With xdist the first worker's collection is what the run expects."""
+        if self._tests is None:
+            self._tests = ids
+        elif self._deaths and ids != self._tests:  # of the first workers xdist says so itself
+            # The scheduler would give it nothing, and with one worker wait for ever.
+            self._stop(
+                f"worker {node.gateway.id}, which stands for a dead one, collected {len(ids)} tests "
+                f"in place of the session's {len(self._tests)}; what is collected must not depend "
+                "on the worker or the time"
+            )
         self._collected.add(node.gateway.id)
         self._watch.add(node.gateway.id)
         if not self._watch.is_alive():
@@ -264,7 +287,7 @@ class Controller:
         info = RunInfo(
             started=now(),
             seed=option("seed"),
-            command=["pytest", *map(str, self.config.invocation_params.args)],
+            command=self._command,
             targets=[str(target) for target in dict.fromkeys([*plain, *there])],
             selection=" and ".join(
                 f"({text})" for text in (option("keyword"), option("markexpr")) if text

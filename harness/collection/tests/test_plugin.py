@@ -119,6 +119,32 @@ def test_what_took_longest_is_started_first_the_next_time(project: Path) -> None
     assert re.findall(r"PASSED \S+::(\S+)@", again.stdout)[0] == "death/now", again.stdout
 
 
+def test_who_replaces_a_dead_worker_collects_the_same_wherever_the_record_is(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    write_suite(project, SEGFAULT)
+    # Far from the project: by the time of the second worker it is a folder that pytest sees.
+    record = tmp_path_factory.mktemp("elsewhere") / "run"
+    result = run(project, "-n", "1", paths=(), folder=str(record))
+    assert "replacing crashed worker" in result.stdout
+    assert load(record).is_complete, result.stdout
+    assert len(outcomes(load(record))) == 5
+    assert "rootdir" not in str(load(record).info.command)
+
+
+def test_who_replaces_a_dead_worker_and_knows_other_tests_ends_the_session(project: Path) -> None:
+    write_suite(project, SEGFAULT)
+    suite = project / "suites" / "small.py"
+    fewer = 'if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":\n    CASES = CASES[1:]\n'
+    suite.write_text(suite.read_text() + fewer)
+    result = run(project, "-n", "1")
+    assert result.returncode == pytest.ExitCode.INTERNAL_ERROR, result.stdout
+    assert "worker gw1, which stands for a dead one, collected 4 tests" in result.stdout
+    record = load(project / "run")
+    assert not record.is_complete
+    assert record.missing == ["add/c@null:eager", "sub/d@null:eager"]
+
+
 # Each dies once both are at it; the second one's successor is still collecting as the first's is
 # given work.
 TOGETHER = """
