@@ -117,9 +117,9 @@ class Controller:
         elif self._deaths and ids != self._tests:  # of the first workers xdist says so itself
             # The scheduler would give it nothing, and with one worker wait for ever.
             self._stop(
-                f"worker {node.gateway.id}, which stands for a dead one, collected {len(ids)} tests "
-                f"in place of the session's {len(self._tests)}; what is collected must not depend "
-                "on the worker or the time"
+                f"worker {node.gateway.id}, which stands for a dead one, collected {len(ids)} "
+                f"tests in place of the session's {len(self._tests)}; what is collected must not "
+                "depend on the worker or the time"
             )
         self._collected.add(node.gateway.id)
         self._watch.add(node.gateway.id)
