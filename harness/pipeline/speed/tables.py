@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import _decomp
 from torch._export import utils as export_utils
 from torch.export import decomp_utils, exported_program
 
-from harness.pipeline.speed.kept import Composites, Overrides
+from harness.pipeline.speed.kept import Composites, Overrides, replace_everywhere
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _decompose_composite = export_utils._get_decomp_for_cia
@@ -102,15 +101,6 @@ def _get_decompositions_once(
     return dict(_decompositions[key])
 
 
-def _replace_everywhere(original: Any, replacement: Any) -> None:
-    """In every module that has imported a function by its name."""
-    name: str = original.__name__
-    for module in list(sys.modules.values()):
-        names: dict[str, Any] = getattr(module, "__dict__", {})
-        if names.get(name) is original:
-            names[name] = replacement
-
-
 def install() -> None:
     """Make each table once from now on."""
     table: Any = decomp_utils.CustomDecompTable
@@ -121,4 +111,4 @@ def install() -> None:
         (_default, _default_once),
         (_split, _split_once),
     ):
-        _replace_everywhere(original, replacement)
+        replace_everywhere(original, replacement)

@@ -1,21 +1,31 @@
-"""Graphs as text for logs that nobody reads, left out.
+"""What is made to be read, and by nobody, left out.
 
 exir writes the whole graph as Python once for each delegate that it cuts out, and XNNPACK twice for
 each delegate, as an argument of ``debug``: the text is made whether it is logged or not. With two
-dozen delegates that is a twelfth of lowering.
+dozen delegates that is a twelfth of lowering. The partitioners of XNNPACK and MLX ask by
+``inspect.stack`` which functions called them; it looks for the source of each frame, which below a
+worker of pytest takes a third of an operator's lowering. Each walk over a graph makes a progress
+bar, shown or not.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from executorch.backends.xnnpack._passes import convert_to_linear, convert_to_sdpa
 from executorch.exir.backend import backend_api
-from torch.fx import GraphModule
+from torch.fx import GraphModule, interpreter
+
+_stack = inspect.stack
+# They look at names of functions and files alone.
+_ASKING = frozenset({"_check_if_called_from_to_backend", "_is_to_edge_transform_and_lower"})
+_bar = vars(interpreter)["tqdm"]
 
 
 @contextmanager
@@ -41,8 +51,37 @@ def _untold(function: Callable[..., Any], logger: logging.Logger, method: str) -
     return called
 
 
+def _callers(context: int = 1) -> list[inspect.FrameInfo]:
+    """Stands for ``inspect.stack``."""
+    asking = sys._getframe(1)
+    if asking.f_code.co_name not in _ASKING:
+        return inspect.getouterframes(asking, context)
+    found, frame = [], asking
+    while frame is not None:
+        code = frame.f_code
+        found.append(
+            inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None)
+        )
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
+class _NoBar:
+    """A progress bar that is not shown."""
+
+    def update(self, _: int) -> None:
+        """Take note of nothing."""
+
+
+def _bar_if_shown(*args: Any, disable: bool = False, **options: Any) -> Any:
+    """Stands for ``tqdm``, which makes locks and counts time for a bar that is not shown."""
+    return _NoBar() if disable else _bar(*args, **options)
+
+
 def install() -> None:
-    """Leave such texts out from now on."""
+    """Leave such things out from now on."""
+    inspect.stack = _callers
+    vars(interpreter)["tqdm"] = _bar_if_shown
     backend_api._create_partitions_in_graph_module = _untold(
         backend_api._create_partitions_in_graph_module, logging.getLogger(), "__str__"
     )
