@@ -192,6 +192,8 @@ class CellItem(pytest.Item):
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> str:
         """What a red cell prints: one paragraph and the command that runs it again."""
+        if isinstance(excinfo.value, pytest.xfail.Exception):
+            return str(excinfo.value)  # pytest would parse the sources of its traceback for it
         if not isinstance(excinfo.value, RedCell):
             return str(super().repr_failure(excinfo))
         cell = excinfo.value.cell

@@ -13,8 +13,9 @@ of views and permutes walks the graph once instead of dozens of times (``propaga
 an integer recipe looks for the range of each tensor in up to 100,000 steps of two tensor
 operations; those that change nothing are skipped (``calibration``). Lowering a model spends a fifth
 of its time on deep-copying the provenance of nodes, which nobody writes to; it is shared instead.
-Graphs are not written as text for logs that nobody reads (``untold``). What is lowered is unchanged
-(docs/adr/0004 has the measurements).
+Graphs are not written as text for logs that nobody reads (``untold``), and what exir keeps of
+programs that are done is dropped (``forgotten``). What is lowered is unchanged (docs/adr/0004 has
+the measurements).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from harness.pipeline.speed import (
     code,
     decomposing,
     faked,
+    forgotten,
     kept,
     propagation,
     replay,
@@ -55,6 +57,7 @@ def install() -> None:
     propagation.install()
     verifying.install()
     untold.install()
+    forgotten.install()
 
 
 def settle() -> None:
