@@ -1,9 +1,9 @@
 """What exir keeps of programs that were lowered long ago, forgotten.
 
-A partitioner must leave the program as it was, and exir compares it with a copy; every pair of nodes
-that it compares stays in a cache without bounds, and with a node its whole program: 400 objects an
-operator for as long as the process lives, which each full garbage collection walks. No pair is met
-again in another comparison.
+A partitioner must leave the program as it was, and exir compares it with a copy; every pair of
+nodes that it compares stays in a cache without bounds, and with a node its whole program: 400
+objects an operator for as long as the process lives, which each full garbage collection walks. No
+pair is met again in another comparison.
 """
 
 from __future__ import annotations
