@@ -1,0 +1,101 @@
+"""What is left out is what nobody looks at: answers are upstream's."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import tensor as exir_tensor
+from executorch.exir.backend import utils
+from torch.export import ExportedProgram, export
+from torch.fx import Interpreter, interpreter, symbolic_trace
+
+from harness.pipeline import speed
+from harness.pipeline.speed import forgotten, kept, untold
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    speed.install()
+
+
+def _check_if_called_from_to_backend() -> tuple[list[inspect.FrameInfo], list[inspect.FrameInfo]]:
+    """Has the name of a partitioner's function that looks for its callers."""
+    return inspect.stack(), untold._stack()
+
+
+def test_a_partitioner_finds_the_callers_that_it_would_find() -> None:
+    ours, upstreams = _check_if_called_from_to_backend()
+    assert len(ours) == len(upstreams)
+    # Both were asked in one line, in frames that are still there.
+    for mine, full in zip(ours, upstreams, strict=True):
+        assert (mine.frame, mine.function, mine.lineno) == (
+            full.frame,
+            full.function,
+            full.lineno,
+        )
+        assert mine.filename.endswith(full.filename.rpartition("/")[2])
+    assert ours[0].function == "_check_if_called_from_to_backend"
+    assert ours[1].function == "test_a_partitioner_finds_the_callers_that_it_would_find"
+
+
+def test_others_get_frames_with_their_sources() -> None:
+    here = inspect.stack()[0]
+    assert here.code_context is not None
+    assert "inspect.stack()" in here.code_context[0]
+    assert here.function == "test_others_get_frames_with_their_sources"
+
+
+class _Twice(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + x
+
+
+def test_a_walk_makes_no_bar_unless_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(untold, "_bar", lambda **options: shown.append(options) or untold._NoBar())
+    walked = Interpreter(symbolic_trace(_Twice()))
+    assert walked.run(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert not shown
+    monkeypatch.setattr(interpreter.config, "disable_progress", False)
+    walked.run(torch.ones(2))
+    assert [options["total"] for options in shown] == [3]
+
+
+def test_the_order_of_dims_is_upstreams() -> None:
+    for rank in range(5):
+        # Ties, as dimensions of size 1 make them, included.
+        for stride in itertools.product((1, 2, 3, 6), repeat=rank):
+            assert exir_tensor.dim_order_from_stride(stride) == kept._order_of(stride)
+            assert exir_tensor.dim_order_from_stride(list(stride)) == kept._order_of(list(stride))
+
+
+def test_strides_of_zero_are_refused_as_before() -> None:
+    with pytest.raises(RuntimeError, match="0 in strides"):
+        exir_tensor.dim_order_from_stride([2, 0])
+
+
+def _program() -> ExportedProgram:
+    return export(_Twice(), (torch.ones(2),))
+
+
+def test_a_call_spec_is_upstreams_and_cannot_be_set() -> None:
+    program = _program()
+    assert program.call_spec == kept._upstream_call_spec(program)
+    with pytest.raises(RuntimeError, match="Unable to set"):
+        program.call_spec = None
+    program._module_call_graph = []
+    assert program.call_spec == (None, None)
+
+
+def test_what_was_compared_is_forgotten_and_told_apart() -> None:
+    program, other = _program().graph_module, export(torch.nn.ReLU(), (torch.ones(2),))
+    assert utils.is_identical_graph(program, program)
+    assert not utils.is_identical_graph(program, other.graph_module)
+    assert utils.is_same_node.cache_info().currsize == 0
+    assert forgotten._upstream(program, program)
+    assert utils.is_same_node.cache_info().currsize > 0, "upstream no longer keeps them"
+    utils.is_same_node.cache_clear()
