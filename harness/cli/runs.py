@@ -117,6 +117,7 @@ def run(
         *([] if wordy else ["-q"]),
         # What this project's pytest.ini says, for those that have none.
         *("-p", "no:logging", "-o", f"conform_suites={shlex.join(_suite_folders(folders))}"),
+        *("-o", "python_files="),  # cells are asked for, not the tests of suites
         *options,
         *rest,
         *([] if paths else folders),

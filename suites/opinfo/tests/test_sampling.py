@@ -5,14 +5,21 @@ from __future__ import annotations
 import gc
 import json
 from types import GeneratorType
+from typing import Any
 
 import pytest
 import torch
-from torch.testing._internal.opinfo.core import SampleInput
 
 from suites.opinfo import choose
 from suites.opinfo.operators import CASES
 from suites.opinfo.sampling import DTYPES, LEFT_OUT, Pick, core_operators, entries, program, samples
+
+
+def sample(*inputs: Any, **options: Any) -> Any:
+    """One of torch's database, whose import takes seconds that collecting would pay for."""
+    from torch.testing._internal.opinfo.core import SampleInput
+
+    return SampleInput(*inputs, **options)
 
 
 def test_every_entry_of_the_core_set_is_a_case_or_left_out() -> None:
@@ -50,7 +57,7 @@ def test_no_generator_of_torch_outlives_its_build() -> None:
 def test_a_program_computes_what_the_operator_does(strided: bool) -> None:
     left, right = torch.randn(3, 4), torch.randn(3, 4)
     info = entries()["add"]
-    module, inputs = program(info, SampleInput(left, args=(right,), kwargs={"alpha": 2}), strided)
+    module, inputs = program(info, sample(left, args=(right,), kwargs={"alpha": 2}), strided)
     assert torch.equal(module(*inputs), torch.add(left, right, alpha=2))
     assert all(given.is_contiguous() for given in inputs)
     assert tuple(inputs[0].shape) == ((4, 3) if strided else (3, 4))
@@ -62,14 +69,14 @@ def test_what_the_operator_sees_is_strided() -> None:
     class Info:
         op = staticmethod(lambda x: seen.append(x) or x)
 
-    module, inputs = program(Info(), SampleInput(torch.randn(3, 4)), True)
+    module, inputs = program(Info(), sample(torch.randn(3, 4)), True)
     module(*inputs)
     assert not seen[0].is_contiguous()
 
 
 def test_a_list_of_tensors_is_so_many_inputs() -> None:
     rows = [torch.randn(2, 3), torch.randn(1, 3)]
-    module, inputs = program(entries()["cat"], SampleInput(rows, args=(0,)), False)
+    module, inputs = program(entries()["cat"], sample(rows, args=(0,)), False)
     assert len(inputs) == 2
     assert torch.equal(module(*inputs), torch.cat(rows))
 
