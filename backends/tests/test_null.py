@@ -28,7 +28,13 @@ def test_hardly_any_case_is_left_out() -> None:
     assert len(every) - len(CASES) <= 3
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [  # all of them at night
+        pytest.param(case, id=case.name, marks=[pytest.mark.nightly] if number % 4 else [])
+        for number, case in enumerate(CASES)
+    ],
+)
 def test_eager_is_green_and_wrong_is_red(case: Case) -> None:
     tester = Tester(case, "null:eager").export().lower().to_executorch().serialize()
     verdict = tester.run().compare().verdict

@@ -57,9 +57,8 @@ def before_and_after(target: str) -> list[list[dict[str, Any]]]:
     return [[facts(first), facts(last)], [facts(between), facts(run_cell(shipped, target))]]
 
 
-@pytest.mark.parametrize(
-    "target", ["mlx:fp32", pytest.param("xnnpack:fp32", marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("target", ["mlx:fp32", "xnnpack:fp32"])
 def test_cells_of_one_process_do_not_depend_on_their_order(target: str) -> None:
     code = (
         "import json; from harness.tests.test_exporter import before_and_after; "

@@ -1,0 +1,68 @@
+"""What executorch imports of Inductor, put off until a program needs it.
+
+``executorch.exir`` imports a pass of torch's that undoes ``auto_functionalized``, and with it
+Inductor's pattern matcher and lowerings: a fifth of the time until a process can lower anything. It
+is asked once a program, and nearly none has such a node: what the pass does to the others is here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+_PASS = "torch.export._remove_auto_functionalized_pass"
+_NAME = "unsafe_remove_auto_functionalized_pass"
+
+
+def install() -> None:
+    """Stand for the module from now on; where it is loaded already, it stays."""
+    if _PASS not in sys.modules:
+        standing = types.ModuleType(_PASS, "Stands for torch's until a program needs that.")
+        setattr(standing, _NAME, _remove)
+        sys.modules[_PASS] = standing
+
+
+def _remove(program: ExportedProgram) -> ExportedProgram:
+    """Stands for ``unsafe_remove_auto_functionalized_pass``."""
+    if not _is_plain(program):
+        done: ExportedProgram = _real()(program)
+        return done
+    import torch
+
+    graph = program.graph
+    with program.graph_module._set_replace_hook(program.graph_signature.get_replace_hook()):
+        for node in graph.nodes:
+            if node.target is torch.ops.aten.copy_.default and node.args[0] == node.args[1]:
+                node.replace_all_uses_with(node.args[0])
+                graph.erase_node(node)
+        graph.eliminate_dead_code()
+    return program
+
+
+def _is_plain(program: ExportedProgram) -> bool:
+    """Whether a program has no node that Inductor would take apart, and no graph but its own."""
+    from executorch.exir.delegate import executorch_call_delegate
+    from torch._ops import HigherOrderOperator
+    from torch.fx import GraphModule
+
+    if any(isinstance(child, GraphModule) for child in program.graph_module.children()):
+        return False
+    return all(
+        node.users
+        if node.op == "get_attr"
+        else node.target is executorch_call_delegate
+        or not isinstance(node.target, HigherOrderOperator)
+        for node in program.graph.nodes
+    )
+
+
+def _real() -> Any:
+    """Torch's own."""
+    if sys.modules[_PASS].__spec__ is None:
+        del sys.modules[_PASS]
+    return getattr(importlib.import_module(_PASS), _NAME)
