@@ -133,7 +133,7 @@ def test_programs_of_every_target_are_the_same_byte_for_byte() -> None:
     made = programs("with", "sample")
     lowered = {line.split()[1] for line in made if " lowered " in line}
     # An error that both give would compare equal, too.
-    assert lowered == {str(target) for target in registry.known_targets()}
+    assert lowered >= {str(target) for target in registry.known_targets()}
     assert made == programs("without", "sample")
 
 
