@@ -129,11 +129,14 @@ def unmatched(
     limitations: Iterable[Limitation], cases: Sequence[Case], targets: Sequence[Target]
 ) -> list[Limitation]:
     """Entries that speak of no cell of ``cases`` × ``targets``, on whatever host."""
+    by_name = {case.name: case for case in cases}
+
+    def has_case(entry: Limitation) -> bool:
+        spelled = [by_name[name] for name in entry.case.split("|") if name in by_name]
+        return any(map(entry.speaks_of_case, (*spelled, *cases)))
+
     return [
         entry
         for entry in limitations
-        if not (
-            any(map(entry.speaks_of_case, cases))
-            and any(speaks_of(entry.target, target) for target in targets)
-        )
+        if not (has_case(entry) and any(speaks_of(entry.target, target) for target in targets))
     ]

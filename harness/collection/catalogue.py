@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import registry
-from harness.collection.choosing import is_left_to_the_night
 from harness.collection.discovery import Suite, all_suites
+from harness.collection.items import is_left_to_the_night
 from harness.limitation import Limitation
 from harness.target import Target, any_glob
 

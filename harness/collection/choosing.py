@@ -10,14 +10,18 @@ from pathlib import Path
 import pytest
 
 from harness import registry
-from harness.case import Case
 from harness.collection.discovery import Suite, load_suite
-from harness.collection.items import SELECTED, CellItem, cell_of
+from harness.collection.items import (
+    NIGHTLY,
+    SELECTED,
+    CellItem,
+    cell_of,
+    is_left_to_the_night,
+)
 from harness.errors import ConformError
 from harness.selection import parse_targets
 from harness.target import Target, split_cell_id
 
-NIGHTLY = "nightly"
 _AT = "::"
 """Stands for the ``@`` of a cell's name in ``-k``, whose grammar has no such character."""
 
@@ -101,11 +105,6 @@ def _unselected(name: str, target: Target, suite: Suite, selected: Sequence[Targ
     if is_left_to_the_night(case, target, selected):
         return f"{name}@{target} is left to the night; select it with -m nightly"
     return ""
-
-
-def is_left_to_the_night(case: Case, target: Target, selected: Sequence[Target] | None) -> bool:
-    """Whether a session that selects these targets, and does not name the night, leaves a cell."""
-    return NIGHTLY in case.tags or registry.is_nightly(case, target, selected)
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:

@@ -64,6 +64,13 @@ def test_recipes_of_the_night_wait_for_it_unless_named(
     assert sorted(found) == sorted(recipes), result.stdout
 
 
+def test_cells_of_the_night_are_not_even_made_by_day(project: Path) -> None:
+    result = run(project, "-n", "0", "--collect-only", "-q", "-m", "not nightly", targets=None)
+    assert "deselected" not in result.stdout
+    night = run(project, "-n", "0", "--collect-only", "-q", "-m", "nightly", targets=None)
+    assert "add/a@mlx:bf16" in night.stdout
+
+
 def test_a_target_may_require_delegation(project: Path) -> None:
     result = run(project, "-n", "0", "-k", "add/a", "--require-delegation", "null:eager")
     assert result.returncode == 1
