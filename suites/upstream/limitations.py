@@ -193,7 +193,7 @@ _METAL = [
     replace(
         as_known(MODELS, "metal:fp32", "mobilebert/tiny",
             _of("lstm", "batch_first_false bidirectional dtype feature_sizes_1 no_bias_dtype "
-                        "num_layers_* return_hidden_states seq_lengths_* with_*")),
+                        "num_layers_* return_hidden_states seq_lengths_1 seq_lengths_2 with_*")),
         reason="The gates of a step are views of one buffer. aoti_torch__reinterpret_tensor "
         "(shims/memory.cpp) makes of a view that begins later a Metal buffer of its own, from "
         "what the memory holds while the GPU has yet to fill it.",
