@@ -143,21 +143,23 @@ def test_every_command_for_a_backend_works(environment: Path, backend: Path) -> 
 
 @nightly
 def test_a_fault_of_the_backend_is_red_and_its_line_runs(environment: Path, backend: Path) -> None:
+    install, run = "pip install -q --no-deps .", 'conform run conform_mine --targets "mine:*"'
+    _run(environment, backend, install)
+    assert _run(environment, backend, f"{run} --run-dir runs/right").returncode == 0
     fault = backend / "conform_mine" / "backend.py"
     right = fault.read_text()
     spoiled = "[[x * 1.01 for x in one] for one in run_native(program, calls)]"
     fault.write_text(right.replace("run_native(program, calls)", spoiled))
     assert fault.read_text() != right
-    _run(environment, backend, "pip install -q --no-deps .")
-    run = 'conform run conform_mine --targets "mine:*" --run-dir runs/fault'
-    done = _run(environment, backend, run)
+    _run(environment, backend, install)
+    done = _run(environment, backend, f"{run} --run-dir runs/fault")
     assert done.returncode == 1
     assert "looks scaled by 1.01" in done.stdout
     found = re.findall(r"conform repro mine/linear@mine:fp32 .*", done.stdout)
     [line] = {each.strip() for each in found}
     assert line.endswith("--suites conform_mine")
     assert _run(environment, backend, line).returncode == 1
-    gate = "conform gate --baseline runs/before runs/fault"
+    gate = "conform gate --baseline runs/right runs/fault"
     assert _run(environment, backend, gate).returncode == 1
 
 
