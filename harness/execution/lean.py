@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-import types
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,12 +22,27 @@ _PASS = "torch.export._remove_auto_functionalized_pass"
 _NAME = "unsafe_remove_auto_functionalized_pass"
 
 
+class _Standing(MetaPathFinder, Loader):
+    """Finds, in place of torch's module, one that stands for it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Only for that module."""
+        return ModuleSpec(fullname, self) if fullname == _PASS else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """All that is in it."""
+        setattr(module, _NAME, _remove)
+
+
+_STANDING = _Standing()
+
+
 def install() -> None:
     """Stand for the module from now on; where it is loaded already, it stays."""
-    if _PASS not in sys.modules:
-        standing = types.ModuleType(_PASS, "Stands for torch's until a program needs that.")
-        setattr(standing, _NAME, _remove)
-        sys.modules[_PASS] = standing
+    if _STANDING not in sys.meta_path:
+        sys.meta_path.insert(0, _STANDING)
 
 
 def _remove(program: ExportedProgram) -> ExportedProgram:
@@ -63,6 +81,7 @@ def _is_plain(program: ExportedProgram) -> bool:
 
 def _real() -> Any:
     """Torch's own."""
-    if sys.modules[_PASS].__spec__ is None:
-        del sys.modules[_PASS]
+    if _STANDING in sys.meta_path:
+        sys.meta_path.remove(_STANDING)
+        sys.modules.pop(_PASS, None)
     return getattr(importlib.import_module(_PASS), _NAME)
