@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain
 
 from harness.case import Case
 from harness.errors import LimitationError
@@ -133,7 +134,7 @@ def unmatched(
 
     def has_case(entry: Limitation) -> bool:
         spelled = [by_name[name] for name in entry.case.split("|") if name in by_name]
-        return any(map(entry.speaks_of_case, (*spelled, *cases)))
+        return any(map(entry.speaks_of_case, chain(spelled, cases)))
 
     return [
         entry

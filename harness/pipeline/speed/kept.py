@@ -160,6 +160,15 @@ def _dim_order_from_stride(stride: Any) -> tuple[Any, ...]:
     return tuple(sorted(range(len(stride)), key=stride.__getitem__, reverse=True))
 
 
+def replace_everywhere(original: Any, replacement: Any) -> None:
+    """Exchange a function in every module that has imported it by its name."""
+    name: str = original.__name__
+    for module in list(sys.modules.values()):
+        names: dict[str, Any] = getattr(module, "__dict__", {})
+        if names.get(name) is original:
+            names[name] = replacement
+
+
 def install() -> None:
     """Keep overrides and composite operators from now on."""
     override = torch.export.exported_program._override_composite_implicit_decomp
@@ -173,12 +182,3 @@ def install() -> None:
     program: Any = ExportedProgram
     program.call_spec = _property.getter(_call_spec)
     replace_everywhere(_order_of, _dim_order_from_stride)
-
-
-def replace_everywhere(original: Any, replacement: Any) -> None:
-    """Exchange a function in every module that has imported it by its name."""
-    name: str = original.__name__
-    for module in list(sys.modules.values()):
-        names: dict[str, Any] = getattr(module, "__dict__", {})
-        if names.get(name) is original:
-            names[name] = replacement
