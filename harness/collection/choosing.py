@@ -79,8 +79,7 @@ def absences(config: pytest.Config) -> list[str]:
 def _absence(config: pytest.Config, start: Path, name: str) -> str:
     path = start / name.partition("::")[0]
     if not path.exists():
-        beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-        return f"there is no {path}{_nearest(path.name, beside)}"
+        return f"there is no {path}{_meant(start, path)}"
     if (cell := cell_of(name)) is None:
         return ""
     try:
@@ -89,6 +88,19 @@ def _absence(config: pytest.Config, start: Path, name: str) -> str:
         return _unselected(case, target, load_suite(path), config.stash[SELECTED])
     except ConformError as error:
         return str(error)
+
+
+def _meant(start: Path, path: Path) -> str:
+    """What stands beside a path that does not exist, or below the suites under its name."""
+    below = [each for each in start.glob("suites/**/*") if each.stem == path.stem]
+    if same := sorted(str(each.relative_to(start)) for each in below if _is_suite(each)):
+        return f"; did you mean {', '.join(same[:3])}?"
+    beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+    return _nearest(path.name, beside) or "; cases are chosen by name with -k"
+
+
+def _is_suite(path: Path) -> bool:
+    return path.suffix == ".py" or (path.is_dir() and not path.name.startswith("_"))
 
 
 def _unselected(name: str, target: Target, suite: Suite, selected: Sequence[Target] | None) -> str:

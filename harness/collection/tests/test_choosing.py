@@ -87,6 +87,22 @@ def test_an_absent_cell_is_told_by_what_would_select_it(
     assert words in sentence
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("ops", "; did you mean suites/ops?"),
+        ("unary", "; did you mean suites/ops/unary.py?"),
+        ("linear/bias", "; cases are chosen by name with -k"),
+    ],
+)
+def test_a_suite_named_without_its_folder(tmp_path: Path, asked: str, words: str) -> None:
+    (tmp_path / "suites" / "ops").mkdir(parents=True)
+    (tmp_path / "suites" / "ops" / "unary.py").touch()
+    config: Any = SimpleNamespace(args=[asked], invocation_params=SimpleNamespace(dir=tmp_path))
+    (sentence,) = absences(config)
+    assert sentence.endswith(words)
+
+
 def test_a_session_says_it(tagged: Path) -> None:
     result = run(tagged, "-n", "1", targets=None, paths=("suites/small.py::a/day@xnnpack:int8",))
     assert result.returncode != 0
