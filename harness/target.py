@@ -27,6 +27,9 @@ ALL_PASSES = "passes"
 
 _CELL = re.compile(rf"[^\s\[\]@]+@{_SPELLING.pattern}")
 
+VARIED = " with passes"
+"""Behind a recipe's target, for all that spell passes more or less than it has."""
+
 
 @dataclass(frozen=True, order=True)
 class Target:
@@ -69,6 +72,11 @@ class Target:
     def base(self) -> Target:
         """The same with the recipe as the backend declares it."""
         return Target(self.backend, self.recipe) if self.passes else self
+
+    @property
+    def family(self) -> str:
+        """Its recipe, and whether it is with passes: one name for all that spell some."""
+        return f"{self.base}{VARIED}" if self.passes else str(self)
 
 
 def cell_id(case: str, target: Target | str) -> str:

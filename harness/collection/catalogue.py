@@ -11,10 +11,7 @@ from harness import registry
 from harness.collection.discovery import Suite, all_suites
 from harness.collection.items import is_left_to_the_night
 from harness.limitation import Limitation
-from harness.target import Target, any_glob
-
-VARIED = " with passes"
-"""Behind a target, for all that spell passes more or less than its recipe has."""
+from harness.target import VARIED, Target, any_glob
 
 _HEAD = """# Known limitations
 
@@ -93,7 +90,7 @@ def selected_cells(folder: Path) -> list[tuple[str, int, int, list[str]]]:
         wing = package.rpartition(".")[2] if "." in package else suites[0].name.rpartition(".")[2]
         for case in (case for suite in suites for case in suite.cases):
             for target in registry.targets_of(case, None):
-                name = f"{target.base}{VARIED if target.passes else ''}"
+                name = target.family
                 left = is_left_to_the_night(case, target, None)
                 (at_night if left else by_day)[name] += 1
                 packages.setdefault(name, {})[wing] = None

@@ -189,6 +189,7 @@ class Controller:
             judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
         self._keep(cell)
         self._record(cell)
+        report.user_properties.append((CELL_PROPERTY, cell.to_json()))
         report.longrepr = f"{cell.id}: {cell.status.value}\n  {cell.error}\n  repro: {cell.repro}"
         if not cell.status.is_red:
             report.outcome = "skipped"

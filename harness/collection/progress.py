@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,13 +20,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from harness.collection.items import CELL_PROPERTY, CellItem, cell_of
+from harness.collection.durations import known, unit_of
+from harness.collection.items import CELL_PROPERTY, cell_of
 from harness.record.cell import Status
 from harness.target import split_cell_id
 
 MODES = ("dots", "lines", "live")
 _EVERY = 20.0  # seconds between lines
 _RED_SHOWN = 5
+_SHORT = 0.2  # seconds of a cell of which no time is known: those that take long are known
+_WEIGHT_OF_FIRST = 10.0
 _ENDED = ("call", "???")  # when a test was called, or ended its worker
 
 
@@ -38,28 +41,55 @@ class _Record(msgspec.Struct):
 
 
 @dataclass
+class _Pace:
+    """Seconds of a clock for what was expected, at first as if some had ended at ``first``.
+
+    Attributes:
+        open: what is expected of those that have not ended, in seconds or cells.
+    """
+
+    first: float
+    open: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._ended = _WEIGHT_OF_FIRST
+        self._took = _WEIGHT_OF_FIRST * self.first
+
+    def end(self, expected: float, took: float) -> None:
+        self.open -= expected
+        self._ended += expected
+        self._took += took
+
+    def left(self) -> float:
+        return max(0.0, self.open) * self._took / self._ended
+
+
+@dataclass
 class Tally:
     """How far a run is.
 
     Attributes:
-        planned: cells, by target.
+        expected: the cells, and the seconds that each took before where that is known.
+        planned: cells, by target; with passes as one.
         done: cells that ended, by target.
-        seconds: what these took, by target.
         red: those that are red, and why.
         running: when the cells that run now began.
         began: when the first cell was to come, in seconds of ``clock``.
     """
 
-    planned: Counter[str]
+    expected: Mapping[str, float | None]
     workers: int = 1
     clock: Any = time.monotonic
     done: Counter[str] = field(default_factory=Counter)
-    seconds: Counter[str] = field(default_factory=Counter)
     red: dict[str, str] = field(default_factory=dict)
     running: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.began: float = self.clock()
+        self.planned = Counter(map(_target, self.expected))
+        self._paces = _Pace(1.0), _Pace(_SHORT)
+        for took in self.expected.values():
+            self._paces[took is None].open += 1.0 if took is None else took
 
     def start(self, cell: str) -> None:
         """A worker takes a cell."""
@@ -67,24 +97,19 @@ class Tally:
 
     def end(self, cell: str, status: Status, error: str | None) -> None:
         """A cell has a record, or has ended its worker."""
-        target = _target(cell)
-        self.seconds[target] += self.clock() - self.running.pop(cell, self.clock())
-        self.done[target] += 1
+        took = self.clock() - self.running.pop(cell, self.clock())
+        expected = self.expected.get(cell)
+        self._paces[expected is None].end(1.0 if expected is None else expected, took)
+        self.done[_target(cell)] += 1
         if status.is_red:
             self.red[cell] = f"{status.value}: {(error or '').partition(chr(10))[0]}"
 
     def left(self) -> float | None:
-        """Seconds to the end as cells of each target took so far; None before any has ended, and
-        when all have."""
-        done = self.done.total()
-        if done in (0, self.planned.total()):
+        """Seconds to the end, at the pace so far: of what cells took before, and a cell where that
+        is not known. None when all have ended."""
+        if self.done.total() == self.planned.total():
             return None
-        mean = self.seconds.total() / done
-        each = {name: self.seconds[name] / self.done[name] for name in self.done}
-        open_ = sum(
-            (count - self.done[name]) * each.get(name, mean) for name, count in self.planned.items()
-        )
-        return max(0.0, open_ / self.workers)
+        return sum(pace.left() for pace in self._paces) / self.workers
 
     def line(self) -> str:
         """All of it in one line."""
@@ -125,7 +150,18 @@ def duration(seconds: float) -> str:
 
 
 def _target(cell: str) -> str:
-    return str(split_cell_id(cell)[1])
+    return split_cell_id(cell)[1].family
+
+
+def _expected(config: pytest.Config, nodeids: Sequence[str]) -> dict[str, float | None]:
+    """The cells of these tests, each with its part of the seconds that the case took before."""
+    took = known(config)
+    units = {nodeid: unit_of(nodeid) for nodeid in nodeids if cell_of(nodeid)}
+    shares = Counter(units.values())
+    return {
+        cell_of(nodeid) or nodeid: took[unit] / shares[unit] if unit in took else None
+        for nodeid, unit in units.items()
+    }
 
 
 class Progress:
@@ -137,6 +173,7 @@ class Progress:
     """
 
     def __init__(self, config: pytest.Config, *, live: bool) -> None:
+        self._config = config
         self._workers = len(getattr(config.option, "tx", None) or ()) or 1
         self._is_live = live
         self._tally: Tally | None = None
@@ -148,12 +185,12 @@ class Progress:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Without xdist this process knows the cells."""
         if not session.config.option.collectonly:
-            self._begin(item.name for item in session.items if isinstance(item, CellItem))
+            self._begin([item.nodeid for item in session.items])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """With it the first worker does."""
-        self._begin(name for name in map(cell_of, ids) if name)
+        self._begin(ids)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A worker takes a test."""
@@ -195,11 +232,12 @@ class Progress:
         elif self._tally is not None:
             self._print(self._tally.line())
 
-    def _begin(self, cells: Iterable[str]) -> None:
-        planned = Counter(map(_target, cells))
-        if self._tally is not None or not planned:
+    def _begin(self, nodeids: Sequence[str]) -> None:
+        expected = {} if self._tally is not None else _expected(self._config, nodeids)
+        if not expected:
             return
-        self._tally = Tally(planned, workers=self._workers)
+        self._tally = Tally(expected, workers=self._workers)
+        planned = self._tally.planned
         if self._is_live:
             self._live = Live(
                 console=self._console,
