@@ -23,6 +23,8 @@ def render(shown: View, console: Console | None = None) -> None:
         out.print(styled(f"! {warning}", "yellow"))
     for part in shown.sections:
         section(out, part.title)
+        if not part.rows:
+            continue  # the title has said how many there are
         if part.note:
             out.print(styled(part.note, "dim"))
         _rows(part, out)

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from reports import text
+from reports.columns import columns
 from reports.history.broken import first_bad
 from reports.history.flakiness import flaky, incomparable
 from reports.history.steps import step_groups, steps
@@ -20,6 +21,7 @@ from reports.outcome import Outcome
 _DAYS = 30
 _NAME = 110
 _DETAIL = 240
+_COUNTED = ["passed", "rated", "conclusive", "red"]
 PARTS = ("nights", "steps", "flaky", "first-bad")
 
 
@@ -106,10 +108,14 @@ def _when(row: Any, unit: str) -> str:
 
 def _targets(table: pd.DataFrame, unit: str) -> Section:
     days = list(dict.fromkeys(table.sort_values("started")[unit]))[-_DAYS:]
+    shown = columns(table["target"].unique())
+    names = table["target"].map({of: column.name for column in shown for of in column.targets})
+    table = table.assign(target=pd.Categorical(names, categories=[column.name for column in shown]))
     rows = []
-    for (line, target), part in table.groupby(["line", "target"], sort=True):
-        by_day = {row[unit]: row for row in rows_of(part)}
-        newest = part.iloc[-1]
+    for (line, target), part in table.groupby(["line", "target"], sort=True, observed=True):
+        summed = part.groupby(["day", "run", "started"], sort=False)[_COUNTED].sum()
+        by_day = {row[unit]: row for row in rows_of(summed.reset_index())}
+        newest = by_day[part.iloc[-1][unit]]
         red = [_known(by_day.get(day), "red") for day in days]
         passed = [_known(by_day.get(day), "passed") for day in days]
         rows.append([

@@ -15,6 +15,7 @@ from harness.record.cell import Delegation, Status
 from harness.record.run import BackendState
 from reports import history
 from reports.history.tests.days import night, words
+from reports.history.view import find, view
 from reports.tests.runs import cell, numerics
 
 PASSED, FAILED, CRASHED = Status.PASSED, Status.FAILED, Status.CRASHED
@@ -34,6 +35,18 @@ def test_trends_keep_every_outcome_apart(tmp_path: Path) -> None:
     assert (row["not_run"], row["cells"], row["passed"], row["red"]) == (1, 21, 2, 10)
     assert row["rated"] == 19
     assert row["pass_rate"] == pytest.approx(2 / 19)
+
+
+def test_variations_of_one_recipe_by_passes_are_shown_as_one(tmp_path: Path) -> None:
+    targets = ["tosa:fp", "tosa:fp+a", "tosa:fp+a+b", "tosa:fp-c"]
+    for day in range(2):
+        night(tmp_path, day, [cell("x", each, status=FAILED if day and "+" in each else PASSED)
+                              for each in targets])  # fmt: skip
+    past = history.load(tmp_path)
+    shown = view(past, find(past, ("nights",)), limit=5)
+    plain, varied = shown.sections[0].rows
+    assert (plain[0], plain[3], plain[4]) == ("tosa:fp", "1 of 1 (100 %)", "0")
+    assert (varied[0], varied[3], varied[4]) == ("tosa:fp ± passes", "1 of 3 (33.3 %)", "2")
 
 
 def test_the_rate_is_nothing_where_nothing_is_conclusive(tmp_path: Path) -> None:
