@@ -34,6 +34,7 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
 
     from harness import registry
     from harness.backend import Describing, Inspectable
+    from harness.execution.vendors import silence_vendors
     from harness.target import split_cell_id
     from reports.render import terminal
 
@@ -42,8 +43,9 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
     record = loaded.cell(cell)
     terminal.show(record, Console(), loaded)
     # A record may name a backend, or a case, that is not here any more.
-    known = target.backend in registry.names()
-    if program and known and isinstance(registry.backend(target.backend), Inspectable | Describing):
+    silence_vendors()  # a backend out of tree may import theirs when it loads
+    known = program and target.backend in registry.names()
+    if known and isinstance(registry.backend(target.backend), Inspectable | Describing):
         prepare(speed=speed)
         from harness.collection.discovery import find_case
         from harness.errors import UnknownCell

@@ -76,8 +76,9 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def repro(self) -> str:
         """The command that runs this cell again."""
-        empty = Cell(case=self.case, target=self.target, status=Status.UNAVAILABLE, seed=self.seed)
-        return empty.repro
+        named = Cell(case=self.case, target=self.target, status=Status.UNAVAILABLE, seed=self.seed)
+        named.suite = self.suite
+        return named.repro
 
 
 class Snapshot(msgspec.Struct, kw_only=True):

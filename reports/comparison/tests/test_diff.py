@@ -14,6 +14,7 @@ from rich.console import Console
 from harness.cli import main
 from harness.errors import UsageError
 from harness.record.cell import Delegation
+from harness.record.folder import load
 from harness.record.host import Environment
 from harness.record.run import Part
 from reports.comparison.diff import (
@@ -28,7 +29,7 @@ from reports.comparison.diff import (
 )
 from reports.comparison.diff.select import chosen, kinds_named
 from reports.comparison.diff.transition import transition
-from reports.comparison.snapshot import CellFacts
+from reports.comparison.snapshot import CellFacts, take
 from reports.comparison.tests.sides import HERE, SUBJECT, made, side
 from reports.outcome import Outcome
 from reports.tests.runs import cell, large, numerics, write
@@ -219,6 +220,13 @@ def test_renderers_show_every_kind_and_keep_texts_of_records_inside(tmp_path: Pa
     record = json.loads(plain.render(found))
     assert len(record["changes"]) == len(found.changes)
     assert record["changes"][0]["repro"].startswith("conform repro")
+
+
+def test_the_repro_line_of_another_repository_names_its_suites(tmp_path: Path) -> None:
+    run = write(tmp_path, [cell("a", suite="theirs.cases"), cell("b", suite="suites.ops.unary")])
+    theirs, ours = (each.repro for each in take(load(run)).cells.values())
+    assert theirs.endswith("--seed 0 --suites theirs")
+    assert ours.endswith("--seed 0")
 
 
 def test_the_command(tmp_path: Path) -> None:
