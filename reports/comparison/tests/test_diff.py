@@ -14,7 +14,6 @@ from rich.console import Console
 from harness.cli import main
 from harness.errors import UsageError
 from harness.record.cell import Delegation
-from harness.record.folder import load
 from harness.record.host import Environment
 from harness.record.run import Part
 from reports.comparison.diff import (
@@ -224,7 +223,7 @@ def test_renderers_show_every_kind_and_keep_texts_of_records_inside(tmp_path: Pa
 
 def test_the_repro_line_of_another_repository_names_its_suites(tmp_path: Path) -> None:
     run = write(tmp_path, [cell("a", suite="theirs.cases"), cell("b", suite="suites.ops.unary")])
-    theirs, ours = (each.repro for each in take(load(run)).cells.values())
+    theirs, ours = (each.repro for each in take(run).cells.values())
     assert theirs.endswith("--seed 0 --suites theirs")
     assert ours.endswith("--seed 0")
 
