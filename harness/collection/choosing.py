@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,9 @@ from harness.target import Target, split_cell_id
 
 _AT = "::"
 """Stands for the ``@`` of a cell's name in ``-k``, whose grammar has no such character."""
+
+_END = ":::"
+"""Before and behind a whole name of a cell in ``-k``, which matches parts."""
 
 
 class Choosing:
@@ -55,14 +59,24 @@ class Choosing:
     def _keyword_of_cells(self, items: list[pytest.Item]) -> Iterator[None]:
         asked = self.config.option.keyword
         if "@" in asked:
-            self.config.option.keyword = asked.replace("@", _AT)
-            for item in items:
-                if isinstance(item, CellItem):
-                    item.extra_keyword_matches.add(item.name.replace("@", _AT))
+            cells = [item for item in items if isinstance(item, CellItem)]
+            names = {item.name for item in cells}
+
+            def spelled(word: re.Match[str]) -> str:
+                # A cell's whole name is not to match those that end or begin with it.
+                return _whole(word[0]) if word[0] in names else word[0].replace("@", _AT)
+
+            self.config.option.keyword = re.sub(r"[^\s()]+", spelled, asked)
+            for item in cells:
+                item.extra_keyword_matches.add(_whole(item.name))
         try:
             yield
         finally:
             self.config.option.keyword = asked
+
+
+def _whole(cell: str) -> str:
+    return f"{_END}{cell.replace('@', _AT)}{_END}"
 
 
 def _is_nightly(item: pytest.Item) -> bool:

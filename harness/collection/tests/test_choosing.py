@@ -28,6 +28,7 @@ def case(name, *tags, **rest):
     return Case(name, lambda: (torch.nn.ReLU(), (torch.randn(2),)), tags=frozenset(tags), **rest)
 
 CASES = [case("a/day", "mine"), case("a/night", "mine", "nightly"), case("a/day_too", "other"),
+         case("aa/day", "other"),
          case("a/mlx", targets="mlx:fp32")]
 """
 
@@ -41,12 +42,14 @@ def tagged(project: Path) -> Path:
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ((), {"a/day", "a/day_too"}),
+        ((), {"a/day", "a/day_too", "aa/day"}),
         (("-m", "mine"), {"a/day"}),
         (("-m", "mine and nightly"), {"a/night"}),
         (("-m", "mine or nightly"), {"a/day", "a/night"}),
         (("-k", "a/day@null:eager"), {"a/day"}),
-        (("-k", "a/day@null:eager or day_too"), {"a/day", "a/day_too"}),
+        (("-k", "(a/day@null:eager) or day_too"), {"a/day", "a/day_too"}),
+        (("-k", "a/day@null:eager and not mine"), set()),
+        (("-k", "/day@null:eager"), {"a/day", "aa/day"}),
     ],
 )
 def test_what_runs(tagged: Path, options: tuple[str, ...], names: set[str]) -> None:
