@@ -5,7 +5,7 @@ the dispatcher is walked for composite operators, three times, and 36,000 kernel
 removed again, six times. Such results are kept, keyed by everything they depend on (``kept``,
 ``tables``). A program that was decomposed is not decomposed again (``decomposing``), one that is
 functional is not made so (``functional``), a graph that was walked is not walked again for nothing
-(``retracing``), and one that was verified is not verified again (``verifying``). Each pass makes
+(``retracing``, ``rehearsal``), and one that was verified is not verified again (``verifying``). Each pass makes
 Python code of its graph, which hardly any graph ever runs; that waits until somebody wants it
 (``code``). It calls each operator on fake tensors as the pass before did; what came of that is
 kept, too (``faked``), and arguments are walked with fewer questions (``replay``). Arm's propagation

@@ -19,6 +19,7 @@ from torch._decomp import decompositions_for_rng
 from torch._export import utils as export_utils
 from torch._subclasses import fake_impls
 from torch.export import ExportedProgram
+from torch.fx import graph as fx_graph
 
 Overrides = dict[Any, Callable[..., Any]]
 
@@ -182,3 +183,5 @@ def install() -> None:
     program: Any = ExportedProgram
     program.call_spec = _property.getter(_call_spec)
     replace_everywhere(_order_of, _dim_order_from_stride)
+    # The name of each node is made of its operator's, which are a few hundred.
+    fx_graph._snake_case = functools.lru_cache(4096)(fx_graph._snake_case)

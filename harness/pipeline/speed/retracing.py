@@ -3,9 +3,10 @@
 A pass of exir takes a graph apart and traces it again, operator by operator, whether it has
 something to change or not; XNNPACK alone does so eleven times a delegate. A graph that was traced
 and not touched since comes out as it went in, unless the pass has something to do on the way: one
-that only changes graphs in place has not, and of a few others ``_ACTS`` says on which nodes they
-act. Lowering to TOSA makes a hundred passes, most of which look at the graph and leave it: what a
-pass needs for a walk is made when it begins one.
+that only changes graphs in place has not, of a few others ``_ACTS`` says on which nodes they act,
+and Arm's are asked (:mod:`harness.pipeline.speed.rehearsal`). Lowering to TOSA makes a hundred
+passes, most of which look at the graph and leave it: what a pass needs for a walk is made when it
+begins one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from torch._export import pass_base as torch_pass_base
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassResult
 
+from harness.pipeline.speed import rehearsal
 from harness.pipeline.unchanged import Nodes
 
 _MARK = "_conform_traced"
@@ -112,15 +114,15 @@ def _changes_nothing(walking: Any, module: GraphModule) -> bool:
     kind: Any = type(walking)
     if not isinstance(walking, pass_base.ExportPass) or "args" in module.meta:
         return False
-    acts = _ACTS.get(kind)
-    if not _hooks_of(kind) <= (frozenset() if acts is None else {"call_operator"}):
-        return False
     traced: Nodes | None = vars(module.graph).get(_MARK)
-    return (
-        traced is not None
-        and traced.are_of(module.graph)
-        and (acts is None or not any(map(acts, _operators(module.graph))))
-    )
+    if traced is None or not traced.are_of(module.graph):
+        return False
+    acts, hooks = _ACTS.get(kind), _hooks_of(kind)
+    if acts is not None and hooks <= {"call_operator"}:
+        return not any(map(acts, _operators(module.graph)))
+    if not hooks:
+        return True
+    return rehearsal.is_for(kind, hooks) and rehearsal.changes_nothing(walking, module)
 
 
 def _operators(graph: Graph) -> list[Node]:
@@ -174,5 +176,6 @@ def install() -> None:
     pass_base._ExportPassBase.__init__ = _set_up_later
     pass_base._ExportPassBase.__getattr__ = _set_up_now
     pass_base._ExportPassBase.call = _call
+    rehearsal.install()
     torchs: Any = torch_pass_base._ExportPassBaseDeprecatedDoNotUse
     torchs.call = _call_torchs

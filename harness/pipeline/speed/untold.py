@@ -5,7 +5,8 @@ each delegate, as an argument of ``debug``: the text is made whether it is logge
 dozen delegates that is a twelfth of lowering. The partitioners of XNNPACK and MLX ask by
 ``inspect.stack`` which functions called them; it looks for the source of each frame, which below a
 worker of pytest takes a third of an operator's lowering. Each walk over a graph makes a progress
-bar, shown or not.
+bar, shown or not. For each node that they make Arm's passes format the whole stack of calls, of
+which they keep the second line from below.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import functools
 import inspect
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from executorch.backends.xnnpack._passes import convert_to_linear, convert_to_sdpa
@@ -25,6 +28,9 @@ from torch.fx import GraphModule, interpreter
 _stack = inspect.stack
 # They look at names of functions and files alone.
 _ASKING = frozenset({"_check_if_called_from_to_backend", "_is_to_edge_transform_and_lower"})
+_format_stack = traceback.format_stack
+# They keep the second line from below.
+_OF_TWO = "/backends/arm/_passes/arm_pass"
 _bar = vars(interpreter)["tqdm"]
 
 
@@ -66,6 +72,15 @@ def _callers(context: int = 1) -> list[inspect.FrameInfo]:
     return found
 
 
+def _lines_of_callers(f: FrameType | None = None, limit: int | None = None) -> list[str]:
+    """Stands for ``traceback.format_stack``."""
+    if f is None:
+        f = sys._getframe(1)
+        is_arms = _OF_TWO in f.f_code.co_filename
+        limit = 2 if limit is None and is_arms else limit
+    return _format_stack(f, limit)
+
+
 class _NoBar:
     """A progress bar that is not shown."""
 
@@ -81,6 +96,7 @@ def _bar_if_shown(*args: Any, disable: bool = False, **options: Any) -> Any:
 def install() -> None:
     """Leave such things out from now on."""
     inspect.stack = _callers
+    traceback.format_stack = _lines_of_callers
     vars(interpreter)["tqdm"] = _bar_if_shown
     backend_api._create_partitions_in_graph_module = _untold(
         backend_api._create_partitions_in_graph_module, logging.getLogger(), "__str__"

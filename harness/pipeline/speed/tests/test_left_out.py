@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import traceback
 from typing import Any
 
 import pytest
@@ -99,3 +100,22 @@ def test_what_was_compared_is_forgotten_and_told_apart() -> None:
     assert forgotten._upstream(program, program)
     assert utils.is_same_node.cache_info().currsize > 0, "upstream no longer keeps them"
     utils.is_same_node.cache_clear()
+
+
+def test_arms_passes_keep_the_line_that_they_would_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "import traceback\ndef create_node():\n    return traceback.format_stack()"
+    made: dict[str, Any] = {}
+    exec(compile(source, "site/executorch/backends/arm/_passes/arm_pass_utils.py", "exec"), made)
+    short = made["create_node"]()
+    monkeypatch.setattr(traceback, "format_stack", untold._format_stack)
+    full = made["create_node"]()
+    assert len(short) == 2
+    assert len(full) > 2
+    # The same but for the line in this file.
+    assert short[-1] == full[-1]
+    assert "in test_arms_passes_keep_the_line_that_they_would_keep" in short[-2]
+
+
+def test_others_get_the_whole_stack() -> None:
+    assert len(traceback.format_stack()) > 2
+    assert len(traceback.format_stack(limit=1)) == 1
