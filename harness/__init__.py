@@ -6,6 +6,8 @@ names. Each is imported when it is first used, so that reading records never loa
 The vocabulary stands beside this file. The wings, from the ground up: ``record/`` and ``values/``,
 ``execution/``, ``numerics/``, ``pipeline/``, ``tracing/``, ``collection/``; ``checking/`` is for
 anybody's own model, ``testing/`` for authors of backends.
+
+PYTEST_DONT_REWRITE: workers have this module before pytest could rewrite its assertions.
 """
 
 import lazy_loader

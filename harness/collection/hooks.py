@@ -77,6 +77,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep the cells of one case on one worker; other tests go wherever there is room."""
-    from harness.collection.scheduling import CaseScheduling
+    from harness.collection.workers.scheduling import CaseScheduling
 
     return CaseScheduling(config, log)

@@ -29,6 +29,7 @@ from harness.collection.items import (
 )
 from harness.collection.progress import MODES, Progress
 from harness.collection.watchdog import Watchdog
+from harness.collection.workers import forking
 from harness.errors import ConflictingOptions, ConformError, UsageError
 from harness.execution.vendors import quiet_imports
 from harness.record.contradictions import INTEGERS
@@ -123,6 +124,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how to show where the run is: a letter a cell as pytest does, a line now and then, "
         "or a view that stays in place (default: %(default)s)",
     )
+    group.addoption(
+        "--fresh-workers",
+        action="store_true",
+        help="start each of xdist's workers anew; on Linux they are otherwise forked from a "
+        "process that has imported torch and executorch",
+    )
     parser.addini("conform_suites", "folders whose modules declare CASES", "args", ["suites"])
     parser.addini(
         "conform_untelling",
@@ -142,6 +149,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """
     if hooks.suite_folders(config):
         config.pluginmanager.register(hooks, "conform-hooks")
+        fresh = config.getoption("fresh_workers") or not config.getoption("numprocesses", 0)
+        if not fresh and forking.is_possible():
+            forking.install()
 
 
 @pytest.hookimpl(tryfirst=True)

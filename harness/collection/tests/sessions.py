@@ -7,13 +7,16 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from harness.collection.tests import forked
+from harness.collection.workers import forking
 from harness.record.cell import Status
 from harness.record.run import Run
 
+_SECONDS = 280.0
 ROOT = Path(__file__).parents[3]
 
 # A session is seconds: with one worker every change, without at night.
@@ -93,14 +96,22 @@ def run(
     paths: Sequence[str] = ("suites",),
     folder: str | None = "run",
     env: dict[str, str] | None = None,
-    **options: Any,
+    anew: bool = False,
 ) -> subprocess.CompletedProcess[str]:
+    """Run a session of a project; ``anew`` as a command, not in a process that was forked."""
     reporting = "harness.cli.session" in (project / "conftest.py").read_text(encoding="utf-8")
-    return subprocess.run(
-        command(*arguments, targets=targets, paths=paths, folder=folder, reporting=reporting),
-        cwd=project, env={**environment(), **(env or {})}, capture_output=True, text=True,
-        timeout=280, check=False, **options,
-    )  # fmt: skip
+    asked = command(*arguments, targets=targets, paths=paths, folder=folder, reporting=reporting)
+    environ = {**environment(), **(env or {})}
+    if anew or not forking.is_possible():
+        return subprocess.run(
+            asked, cwd=project, env=environ, capture_output=True, text=True, timeout=_SECONDS,
+            check=False,
+        )  # fmt: skip
+    with TemporaryDirectory() as folder_of_output:
+        files = Path(folder_of_output, "out"), Path(folder_of_output, "errors")
+        code = forked.run(asked[3:], project, environ, files, _SECONDS)
+        said = [file.read_text(encoding="utf-8", errors="replace") for file in files]
+    return subprocess.CompletedProcess(asked, code, *said)
 
 
 def outcomes(run_: Run) -> dict[str, Status]:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.collection.scheduling import CaseScheduling
 from harness.collection.tests.sessions import ROOT, WORKERS, run
+from harness.collection.workers.scheduling import CaseScheduling
 from harness.record.cell import Status
 from harness.record.folder import CELLS_FILE, RUN_FILE, load, replace_file
 from reports.render import folder as reports_folder

@@ -33,7 +33,7 @@ def test_the_process_of_the_records_does_not_load_executorch(project: Path) -> N
             "    if 'PYTEST_XDIST_WORKER' not in os.environ:\n"
             "        print('loaded:', 'executorch' in sys.modules, file=sys.stderr)\n"
         )
-    result = run(project, "-n", "1", "-k", "add/a")
+    result = run(project, "-n", "1", "-k", "add/a", anew=True)
     assert result.returncode == 0, result.stdout
     assert "loaded: False" in result.stderr
     assert native_backends()

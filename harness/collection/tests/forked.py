@@ -1,0 +1,60 @@
+"""A pytest session in a process that is forked from one that has imported torch and executorch.
+
+Sessions of the tests are seconds each, nearly all of them imports. The new process is as new as one
+that a command starts but for these: nothing of this project's is loaded, nothing was computed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.collection.workers import forking
+
+
+def run(
+    arguments: Sequence[str],
+    folder: Path,
+    environ: Mapping[str, str],
+    files: tuple[Path, Path],
+    seconds: float,
+) -> int:
+    """Run ``python -m pytest`` with these arguments, output and errors into two files.
+
+    Returns:
+        Its exit code, or the signal that ended it below 0.
+
+    Raises:
+        TimeoutError: it took longer, and was killed.
+    """
+    given = (tuple(arguments), str(folder), dict(environ), tuple(map(str, files)))
+    process = forking.server().Process(target=_session, args=given)
+    process.start()
+    process.join(seconds)
+    if process.exitcode is None:
+        process.kill()
+        raise TimeoutError(f"pytest {' '.join(arguments)} took longer than {seconds:g} s")
+    return process.exitcode
+
+
+def _session(
+    arguments: Sequence[str], folder: str, environ: Mapping[str, str], files: Sequence[str]
+) -> None:
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    opened += [os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for name in files]
+    forking.enter(folder, environ, opened)
+    for stream in opened:
+        os.close(stream)
+    sys.path[:0] = [folder, *environ.get("PYTHONPATH", "").split(os.pathsep)]
+    sys.argv = ["pytest", *arguments]
+    # As PYTHONWARNINGS=ignore would have it.
+    sys.warnoptions.append("ignore")
+    warnings.simplefilter("ignore")
+    import pytest
+
+    code = pytest.main(list(arguments))
+    sys.stdout.flush()
+    sys.exit(int(code))

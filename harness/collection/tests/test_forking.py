@@ -1,0 +1,100 @@
+"""Workers are forked from a process that has imported torch, and are workers like any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import execnet
+import pytest
+
+from harness.collection.tests import sessions
+from harness.collection.workers import forking
+
+pytestmark = pytest.mark.skipif(not forking.is_possible(), reason="workers are not forked here")
+
+# As early as anything of a project runs in a worker.
+LOOK = """
+import json, os, pathlib, sys
+
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    found = {"torch": "torch" in sys.modules, "folder": os.getcwd(), "given": os.environ["GIVEN"],
+             "parent": pathlib.Path(f"/proc/{os.getppid()}/cmdline").read_text()}
+    pathlib.Path(f"{worker}.json").write_text(json.dumps(found))
+"""
+
+
+def _found(project: Path, *options: str) -> dict[str, Any]:
+    conftest = project / "conftest.py"
+    conftest.write_text(LOOK + conftest.read_text())
+    ended = sessions.run(project, "-n", "1", *options, env={"GIVEN": "to the session"})
+    assert ended.returncode == 0, ended.stdout
+    found: dict[str, Any] = json.loads((project / "gw0.json").read_text())
+    assert found["folder"] == str(project)
+    assert found["given"] == "to the session"
+    return found
+
+
+def test_a_worker_has_torch_from_the_start(tmp_path: Path) -> None:
+    found = _found(sessions.new_project(tmp_path))
+    assert found["torch"]
+    assert "forkserver" in found["parent"]
+
+
+def test_a_worker_is_started_anew_when_asked(tmp_path: Path) -> None:
+    found = _found(sessions.new_project(tmp_path), "--fresh-workers")
+    assert not found["torch"]
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("execnet.gateway_io.create_io", forking._create_io)
+    made = execnet.Group(execmodel="main_thread_only")
+    yield made
+    made.terminate(timeout=5)
+
+
+def test_what_a_worker_is_sent_comes_back(group: Any) -> None:
+    channel = group.makegateway("popen").remote_exec(
+        "import os\nchannel.send((os.getpid(), channel.receive()))"
+    )
+    channel.send("x" * 1_000_000)
+    worker, text = channel.receive(30)
+    assert text == "x" * 1_000_000
+    assert worker != os.getpid()
+
+
+def test_a_worker_that_dies_is_seen_at_once_and_one_that_hangs_is_killed(group: Any) -> None:
+    dies, hangs = group.makegateway("popen"), group.makegateway("popen")
+    channel = dies.remote_exec("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(EOFError):
+        channel.receive(30)
+    assert dies._io.wait() == -9
+    hanging = hangs.remote_exec("import time\nchannel.send(1)\ntime.sleep(600)")
+    assert hanging.receive(30) == 1
+    began = time.monotonic()
+    group.terminate(timeout=0.5)
+    assert time.monotonic() - began < 30
+    assert hangs._io.wait() == -9
+
+
+def test_other_interpreters_are_started_as_before(group: Any) -> None:
+    channel = group.makegateway(f"popen//python={sys.executable}").remote_exec(
+        "import sys\nchannel.send('torch' in sys.modules)"
+    )
+    assert channel.receive(30) is False
+
+
+def test_what_is_imported_early_starts_no_thread(group: Any) -> None:
+    channel = group.makegateway("popen").remote_exec(
+        "import os, threading\n"
+        "named = [open(f'/proc/{os.getppid()}/task/{task}/comm').read().strip()\n"
+        "         for task in os.listdir(f'/proc/{os.getppid()}/task')]\n"
+        "channel.send(named)"
+    )
+    # Those of OpenBLAS are stopped and started again around a fork, by itself.
+    assert len(channel.receive(30)) <= 1 + (os.cpu_count() or 1)

@@ -1,0 +1,13 @@
+"""What every process that runs cells imports, for a server that forks them (:mod:`.forking`).
+
+Importing computes nothing, and starts no thread.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import harness.pipeline.runner
+    import harness.pipeline.speed  # noqa: F401
