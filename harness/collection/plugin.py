@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,8 +128,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--fresh-workers",
         action="store_true",
-        help="start each of xdist's workers anew; on Linux they are otherwise forked from a "
-        "process that has imported torch and executorch",
+        help="start each of xdist's workers anew; on Linux those that stand for dead ones, "
+        "and all where there are more than cores, are otherwise forked from a process that has "
+        "imported torch and executorch",
     )
     parser.addini("conform_suites", "folders whose modules declare CASES", "args", ["suites"])
     parser.addini(
@@ -149,9 +151,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """
     if hooks.suite_folders(config):
         config.pluginmanager.register(hooks, "conform-hooks")
-        fresh = config.getoption("fresh_workers") or not config.getoption("numprocesses", 0)
-        if not fresh and forking.is_possible():
-            forking.install()
+        if forking.is_possible() and not config.getoption("fresh_workers"):
+            asked = config.getoption("numprocesses", 0)
+            # "auto" is a worker for each core.
+            workers = asked if isinstance(asked, int) else os.cpu_count() or 1
+            if asked:
+                forking.install(workers)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import execnet
@@ -52,7 +53,7 @@ def test_a_worker_is_started_anew_when_asked(tmp_path: Path) -> None:
 
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("execnet.gateway_io.create_io", forking._create_io)
+    monkeypatch.setattr("execnet.gateway_io.create_io", forking.creating(0))
     made = execnet.Group(execmodel="main_thread_only")
     yield made
     made.terminate(timeout=5)
@@ -80,6 +81,43 @@ def test_a_worker_that_dies_is_seen_at_once_and_one_that_hangs_is_killed(group: 
     group.terminate(timeout=0.5)
     assert time.monotonic() - began < 30
     assert hangs._io.wait() == -9
+
+
+def test_those_that_import_side_by_side_are_started_by_a_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("execnet.gateway_io.create_io", forking.creating(1))
+    group = execnet.Group(execmodel="main_thread_only")
+    try:
+        found = [
+            group.makegateway("popen")
+            .remote_exec("import sys\nchannel.send('torch' in sys.modules)")
+            .receive(60)
+            for _ in range(2)
+        ]
+    finally:
+        group.terminate(timeout=5)
+    assert found == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("workers", "address", "alone"), [(2, None, 2), (3, None, 0), (1, "there", 0)]
+)
+def test_which_are_started_by_a_command(
+    workers: int, address: str | None, alone: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    server = SimpleNamespace(
+        _forkserver_address=address, ensure_running=lambda: begun.append("the server")
+    )
+    monkeypatch.setattr("multiprocessing.forkserver._forkserver", server)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr("execnet.gateway_io.create_io", None)
+    asked: list[int] = []
+    monkeypatch.setattr(forking, "creating", asked.append)
+    forking.install(workers)
+    assert asked == [alone]
+    assert bool(begun) == (alone == 0)
 
 
 def test_other_interpreters_are_started_as_before(group: Any) -> None:

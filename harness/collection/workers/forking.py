@@ -1,10 +1,10 @@
 """Workers forked from a process that has imported what each of them would import first.
 
 A worker imports torch and executorch for three seconds before it collects. Here one process of the
-session, a fork server of :mod:`multiprocessing`, does so once; xdist's workers, and those that
-stand for dead ones, are forked from it in milliseconds and share its memory. It computes nothing,
-so that no thread of torch's is lost by a fork. A session that was itself forked from such a server
-asks the same one.
+session, a fork server of :mod:`multiprocessing`, does so once; workers that stand for dead ones,
+and all where there are more than cores, are forked from it in milliseconds and share its memory. It
+computes nothing, so that no thread of torch's is lost by a fork. A session that was itself forked
+from such a server asks the same one.
 
 execnet starts a worker by a command line and speaks to it over its standard input and output.
 :class:`_Forked` stands for that command; all else of execnet and xdist is as it was.
@@ -12,10 +12,11 @@ execnet starts a worker by a command line and speaks to it over its standard inp
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import forkserver, process
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -87,11 +88,17 @@ def enter(folder: str, environ: Mapping[str, str], streams: Sequence[int]) -> No
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
 
 
-def _create_io(spec: Any, execmodel: Any) -> Any:
-    """Stands for execnet's function of that name."""
-    if spec.popen and not spec.python:
-        return _Forked(execmodel)
-    return _upstream(spec, execmodel)
+def creating(alone: int) -> Callable[..., Any]:
+    """What stands for execnet's ``create_io``: that many workers are started by its command, and
+    those that follow are forked."""
+    begun = itertools.count()
+
+    def create_io(spec: Any, execmodel: Any) -> Any:
+        if spec.popen and not spec.python and next(begun) >= alone:
+            return _Forked(execmodel)
+        return _upstream(spec, execmodel)
+
+    return create_io
 
 
 def is_possible() -> bool:
@@ -106,8 +113,13 @@ def server() -> ForkServerContext:
     return context
 
 
-def install() -> None:
-    """Fork the workers of this session; the server begins to import now."""
-    server()
-    forkserver._forkserver.ensure_running()  # what "enter" has replaced, it leaves alone
-    gateway_io.create_io = _create_io
+def install(workers: int) -> None:
+    """Fork workers of this session from now on: all where there is a server already, or more of
+    them than cores, so that it begins to import now; else those that stand for dead ones, as the
+    first import side by side what a server would keep them waiting for."""
+    has_server = forkserver._forkserver._forkserver_address is not None  # type: ignore[attr-defined]
+    alone = 0 if has_server or workers > (os.cpu_count() or 1) else workers
+    if not alone:
+        server()
+        forkserver._forkserver.ensure_running()  # what "enter" has replaced, it leaves alone
+    gateway_io.create_io = creating(alone)
