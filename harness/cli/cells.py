@@ -42,8 +42,8 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
     loaded = load_run(folder)
     record = loaded.cell(cell)
     terminal.show(record, Console(), loaded)
-    # A record may name a backend, or a case, that is not here any more.
     silence_vendors()  # a backend out of tree may import theirs when it loads
+    # A record may name a backend, or a case, that is not here any more.
     known = program and target.backend in registry.names()
     if known and isinstance(registry.backend(target.backend), Inspectable | Describing):
         prepare(speed=speed)

@@ -76,8 +76,13 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def repro(self) -> str:
         """The command that runs this cell again."""
-        named = Cell(case=self.case, target=self.target, status=Status.UNAVAILABLE, seed=self.seed)
-        named.suite = self.suite
+        named = Cell(
+            case=self.case,
+            target=self.target,
+            status=Status.UNAVAILABLE,
+            suite=self.suite,
+            seed=self.seed,
+        )
         return named.repro
 
 

@@ -44,7 +44,7 @@ class _Handed:
         self.given = (node.target, args, kwargs)
         self.meta = meta
         self.before = dict(meta.data)
-        self.result = ProxyValue(node.meta["val"], Proxy(node, _NO_TRACER))  # type: ignore[arg-type]
+        self.result = _result_of(node)
         self.times = 0
 
     def on(self, target: Any, args: Any, kwargs: Any, meta: Any) -> ProxyValue:
@@ -57,6 +57,10 @@ class _Handed:
 
 
 _NO_TRACER = _NoTracer()
+
+
+def _result_of(node: Node) -> ProxyValue:
+    return ProxyValue(node.meta["val"], Proxy(node, _NO_TRACER))  # type: ignore[arg-type]
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -108,10 +112,10 @@ def _is_handed_on(walking: Any, node: Node, seen: dict[Node, Any]) -> bool:
     if node.op == "output":
         return True
     if node.op != "call_function":
-        seen[node] = ProxyValue(node.meta.get("val"), Proxy(node, _NO_TRACER))  # type: ignore[arg-type]
+        seen[node] = _result_of(node)
         return node.op == "placeholder"
     if node.target is operator.getitem:
-        seen[node] = ProxyValue(node.meta["val"], Proxy(node, _NO_TRACER))  # type: ignore[arg-type]
+        seen[node] = _result_of(node)
         return True
     if not isinstance(node.target, (torch._ops.OpOverload, EdgeOpOverload)):
         return False
