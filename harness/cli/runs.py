@@ -129,7 +129,7 @@ def run(
     if status == _NOTHING_SELECTED:
         click.echo(
             "conform: no cell matches; see what there is with: pytest suites --collect-only -q\n"
-            "What is left to the night takes a -m that names nightly: -m 'published and nightly'.",
+            "What is left to the night takes a -m that names nightly: -m 'nightly or not nightly'.",
             err=True,
         )
     page = run_dir / "report.html"

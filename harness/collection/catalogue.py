@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness import registry
 from harness.collection.discovery import Suite, all_suites
-from harness.collection.items import is_left_to_the_night
+from harness.collection.night import is_left_to_the_night
 from harness.limitation import Limitation
 from harness.target import VARIED, Target, any_glob
 

@@ -12,13 +12,8 @@ import pytest
 
 from harness import registry
 from harness.collection.discovery import Suite, load_suite
-from harness.collection.items import (
-    NIGHTLY,
-    SELECTED,
-    CellItem,
-    cell_of,
-    is_left_to_the_night,
-)
+from harness.collection.items import SELECTED, CellItem, cell_of
+from harness.collection.night import NIGHTLY, is_left_to_the_night, names_the_night, tiers
 from harness.errors import ConformError
 from harness.selection import parse_targets
 from harness.target import Target, split_cell_id
@@ -40,7 +35,7 @@ class Choosing:
     @pytest.hookimpl(wrapper=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
         """Before and while pytest selects by ``-k`` and ``-m``."""
-        if NIGHTLY not in self.config.option.markexpr:
+        if not names_the_night(self.config):
             self._leave_to_the_night(items)
         with self._keyword_of_cells(items):
             return (yield)
@@ -49,8 +44,9 @@ class Choosing:
         """An expression of one's own replaces the project's "not nightly"."""
         by_day: list[pytest.Item] = []
         left: list[pytest.Item] = []
+        asked = tiers(self.config)
         for item in items:
-            (left if _is_nightly(item) else by_day).append(item)
+            (left if _is_nightly(item) and not _has_tag(item, asked) else by_day).append(item)
         if left:
             self.config.hook.pytest_deselected(items=left)
             items[:] = by_day
@@ -81,6 +77,10 @@ def _whole(cell: str) -> str:
 
 def _is_nightly(item: pytest.Item) -> bool:
     return isinstance(item, CellItem) and item.get_closest_marker(NIGHTLY) is not None
+
+
+def _has_tag(item: pytest.Item, tags: frozenset[str]) -> bool:
+    return isinstance(item, CellItem) and bool(item.case.tags & tags)
 
 
 def absences(config: pytest.Config) -> list[str]:

@@ -19,6 +19,7 @@ from harness import registry
 from harness.budget.board import TRACE, Board
 from harness.case import Case
 from harness.collection.discovery import Suite, load_suite
+from harness.collection.night import NIGHTLY, is_by_day, is_left_to_the_night, tiers
 from harness.collection.stale import claim_of
 from harness.errors import ConformError
 from harness.execution.memory import GIB, Meter
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 # A program that is being lowered is not interrupted: what is left over is for the last one.
 _OF_WHAT_IS_LEFT = 0.7
 
-NIGHTLY = "nightly"
-"""Tag, and marker, of what a plain run leaves to the night."""
 CELL_PROPERTY = "conform_cell"
 """Key under which a report carries the cell's JSON from worker to controller."""
 LIMITATION_PROPERTY = "conform_limitation"
@@ -91,12 +90,12 @@ class SuiteFile(pytest.File):
         except ConformError as error:
             raise self.CollectError(str(error)) from error
         selected = self.config.stash[SELECTED]
-        by_day = _is_by_day(self.config)
+        by_day, asked = is_by_day(self.config), tiers(self.config)
         self._register({tag for case in suite.cases for tag in case.tags})
         for case in suite.cases:
             for target in registry.targets_of(case, selected):
                 nightly = is_left_to_the_night(case, target, selected)
-                if nightly and by_day:
+                if nightly and by_day and not case.tags & asked:
                     continue
                 item = CellItem.from_parent(self, case=case, target=target, suite=suite)
                 if nightly:
@@ -108,19 +107,6 @@ class SuiteFile(pytest.File):
         for line in sorted(f"{tag}: cases tagged {tag!r}" for tag in tags):
             if line not in self.config.getini("markers"):
                 self.config.addinivalue_line("markers", line)
-
-
-def _is_by_day(config: pytest.Config) -> bool:
-    """Whether the night's cells, two of three, need not even be made: pytest would take each out
-    again. One that is named by its node id is, so that pytest finds what it says it leaves out."""
-    named = any("::" in str(name) for name in config.args)
-    marks = config.option.markexpr
-    return not named and (NIGHTLY not in marks or marks == f"not {NIGHTLY}")
-
-
-def is_left_to_the_night(case: Case, target: Target, selected: Sequence[Target] | None) -> bool:
-    """Whether a session that selects these targets, and does not name the night, leaves a cell."""
-    return NIGHTLY in case.tags or registry.is_nightly(case, target, selected)
 
 
 class CellItem(pytest.Item):

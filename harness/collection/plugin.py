@@ -28,6 +28,7 @@ from harness.collection.items import (
     ROOM_INPUT,
     SELECTED,
 )
+from harness.collection.night import TIERS
 from harness.collection.progress import MODES, Progress
 from harness.collection.watchdog import Watchdog
 from harness.collection.workers import forking
@@ -133,6 +134,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "imported torch and executorch",
     )
     parser.addini("conform_suites", "folders whose modules declare CASES", "args", ["suites"])
+    parser.addini(
+        TIERS, "tags that -m takes whole, cells that are left to the night included", "args"
+    )
     parser.addini(
         "conform_untelling",
         "warn: cells that pass with outputs that carry no signal are counted; error: one that "

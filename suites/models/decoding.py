@@ -83,6 +83,37 @@ class ShippedForMLX(Shipped):
         return logits
 
 
+class ShippedSensing(Shipped):
+    """The text decoder of a model that sees or hears: tokens (1, L), what was made of a picture or
+    of sound for their places (1, L, width) and positions (L,), to logits (1, L, vocabulary). Where
+    a token is the placeholder, the second stands for it.
+
+    ``TorchExportableModuleForVLM`` exports this decoder, over tokens alone and without its head;
+    embeddings and logits are a runner's to make there.
+    """
+
+    def __init__(self, model: Any, placeholder: int) -> None:
+        from transformers import GenerationConfig
+
+        decoder = model.get_decoder()
+        decoder.generation_config = GenerationConfig(use_cache=True)  # it has none without a head
+        super().__init__(decoder)
+        self.head = model.lm_head
+        self.placeholder = placeholder
+
+    def forward(  # type: ignore[override]
+        self, tokens: torch.Tensor, sensed: torch.Tensor, positions: torch.Tensor
+    ) -> torch.Tensor:
+        _bind(self.cache, self.inner)
+        words = self.inner.model.get_input_embeddings()(tokens)
+        states = self.inner(
+            inputs_embeds=torch.where((tokens == self.placeholder)[..., None], sensed, words),
+            cache_position=positions,
+        )
+        logits: torch.Tensor = self.head(states)
+        return logits
+
+
 class ShippedListening(torch.nn.Module):
     """Tokens (1, L), what an encoder made (1, S, width), positions (L,), to logits (1, L,
     vocabulary): ``Seq2SeqLMDecoderExportableModuleWithStaticCache``.

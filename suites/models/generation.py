@@ -26,15 +26,18 @@ from suites.models.decoding import (
     Shipped,
     ShippedForMLX,
     ShippedListening,
+    ShippedSensing,
 )
-from suites.models.inputs import BEGIN, END, PAD, tokens
+from suites.models.inputs import BEGIN, END, PAD, PLACE, tokens
 from suites.models.language import WINDOW, gemma3, lfm2, llama, mamba, qwen3, smollm3
-from suites.models.speech import WIDTH, whisper_config
+from suites.models.speech import WIDTH, voxtral_model, whisper_config
 from suites.models.text import t5
+from suites.models.vision import smolvlm
 from suites.models.weights import settle
 
 STEPS = 16  # tokens that are generated
 PROMPT = 3
+SENSED = 2  # of its tokens, where something seen or heard stands
 LENGTHS = (5, 1, 8)  # of the prompts of a program that takes several
 
 Step = Callable[[torch.Tensor, int], Inputs]
@@ -68,6 +71,17 @@ def heard() -> Step:
     """With states of an encoder, the same in every call."""
     states = torch.randn(1, 32, WIDTH)
     return lambda words, start: (words, states, positions(words, start))
+
+
+def sensed() -> Step:
+    """With what was made of a picture or of sound, in the places of the first tokens."""
+    made = torch.randn(1, CAPACITY, WIDTH)
+
+    def step(words: torch.Tensor, start: int) -> Inputs:
+        at = positions(words, start)
+        return words.masked_fill(at < SENSED, PLACE), made[:, at], at
+
+    return step
 
 
 def told(step: Step, prompt: int, at_once: bool) -> list[Inputs]:
@@ -190,8 +204,19 @@ CASES: list[Case] = [
     generation("lfm2/decode_positioned", lambda: Positioned(lfm2()), masked, targets=FLOAT),
     generation("qwen3/decode", lambda: Shipped(qwen3()), plain, targets=_FEW),
     generation("gemma3/decode", lambda: Shipped(gemma3()), plain, targets=f"{_FEW}|tosa:fp"),
+    # Where XNNPACK's gelu is right, to see its cache.
+    generation(
+        "gemma3/decode_exact_gelu",
+        lambda: Shipped(gemma3(hidden_activation="gelu")),
+        plain,
+        targets="xnnpack:fp32",
+    ),
     generation("smollm3/decode", lambda: Shipped(smollm3()), plain, targets=_FEW),
     generation("whisper/decode", lambda: ShippedListening(whisper()), heard, targets=FLOAT),
+    generation(
+        "voxtral/decode", lambda: ShippedSensing(voxtral_model(), PLACE), sensed, targets=FLOAT
+    ),
+    generation("smolvlm/decode", lambda: ShippedSensing(smolvlm(), PLACE), sensed, targets=_FEW),
     generation("t5/decode", lambda: ShippedListening(t5().model), heard, targets=_FEW),
     generation("mamba/decode", lambda: Recurrent(mamba()), plain, targets=FLOAT),
     *(

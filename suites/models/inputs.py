@@ -11,6 +11,8 @@ import torch
 
 PAD, BEGIN, END = 0, 1, 2
 """Special tokens; those of text begin at 3."""
+PLACE = 3
+"""The token in whose places stands what a model sees or hears, where it does either."""
 
 RATE = 16_000  # samples a second
 _HOP, _WINDOW = 160, 400  # samples, as Whisper and NeMo have them

@@ -10,12 +10,11 @@ from torch.export import Dim
 
 from harness import Case, Inputs
 from suites.models.build import DYNAMIC, EVERY, VOCABULARY, Field, Make, model
-from suites.models.inputs import BEGIN, END, PAD, causal, mel, tokens, waveform
+from suites.models.inputs import BEGIN, END, PAD, PLACE, causal, mel, tokens, waveform
 from suites.models.language import SIZES as LANGUAGE
 from suites.models.weights import settle
 
 WIDTH = 128
-AUDIO = 3  # the token in whose places the sound stands
 
 
 def whisper_config(**sizes: Any) -> Any:
@@ -101,7 +100,7 @@ class Voxtral(torch.nn.Module):
         return logits
 
 
-def voxtral(**sizes: Any) -> torch.nn.Module:
+def voxtral_model(**sizes: Any) -> Any:
     """Whisper's encoder, a projector over four frames at a time, Llama."""
     from transformers import VoxtralConfig, VoxtralForConditionalGeneration
 
@@ -115,8 +114,13 @@ def voxtral(**sizes: Any) -> torch.nn.Module:
         "max_source_positions": 32,
     }
     text = {**LANGUAGE, "num_hidden_layers": 1, **sizes}
-    config = VoxtralConfig(audio_config=audio, text_config=text, audio_token_id=AUDIO)
-    return Voxtral(settle(VoxtralForConditionalGeneration(config)))
+    config = VoxtralConfig(audio_config=audio, text_config=text, audio_token_id=PLACE)
+    return settle(VoxtralForConditionalGeneration(config))
+
+
+def voxtral(**sizes: Any) -> torch.nn.Module:
+    """All of it, over sound and text at once."""
+    return Voxtral(voxtral_model(**sizes))
 
 
 def _parakeet_encoder(**sizes: Any) -> dict[str, Any]:

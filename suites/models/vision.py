@@ -10,7 +10,8 @@ from torch.export import Dim
 
 from harness import Case
 from suites.models.build import DYNAMIC, EVERY, FLOAT, PICTURES, Field, Make, model
-from suites.models.inputs import picture
+from suites.models.inputs import PAD, PLACE, picture
+from suites.models.language import SIZES as LANGUAGE
 from suites.models.weights import settle
 
 LABELS = 16
@@ -61,6 +62,27 @@ def siglip(**sizes: Any) -> torch.nn.Module:
     own = {**SIZES, "patch_size": 16}
     own.pop("num_labels")
     return Field(settle(SiglipVisionModel(SiglipVisionConfig(**{**own, **sizes}))), "pooler_output")
+
+
+def smolvlm(**sizes: Any) -> Any:
+    """SmolVLM: SigLIP's tower, a connector that makes one of four patches, Llama."""
+    from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
+
+    seeing = {**SIZES, "num_hidden_layers": 1, "patch_size": 16}
+    seeing.pop("num_labels")
+    text = {**LANGUAGE, "model_type": "llama", "num_hidden_layers": 1, **sizes}
+    config = SmolVLMConfig(
+        vision_config=seeing, text_config=text, image_token_id=PLACE, pad_token_id=PAD
+    )
+    return settle(SmolVLMForConditionalGeneration(config))
+
+
+def seeing_part(part: str) -> torch.nn.Module:
+    """One of the parts in which ``TorchExportableModuleForVLM`` exports a model."""
+    from transformers.integrations.executorch import TorchExportableModuleForVLM
+
+    found: torch.nn.Module = getattr(TorchExportableModuleForVLM(smolvlm()), part)
+    return found
 
 
 def mobilenet_v2(**sizes: Any) -> torch.nn.Module:
@@ -243,6 +265,16 @@ CASES: list[Case] = [
     model("vit/tiny", vit, *_TWO, targets=PICTURES),
     model("dinov2/tiny", dinov2, pictures(56), pictures(56), targets=PICTURES),
     model("siglip/tiny", siglip, *_TWO),
+    model(
+        "smolvlm/vision",
+        lambda: Field(seeing_part("vision_encoder"), "last_hidden_state"),
+        *_TWO,
+    ),
+    model(
+        "smolvlm/connector",
+        lambda: seeing_part("connector"),
+        *(lambda: (torch.randn(1, 16, 128),),) * 2,
+    ),
     # In bfloat16 no signal comes through its fifty convolutions; in XNNPACK's 8 bits so little that
     # what is rounded first decides the rest: 3 of 20 pictures were beyond the bound, by up to 1.42.
     model(

@@ -18,6 +18,7 @@ from harness.collection.items import SELECTED
 from harness.collection.tests.sessions import ROOT, run
 from harness.selection import parse_list
 
+TIER = ("-o", "conform_tiers=mine")
 LISTING = ("-n", "0", "--collect-only", "-q")
 
 TAGGED = """
@@ -46,6 +47,10 @@ def tagged(project: Path) -> Path:
         (("-m", "mine"), {"a/day"}),
         (("-m", "mine and nightly"), {"a/night"}),
         (("-m", "mine or nightly"), {"a/day", "a/night"}),
+        (("-m", "mine", *TIER), {"a/day", "a/night"}),
+        (("-m", "mine and not nightly", *TIER), {"a/day"}),
+        (("-m", "not mine", *TIER), {"a/day_too", "aa/day"}),
+        (("-m", "other", *TIER), {"a/day_too", "aa/day"}),
         (("-k", "a/day@null:eager"), {"a/day"}),
         (("-k", "(a/day@null:eager) or day_too"), {"a/day", "a/day_too"}),
         (("-k", "a/day@null:eager and not mine"), set()),
