@@ -16,6 +16,7 @@ import torch
 
 from harness.numerics.arithmetic import Float64Mode, Trace
 from harness.numerics.error_model.constants import COMPARISONS, rounded
+from harness.numerics.error_model.held import is_held
 from harness.numerics.error_model.interpolation import interpolate
 from harness.numerics.error_model.magnitudes import Reduction, is_inexact, reduction
 from harness.numerics.error_model.noise import Noise
@@ -120,9 +121,11 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             out = self._exact.sums.beside(known, call)
         if out is None:
             out = func(*args, **kwargs)
-        if kind is RoundingKind.EXACT:
-            if settled:
-                self.settled.add(out)
+        exact = kind is RoundingKind.EXACT
+        if settled and (exact or is_held(name, args, out, self.unit)):
+            exact = True
+            self.settled.add(out)
+        if exact:
             return out
         inexact = [item for item in leaves(out) if is_inexact(item)]
         for index, tensor in enumerate(inexact):
@@ -214,10 +217,13 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         if number >= len(self._exact.jumps):
             return function(*arguments)
         exact, expected = self._exact.jumps[number]
+        settled = self.settled.hold(arguments)
         if not self._jumped:
             arguments = tuple(map(self._extrapolate, exact, arguments))
         result = function(*arguments)
         self._jumped = self._jumped or not _same(result, expected)
+        if settled and function in (torch.floor, torch.trunc):
+            self.settled.add(result)
         return result
 
     def _extrapolate(self, exact: Any, erring: Any) -> Any:

@@ -162,8 +162,18 @@ def rf_detr(**sizes: Any) -> torch.nn.Module:
         "num_labels": 8,
         "group_detr": 1,
     }
-    made = RfDetrForObjectDetection(RfDetrConfig(**{**own, **sizes}))
-    return Detections(settle(made, several(112), embedding=_QUERIES))
+    made = settle(
+        RfDetrForObjectDetection(RfDetrConfig(**{**own, **sizes})),
+        several(112),
+        embedding=_QUERIES,
+    )
+    with torch.no_grad():  # trained ones move a box little, where it is the exponential of a size
+        for name, weight in made.named_parameters():
+            if "bbox_embed" in name and ".layers.2." in name:
+                weight *= 0.1
+            elif "reference_point_embed" in name:
+                weight *= 0.1 / _QUERIES
+    return Detections(made)
 
 
 def rt_detr(**sizes: Any) -> torch.nn.Module:

@@ -62,6 +62,9 @@ _REDUCTION = frozenset(
 ROUNDING_NAMES = _ROUNDED | _DIVISION | _REDUCTION
 """Operations that round in a way of their own; others count as elementary functions."""
 
+CORRECTLY_ROUNDED = frozenset("add sub rsub mul _to_copy to".split())
+"""Operations whose nearest result every target returns: one that its dtype holds is exact."""
+
 COMPOUND = frozenset(
     """
     native_layer_norm native_group_norm _native_batch_norm_legit_no_training native_batch_norm

@@ -12,9 +12,6 @@ from suites.models.tests.planting import with_wrong_weight
 from suites.models.tests.test_telling_models import MODELS
 
 TARGETS = ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "metal:fp32"]
-# Half a percent of a weight of RF-DETR's decoder uses a twentieth of the bound: its queries hardly
-# move. This one is of the backbone.
-PLACE = {"rf_detr/tiny": 0.25}
 # A node that leaves its bound on the target before the planted one does, fault or not.
 OWN = {
     ("gemma3/tiny", "xnnpack:fp32"): "aten.gelu.default",
@@ -42,7 +39,7 @@ def weight_of(case: Case) -> tuple[str, torch.Tensor]:
         and min(weight.shape[:2]) > 1
         and id(weight) not in embeddings
     ]
-    return weights[math.ceil(len(weights) * PLACE.get(case.name, 0.5))]
+    return weights[math.ceil(len(weights) / 2)]
 
 
 @pytest.mark.parametrize(
