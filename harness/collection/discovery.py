@@ -8,6 +8,7 @@ import functools
 import importlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,6 +172,9 @@ def _cases(module_name: str) -> tuple[Case, ...]:
         raise CaseError(f"suite {module_name} does not import: {error}") from error
     if not isinstance(cases, Sequence) or not all(isinstance(case, Case) for case in cases):
         raise CaseError(f"CASES of {module_name} must be a list of Case")
+    for name, number in Counter(case.name for case in cases).items():
+        if number > 1:
+            raise CaseError(f"{module_name} has {number} cases {name!r}; rename all but one")
     return tuple(cases)
 
 

@@ -46,4 +46,4 @@ def tiers(config: pytest.Config) -> frozenset[str]:
         if before != "not":
             named.add(word)
         before = word
-    return named & frozenset(config.getini(TIERS))
+    return frozenset(named & set(config.getini(TIERS)))

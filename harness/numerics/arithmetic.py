@@ -14,24 +14,16 @@ from itertools import zip_longest
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table
-from torch._library.custom_ops import _maybe_get_opdef
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.numerics.casts import Kept
 from harness.numerics.control_flow import run_dense
 from harness.numerics.error_model import jumps
-from harness.numerics.error_model.interpolation import NAMES as INTERPOLATIONS
 from harness.numerics.error_model.noise import Patterns
+from harness.numerics.error_model.operators import operator
 from harness.numerics.error_model.ranges import domain, inside
-from harness.numerics.error_model.rounding import (
-    ACTIVATIONS,
-    COMPOUND,
-    RoundingKind,
-    base_name,
-    kind_of,
-)
+from harness.numerics.error_model.rounding import ACTIVATIONS, RoundingKind, kind_of
 from harness.numerics.formats.block_scaled import BlockProduct
 from harness.numerics.formats.dequantize import Blocks, dequantize
 from harness.numerics.formats.semantics import DEFAULT_EPSILON, GENERIC, Semantics
@@ -39,8 +31,6 @@ from harness.numerics.large import attention
 from harness.numerics.large.deviations import Linear
 from harness.numerics.large.sharing import Settled, Sums, is_large
 from harness.trees import leaves, map_leaves
-
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 @dataclass
@@ -91,6 +81,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
     def __init__(self, semantics: Semantics = GENERIC) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.semantics = semantics
+        self._meant = semantics.names()
         self.inputs: list[torch.Tensor] = []
         self.settled = Settled()
         self.trace = Trace()
@@ -99,6 +90,11 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         self.number_dtype = torch.float32
         self.cast: set[int | None] = set()
         self.wrote_to_cast = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Else torch wraps every call of the mode, for a compiler that never runs under it."""
+        return False
 
     def observe_dtype(self, dtype: torch.dtype) -> None:
         """A value of this dtype occurs in the program."""
@@ -112,58 +108,45 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
     ) -> Any:
         if isinstance(func, HigherOrderOperator):
             return run_dense(func, args, kwargs or {}, self)
-        name = base_name(func)
-        if func._schema.is_mutable:
-            written = {*_written(func, args, kwargs or {})}
+        known = operator(func)
+        name, kwargs = known.name, kwargs or {}
+        if known.is_mutable:
+            written = {*_written(func, args, kwargs)}
             self.written |= written
             self.wrote_to_cast = self.wrote_to_cast or not self.cast.isdisjoint(written)
-        if name.startswith(("quantize_per", "quantize_affine")):
-            return self.quantize(func, args, kwargs or {})
-        if name.startswith("choose_qparams"):
-            return func(args[0].float(), *args[1:], **(kwargs or {}))
-        blocks = self.semantics.decode(func, args, kwargs or {})
-        if blocks is not None:
-            self.observe_dtype(blocks.dtype)
-            return self.dequantize(blocks)
-        fused = self.semantics.product(func, args, kwargs or {})
-        if fused is not None:
-            weight = self.dequantize(fused.weight)
-            with self:
-                return torch.mm(fused.activation.double(), weight.mT)
-        blocked = self.semantics.block_product(func, args, kwargs or {})
-        if blocked is not None:
-            activation = self.encode(blocked)
-            with self, self.in_float32(blocked.exact_terms):
-                return blocked.multiply(activation)
-        for leaf in leaves(kwargs):
+        if known.encodes:
+            return self.quantize(func, args, kwargs)
+        if known.measures:
+            return func(args[0].float(), *args[1:], **kwargs)
+        if known.schema in self._meant:
+            meant = self._run_as_meant(func, args, kwargs)
+            if meant is not None:
+                return meant
+        for leaf in leaves(kwargs) if kwargs else ():
             if isinstance(leaf, torch.dtype):
                 self.observe_dtype(leaf)
-        args, kwargs = self.round_numbers(name, args, kwargs or {})
-        kwargs = map_leaves(_widen, kwargs)
-        args = map_leaves(_keep if func._schema.is_mutable else _widen, args)
-        if name.startswith("dequantize_per"):
+        args, kwargs = self.round_numbers(name, args, kwargs)
+        kwargs = map_leaves(_widen, kwargs) if kwargs else kwargs
+        args = map_leaves(_keep if known.is_mutable else _widen, args)
+        if known.decodes:
             return dequantize(name, args)
         if name == "_fused_rms_norm" and args[3] is None:
             args = (*args[:3], DEFAULT_EPSILON)
-        custom = _maybe_get_opdef(func)
-        if custom is not None and func.namespace != "prims" and not func._schema.is_mutable:
+        if known.own is not None:
             with self:  # written in Python: run as what it is made of
-                return custom._init_fn(*args, **kwargs)
+                return known.own(*args, **kwargs)
         if name == attention.NAME and (call := attention.large(*args, **kwargs)) is not None:
             # No program uses the second result.
             return self.attend(call), call.query.new_empty(0)
-        parts = _decomposition(func, name)
-        if parts is not None:
+        if known.parts is not None:
             if name in ACTIVATIONS:
                 args = self.perturb_arguments(func, name, args)
             with self, self.inside(name):
-                result = parts(*args, **kwargs)
-            return (
-                result if func._schema.is_mutable else self.leave_range(name, result, args, kwargs)
-            )
-        if name in INTERPOLATIONS and "vec" not in func._schema.overload_name:
+                result = known.parts(*args, **kwargs)
+            return result if known.is_mutable else self.leave_range(name, result, args, kwargs)
+        if known.interpolates:
             return self.interpolate(func, name, args)
-        if func.has_kernel_for_dispatch_key(_COMPOSITE) and not func._schema.is_mutable:
+        if known.is_composite:
             # Reached from inside a decomposition, where autograd has not taken it apart.
             with self:
                 parts = func.decompose(*args, **kwargs)
@@ -179,17 +162,37 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
                 left, right = args if name != "rsub" else args[::-1]
                 scaled = right * kwargs["alpha"]
                 result = left + scaled if name == "add" else left - scaled
-                return left.copy_(result) if func._schema.is_mutable else result
-        if not self.depth and jumps.jumps(func, name, args, kwargs):
+                return left.copy_(result) if known.is_mutable else result
+        if known.may_jump and not self.depth and jumps.jumps(func, name, args, kwargs):
             if self.perturbs:
                 return jumps.run(self, func, name, args, kwargs)
-            writes = func._schema.is_mutable
-            jumps.run(self, func, name, (args[0].clone(), *args[1:]) if writes else args, kwargs)
+            given = (args[0].clone(), *args[1:]) if known.is_mutable else args
+            jumps.run(self, func, name, given, kwargs)
             return func(*args, **kwargs)
         if (interval := domain(name, args)) is not None:
             confined = self.confine(args[0], interval)
-            args = (args[0].copy_(confined) if func._schema.is_mutable else confined, *args[1:])
+            args = (args[0].copy_(confined) if known.is_mutable else confined, *args[1:])
         return self.operate(func, name, args, kwargs)
+
+    def _run_as_meant(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> torch.Tensor | None:
+        """What an operator of the semantics returns; None where this call is arithmetic."""
+        blocks = self.semantics.decode(func, args, kwargs)
+        if blocks is not None:
+            self.observe_dtype(blocks.dtype)
+            return self.dequantize(blocks)
+        fused = self.semantics.product(func, args, kwargs)
+        if fused is not None:
+            weight = self.dequantize(fused.weight)
+            with self:
+                return torch.mm(fused.activation.double(), weight.mT)
+        blocked = self.semantics.block_product(func, args, kwargs)
+        if blocked is None:
+            return None
+        activation = self.encode(blocked)
+        with self, self.in_float32(blocked.exact_terms):
+            return blocked.multiply(activation)
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:
@@ -304,22 +307,6 @@ def storage_of(item: Any) -> int | None:
     if not isinstance(item, torch.Tensor) or item.layout != torch.strided:
         return None
     return int(item.untyped_storage()._cdata)
-
-
-def _decomposition(func: Any, name: str) -> Callable[..., Any] | None:
-    """What a compound operation is made of, or None for another operation."""
-    if name not in COMPOUND:
-        return None
-    if func in decomposition_table or not func._schema.name.endswith("_"):
-        return decomposition_table.get(func)
-    pure = decomposition_table.get(getattr(torch.ops.aten, name).default)
-    if pure is None:
-        return None
-
-    def in_place(written: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        return written.copy_(pure(written, *args, **kwargs))
-
-    return in_place
 
 
 def _variance(

@@ -279,6 +279,7 @@ CASES: list[Case] = [
         "smolvlm/vision",
         lambda: Field(seeing_part("vision_encoder"), "last_hidden_state"),
         *_TWO,
+        targets=FLOAT,
     ),
     model(
         "smolvlm/connector",

@@ -35,10 +35,16 @@ class Jumping:
         return rest
 
 
-def jumps(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether that call jumps as its arguments move, or may choose among equal elements."""
+def may_jump(func: Any, name: str) -> bool:
+    """Whether any call of that operator jumps."""
     if func._schema.is_mutable and not func._schema.name.endswith("_"):
         return False  # writes to ``out=``
+    return name in NAMES or name in _BY_ARGUMENT
+
+
+def jumps(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether that call of an operator that may jump does as its arguments move, or may choose
+    among equal elements."""
     if name in _CHOICES:
         has_dim = any(argument.name == "dim" for argument in func._schema.arguments)
         # The order of equal elements is defined where a sort is stable.
@@ -93,6 +99,7 @@ _JUMPS = frozenset(
 
 NAMES = _JUMPS | _CHOICES
 """Operations that jump; conversions to integers and rounding divisions do, too."""
+_BY_ARGUMENT = frozenset(("_to_copy", "to", "div"))
 
 
 def _divide(

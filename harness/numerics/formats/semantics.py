@@ -49,6 +49,10 @@ class Semantics:
         is_overload = isinstance(operator, torch._ops.OpOverload)
         return self.decoders.get(operator._schema.name) if is_overload else None
 
+    def names(self) -> frozenset[str]:
+        """The operators that it has a meaning for."""
+        return frozenset((*self.decoders, *self.products, *self.block_products))
+
     def product(
         self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Product | None:
@@ -104,16 +108,21 @@ class PreserveMeaning(TorchFunctionMode):
     def __init__(self, semantics: Semantics) -> None:
         super().__init__()
         self._semantics = semantics
+        self._plain: set[Any] = set()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func in self._plain:
+            return func(*args, **kwargs)
         if func in _RMS_NORMS and len(args) < 4 and kwargs.get("eps") is None:
             return func(*args, **{**kwargs, "eps": DEFAULT_EPSILON})
         if func in _RMS_NORMS and len(args) == 4 and args[3] is None:
             return func(*args[:3], DEFAULT_EPSILON, **kwargs)
         if self._semantics.decoder(func) is None and not _encodes(func):
+            if func not in _RMS_NORMS:
+                self._plain.add(func)
             return func(*args, **kwargs)
         with torch._C._AutoDispatchBelowAutograd():
             return func(*args, **kwargs)
