@@ -72,6 +72,13 @@ from .record.cell import (
     Status as Status,
 )
 from .record.run import Run as Run
+from .release import (
+    has_module as has_module,
+    installed as installed,
+    installed_as as installed_as,
+    installed_within as installed_within,
+    unread as unread,
+)
 from .target import Target as Target
 from .testing.contract import check_backend as check_backend
 from .tracing.found import (

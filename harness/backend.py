@@ -37,6 +37,8 @@ class Availability:
         reason: why not, and what to install; empty when available.
         runtime: what will produce the numbers: ``native``, ``reference`` or ``emulated``.
         packages: distributions the backend is made of, for the version table.
+        unverified: what is not known of the installed release, where the backend goes by sources
+            that were read of others; empty where they were read.
         can_lower: programs can be lowered here even if nothing can execute them; cells then end
             as ``lowered`` instead of ``unavailable``, with the reason.
     """
@@ -46,6 +48,7 @@ class Availability:
     runtime: str = "none"
     packages: tuple[str, ...] = ()
     can_lower: bool = False
+    unverified: str = ""
 
 
 @dataclass(frozen=True)

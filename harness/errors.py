@@ -19,6 +19,7 @@
     │   ├── UnsupportedProgram        it asks for what the backend does not claim to execute here
     │   └── OutOfMemory               what executes it was refused memory
     ├── LimitationError               a limitation entry matches nothing, or is malformed
+    ├── ReleaseError                  a release cannot be found, installed or compared
     └── RunError                      a run folder cannot be read or written
         ├── RunUnreadable             missing, truncated, or not a run
         └── RunUnwritable             the folder or disk refuses
@@ -119,6 +120,10 @@ class OutOfMemory(ProgramError):
 
 class LimitationError(ConformError):
     """A limitation entry is malformed or matches nothing."""
+
+
+class ReleaseError(ConformError):
+    """A release of ExecuTorch cannot be found, installed, or held against another."""
 
 
 class RunError(ConformError):

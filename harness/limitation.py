@@ -17,6 +17,7 @@ from harness.case import Case
 from harness.errors import LimitationError
 from harness.record.cell import Cell, LimitationRef, Status
 from harness.record.host import vectors
+from harness.release import installed, is_within, numbers
 from harness.target import Target, any_glob, speaks_of
 
 _PREDICTABLE = frozenset({Status.FAILED, Status.MISMATCH, Status.CRASHED, Status.TIMEOUT})
@@ -45,6 +46,10 @@ class Limitation:
             nothing.
         seed: the run seed whose values show it for certain; with others a pass is a pass. None
             where every seed shows it.
+        since: the first release of ExecuTorch that has the gap, such as ``1.5.0``; empty where all
+            that are supported before do.
+        until: the first release after it that does not; empty while none is known. Where another
+            release is installed, the entry says nothing.
         run: False when running the cell would hurt others (hangs, exhausts memory).
     """
 
@@ -60,6 +65,8 @@ class Limitation:
     shown_as: Status = Status.XFAILED
     host: str = "*"
     seed: int | None = None
+    since: str = ""
+    until: str = ""
     run: bool = True
 
     def __post_init__(self) -> None:
@@ -69,13 +76,19 @@ class Limitation:
             raise LimitationError(f"a limitation cannot predict {self.outcome.value!r}")
         if self.shown_as not in _SHOWN_AS:
             raise LimitationError(f"a limitation cannot show as {self.shown_as.value!r}")
+        if self.since and self.until and numbers(self.since) >= numbers(self.until):
+            raise LimitationError(
+                f"limitation of {self.case} on {self.target}: there is no release since "
+                f"{self.since} and before {self.until}"
+            )
 
     def matches(self, case: Case, target: Target) -> bool:
-        """Whether the entry speaks of this cell, on this host."""
+        """Whether the entry speaks of this cell, on this host and with this release."""
         return (
             self.speaks_of_case(case)
             and speaks_of(self.target, target)
             and any_glob(self.host, vectors())
+            and is_within(self.since, self.until, installed())
         )
 
     def speaks_of_case(self, case: Case) -> bool:
@@ -108,7 +121,7 @@ class Limitation:
 
 
 def find(limitations: Iterable[Limitation], case: Case, target: Target) -> Limitation | None:
-    """The first entry that speaks of this cell, on this host."""
+    """The first entry that speaks of this cell, on this host and with this release."""
     return next((entry for entry in limitations if entry.matches(case, target)), None)
 
 
@@ -129,7 +142,7 @@ def judge(cell: Cell, limitation: Limitation | None) -> Cell:
 def unmatched(
     limitations: Iterable[Limitation], cases: Sequence[Case], targets: Sequence[Target]
 ) -> list[Limitation]:
-    """Entries that speak of no cell of ``cases`` × ``targets``, on whatever host."""
+    """Entries that speak of no cell of ``cases`` × ``targets``, on whatever host and release."""
     by_name = {case.name: case for case in cases}
 
     def has_case(entry: Limitation) -> bool:

@@ -264,6 +264,7 @@ def states(names: Iterable[str], selected: Sequence[Target] | None) -> dict[str,
             reason=answer.reason,
             runtime=answer.runtime,
             can_lower=answer.available or answer.can_lower,
+            unverified=answer.unverified,
         )
         for name, answer in answers.items()
     }

@@ -95,6 +95,7 @@ def backend_states(run: Run) -> list[tuple[str, str, str]]:
             "available" if state.available else "unavailable",
             text.line(
                 f"{state.runtime} runtime"
+                + (f", unverified: {state.unverified}" if state.unverified else "")
                 if state.available
                 else state.reason or "no reason recorded",
                 500,

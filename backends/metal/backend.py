@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backends.metal.contract.layout import SUPPORTED
-from backends.metal.contract.rule import DELEGATE
+from backends.metal.contract.rule import DELEGATE, READ
 from backends.metal.quantization import int4
-from harness import Attempt, Availability, Execution, Inputs, Precision, Recipe, Script
+from harness import Attempt, Availability, Execution, Inputs, Precision, Recipe, Script, unread
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
@@ -153,7 +153,8 @@ class Metal:
             compiler()
         except Exception as error:
             return Availability(False, f"{error}", packages=packages, can_lower=True)
-        return Availability(True, runtime="emulated", packages=packages)
+        unverified = unread(READ, "the runtime's contract")
+        return Availability(True, runtime="emulated", packages=packages, unverified=unverified)
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively where possible; a program without a delegate always is.

@@ -22,6 +22,9 @@ from harness import (
     Precision,
     Recipe,
     Script,
+    has_module,
+    installed_as,
+    unread,
 )
 
 if TYPE_CHECKING:
@@ -93,7 +96,9 @@ def edge_config() -> EdgeCompileConfig:
 def explain(partitioners: Sequence[Any], node: Node) -> str | None:
     """What the program builder, which the partitioner asks, has against a node."""
     for partitioner in partitioners:
-        for refused, reason in partitioner.supported_ops._unsupported_reason.items():
+        # Releases before 1.5.0 keep no reasons.
+        reasons = getattr(partitioner.supported_ops, "_unsupported_reason", {})
+        for refused, reason in reasons.items():
             if refused.name == node.name:
                 # What a handler raised follows with its traceback; addresses differ every time.
                 said = reason.partition("\nTraceback")[0].rstrip(".")
@@ -146,6 +151,8 @@ def _quantized(name: str, weights: Format, precision: Precision = FLOAT32) -> Re
     """Float32 with quantized weights; a case without any that fit is not the recipe's."""
 
     def unsupported(case: Case, built: Built) -> str | None:
+        if not has_module(weights.registered_by):
+            return f"{installed_as()} has no {weights.registered_by}, which quantizes to {name}"
         return _row_major_only(case, built) or weights.unsupported(case, built)
 
     def verify(lowered: Lowered) -> str | None:
@@ -170,6 +177,10 @@ def _quantized(name: str, weights: Format, precision: Precision = FLOAT32) -> Re
         script=_decoding(weights.registered_by),
     )
 
+
+# 1.5.0 adds nodes to 1.4.1 and changes none.
+READ = ("1.4.1", "1.5.0", "1.5.1")
+"""The releases whose runtime (backends/mlx/runtime/) the executor was checked against."""
 
 _MODULE = "executorch.backends.mlx.passes"
 _PASSES = {
@@ -223,7 +234,8 @@ class Mlx:
         from harness import native_backends
 
         runtime = "native" if DELEGATE in native_backends() else "emulated"
-        return Availability(True, runtime=runtime, packages=packages)
+        unverified = "" if runtime == "native" else unread(READ, "the delegate's runtime")
+        return Availability(True, runtime=runtime, packages=packages, unverified=unverified)
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively where possible; a program without a delegate always is."""

@@ -37,11 +37,13 @@ def partitioners() -> list[Partitioner]:
 
 def dynamic_partitioners() -> list[Partitioner]:
     """One delegate for each dynamically quantized operator, then the rest in float."""
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import (
-        XnnpackDynamicallyQuantizedPartitioner,
-    )
+    from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
-    return [XnnpackDynamicallyQuantizedPartitioner(per_op_mode=True), *partitioners()]
+    # As XnnpackDynamicallyQuantizedPartitioner, which takes no other options before 1.5.0.
+    kind = ConfigPrecisionType.DYNAMIC_QUANT
+    dynamic = XnnpackPartitioner(config_precisions=kind, per_op_mode=True)
+    return [dynamic, *partitioners()]
 
 
 def explain(partitioners: Sequence[Any], node: Node) -> str | None:
@@ -55,6 +57,7 @@ def explain(partitioners: Sequence[Any], node: Node) -> str | None:
 
 
 _PARTITION = "executorch.backends.xnnpack.partition.xnnpack_partitioner"
+_CONFIG = "executorch.backends.xnnpack.partition.config.xnnpack_config"
 _QUANTIZER = "executorch.backends.xnnpack.quantizer.xnnpack_quantizer"
 
 SCRIPT = Script(
@@ -76,11 +79,11 @@ def _quantizing(config: str) -> Script:
 
 def _dynamic() -> Script:
     plain = _quantizing("is_per_channel=True, is_dynamic=True")
-    name = "XnnpackDynamicallyQuantizedPartitioner"
+    kind = "config_precisions=ConfigPrecisionType.DYNAMIC_QUANT"
     return replace(
         plain,
-        imports=(*plain.imports, f"from {_PARTITION} import {name}"),
-        partitioners=f"[{name}(per_op_mode=True), XnnpackPartitioner()]",
+        imports=(*plain.imports, f"from {_CONFIG} import ConfigPrecisionType"),
+        partitioners=f"[XnnpackPartitioner({kind}, per_op_mode=True), XnnpackPartitioner()]",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.cli import cells, check, fuzz, listing, passes, runs, why
+from harness.cli import cells, check, fuzz, listing, passes, releases, runs, why
 from harness.cli.program import commands as programs
 from harness.cli.starting import command as starting
 from harness.errors import ConformError
@@ -59,6 +59,8 @@ for _command in (
     listing.limitations,
     passes.passes,
     fuzz.fuzz,
+    releases.releases,
+    releases.bisect,
     starting.new_backend,
     *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),
 ):

@@ -11,6 +11,7 @@ from harness import registry
 from harness.collection.discovery import Suite, all_suites
 from harness.collection.night import is_left_to_the_night
 from harness.limitation import Limitation
+from harness.release import spelled
 from harness.target import VARIED, Target, any_glob
 
 _HEAD = """# Known limitations
@@ -141,6 +142,8 @@ def _row(entry: Limitation) -> str:
     if entry.host != "*":
         hosts = " and ".join(f"`{each}`" for each in entry.host.split("|"))
         note += f" On {hosts} alone."
+    if releases := spelled(entry.since, entry.until):
+        note += f" ExecuTorch {releases}."
     if entry.seed is not None:
         note += f" With seed {entry.seed}; other values may not show it."
     return f"| {cases} | {targets} | {entry.shown_as.value} | {fails} | {reason}{note}{source} |"

@@ -28,7 +28,7 @@ from harness.collection.items import (
     vendor_warnings_ignored,
 )
 from harness.collection.stale import Claim, Claims
-from harness.collection.states import told
+from harness.collection.states import Ready, told
 from harness.collection.watchdog import load_and_settle
 from harness.errors import ConformError, RunUnwritable, UnknownTarget
 from harness.execution.memory import GIB, allocations_limited
@@ -37,7 +37,7 @@ from harness.record.cell import Cell, Status
 from harness.record.folder import kept_of, now
 from harness.record.host import environment
 from harness.record.recorder import LOGS, Recorder
-from harness.record.run import BackendState, RunInfo
+from harness.record.run import RunInfo
 from harness.target import Target, split_cell_id
 
 # Workers that die one after the other without a record in between will go on doing so.
@@ -106,8 +106,7 @@ class Controller:
         """Without xdist this process runs the cells itself."""
         cells = [item for item in session.items if isinstance(item, CellItem)]
         if cells and not session.config.option.collectonly:
-            states = load_and_settle(cells)
-            self._start([item.name for item in cells], states)
+            self._start([item.name for item in cells], load_and_settle(cells))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
@@ -266,14 +265,12 @@ class Controller:
         self.problems.append(reason)
         pytest.exit(reason, returncode=pytest.ExitCode.INTERNAL_ERROR)
 
-    def _start(
-        self, cells: list[str] | None, states: dict[str, BackendState] | None = None
-    ) -> None:
+    def _start(self, cells: list[str] | None, ready: Ready | None = None) -> None:
         """Begin the record.
 
         Args:
             cells: those of the session; None where it dies before it knows them.
-            states: what the backends of these say of themselves; None to ask them here.
+            ready: what the process that runs them knows; None to ask the backends here.
         """
         option = self.config.getoption
         selected = self.config.stash[SELECTED]
@@ -296,11 +293,14 @@ class Controller:
             environment=environment(self.config.rootpath),
             lower_only=option("lower_only"),
             speed=not option("no_speed"),
+            slow={} if ready is None else ready.slow,
         )
         with _ending_the_session(), vendor_warnings_ignored():
             self.recorder = Recorder(Path(option("run_dir")), info)
-            if states is None:
+            if ready is None:
                 states = registry.states((target.backend for target in there), selected)
+            else:
+                states = ready.backends
             self.recorder.expect(cells or [], states)
 
 

@@ -10,19 +10,31 @@ import msgspec
 from harness.record.folder import replace_file
 from harness.record.run import BackendState
 
-_SUFFIX = ".backends"
+_SUFFIX = ".ready"
 
 
-def tell(folder: Path, worker: str, states: dict[str, BackendState]) -> None:
-    """Write them down where the controller looks; a full disk costs time alone."""
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process knows once it has loaded the vendors.
+
+    Attributes:
+        backends: what they say of themselves.
+        slow: the parts of :mod:`harness.pipeline.speed` that it goes without, and why.
+    """
+
+    backends: dict[str, BackendState]
+    slow: dict[str, str] = {}
+
+
+def tell(folder: Path, worker: str, ready: Ready) -> None:
+    """Write it down where the controller looks; a full disk costs time alone."""
     with suppress(OSError):
-        replace_file(folder / f"{worker}{_SUFFIX}", msgspec.json.encode(states))
+        replace_file(folder / f"{worker}{_SUFFIX}", msgspec.json.encode(ready))
 
 
-def told(folder: Path, worker: str) -> dict[str, BackendState] | None:
+def told(folder: Path, worker: str) -> Ready | None:
     """What a worker has said; None where it has not."""
     try:
         data = (folder / f"{worker}{_SUFFIX}").read_bytes()
-        return msgspec.json.decode(data, type=dict[str, BackendState])
+        return msgspec.json.decode(data, type=Ready)
     except (OSError, msgspec.MsgspecError):
         return None

@@ -22,10 +22,9 @@ from harness.collection.items import (
     collector_paused,
     vendor_warnings_ignored,
 )
-from harness.collection.states import tell
+from harness.collection.states import Ready, tell
 from harness.record.host import available_cores
 from harness.record.recorder import LOGS
-from harness.record.run import BackendState
 
 
 class Watchdog:
@@ -52,9 +51,9 @@ class Watchdog:
         # One thread a worker: idle OpenMP threads spin, and cost the neighbour its core.
         workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         torch.set_num_threads(max(1, available_cores() // workers))
-        states = load_and_settle(cells)
+        ready = load_and_settle(cells)
         if self.board is not None:
-            tell(self.board.folder, os.environ["PYTEST_XDIST_WORKER"], states)
+            tell(self.board.folder, os.environ["PYTEST_XDIST_WORKER"], ready)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
@@ -103,16 +102,18 @@ class Watchdog:
             return sys.__stderr__ or sys.stderr
 
 
-def load_and_settle(cells: Sequence[CellItem]) -> dict[str, BackendState]:
+def load_and_settle(cells: Sequence[CellItem]) -> Ready:
     """Load the backends of these cells, and tell the garbage collector that they stay.
 
     Returns:
-        What they say of themselves.
+        What they say of themselves, and what keeps torch quick and cannot.
     """
     from harness.pipeline import speed
 
     with vendor_warnings_ignored(), collector_paused():
         selected = cells[0].config.stash[SELECTED] if cells else []
         states = registry.states((item.target.backend for item in cells), selected)
+        quick = not cells or not cells[0].config.option.no_speed
+        ready = Ready(backends=states, slow=dict(speed.left_out()) if quick else {})
     speed.settle()
-    return states
+    return ready

@@ -21,12 +21,14 @@ _DAMAGE_SHOWN = 20
 
 
 class BackendState(msgspec.Struct, kw_only=True):
-    """What a backend said of itself when the run started; ``available`` is that it can execute."""
+    """What a backend said of itself when the run started; ``available`` is that it can execute,
+    ``unverified`` what it goes by and was not read for the installed release."""
 
     available: bool
     reason: str = ""
     runtime: str = "none"
     can_lower: bool = False
+    unverified: str = ""
 
 
 class Part(msgspec.Struct, kw_only=True):
@@ -58,7 +60,8 @@ class RunInfo(msgspec.Struct, kw_only=True):
     until the run has ended, and so is ``records``, the number of lines it wrote. ``complete`` says
     that it ended by itself, with a record of every cell. ``merged_from`` has the parts of a merged
     run. ``lower_only`` was asked for: nothing was executed. ``speed`` says whether what keeps torch
-    quick (:mod:`harness.pipeline.speed`) was installed; None where that is not known."""
+    quick (:mod:`harness.pipeline.speed`) was installed; None where that is not known. ``slow`` has
+    the parts of it that the installed release went without, and why."""
 
     schema: int = SCHEMA_VERSION
     started: str = ""
@@ -77,6 +80,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
     merged_from: list[Part] = []
     lower_only: bool = False
     speed: bool | None = None
+    slow: dict[str, str] = {}
 
 
 class Run(msgspec.Struct, kw_only=True):

@@ -24,8 +24,9 @@ def test_the_public_names_are_these() -> None:
         "PassCase", "Precision", "Product", "Program", "ProgramError", "Property", "Recipe",
         "Reference", "Run", "RuntimeKernels", "Script", "Selecting", "Semantics", "StageFailure",
         "Status", "Target", "Tester", "UnsupportedProgram", "UsageError", "Verdict",
-        "arguments", "check", "check_backend", "describe", "execute", "native_backends", "op_name",
-        "refer", "run_cell", "run_native", "torch_dtype", "trace", "uncalibratable",
+        "arguments", "check", "check_backend", "describe", "execute", "has_module",
+        "installed", "installed_as", "installed_within", "native_backends", "op_name",
+        "refer", "run_cell", "run_native", "torch_dtype", "trace", "uncalibratable", "unread",
         "with_divergence",
     ]  # fmt: skip
     for name in harness.__all__:

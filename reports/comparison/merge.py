@@ -199,6 +199,7 @@ def _info(
         merged_from=parts,
         lower_only=all(run.info.lower_only for run in runs),
         speed=speeds.pop() if len(speeds) == 1 else None,
+        slow={part: why for run in runs for part, why in run.info.slow.items()},
     )
 
 

@@ -10,6 +10,8 @@ from typing import TypeAlias
 from backends.metal.contract.call import Call
 
 RELEASE = "v1.5.1"
+READ = ("1.4.1", "1.5.0", "1.5.1")
+"""The releases whose runtime was read; functions say since when they are there."""
 REPOSITORY = "https://github.com/pytorch/executorch"
 DELEGATE = "MetalBackend"
 """The name under which the runtime registers the delegate, and programs ask for it."""
@@ -126,7 +128,8 @@ class Function:
         parameters: names in order, lengths of arrays included, without the results' pointers.
         source: file in the repository.
         rules: what it asks.
-        implemented: the pinned release has it, and it does not just throw.
+        implemented: releases have it, and it does not just throw.
+        since: the first release that has it; empty where all that were read do.
         shared: its flaw in caching graphs, if it has one.
         note: for the table.
     """
@@ -136,6 +139,7 @@ class Function:
     source: str
     rules: tuple[Rule, ...] = ()
     implemented: bool = True
+    since: str = ""
     shared: SharedGraph | None = None
     note: str = field(default="", compare=False)
 

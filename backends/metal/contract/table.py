@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Iterator
 
 from backends.metal.contract import attention, convolution, launch, matmul, memory, quantized
 from backends.metal.contract.call import Call, Value
-from backends.metal.contract.rule import RELEASE, Function, Kind, Rule, SharedGraph, Violation
+from backends.metal.contract.rule import (
+    READ,
+    RELEASE,
+    Function,
+    Kind,
+    Rule,
+    SharedGraph,
+    Violation,
+)
+from harness import installed, installed_within
 
 FUNCTIONS: dict[str, Function] = {
     function.name: function
     for module in (matmul, convolution, attention, quantized, memory, launch)
     for function in module.FUNCTIONS
 }
-"""By name. What is not here, and is called aoti_torch_*, does not exist in the release."""
+"""By name. What is not here, and is called aoti_torch_*, does not exist in any release."""
 
 _PREFIX = "aoti_torch_"
-_ABSENT = Rule("", "implemented", f"is not in {RELEASE}", lambda call: "", Kind.MISSING)
 
 
 def implemented(function: str) -> bool:
-    """Whether the pinned release has the function, and it does not just throw."""
+    """Whether the installed release has the function, and it does not just throw."""
     row = FUNCTIONS.get(function)
-    return row.implemented if row is not None else not function.startswith(_PREFIX)
+    if row is None:
+        return not function.startswith(_PREFIX)
+    return row.implemented and installed_within(row.since)
+
+
+@functools.cache
+def _absent() -> Rule:
+    release = f"v{installed()}" if installed() else RELEASE
+    return Rule("", "implemented", f"is not in {release}", lambda call: "", Kind.MISSING)
 
 
 def bind(function: str, *arguments: Value) -> Call:
@@ -52,7 +69,9 @@ def check(call: Call) -> list[Violation]:
     """
     row = FUNCTIONS.get(call.function)
     if row is None:
-        return [] if implemented(call.function) else [Violation(call, "", "", _ABSENT)]
+        return [] if implemented(call.function) else [Violation(call, "", "", _absent())]
+    if not installed_within(row.since):
+        return [Violation(call, "", "", _absent())]
     return list(_violations(row, call))
 
 
@@ -90,8 +109,10 @@ def contract_document() -> str:
     return f"""# What the Metal runtime asks of generated code
 
 Written by `python -m backends.metal.contract`; do not edit. {len(FUNCTIONS)} functions and
-{rules} rules of ExecuTorch {RELEASE}, read from its source. Every call of a generated wrapper is
-held against them with its actual arguments; a broken rule fails the cell at stage `lower`.
+{rules} rules of ExecuTorch {RELEASE}, read from its source; {" and ".join(READ[:-1])} differ where a
+function says since when it is there. With any other release the record says `unverified`. Every
+call of a generated wrapper is held against them with its actual arguments; a broken rule fails the
+cell at stage `lower`.
 
 - **missing**: the release has no such function; the library does not load, or the call throws.
 - **refusal**: the runtime returns an error, throws or aborts.
@@ -106,6 +127,7 @@ def contract_table() -> str:
     for row in sorted(FUNCTIONS.values(), key=lambda row: row.name):
         rules = row.rules if row.shared is None else (*row.rules, row.shared.rule)
         lines += [_line(row, rule) for rule in rules]
+    since = sorted((row.name, row.since) for row in FUNCTIONS.values() if row.since)
     free = sorted(row.name for row in FUNCTIONS.values() if not row.rules)
     notes = sorted((row.name, row.note) for row in FUNCTIONS.values() if row.note)
     return "\n".join(
@@ -114,6 +136,7 @@ def contract_table() -> str:
             "",
             "Functions without requirements: " + ", ".join(f"`{name}`" for name in free) + ".",
             "",
+            *(f"- `{name}`: since {release}." for name, release in since),
             *(f"- `{name}`: {note}." for name, note in notes),
             "",
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness import native_backends, registry
-from harness.collection.states import tell, told
+from harness.collection.states import Ready, tell, told
 from harness.collection.tests.sessions import run
 from harness.record.folder import load
 from harness.record.run import BackendState
@@ -13,15 +13,16 @@ from harness.record.run import BackendState
 
 def test_what_a_worker_says_is_read_back(tmp_path: Path) -> None:
     states = {"tosa": BackendState(available=False, reason="no tosa-tools", runtime="none")}
+    ready = Ready(backends=states, slow={"kept": "is not the one that was read"})
     assert told(tmp_path, "gw0") is None
-    tell(tmp_path, "gw0", states)
-    assert told(tmp_path, "gw0") == states
-    (tmp_path / "gw0.backends").write_bytes(b'{"tosa": 1}')
+    tell(tmp_path, "gw0", ready)
+    assert told(tmp_path, "gw0") == ready
+    (tmp_path / "gw0.ready").write_bytes(b'{"tosa": 1}')
     assert told(tmp_path, "gw0") is None
 
 
 def test_a_folder_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> None:
-    tell(tmp_path / "absent", "gw0", {})
+    tell(tmp_path / "absent", "gw0", Ready(backends={}))
     assert told(tmp_path / "absent", "gw0") is None
 
 

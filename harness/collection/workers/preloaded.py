@@ -9,5 +9,7 @@ import warnings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    import harness.pipeline.runner
-    import harness.pipeline.speed  # noqa: F401
+    import harness.pipeline.runner  # noqa: F401
+    from harness.pipeline import speed
+
+    speed.left_out()  # imports its parts

@@ -1,7 +1,7 @@
 """Results that nothing has to round, such as positions that are counted in floats.
 
-Without them, noise on ``arange(n) / 2`` takes its ``floor`` to the number below, and the bound of an
-embedding of positions is as wide as the embedding.
+Without them, noise on ``arange(n) / 2`` takes its ``floor`` to the number below, and the bound of
+an embedding of positions is as wide as the embedding.
 """
 
 from __future__ import annotations

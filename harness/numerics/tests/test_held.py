@@ -1,4 +1,4 @@
-"""What rounds to itself does not err: positions that are counted in floats, and what is made of them."""
+"""What rounds to itself does not err: positions that are counted in floats, and what they make."""
 
 from __future__ import annotations
 

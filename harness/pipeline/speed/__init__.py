@@ -16,48 +16,57 @@ model spends a fifth of its time on deep-copying the provenance of nodes, which 
 is shared instead. Graphs are not written as text for logs that nobody reads (``untold``), and what
 exir keeps of programs that are done is dropped (``forgotten``). What is lowered is unchanged
 (docs/adr/0004 has the measurements).
+
+A part stands in for functions that it was written against; where a release has others, it is left
+out (``originals``), and the record of a run says so.
 """
 
 from __future__ import annotations
 
 import functools
 import gc
+import importlib
+from types import MappingProxyType, ModuleType
+from typing import Any
 
-from torch.fx.traceback import NodeSource
-from torchao.quantization.pt2e.observer import HistogramObserver
+from harness.pipeline.speed.originals import problems
 
-from harness.pipeline.speed import (
-    calibration,
-    code,
-    decomposing,
-    faked,
-    forgotten,
-    kept,
-    propagation,
-    replay,
-    retracing,
-    tables,
-    untold,
-    verifying,
+PARTS = tuple(
+    """
+    code kept tables decomposing faked replay retracing propagation verifying untold forgotten
+    calibration
+    """.split()
 )
+"""The parts, in the order in which they are installed: each is a module with ``install()``."""
+
+
+@functools.cache
+def left_out() -> MappingProxyType[str, str]:
+    """The parts that this process goes without, and why: the vendors' functions that they stand in
+    for are not those that were read, or are gone. Nothing is installed by asking."""
+    found = {}
+    for part in PARTS:
+        reasons = problems(part)
+        try:
+            _module(part)
+        except (ImportError, AttributeError) as error:
+            reasons.append(f"it does not import: {error}")
+        if reasons:
+            found[part] = "; ".join(reasons)
+    return MappingProxyType(found)
 
 
 @functools.cache
 def install() -> None:
-    """Install all of it in this process; further calls do nothing."""
-    NodeSource.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
-    HistogramObserver._non_linear_param_search = calibration.search_range
-    code.install()
-    kept.install()
-    tables.install()
-    decomposing.install()
-    faked.install()
-    replay.install()
-    retracing.install()
-    propagation.install()
-    verifying.install()
-    untold.install()
-    forgotten.install()
+    """Install what is not :func:`left_out` in this process; further calls do nothing."""
+    for part in PARTS:
+        if part not in left_out():
+            _module(part).install()
+
+
+def _module(part: str) -> Any:
+    found: ModuleType = importlib.import_module(f"{__name__}.{part}")
+    return found
 
 
 def settle() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 import torch
+from torchao.quantization.pt2e.observer import HistogramObserver
 
 
 def search_range(observer: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -64,3 +65,8 @@ def _quantiles() -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
     falling = -steps
     falling[0] = 1.0
     return numpy.add.accumulate(steps), numpy.add.accumulate(falling)
+
+
+def install() -> None:
+    """Search ranges in fewer steps from now on."""
+    HistogramObserver._non_linear_param_search = search_range

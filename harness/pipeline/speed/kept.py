@@ -20,6 +20,7 @@ from torch._export import utils as export_utils
 from torch._subclasses import fake_impls
 from torch.export import ExportedProgram
 from torch.fx import graph as fx_graph
+from torch.fx.traceback import NodeSource
 
 Overrides = dict[Any, Callable[..., Any]]
 
@@ -185,3 +186,5 @@ def install() -> None:
     replace_everywhere(_order_of, _dim_order_from_stride)
     # The name of each node is made of its operator's, which are a few hundred.
     fx_graph._snake_case = functools.lru_cache(4096)(fx_graph._snake_case)
+    # Where a node came from, which nobody writes to, is shared by copies of it.
+    NodeSource.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]

@@ -1,0 +1,207 @@
+"""``conform releases`` and ``conform bisect``: other releases of ExecuTorch, what they change."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from harness.cli.common import RUNS
+from harness.errors import UsageError
+from reports.commands.common import read_run, style_option, write_text
+
+_WHEELS = click.option(
+    "--wheels",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="Take releases from the wheels in this folder, not from the package index.",
+)
+_PASSED_ON = {"ignore_unknown_options": True}
+
+
+@click.group()
+def releases() -> None:
+    """Run the suites on other releases of ExecuTorch, and say what changed between them.
+
+    A release is a version such as 1.4.1, a wheel, or "here" for what is installed. Each has an
+    environment that shares everything but ExecuTorch with this one; environments are kept.
+    """
+
+
+@releases.command("run", context_settings=_PASSED_ON)
+@click.argument("first")
+@click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[RELEASES | RUN OPTIONS]...")
+@click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the runs.")
+@_WHEELS
+def run(first: str, rest: tuple[str, ...], run_dir: Path | None, wheels: Path | None) -> None:
+    """Run the same cells with the same seeds on several releases, oldest first, and compare them.
+
+    conform releases run 1.4.1 1.5.1 -k softmax --targets tosa
+
+    What follows the releases are paths and options of conform run. The folder has a run a release,
+    which every command on runs takes, and releases.md and releases.html, which compare them. Exit
+    code 0 when every run was green, 1 when one was red.
+    """
+    from harness.record.folder import new_folder
+    from harness.releases import available, running
+
+    names, options = _split((first, *rest))
+    chosen = [available.named(name, wheels) for name in names]
+    if len(chosen) < 2:
+        raise UsageError("name two releases or more, such as: conform releases run 1.4.1 here")
+    folder = run_dir or new_folder(RUNS)
+    status = running.run(chosen, folder, options, click.echo)
+    _compare(_runs([folder]), "terminal", folder)
+    sys.exit(status)
+
+
+@releases.command("compare")
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@style_option("change")
+@click.option(
+    "--write",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Write releases.md and releases.html there as well.",
+)
+def compare(runs: tuple[Path, ...], style: str, write: Path | None) -> None:
+    """Say what each release changed against the one before, a row a backend.
+
+    RUNS are the folder of conform releases run, or run folders, oldest release first. Newly passing
+    and newly failing cells, numerics, delegation, bytes and the time of lowering.
+    """
+    _compare(_runs(list(runs)), style, write)
+
+
+@releases.command("list")
+@_WHEELS
+def listing(wheels: Path | None) -> None:
+    """List the releases that can be installed for this Python, oldest first, and say which
+    environments are kept."""
+    from harness.release import installed, oldest_supported
+    from harness.releases import available, environment
+
+    found = (
+        available.in_index()
+        if wheels is None
+        else [release.version for release in available.in_folder(wheels)]
+    )
+    kept = environment.kept()
+    for version in found:
+        notes = ["installed here"] if version == installed() else []
+        notes += ["environment kept"] if version in kept else []
+        click.echo(f"{version:<12} {', '.join(notes)}".rstrip())
+    click.echo(f"tested from {oldest_supported()} on; environments: {environment.folder()}")
+
+
+@releases.command("forget")
+def forget() -> None:
+    """Delete the environments that are kept."""
+    from harness.releases import environment
+
+    click.echo(f"{environment.forget()} environments deleted")
+
+
+@click.command("bisect")
+@click.argument("cell")
+@click.option("--good", required=True, metavar="RELEASE", help="The older release.")
+@click.option("--bad", required=True, metavar="RELEASE", help="The newer one.")
+@click.option(
+    "--by",
+    type=click.Choice(("outcome", "delegation", "bytes")),
+    default="outcome",
+    show_default=True,
+    help="What releases are told apart by.",
+)
+@_WHEELS
+@click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the runs.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
+def bisect(
+    cell: str,
+    good: str,
+    bad: str,
+    by: str,
+    wheels: Path | None,
+    run_dir: Path | None,
+    seed: int,
+) -> None:
+    """Find the release in which CELL changed, between two of which it differs.
+
+    conform bisect linear/bias@metal:fp32 --good 1.4.1 --bad 1.5.1
+
+    Whether it became worse or better does not matter. Releases are those of the package index that
+    install for this Python, or the wheels in a folder, such as nightlies. Exit code 0 when it was
+    found, 2 when the two do not differ or one cannot be tried.
+    """
+    from rich.console import Console
+
+    from harness.record.folder import new_folder
+    from harness.releases import available, bisecting
+    from harness.target import split_cell_id
+    from reports.console import new_table, styled
+
+    split_cell_id(cell)
+    ends = [available.named(name, wheels) for name in (good, bad)]
+    between = available.between(ends[0], ends[1], wheels)
+    click.echo(f"{cell}: {len(between)} releases, from {good} to {bad}")
+    folder = run_dir or new_folder(RUNS)
+    options = ["--seed", str(seed)]
+    found = bisecting.bisect(cell, between, folder, by=by, options=options, say=click.echo)
+    table = new_table("release", by, "what is wrong", "record")
+    for one in found.tried:
+        cells = (one.release, one.word, one.error[:200], str(one.folder))
+        table.add_row(*map(styled, cells))
+    console = Console()
+    console.print(table)
+    before, after = found.before, found.after
+    console.print(
+        styled(
+            f"changed in {after.release}: {before.word} in {before.release}, {after.word} since",
+            "bold",
+        )
+    )
+
+
+def _split(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Releases, and what follows them from the first word on that is none."""
+    from packaging.version import InvalidVersion, Version
+
+    from harness.releases.available import HERE
+
+    for number, word in enumerate(words):
+        if word == HERE or word.endswith(".whl"):
+            continue
+        try:
+            Version(word)
+        except InvalidVersion:
+            return list(words[:number]), list(words[number:])
+    return list(words), []
+
+
+def _runs(folders: list[Path]) -> list[Path]:
+    """Run folders; that of a comparison stands for its runs."""
+    from harness.releases.running import INDEX_FILE, read_index
+
+    if len(folders) == 1 and (folders[0] / INDEX_FILE).exists():
+        return [folders[0] / ran.folder for ran in read_index(folders[0]).releases]
+    return folders
+
+
+def _compare(folders: list[Path], style: str, write: Path | None) -> None:
+    from reports.comparison import releases as comparison
+    from reports.comparison.releases import markdown, page, plain, terminal
+
+    found = comparison.steps([read_run(folder) for folder in folders])
+    if style == "json":
+        click.echo(plain.render(found))
+    elif style == "markdown":
+        click.echo(markdown.render(found), nl=False)
+    else:
+        terminal.render(found)
+    if write is not None:
+        write.mkdir(parents=True, exist_ok=True)
+        write_text(write / "releases.md", markdown.render(found))
+        write_text(write / "releases.html", page.render(found))
+        if style == "terminal":
+            click.echo((write / "releases.html").resolve())

@@ -1,0 +1,148 @@
+"""What of the vendors each part stands in for, and whether it is still what was read.
+
+A part whose originals are other than those that it was written against, or are gone, is left
+out: programs would come out otherwise, or not at all. ``known.json`` has a digest of the code of
+each, one for every release that was read; comments and docstrings do not count.
+
+``python -m harness.pipeline.speed.originals`` prints what is not known of the installed packages,
+``--write`` takes it into the file, which is to be done after reading what changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib
+import inspect
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+_FILE = Path(__file__).with_name("known.json")
+
+_EXPORTED = "torch.export.exported_program"
+_PASS = "executorch.exir.pass_base"
+_TORCH_PASS = "torch._export.pass_base"
+_ARM_VIEWS = "executorch.backends.transforms.propagate_view_copy_permute_pass"
+_XNNPACK = "executorch.backends.xnnpack._passes"
+
+REPLACED: dict[str, tuple[str, ...]] = {
+    "calibration": (
+        "torchao.quantization.pt2e.observer:HistogramObserver._non_linear_param_search",
+    ),
+    "code": (
+        "torch.fx.graph_module:GraphModule.recompile",
+        "torch.fx.graph_module:GraphModule.__reduce__",
+    ),
+    "decomposing": (f"{_EXPORTED}:ExportedProgram.run_decompositions",),
+    "faked": ("executorch.exir.dialects.edge._ops:EdgeOpOverload.__call__",),
+    "forgotten": ("executorch.exir.backend.utils:is_identical_graph",),
+    "kept": (
+        f"{_EXPORTED}:_override_composite_implicit_decomp",
+        "torch._export.utils:_collect_all_valid_cia_ops",
+        "torch._decomp.decompositions_for_rng:PhiloxState.reset",
+        f"{_EXPORTED}:ExportedProgram.call_spec",
+        "executorch.exir.tensor:dim_order_from_stride",
+        "torch.fx.graph:_snake_case",
+    ),
+    "propagation": (
+        f"{_ARM_VIEWS}:PropagateViewCopyPermutePass._retrace",
+        f"{_ARM_VIEWS}:PropagateViewCopyPermutePass.call",
+    ),
+    "replay": (
+        f"{_PASS}:_ExportPassBase.ExportInterpreter.run_node",
+        "torch.fx.experimental.proxy_tensor:PythonKeyTracer.create_arg",
+        f"{_PASS}:_ExportPassBase.ExportTracer.create_arg",
+        f"{_PASS}:ExportPass.ExportTracer.create_arg",
+    ),
+    "retracing": (
+        f"{_PASS}:_ExportPassBase.__init__",
+        f"{_PASS}:_ExportPassBase.call",
+        f"{_PASS}:_ExportPassBase.call_operator",
+        f"{_PASS}:_ExportPassBase.call_submodule",
+        f"{_TORCH_PASS}:_ExportPassBaseDeprecatedDoNotUse.call",
+    ),
+    "tables": (
+        "torch.export.decomp_utils:CustomDecompTable.materialize",
+        "torch._export.utils:_get_decomp_for_cia",
+        f"{_EXPORTED}:_split_decomp_table_to_cia_and_python_decomp",
+        f"{_EXPORTED}:default_decompositions",
+        "torch._decomp:get_decompositions",
+    ),
+    "untold": (
+        "executorch.exir.backend.backend_api:_create_partitions_in_graph_module",
+        f"{_XNNPACK}.convert_to_linear:ConvertToLinearPass.call",
+        f"{_XNNPACK}.convert_to_sdpa:ConvertToSDPAPass.call",
+    ),
+    "verifying": (
+        "torch._export.verifier:Verifier._check_graph_module",
+        "executorch.exir.pass_manager:ExportedProgramPassManager.check",
+        "executorch.exir.program._program:_remove_invalid_ops_for_not_decompose",
+    ),
+}
+"""By part, the functions it replaces, ``module:name``."""
+
+
+def problems(part: str) -> list[str]:
+    """Why a part must be left out, a reason a function; nothing where all are as they were read."""
+    return [said for name in REPLACED[part] if (said := _problem(name))]
+
+
+def _problem(name: str) -> str:
+    try:
+        found = digest(name)
+    except (ImportError, AttributeError, OSError, TypeError) as error:
+        return f"{name} is not there: {error}"
+    return "" if found in _known().get(name, ()) else f"{name} is not the one that was read"
+
+
+def digest(name: str) -> str:
+    """Of the code of a function, without comments and docstrings.
+
+    Args:
+        name: ``module:qualified.name``.
+
+    Raises:
+        ImportError: there is no such module.
+        AttributeError: it has no such function.
+        OSError: its source is not there.
+    """
+    module, _, attributes = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for attribute in attributes.split("."):
+        found = inspect.getattr_static(found, attribute)
+    while not inspect.isfunction(found):
+        inner = getattr(found, "fget", None) or getattr(found, "__wrapped__", None)
+        if inner is None:
+            break
+        found = inner
+    tree = ast.parse(textwrap.dedent(inspect.getsource(found)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            node.body = node.body[1:] or [ast.Pass()]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _known() -> dict[str, list[str]]:
+    return msgspec.json.decode(_FILE.read_bytes(), type=dict[str, list[str]])
+
+
+def main(arguments: list[str]) -> int:
+    """Print what is not known of the installed packages, or take it into the file."""
+    found = {part: problems(part) for part in REPLACED}
+    for part, lines in found.items():
+        for line in lines:
+            print(f"{part}: {line}")
+    if "--write" not in arguments:
+        return int(any(found.values()))
+    known = dict(_known())
+    for name in (name for names in REPLACED.values() for name in names):
+        if "is not the one that was read" in _problem(name):
+            known[name] = [*known.get(name, []), digest(name)]
+    ordered = dict(sorted(known.items()))
+    _FILE.write_bytes(msgspec.json.format(msgspec.json.encode(ordered)) + b"\n")
+    return 0

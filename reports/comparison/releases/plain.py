@@ -1,0 +1,36 @@
+"""A comparison of releases as JSON, in full."""
+
+from __future__ import annotations
+
+import msgspec
+
+from reports.comparison.diff import Change
+from reports.comparison.releases.compare import Step
+from reports.comparison.releases.words import better, moved
+from reports.comparison.snapshot import CellFacts
+
+
+def render(found: list[Step]) -> str:
+    """One object a step, with every cell."""
+    steps = [
+        {
+            "before": step.before,
+            "after": step.after,
+            "backends": [msgspec.to_builtins(row) for row in step.rows],
+            "newly_passing": [_cell(a, b) for a, b in step.gained],
+            "newly_failing": [_cell(a, b) for a, b in step.lost],
+            "worse": [_change(one, one.kind.label, one.said) for one in step.worse],
+            "better": [_change(one, *better(one)) for one in step.better],
+            "remarks": step.remarks,
+        }
+        for step in found
+    ]
+    return msgspec.json.format(msgspec.json.encode(steps)).decode()
+
+
+def _cell(before: CellFacts, after: CellFacts) -> dict[str, str]:
+    return {"cell": f"{after.case}@{after.target}", "what": moved(before, after)}
+
+
+def _change(change: Change, kind: str, said: str) -> dict[str, str]:
+    return {"cell": change.id, "kind": kind, "what": said}

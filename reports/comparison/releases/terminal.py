@@ -1,0 +1,50 @@
+"""A comparison of releases for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from reports.comparison.releases.compare import Step
+from reports.comparison.releases.words import COLUMNS, figures, headline, moved
+from reports.comparison.snapshot import CellFacts
+from reports.console import and_more, new_table, section, styled
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def render(found: list[Step], console: Console | None = None, *, limit: int = 20) -> None:
+    """Print each step: a row a backend, then the cells that came to pass and those that ceased to.
+
+    Args:
+        found: the steps, oldest first.
+        console: where to; by default standard output.
+        limit: cells to print of each kind.
+    """
+    from rich.console import Console
+
+    out = console or Console()
+    for step in found:
+        out.rule(styled(f"{step.before} → {step.after}", "bold"), align="left")
+        out.print(styled(f"{headline(step)}."))
+        table = new_table(*COLUMNS)
+        for row in step.rows:
+            table.add_row(*map(styled, figures(row)))
+        out.print(table)
+        for title, pairs in (("newly failing", step.lost), ("newly passing", step.gained)):
+            _cells(out, title, pairs, limit)
+        for remark in step.remarks:
+            out.print(styled(remark, "dim"))
+
+
+def _cells(
+    out: Console, title: str, pairs: Sequence[tuple[CellFacts, CellFacts]], limit: int
+) -> None:
+    if not pairs:
+        return
+    section(out, f"{title}: {len(pairs):,}")
+    for before, after in pairs[:limit]:
+        out.print(styled(f"{after.case}@{after.target}"))
+        out.print(styled(f"    {moved(before, after)}", "dim"))
+    and_more(out, len(pairs) - limit)

@@ -1,0 +1,95 @@
+"""The words and figures of a comparison of releases, the same in all its forms."""
+
+from __future__ import annotations
+
+from reports import text
+from reports.comparison.diff import Change, Kind
+from reports.comparison.releases.compare import Row, Step
+from reports.comparison.snapshot import CellFacts
+
+COLUMNS = (
+    "backend",
+    "cells",
+    "pass",
+    "newly passing",
+    "newly failing",
+    "numerics worse / better",
+    "delegation lost / gained",
+    "program bytes",
+    "lowering",
+)
+NOTE = (
+    "Cells that both releases tried. Numerics, delegation and bytes by the thresholds of conform "
+    "diff. Lowering is the median of the ratios of a cell's seconds, on one host."
+)
+
+
+def figures(row: Row) -> list[str]:
+    """A row, as :data:`COLUMNS` has it."""
+    old, new = row.passing
+    return [
+        row.backend,
+        f"{row.compared:,}",
+        f"{old:,}" if old == new else f"{old:,} → {new:,}",
+        _number(row.gained),
+        _number(row.lost),
+        _two(row.numerics),
+        _two(row.delegation),
+        _bytes(*row.bytes),
+        "–" if row.lowering is None else f"{row.lowering:.2f}×",
+    ]
+
+
+def moved(before: CellFacts, after: CellFacts) -> str:
+    """How a cell came to pass, or ceased to."""
+    failing = after if before.outcome.is_pass else before
+    why = failing.limitation or failing.error
+    where = f" in {failing.stage}" if failing.stage else ""
+    said = f"{before.outcome.label} → {after.outcome.label}"
+    return f"{said}{where}: {why}" if why else f"{said}{where}"
+
+
+_BETTER = {
+    Kind.DELEGATION_LOST: "delegation gained",
+    Kind.NUMERICS_WORSE: "numerics better",
+    Kind.BOUND_UP: "bound down",
+    Kind.QUALITY_WORSE: "quality better",
+    Kind.DELEGATES_UP: "fewer delegates",
+    Kind.BYTES_UP: "smaller",
+    Kind.TIME_UP: "faster",
+}
+
+
+def better(change: Change) -> tuple[str, str]:
+    """What a change of the reverse comparison is called, and what it says, the right way round."""
+    name = _BETTER.get(change.kind, f"not {change.kind.label} any more")
+    if change.ops:
+        return name, f"taken now: {text.calls(dict(change.ops))}"
+    if change.old is None or change.new is None:
+        return name, ""
+    unit = f" {change.unit}" if change.unit else ""
+    return name, f"{change.new:.6g} → {change.old:.6g}{unit}"
+
+
+def headline(step: Step) -> str:
+    """A step in a sentence."""
+    cells = sum(row.compared for row in step.rows)
+    return (
+        f"{text.count(cells, 'cell')} compared: {len(step.gained):,} newly passing, "
+        f"{len(step.lost):,} newly failing"
+    )
+
+
+def _number(value: int) -> str:
+    return f"{value:,}" if value else "–"
+
+
+def _two(values: tuple[int, int]) -> str:
+    return " / ".join(map(_number, values)) if any(values) else "–"
+
+
+def _bytes(old: int, new: int) -> str:
+    if not old:
+        return "–"
+    percent = 100 * (new - old) / old
+    return text.size(new) if old == new else f"{text.size(new)} ({percent:+.2f} %)"
