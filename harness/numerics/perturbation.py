@@ -122,7 +122,8 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         if out is None:
             out = func(*args, **kwargs)
         exact = kind is RoundingKind.EXACT
-        if settled and (exact or is_held(name, args, out, self.unit)):
+        # What is inside of a compound operation, targets may compute by another formula.
+        if settled and (exact or (not self.depth and is_held(name, args, out, self.unit))):
             exact = True
             self.settled.add(out)
         if exact:

@@ -116,7 +116,7 @@ ADDMM = Function(
         ),
     ),
     note=f"mat2 may be transposed; absent before this release, see {NO_ADDMM}",
-    since="1.5.1",
+    since="1.5.0",
 )
 BMM = Function(
     "aoti_torch_mps_bmm_out",

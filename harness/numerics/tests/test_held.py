@@ -38,6 +38,15 @@ def test_what_is_held_is_not_taken_over_a_jump(name: str) -> None:
     assert largest_bound(HELD[name], 1 + torch.rand(8)) < 1e-4
 
 
+def test_a_formula_that_targets_have_another_for_errs_as_a_whole() -> None:
+    """A cast of a mean rounds nothing; of the scale and the shift that it is folded into, all
+    digits are rounded, where what is left of input and mean is small."""
+    norm = torch.nn.BatchNorm1d(2, affine=False).eval()
+    assert norm.running_mean is not None
+    norm.running_mean.copy_(torch.tensor([1.0, -2.0]))
+    assert largest_bound(norm, torch.tensor([[1.0 + 2.0**-10, -2.0 + 2.0**-10]])) > 1e-8
+
+
 @pytest.mark.parametrize("name", OPEN)
 def test_what_targets_round_apart_still_is(name: str) -> None:
     assert largest_bound(OPEN[name], 1 + torch.rand(8)) > 0.5

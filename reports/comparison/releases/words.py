@@ -11,16 +11,18 @@ COLUMNS = (
     "backend",
     "cells",
     "pass",
-    "newly passing",
-    "newly failing",
-    "numerics worse / better",
-    "delegation lost / gained",
-    "program bytes",
+    "gained",
+    "lost",
+    "numerics −/+",
+    "delegation −/+",
+    "bytes",
     "lowering",
 )
 NOTE = (
-    "Cells that both releases tried. Numerics, delegation and bytes by the thresholds of conform "
-    "diff. Lowering is the median of the ratios of a cell's seconds, on one host."
+    "Cells that both releases tried: how many pass, pass now and did not (gained), passed and do not "
+    "now (lost), have worse and better numerics, are delegated less and more, by the thresholds of "
+    "conform diff; the bytes of all programs; and the median of the ratios of the seconds that a "
+    "cell's lowering takes, on one host."
 )
 
 
