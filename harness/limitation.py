@@ -139,6 +139,20 @@ def judge(cell: Cell, limitation: Limitation | None) -> Cell:
     return cell
 
 
+def closed(limitations: Iterable[Limitation], oldest: str) -> list[Limitation]:
+    """Entries of gaps that no supported release has any more.
+
+    Args:
+        limitations: all of them.
+        oldest: the oldest release that is supported.
+    """
+    return [
+        entry
+        for entry in limitations
+        if entry.until and oldest and numbers(entry.until) <= numbers(oldest)
+    ]
+
+
 def unmatched(
     limitations: Iterable[Limitation], cases: Sequence[Case], targets: Sequence[Target]
 ) -> list[Limitation]:

@@ -82,9 +82,17 @@ def _backends() -> Table:
 @click.command()
 @SUITE_FOLDER
 @click.option("--write", type=click.Path(path_type=Path), help="Write to this file instead.")
-def limitations(suites: Path, write: Path | None) -> None:
+@click.option(
+    "--stale",
+    is_flag=True,
+    help="Only those that can go: no supported release has the gap. Exit code 1 where there are.",
+)
+def limitations(suites: Path, write: Path | None, stale: bool) -> None:
     """Print every known limitation of the suites as a Markdown table."""
     silence_vendors()
+    if stale:
+        _stale(suites)
+        return
     from harness.collection.catalogue import limitation_table
     from reports import output
 
@@ -93,6 +101,22 @@ def limitations(suites: Path, write: Path | None) -> None:
         click.echo(table)
     else:
         output.write(write, table.encode())
+
+
+def _stale(suites: Path) -> None:
+    from harness.collection.catalogue import stale_limitations
+    from harness.release import oldest_supported, spelled
+
+    found = stale_limitations(suites)
+    for package, entry in found:
+        click.echo(
+            f"{package}: {entry.case} on {entry.target}, {spelled(entry.since, entry.until)}: "
+            f"{entry.reason}"
+        )
+    if found:
+        click.echo(f"{len(found)} can go: the oldest supported release is {oldest_supported()}")
+        sys.exit(1)
+    click.echo(f"none can go: every gap is there in {oldest_supported()} or a later release")
 
 
 _WHAT = ("cases", "tags", "operators", "targets", "suites")

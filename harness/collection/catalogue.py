@@ -10,8 +10,8 @@ from pathlib import Path
 from harness import registry
 from harness.collection.discovery import Suite, all_suites
 from harness.collection.night import is_left_to_the_night
-from harness.limitation import Limitation
-from harness.release import spelled
+from harness.limitation import Limitation, closed
+from harness.release import oldest_supported, spelled
 from harness.target import VARIED, Target, any_glob
 
 _HEAD = """# Known limitations
@@ -101,6 +101,15 @@ def selected_cells(folder: Path) -> list[tuple[str, int, int, list[str]]]:
         for target in plain
         for name in (target, f"{target}{VARIED}")
         if name == target or name in packages
+    ]
+
+
+def stale_limitations(folder: Path) -> list[tuple[str, Limitation]]:
+    """The entries that no supported release needs, with the package that has them."""
+    return [
+        (package, entry)
+        for package, suites in _by_package(folder).items()
+        for entry in closed(suites[0].declared, oldest_supported())
     ]
 
 

@@ -109,10 +109,10 @@ def contract_document() -> str:
     return f"""# What the Metal runtime asks of generated code
 
 Written by `python -m backends.metal.contract`; do not edit. {len(FUNCTIONS)} functions and
-{rules} rules of ExecuTorch {RELEASE}, read from its source; {" and ".join(READ[:-1])} differ where a
-function says since when it is there. With any other release the record says `unverified`. Every
-call of a generated wrapper is held against them with its actual arguments; a broken rule fails the
-cell at stage `lower`.
+{rules} rules of ExecuTorch {RELEASE}, read from its source; {" and ".join(READ[:-1])} differ
+where a function says since when it is there. With any other release the record says `unverified`.
+Every call of a generated wrapper is held against them with its actual arguments; a broken rule
+fails the cell at stage `lower`.
 
 - **missing**: the release has no such function; the library does not load, or the call throws.
 - **refusal**: the runtime returns an error, throws or aborts.

@@ -19,10 +19,10 @@ COLUMNS = (
     "lowering",
 )
 NOTE = (
-    "Cells that both releases tried: how many pass, pass now and did not (gained), passed and do not "
-    "now (lost), have worse and better numerics, are delegated less and more, by the thresholds of "
-    "conform diff; the bytes of all programs; and the median of the ratios of the seconds that a "
-    "cell's lowering takes, on one host."
+    "Cells that both releases tried: how many pass; pass now and did not (gained); passed and do "
+    "not now (lost); have worse and better numerics, are delegated less and more, by the "
+    "thresholds of conform diff; the bytes of all programs; and the median of the ratios of the "
+    "seconds that a cell's lowering takes, on one host."
 )
 
 
