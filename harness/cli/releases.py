@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -93,6 +94,25 @@ def listing(wheels: Path | None) -> None:
         notes += ["environment kept"] if version in kept else []
         click.echo(f"{version:<12} {', '.join(notes)}".rstrip())
     click.echo(f"tested from {oldest_supported()} on; environments: {environment.folder()}")
+
+
+@releases.command("affected")
+@click.argument("files", type=click.File(), default="-")
+def affected(files: TextIO) -> None:
+    """Print the targets that a change of ExecuTorch can affect, as --targets takes them.
+
+    git diff --name-only main... | conform releases affected
+
+    FILES has a path a line, relative to ExecuTorch's repository; "-" for standard input. Exit code
+    1 where no cell is affected.
+    """
+    from harness.releases.affected import affected
+
+    found = affected(files)
+    if not found:
+        click.echo("no cell can be affected by these files", err=True)
+        sys.exit(1)
+    click.echo(",".join(found))
 
 
 @releases.command("forget")

@@ -1,4 +1,4 @@
-"""What a worker says of its backends, so that the process of the records need not load them too."""
+"""What a worker says of its vendors, so that the process of the records need not load them too."""
 
 from __future__ import annotations
 

@@ -53,10 +53,10 @@ def test_the_release_that_changed_a_cell_is_named(tmp_path: Path, ran: list[str]
 
 
 def test_releases_that_are_alike_are_said_to_be(tmp_path: Path, ran: list[str]) -> None:
-    with pytest.raises(ReleaseError, match="is the same in 1.0.0 and 1.3.0: passed"):
+    with pytest.raises(ReleaseError, match=r"is the same in 1\.0\.0 and 1\.3\.0: passed"):
         bisecting.bisect(CELL, [Release("1.0.0"), Release("1.3.0")], tmp_path, say=quiet)
 
 
 def test_an_end_that_leaves_no_record_cannot_be_bisected(tmp_path: Path, ran: list[str]) -> None:
-    with pytest.raises(ReleaseError, match="left no record with 1.4.0"):
+    with pytest.raises(ReleaseError, match=r"left no record with 1\.4\.0"):
         bisecting.bisect(CELL, [Release("1.4.0"), Release("1.8.0")], tmp_path, say=quiet)

@@ -53,7 +53,7 @@ def test_a_release_twice(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_holds_none(tmp_path: Path) -> None:
-    with pytest.raises(ReleaseError, match="has no releases.json"):
+    with pytest.raises(ReleaseError, match=r"has no releases\.json"):
         read_index(tmp_path)
     (tmp_path / "releases.json").write_text("[]")
     with pytest.raises(ReleaseError, match="cannot be read"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness import Limitation
 from suites.ops.limitations.metal import METAL
 from suites.ops.limitations.mlx import MLX
+from suites.ops.limitations.releases import RELEASES
 from suites.ops.limitations.runtime import RUNTIME
 from suites.ops.limitations.tosa_both import TOSA_BOTH
 from suites.ops.limitations.tosa_fp import TOSA_FP
@@ -12,6 +13,7 @@ from suites.ops.limitations.tosa_int import TOSA_INT
 from suites.ops.limitations.xnnpack import XNNPACK
 
 LIMITATIONS: list[Limitation] = [
+    *RELEASES,  # first: where they speak, what the tested release does is another story
     *RUNTIME,
     *XNNPACK,
     *MLX,

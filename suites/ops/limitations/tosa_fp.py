@@ -22,11 +22,20 @@ TOSA_FP: list[Limitation] = [
     # Integers in a floating-point profile.
     Limitation(
         target="tosa:fp",
-        case="abs/int32|amin/int32|clamp/int32|maximum/int32|neg/int8|sign/int32",
+        case="abs/int32|clamp/int32|maximum/int32|neg/int8|sign/int32",
         reason=_NO_INTEGERS,
         link=_PULL + "22558",
         stage="lower",
         error="TOSA spec TOSA-1.0+FP doesn't support",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="amin/int32",
+        reason=_NO_INTEGERS,
+        link=_PULL + "22558",
+        stage="lower",
+        error="TOSA spec TOSA-1.0+FP doesn't support",
+        since="1.5.0",
     ),
     Limitation(
         target="tosa:fp",
