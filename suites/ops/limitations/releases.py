@@ -99,4 +99,38 @@ RELEASES: list[Limitation] = [
         outcome=Status.MISMATCH,
         until="1.5.0",
     ),
+    Limitation(
+        target="tosa:fp|tosa:int",
+        case="upsample_nearest2d/uneven_size",
+        reason="RewriteUpsamplePass.get_resize_parameters_1d (backends/arm/_passes/) gives a "
+        "nearest resize the offset of a bilinear one, and TOSA's reads half a step further: other "
+        "elements wherever the ratio is no integer.",
+        link=_SOURCE + "v1.4.1/backends/arm/_passes/rewrite_upsample.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+        until="1.5.0",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="sum/out_dtype|any/fp32_keepdim",
+        reason="validate_same_dtype (backends/arm/operators/operator_validation_utils.py) asks "
+        "for a result of the input's dtype, and nothing before it casts; the partitioner takes "
+        "the node all the same.",
+        link=_SOURCE + "v1.4.1/backends/arm/operators/operator_validation_utils.py",
+        stage="lower",
+        error="Expected all tensors to have dtype",
+        until="1.5.0",
+    ),
+    Limitation(
+        target="metal:*",
+        case="split_with_sizes_copy/even|split_with_sizes_copy/uneven_remainder|"
+        "split_with_sizes_copy/chunk",
+        reason="AotiBackend of 1.4.1 hands split_copy to Inductor undecomposed, which has no code "
+        "for it on MPS and calls ATen's kernel; Metal's runtime has none.",
+        stage="lower",
+        error="aten::split_copy.Tensor",
+        shown_as=Status.UNSUPPORTED,
+        until="1.5.0",
+    ),
 ]

@@ -48,6 +48,7 @@ TOSA_BOTH: list[Limitation] = [
         link=_EXIR + "verification/arg_validator.py",
         stage="lower",
         error="StopIteration",
+        since="1.5.0",
     ),
     Limitation(
         target=_BOTH,

@@ -94,8 +94,10 @@ def problems(part: str) -> list[str]:
 def _problem(name: str) -> str:
     try:
         found = digest(name)
-    except (ImportError, AttributeError, OSError, TypeError) as error:
+    except (ImportError, AttributeError) as error:
         return f"{name} is not there: {error}"
+    except (OSError, TypeError) as error:
+        return f"{name} has no source to read: {error}"
     return "" if found in _known().get(name, ()) else f"{name} is not the one that was read"
 
 
