@@ -18,6 +18,8 @@ from reports.comparison.snapshot import CellFacts
 from reports.outcome import Outcome
 
 _NUMERICS = (Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE)
+# Between two runs a single cell's clock tells nothing; the median of a backend's does.
+_LEFT_OUT = Kind.TIME_UP
 _STAGE = "lower"
 # Cells that lower in less say nothing of a release: the clock's own noise is as large.
 _LEAST_SECONDS = 0.02
@@ -128,8 +130,10 @@ def _step(before: Run, after: Run, old: str, new: str) -> Step:
         rows=rows,
         gained=gained,
         lost=lost,
-        worse=[one for one in forwards.worse if one.id not in named],
-        better=[one for one in backwards.worse if one.id not in named],
+        worse=[one for one in forwards.worse if one.id not in named and one.kind is not _LEFT_OUT],
+        better=[
+            one for one in backwards.worse if one.id not in named and one.kind is not _LEFT_OUT
+        ],
         remarks=forwards.remarks,
     )
 

@@ -46,9 +46,8 @@ def moved(before: CellFacts, after: CellFacts) -> str:
     """How a cell came to pass, or ceased to."""
     failing = after if before.outcome.is_pass else before
     why = failing.limitation or failing.error
-    where = f" in {failing.stage}" if failing.stage else ""
-    said = f"{before.outcome.label} → {after.outcome.label}"
-    return f"{said}{where}: {why}" if why else f"{said}{where}"
+    said = f"{_ended(before)} → {_ended(after)}"
+    return f"{said}: {why}" if why else said
 
 
 _BETTER = {
@@ -58,7 +57,6 @@ _BETTER = {
     Kind.QUALITY_WORSE: "quality better",
     Kind.DELEGATES_UP: "fewer delegates",
     Kind.BYTES_UP: "smaller",
-    Kind.TIME_UP: "faster",
 }
 
 
@@ -80,6 +78,11 @@ def headline(step: Step) -> str:
         f"{text.count(cells, 'cell')} compared: {len(step.gained):,} newly passing, "
         f"{len(step.lost):,} newly failing"
     )
+
+
+def _ended(cell: CellFacts) -> str:
+    where = f" in {cell.stage}" if cell.stage and not cell.outcome.is_pass else ""
+    return f"{cell.outcome.label}{where}"
 
 
 def _number(value: int) -> str:
