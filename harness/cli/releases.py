@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -53,7 +54,7 @@ def run(first: str, rest: tuple[str, ...], run_dir: Path | None, wheels: Path | 
         raise UsageError("name two releases or more, such as: conform releases run 1.4.1 here")
     folder = run_dir or new_folder(RUNS)
     status = running.run(chosen, folder, options, click.echo)
-    _compare(_runs([folder]), "terminal", folder)
+    _compare([folder], "terminal", folder)
     sys.exit(status)
 
 
@@ -72,7 +73,7 @@ def compare(runs: tuple[Path, ...], style: str, write: Path | None) -> None:
     RUNS are the folder of conform releases run, or run folders, oldest release first. Newly passing
     and newly failing cells, numerics, delegation, bytes and the time of lowering.
     """
-    _compare(_runs(list(runs)), style, write)
+    _compare(list(runs), style, write)
 
 
 @releases.command("list")
@@ -199,29 +200,33 @@ def _split(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return list(words), []
 
 
-def _runs(folders: list[Path]) -> list[Path]:
-    """Run folders; that of a comparison stands for its runs."""
+def _runs(folders: list[Path]) -> tuple[list[Path], str]:
+    """Run folders, and the command that made them; the folder of a comparison stands for its."""
     from harness.releases.running import INDEX_FILE, read_index
 
-    if len(folders) == 1 and (folders[0] / INDEX_FILE).exists():
-        return [folders[0] / ran.folder for ran in read_index(folders[0]).releases]
-    return folders
+    if len(folders) != 1 or not (folders[0] / INDEX_FILE).exists():
+        return folders, ""
+    index = read_index(folders[0])
+    names = [ran.release for ran in index.releases]
+    made = shlex.join(["conform", "releases", "run", *names, *index.options])
+    return [folders[0] / ran.folder for ran in index.releases], made
 
 
 def _compare(folders: list[Path], style: str, write: Path | None) -> None:
     from reports.comparison import releases as comparison
     from reports.comparison.releases import markdown, page, plain, terminal
 
+    folders, made = _runs(folders)
     found = comparison.steps([read_run(folder) for folder in folders])
     if style == "json":
         click.echo(plain.render(found))
     elif style == "markdown":
-        click.echo(markdown.render(found), nl=False)
+        click.echo(markdown.render(found, made=made), nl=False)
     else:
         terminal.render(found)
     if write is not None:
         write.mkdir(parents=True, exist_ok=True)
-        write_text(write / "releases.md", markdown.render(found))
+        write_text(write / "releases.md", markdown.render(found, made=made))
         write_text(write / "releases.html", page.render(found))
         if style == "terminal":
             click.echo((write / "releases.html").resolve())

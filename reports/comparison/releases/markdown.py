@@ -16,15 +16,17 @@ _EXAMPLES = 3
 _REASON = 300
 
 
-def render(found: list[Step], *, head: str = "# What releases changed") -> str:
+def render(found: list[Step], *, made: str = "") -> str:
     """The whole comparison; what does not fit is left out and named.
 
     Args:
         found: the steps, oldest first.
-        head: what comes before them.
+        made: the command that made the runs, where it is known.
     """
     page = Bounded()
-    page.add(head)
+    page.add("# What releases changed")
+    if made:
+        page.add(f"Generated from the runs of {code(made)}.")
     page.add(NOTE)
     for step in found:
         name = f"{step.before} → {step.after}"
