@@ -27,7 +27,7 @@ from harness.numerics.formats.dequantize import Blocks
 from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.numerics.large import attention
 from harness.numerics.large.attention import Attention, Errors
-from harness.numerics.large.sharing import Sum, is_large
+from harness.numerics.large.sharing import Settled, Sum, is_large
 from harness.precision import Precision
 from harness.trees import leaves, map_leaves
 
@@ -74,6 +74,8 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self._domains = 0
         self._sums = 0
         self._jumped = False
+        # Made of nothing that the program is given: positions, above all.
+        self._counted = Settled()
 
     def observe_dtype(self, dtype: torch.dtype) -> None:
         """Results may be rounded to this dtype; the coarsest counts. One byte is a code: what
@@ -122,10 +124,15 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         if out is None:
             out = func(*args, **kwargs)
         exact = kind is RoundingKind.EXACT
-        # What is inside of a compound operation, targets may compute by another formula.
-        if settled and (exact or (not self.depth and is_held(name, args, out, self.unit))):
-            exact = True
-            self.settled.add(out)
+        if settled:
+            counted = self._counted.hold((args, kwargs))
+            # What is inside of a compound operation, targets may compute by another formula.
+            held = counted and not self.depth and is_held(name, args, out, self.unit)
+            exact = exact or held
+            if exact:
+                self.settled.add(out)
+            if exact and counted:
+                self._counted.add(out)
         if exact:
             return out
         inexact = [item for item in leaves(out) if is_inexact(item)]
@@ -218,13 +225,14 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         if number >= len(self._exact.jumps):
             return function(*arguments)
         exact, expected = self._exact.jumps[number]
-        settled = self.settled.hold(arguments)
+        counted = self._counted.hold(arguments)
         if not self._jumped:
             arguments = tuple(map(self._extrapolate, exact, arguments))
         result = function(*arguments)
         self._jumped = self._jumped or not _same(result, expected)
-        if settled and function in (torch.floor, torch.trunc):
+        if counted and function in (torch.floor, torch.trunc):
             self.settled.add(result)
+            self._counted.add(result)
         return result
 
     def _extrapolate(self, exact: Any, erring: Any) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import shutil
 import sys
-from importlib.util import find_spec
 
 from harness.errors import ReleaseError
 
@@ -15,7 +15,7 @@ def command(*arguments: str) -> list[str]:
     Raises:
         ReleaseError: there is none.
     """
-    if find_spec("pip") is None:
+    if not _has_pip():
         raise ReleaseError(
             "this environment has no pip, which makes those of releases; python -m ensurepip"
         )
@@ -29,10 +29,15 @@ def install(requirements: list[str], into: str) -> list[str]:
     Raises:
         ReleaseError: there is neither pip nor uv.
     """
-    if find_spec("pip") is None and (uv := shutil.which("uv")):
+    if not _has_pip() and (uv := shutil.which("uv")):
         return [uv, "pip", "install", "--python", sys.executable, "--no-deps", "--target", into,
                 *requirements]  # fmt: skip
     return command("install", "--quiet", "--no-deps", "--target", into, *requirements)
+
+
+def _has_pip() -> bool:
+    # Not by looking for the module: setuptools listens for that, and gives distutils back.
+    return any(importlib.metadata.distributions(name="pip"))
 
 
 def failure(stderr: str) -> str:
