@@ -91,6 +91,10 @@ def _sizes(module: torch.nn.Module) -> Iterator[dict[str, float]]:
             hook.remove()
 
 
+# Parts of models that are exported on their own.
+ONE_LAYER = {"smolvlm/connector"}
+
+
 @pytest.mark.parametrize("case", MODELS, ids=lambda case: case.name)
 def test_a_model_tells_something(case: Case) -> None:
     built = case.make()
@@ -101,7 +105,7 @@ def test_a_model_tells_something(case: Case) -> None:
             args, kwargs = arguments(call)
             made = built.module(*args, **kwargs)
             returned.append(made if isinstance(made, tuple) else (made,))
-    assert len(sizes) >= 3
+    assert len(sizes) >= (1 if case.name in ONE_LAYER else 3)
     off = {name: size for name, size in sizes.items() if not 0.03 < size < 30}
     assert not off
     assert all(0.3 < entropy < 0.98 for entropy in attention.entropies), attention.entropies
