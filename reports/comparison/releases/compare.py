@@ -18,8 +18,9 @@ from reports.comparison.snapshot import CellFacts
 from reports.outcome import Outcome
 
 _NUMERICS = (Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE)
-# Between two runs a single cell's clock tells nothing; the median of a backend's does.
-_LEFT_OUT = Kind.TIME_UP
+# Between two runs a single cell's clock tells nothing; the median of a backend's does. Who executes
+# a cell follows from what is delegated.
+_LEFT_OUT = (Kind.TIME_UP, Kind.RUNTIME_CHANGED)
 _STAGE = "lower"
 # Cells that lower in less say nothing of a release: the clock's own noise is as large.
 _LEAST_SECONDS = 0.02
@@ -130,9 +131,9 @@ def _step(before: Run, after: Run, old: str, new: str) -> Step:
         rows=rows,
         gained=gained,
         lost=lost,
-        worse=[one for one in forwards.worse if one.id not in named and one.kind is not _LEFT_OUT],
+        worse=[one for one in forwards.worse if one.id not in named and one.kind not in _LEFT_OUT],
         better=[
-            one for one in backwards.worse if one.id not in named and one.kind is not _LEFT_OUT
+            one for one in backwards.worse if one.id not in named and one.kind not in _LEFT_OUT
         ],
         remarks=forwards.remarks,
     )
