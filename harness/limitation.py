@@ -17,7 +17,7 @@ from harness.case import Case
 from harness.errors import LimitationError
 from harness.record.cell import Cell, LimitationRef, Status
 from harness.record.host import vectors
-from harness.release import installed, is_within, numbers
+from harness.release import installed_within, numbers
 from harness.target import Target, any_glob, speaks_of
 
 _PREDICTABLE = frozenset({Status.FAILED, Status.MISMATCH, Status.CRASHED, Status.TIMEOUT})
@@ -88,7 +88,7 @@ class Limitation:
             self.speaks_of_case(case)
             and speaks_of(self.target, target)
             and any_glob(self.host, vectors())
-            and is_within(self.since, self.until, installed())
+            and installed_within(self.since, self.until)
         )
 
     def speaks_of_case(self, case: Case) -> bool:

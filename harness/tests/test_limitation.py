@@ -12,7 +12,7 @@ import torch
 
 from harness import Case, Limitation, Target
 from harness.errors import LimitationError
-from harness.limitation import find, judge, unmatched
+from harness.limitation import closed, find, judge, unmatched
 from harness.record.cell import Cell, Status
 
 CASE = Case("add/int", lambda: (torch.nn.Identity(), (torch.ones(1),)), tags=frozenset({"int32"}))
@@ -103,6 +103,25 @@ def test_an_entry_of_other_hosts_says_nothing_here(
     assert (find([limitation], CASE, TARGET) is limitation) is speaks
     # It has cells, elsewhere.
     assert unmatched([limitation], [CASE], [TARGET]) == []
+
+
+@pytest.mark.parametrize(
+    ("release", "speaks"), [("1.4.1", False), ("1.5.0", True), ("1.5.9", True), ("1.6.0a0", False)]
+)
+def test_an_entry_of_other_releases_says_nothing_here(
+    release: str, speaks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.release.installed", lambda package="executorch": release)
+    limitation = entry(since="1.5.0", until="1.6.0")
+    assert (find([limitation], CASE, TARGET) is limitation) is speaks
+    assert unmatched([limitation], [CASE], [TARGET]) == []
+
+
+def test_an_entry_can_go_when_no_supported_release_has_its_gap() -> None:
+    gone, open_ = entry(until="1.4.1"), entry(until="1.5.0")
+    assert closed([gone, open_, entry()], "1.4.1") == [gone]
+    with pytest.raises(LimitationError, match="there is no release since"):
+        entry(since="1.5.0", until="1.5.0")
 
 
 def test_the_document_shows_every_field() -> None:
