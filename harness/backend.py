@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from harness.errors import ReleaseError
 from harness.precision import Precision
+from harness.release import PACKAGE, installed_as
 
 if TYPE_CHECKING:
     import torch
@@ -183,9 +185,23 @@ class KnownPass:
     idempotent: bool = True
 
     def make(self) -> Any:
-        """A new one."""
+        """A new one.
+
+        Raises:
+            ReleaseError: it is ExecuTorch's, and the installed release has none.
+            ImportError: there is no such module.
+            AttributeError: it has no such name.
+        """
         module, _, name = self.where.partition(":")
-        made = getattr(importlib.import_module(module), name)
+        try:
+            made = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            if not self.where.startswith(f"{PACKAGE}."):
+                raise
+            raise ReleaseError(
+                f"{installed_as()} has no pass {self.where} ({error}); leave it out of the "
+                "target, or run another release"
+            ) from error
         return made() if isinstance(made, type) else _as_pass(made)
 
     @property

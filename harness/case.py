@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.copies import Shared, convert_state, copy_module, is_lazy, plain_state, wrappers
 from harness.errors import CaseError, describe, printable
+from harness.private.torch import _debug_has_internal_overlap
 from harness.target import Target, speaks_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Call:
 
 @functools.cache
 def _register_call() -> None:
-    from torch.utils._pytree import register_dataclass
+    from harness.private.torch import register_dataclass
 
     register_dataclass(Call)
 
@@ -133,7 +134,8 @@ class Built:
     def tensors(self) -> list[torch.Tensor]:
         """The tensors among the inputs of all calls."""
         import torch
-        from torch.utils._pytree import tree_leaves
+
+        from harness.private.torch import tree_leaves
 
         return [leaf for leaf in tree_leaves(self.calls) if isinstance(leaf, torch.Tensor)]
 
@@ -157,7 +159,8 @@ class Built:
         weights keep their codes.
         """
         import torch
-        from torch.utils._pytree import tree_map
+
+        from harness.private.torch import tree_map
 
         wanted: torch.dtype = getattr(torch, dtype)
         if wanted == torch.float32:
@@ -350,13 +353,14 @@ def _settled(inputs: Any) -> Any:
     """Inputs as an application passes them: no gradients, and each element in a place of its own,
     because a program knows an order of dimensions and no strides."""
     import torch
-    from torch.utils._pytree import tree_map
+
+    from harness.private.torch import tree_map
 
     def settle(item: Any) -> Any:
         if not isinstance(item, torch.Tensor):
             return item
         item = item.detach()
-        overlapping = torch._debug_has_internal_overlap(item) == 1
+        overlapping = _debug_has_internal_overlap(item) == 1
         return item.contiguous() if overlapping else item
 
     return tree_map(settle, inputs)

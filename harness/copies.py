@@ -72,7 +72,8 @@ def is_lazy(tensor: torch.Tensor) -> bool:
 def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """A copy without a history of gradients, of the same class, with storage of its own."""
     import torch
-    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    from harness.private.torch import is_traceable_wrapper_subclass
 
     if not is_traceable_wrapper_subclass(tensor):
         made = tensor.detach().clone()
@@ -86,7 +87,7 @@ def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
 
 def wrappers(module: torch.nn.Module) -> list[torch.Tensor]:
     """Parameters and buffers that wrap other tensors, as quantized weights do."""
-    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+    from harness.private.torch import is_traceable_wrapper_subclass
 
     return [tensor for *_, tensor in _state(module) if is_traceable_wrapper_subclass(tensor)]
 
@@ -98,7 +99,7 @@ def plain_state(module: torch.nn.Module) -> Iterator[torch.Tensor]:
 
 
 def _plain(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+    from harness.private.torch import is_traceable_wrapper_subclass
 
     if not is_traceable_wrapper_subclass(tensor):
         yield tensor
@@ -113,7 +114,8 @@ def convert_state(
     """Convert all parameters and buffers of a module in place, as ``Module._apply`` does; wrappers
     are replaced, because many refuse to be changed."""
     from torch.nn import Parameter
-    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    from harness.private.torch import is_traceable_wrapper_subclass
 
     held = [item for item in _state(module) if is_traceable_wrapper_subclass(item[2])]
     for store, name, _ in held:
@@ -142,7 +144,8 @@ def _state(module: torch.nn.Module) -> Iterator[tuple[dict[str, Any], str, torch
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors that a module's parts hold, by whatever attribute, and their paths."""
     import torch
-    from torch.utils._pytree import tree_leaves
+
+    from harness.private.torch import tree_leaves
 
     for path, part in module.named_modules():
         held = {**vars(part), **part._parameters, **part._buffers}

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from torch.fx.immutable_collections import immutable_dict, immutable_list
-from torch.utils import _pytree as pytree
+
+from harness.private.torch import _pytree
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
@@ -23,8 +24,8 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
         return its([map_leaves(function, item) for item in tree])
     if its is dict or its is immutable_dict:
         return its({key: map_leaves(function, value) for key, value in tree.items()})
-    if its in pytree.SUPPORTED_NODES or issubclass(its, tuple):
-        return pytree.tree_map(function, tree)
+    if its in _pytree.SUPPORTED_NODES or issubclass(its, tuple):
+        return _pytree.tree_map(function, tree)
     return function(tree)
 
 
@@ -43,7 +44,7 @@ def _collect(tree: Any, found: list[Any]) -> None:
     elif its is dict or its is immutable_dict:
         for value in tree.values():
             _collect(value, found)
-    elif its in pytree.SUPPORTED_NODES or issubclass(its, tuple):
-        found.extend(pytree.tree_iter(tree))
+    elif its in _pytree.SUPPORTED_NODES or issubclass(its, tuple):
+        found.extend(_pytree.tree_iter(tree))
     else:
         found.append(tree)

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from harness.backend import Backend, KnownPass, Recipe, Rewriting, Script
-from harness.errors import UnknownTarget
+from harness.errors import ReleaseError, UnknownTarget
 from harness.target import ALL_PASSES, Target
 
 _EXIR, _TRANSFORMS = "executorch.exir.passes", "executorch.backends.transforms"
@@ -131,7 +131,7 @@ def pass_of(name: str, backend: Backend) -> KnownPass:
         known = KnownPass(name, "")
         try:
             known.make()
-        except (ImportError, AttributeError, TypeError) as error:
+        except (ReleaseError, ImportError, AttributeError, TypeError) as error:
             raise UnknownTarget(f"{name} cannot be made: {error}") from error
         return known
     known_ones, name = known_passes(backend), name.removeprefix("exir.")

@@ -51,6 +51,8 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("Host", _join(env.host, env.vectors or env.machine)),
         ("System", _join(env.platform, env.processor, cores)),
         ("Python", env.python),
+        ("Slower without", "; ".join(f"{part} ({why})" for part, why in info.slow.items())),
+        ("Gone upstream", "; ".join(info.gone.values())),
     ]
     return [(name, text.line(value, 600)) for name, value in pairs if value]
 

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.private.torch import _dispatch_has_kernel_for_dispatch_key
+
 if TYPE_CHECKING:
     import torch
 
@@ -121,7 +123,7 @@ def _kernel() -> Any:
 
     # Kept alive: a kernel disappears with the library object that registered it.
     library = torch.library.Library("torchao", "IMPL")  # type: ignore[no-untyped-call]
-    if not torch._C._dispatch_has_kernel_for_dispatch_key(OPERATOR, "CPU"):
+    if not _dispatch_has_kernel_for_dispatch_key(OPERATOR, "CPU"):
         library.impl(  # type: ignore[no-untyped-call]
             OPERATOR.partition("::")[2], linear, "CPU"
         )

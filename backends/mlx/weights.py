@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import Graph, Node
 from backends.mlx.quantization import Format
 from harness import DelegatePayload, Encoding, Program, op_name
 from harness.numerics.formats.packing import unpacked
+from harness.private.torch import is_traceable_wrapper_subclass
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

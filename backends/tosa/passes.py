@@ -63,7 +63,8 @@ def decompose_mean(program: ExportedProgram) -> ExportedProgram:
     """Arm's pass for means, which is made for a graph and a specification."""
     from executorch.backends.arm._passes.decompose_meandim_pass import DecomposeMeanDimPass
     from executorch.backends.arm.tosa.specification import TosaSpecification
-    from executorch.exir.program._program import _transform
+
+    from harness.private.executorch import _transform
 
     specification = TosaSpecification.create_from_string(FP)
     decomposed: ExportedProgram = _transform(

@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from executorch.backends.transforms.utils import create_constant_placeholder
 from executorch.backends.xnnpack.partition.graphs import sdpa
-from executorch.exir.dialects._ops import ops
 from executorch.exir.pass_base import ExportedProgramPassBase, ExportedProgramPassResult
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 from torch.fx.passes.utils.matcher_utils import SubgraphMatcher
+
+from harness.private.executorch import ops
 
 _SCALED, _PRODUCT = ops.edge.aten.mul.Scalar, ops.edge.aten.mul.Tensor
 

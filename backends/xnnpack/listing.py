@@ -72,7 +72,8 @@ def _parts(data: bytes) -> tuple[memoryview, memoryview]:
 def _decoded(graph: memoryview) -> Any:
     """The flatbuffer as plain data."""
     from executorch.backends.xnnpack import serialization
-    from executorch.exir._serialize._flatbuffer import _get_flatc_path
+
+    from harness.private.executorch import _get_flatc_path
 
     with tempfile.TemporaryDirectory() as folder:
         schema, binary = Path(folder, "schema.fbs"), Path(folder, "graph.bin")

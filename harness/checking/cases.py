@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils._pytree import tree_flatten
 
 from harness.case import Built, Case, Given, arguments
 from harness.checking import dynamic
@@ -18,6 +17,7 @@ from harness.errors import CaseError
 from harness.numerics.eager import EagerRuns
 from harness.pipeline.explaining.frames import model_frame
 from harness.pipeline.reference.rehearsal import rehearse
+from harness.private.torch import tree_flatten
 from harness.record.cell import MODEL
 
 _NOTHING = "no dimension of the inputs varies"

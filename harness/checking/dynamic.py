@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from torch.export import Dim, ExportedProgram, ShapesCollection
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from harness.case import Call, Given, arguments
 from harness.checking import symbols
 from harness.errors import CaseError, UsageError, describe
 from harness.pipeline.explaining.frames import model_frame
+from harness.private.torch import tree_flatten, tree_unflatten
 
 AUTO = "auto"
 """Asks for every dimension that the model lets vary."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from torch.export import Dim, ExportedProgram
-from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from harness.case import Given, arguments, named
 from harness.checking import symbols
 from harness.errors import UsageError, describe
+from harness.private.torch import TreeSpec, tree_unflatten
 
 
 def read(path: Path) -> ExportedProgram:

@@ -46,8 +46,7 @@ def input_names(program: ExportedProgram) -> list[str]:
 
 def extent(program: ExportedProgram, size: torch.SymInt) -> tuple[int, int | None]:
     """The least and the largest value of a size that varies; None for no upper bound."""
-    from torch.utils._sympy.numbers import int_oo
-    from torch.utils._sympy.value_ranges import bound_sympy
+    from harness.private.torch import bound_sympy, int_oo
 
     found = bound_sympy(size.node.expr, program.range_constraints)
     return int(found.lower), None if found.upper is int_oo else int(found.upper)

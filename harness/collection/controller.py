@@ -294,6 +294,7 @@ class Controller:
             lower_only=option("lower_only"),
             speed=not option("no_speed"),
             slow={} if ready is None else ready.slow,
+            gone={} if ready is None else ready.gone,
         )
         with _ending_the_session(), vendor_warnings_ignored():
             self.recorder = Recorder(Path(option("run_dir")), info)

@@ -19,10 +19,12 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         backends: what they say of themselves.
         slow: the parts of :mod:`harness.pipeline.speed` that it goes without, and why.
+        gone: the vendors' private names that it looked for and did not find, and what to do.
     """
 
     backends: dict[str, BackendState]
     slow: dict[str, str] = {}
+    gone: dict[str, str] = {}
 
 
 def tell(folder: Path, worker: str, ready: Ready) -> None:

@@ -108,12 +108,14 @@ def load_and_settle(cells: Sequence[CellItem]) -> Ready:
     Returns:
         What they say of themselves, and what keeps torch quick and cannot.
     """
+    from harness import private
     from harness.pipeline import speed
 
     with vendor_warnings_ignored(), collector_paused():
         selected = cells[0].config.stash[SELECTED] if cells else []
         states = registry.states((item.target.backend for item in cells), selected)
         quick = not cells or not cells[0].config.option.no_speed
-        ready = Ready(backends=states, slow=dict(speed.left_out()) if quick else {})
+        slow = speed.left_out() if quick else {}
+        ready = Ready(backends=states, slow=dict(slow), gone=dict(private.gone()))
     speed.settle()
     return ready

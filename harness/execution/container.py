@@ -7,12 +7,16 @@ Constants, payloads and named data stay where they are in the bytes: what is rea
 from __future__ import annotations
 
 from executorch.exir import schema
-from executorch.exir._serialize._flatbuffer_program import _flatbuffer_to_program
-from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
-from executorch.exir._serialize._program import PTEFile, _ExtendedHeader, _restore_segments
-from executorch.exir._serialize.data_serializer import DataEntry
 
 from harness.errors import ProgramError, describe
+from harness.private.executorch import (
+    DataEntry,
+    NamedDataStoreOutput,
+    PTEFile,
+    _ExtendedHeader,
+    _flatbuffer_to_program,
+    _restore_segments,
+)
 
 # file_identifier in executorch's schema/program.fbs, at byte 4 as in every flatbuffer.
 _IDENTIFIER = b"ET12"

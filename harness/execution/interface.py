@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind
-from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
 from harness.case import Given, arguments, named
 from harness.errors import CaseError
+from harness.private.torch import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from harness.execution.native.runtime_call import RuntimeCall
 from harness.execution.operators import is_dynamic, missing_kernels, resolve
 from harness.execution.program import Program
 from harness.execution.validation import torch_dtype
+from harness.private.torch import OpOverload
 
 KernelHandle = Callable[[list[Any]], None]
 """Executes one kernel call: gets its arguments as the plan lists them, lists resolved, and writes
@@ -101,9 +102,7 @@ def _copy_index(dynamic: bool, arguments: list[Any]) -> None:
         raise ProgramError(f"kernel {_COPY_INDEX}: {error}") from error
 
 
-def _call_aten(
-    kernel: torch._ops.OpOverload, dynamic: Sequence[bool], arguments: list[Any]
-) -> None:
+def _call_aten(kernel: OpOverload, dynamic: Sequence[bool], arguments: list[Any]) -> None:
     # The runtime's quantized kernels walk the memory, whatever the dim order.
     by_memory = kernel._schema.name.startswith("quantized_decomposed::")
     parameters = kernel._schema.arguments

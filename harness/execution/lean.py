@@ -65,8 +65,9 @@ def _remove(program: ExportedProgram) -> ExportedProgram:
 def _is_plain(program: ExportedProgram) -> bool:
     """Whether a program has no node that Inductor would take apart, and no graph but its own."""
     from executorch.exir.delegate import executorch_call_delegate
-    from torch._ops import HigherOrderOperator
     from torch.fx import GraphModule
+
+    from harness.private.torch import HigherOrderOperator
 
     if any(isinstance(child, GraphModule) for child in program.graph_module.children()):
         return False

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode
+
+from harness.private.torch import _get_current_dispatch_mode_stack, _pop_mode
 
 _LOCK = threading.RLock()
 

@@ -9,6 +9,7 @@ import torch
 from executorch.exir import schema
 
 from harness.errors import ProgramError
+from harness.private.torch import OpOverload
 
 
 def op_name(target: Any) -> str:
@@ -38,7 +39,7 @@ def missing_kernels(plan: schema.ExecutionPlan) -> list[str]:
     return sorted({kernel_name(operator) for operator in plan.operators} - native_kernels())
 
 
-def resolve(name: str, overload: str) -> torch._ops.OpOverload | None:
+def resolve(name: str, overload: str) -> OpOverload | None:
     """The operator that a kernel call names; None for ``et_view``, which only aliases.
 
     Raises:
@@ -49,7 +50,7 @@ def resolve(name: str, overload: str) -> torch._ops.OpOverload | None:
     namespace, _, base = name.partition("::")
     try:
         packet = getattr(getattr(torch.ops, namespace), base)
-        found: torch._ops.OpOverload = getattr(packet, overload or "default")
+        found: OpOverload = getattr(packet, overload or "default")
     except (AttributeError, RuntimeError) as error:
         raise ProgramError(f"kernel {name}.{overload} is not registered here") from error
     return found
@@ -69,4 +70,5 @@ def register_operators() -> None:
     import executorch.exir.passes.dim_order_ops_registry
     import executorch.exir.passes.executorch_prim_ops_registry
     import executorch.kernels.quantized  # noqa: F401
-    import torch.ao.quantization.fx._decomposed  # noqa: F401
+
+    from harness.private.torch import _decomposed  # noqa: F401

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 from executorch.exir import schema
-from executorch.exir._serialize._program import PTEFile
 from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
 from harness.execution import container
 from harness.execution.validation import torch_dtype, validate
+from harness.private.executorch import PTEFile
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig
-from torch.utils._pytree import tree_leaves
 
 from harness.backend import KnownPass
 from harness.errors import describe
@@ -20,6 +19,7 @@ from harness.passes.witness import Passes, Rewriting
 from harness.pipeline import stages
 from harness.pipeline.runner import run_cell
 from harness.pipeline.siblings import Siblings
+from harness.private.torch import tree_leaves
 from harness.record.cell import Status
 from harness.target import Target
 

@@ -14,8 +14,6 @@ from itertools import zip_longest
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.numerics.casts import Kept
 from harness.numerics.control_flow import run_dense
@@ -30,6 +28,7 @@ from harness.numerics.formats.semantics import DEFAULT_EPSILON, GENERIC, Semanti
 from harness.numerics.large import attention
 from harness.numerics.large.deviations import Linear
 from harness.numerics.large.sharing import Settled, Sums, is_large
+from harness.private.torch import HigherOrderOperator, TorchDispatchMode
 from harness.trees import leaves, map_leaves
 
 

@@ -10,6 +10,7 @@ cast in one run what it leaves alone in the other.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +18,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
-from torch import _ops
 from torch.overrides import TorchFunctionMode
+
+from harness.private.torch import OpOverload
 
 _METHODS = ("to", "type", "type_as", "double", "float", "half", "bfloat16")
 _OVERLOADS: Any = torch.ops.aten.to
@@ -26,7 +28,7 @@ _CASTS = frozenset(
     [getattr(torch.Tensor, name) for name in _METHODS]
     + [getattr(_OVERLOADS, name) for name in _OVERLOADS.overloads()]
 )
-
+_OPERATORS = inspect.getfile(OpOverload)
 
 Place = tuple[CodeType, int]
 """The function that casts, and at which of its instructions."""
@@ -38,7 +40,7 @@ def _caller() -> Place:
     """Who casts, beyond this mode, others, and the one place from which torch calls overloads."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and (
-        frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename == _ops.__file__
+        frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename == _OPERATORS
     ):
         frame = frame.f_back
     assert frame is not None

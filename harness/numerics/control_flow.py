@@ -11,18 +11,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator
 
-_DENSE = torch._C.DispatchKey.CompositeExplicitAutograd
+from harness.private.torch import DispatchKey, HigherOrderOperator
+
+_DENSE = DispatchKey.CompositeExplicitAutograd
 
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
     """While modules run eagerly: nothing is compiled, whoever asks for it."""
-    import torch._dynamo
+    from harness.private.torch import _dynamo
 
     try:
-        with torch._dynamo.config.patch(disable=True):
+        with _dynamo.config.patch(disable=True):
             yield
     finally:
         torch.compiler.reset()  # or the next export finds the branches marked as not to be traced

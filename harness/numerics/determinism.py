@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy
 import torch
-from torch._ops import HigherOrderOperator
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from harness.numerics.control_flow import run_dense
+from harness.private.torch import HigherOrderOperator, TorchDispatchMode, tree_leaves
 
 LARGE = 2**22
 """Elements of state, inputs and outputs from which on the oracle runs twice only where eager drew

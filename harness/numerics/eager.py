@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from harness.case import Given, arguments, seeded_with
 from harness.copies import copy_tensor
@@ -20,6 +19,7 @@ from harness.numerics.arithmetic import Float64Mode, storage_of, wide_dtype
 from harness.numerics.casts import CastsAlike
 from harness.numerics.control_flow import uncompiled
 from harness.numerics.formats.semantics import PreserveMeaning
+from harness.private.torch import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 State = dict[str, torch.Tensor]
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import TreeSpec
 
 from harness.case import Given
 from harness.errors import NotDeterministic
@@ -30,6 +29,7 @@ from harness.numerics.eager import (
 )
 from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.numerics.steps import output_steps
+from harness.private.torch import TreeSpec
 
 
 @dataclass(frozen=True)

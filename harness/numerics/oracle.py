@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import TreeSpec
 
 from harness.case import Given
 from harness.execution.interface import Place
@@ -24,6 +23,7 @@ from harness.numerics.exact import Exact, numbers, run_exactly, values_of
 from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.numerics.perturbation import PerturbedMode
 from harness.precision import Precision
+from harness.private.torch import TreeSpec
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from torch.fx import GraphModule, Node
-from torch.utils._pytree import tree_leaves
+
+from harness.private.torch import tree_leaves
 
 
 def output_steps(graph: GraphModule) -> list[float | None]:

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.utils._pytree import tree_leaves
 
 from harness.execution.operators import op_name
+from harness.private.torch import tree_leaves
 
 SEED = 0
 """Of the generators before the first call of a program."""

@@ -18,9 +18,9 @@ from executorch.exir import ExecutorchProgramManager, memory
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Graph, GraphModule, Node
-from torch.utils._pytree import tree_leaves
 
 from harness.passes.equality import unequal
+from harness.private.torch import HigherOrderOperator, tree_leaves
 
 
 @dataclass
@@ -192,7 +192,7 @@ def _is_element(node: Node) -> bool:
 
 def _bodies(node: Node) -> list[GraphModule]:
     """The branches or the body of a node of control flow."""
-    if not isinstance(node.target, torch._ops.HigherOrderOperator):
+    if not isinstance(node.target, HigherOrderOperator):
         return []
     module = node.graph.owning_module
     found = (getattr(module, str(each.target), None) for each in node.all_input_nodes

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from executorch.exir.pass_base import ExportedProgramPassBase, ExportedProgramPassResult
-from executorch.exir.program._program import _transform
 from torch.export import ExportedProgram
 
 from harness.backend import Recipe
@@ -35,10 +34,14 @@ class Rewriting:
     @classmethod
     def of(cls, program: ExportedProgram, passes: Passes) -> Rewriting:
         """Run passes over a program, which stays as it is."""
+        from harness.private.executorch import _transform
+
         return cls(program, _transform(snapshot(program), *passes()), passes)
 
     def again(self) -> ExportedProgram:
         """The program after the passes ran over it a second time."""
+        from harness.private.executorch import _transform
+
         again: ExportedProgram = _transform(snapshot(self.after), *self.passes())
         return again
 

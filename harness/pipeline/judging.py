@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Self
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from harness.backend import Attempt, Backend, Emulating, Execution, Lowered, Recipe
 from harness.case import Built, Case, Given, Inputs
@@ -25,6 +24,7 @@ from harness.pipeline.reference.supposed import precision_of, semantics_of
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.stage_clock import StageClock
 from harness.precision import Precision
+from harness.private.torch import tree_leaves
 from harness.record.cell import Property
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from executorch.exir import EdgeProgramManager, ExecutorchProgramManager
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature
-from torch.utils import _pytree
 
 from harness.backend import Recipe
 from harness.case import Built, Exporter
@@ -22,6 +21,7 @@ from harness.execution.interface import Interface
 from harness.pipeline.artifacts import Partitioned
 from harness.pipeline.delegation import count
 from harness.pipeline.explaining import rejections
+from harness.private.torch import _pytree
 from harness.record.cell import Delegation
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils._pytree import tree_leaves
 
 from harness.case import Built, Case, Given
 from harness.numerics.determinism import LARGE
@@ -25,6 +24,7 @@ from harness.numerics.oracle import Reference, bounded
 from harness.pipeline.reference.sequence import written_buffers
 from harness.pipeline.unchanged import Snapshot, is_plain
 from harness.precision import Precision
+from harness.private.torch import tree_leaves
 
 _PLAIN = (bool, int, float, str, type(None))
 

@@ -22,11 +22,11 @@ from executorch.exir import (
 )
 from executorch.exir.backend.partitioner import Partitioner
 from torch.export import ExportedProgram
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from harness.case import Given, arguments
 from harness.errors import ConflictingOptions
 from harness.pipeline.reference.sequence import written_buffers
+from harness.private.torch import is_traceable_wrapper_subclass
 
 Pass = Any
 """A graph pass: a callable on a GraphModule that returns a PassResult."""

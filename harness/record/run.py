@@ -61,7 +61,8 @@ class RunInfo(msgspec.Struct, kw_only=True):
     that it ended by itself, with a record of every cell. ``merged_from`` has the parts of a merged
     run. ``lower_only`` was asked for: nothing was executed. ``speed`` says whether what keeps torch
     quick (:mod:`harness.pipeline.speed`) was installed; None where that is not known. ``slow`` has
-    the parts of it that the installed release went without, and why."""
+    the parts of it that the installed release went without, and why; ``gone`` the private names of
+    torch and ExecuTorch that it has not, and what to do (:mod:`harness.private`)."""
 
     schema: int = SCHEMA_VERSION
     started: str = ""
@@ -81,6 +82,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
     lower_only: bool = False
     speed: bool | None = None
     slow: dict[str, str] = {}
+    gone: dict[str, str] = {}
 
 
 class Run(msgspec.Struct, kw_only=True):

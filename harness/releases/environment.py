@@ -35,7 +35,7 @@ from harness.releases.installer import failure, install
 Say = Callable[[str], None]
 _ROUNDS = 10  # of packages that require others
 # It carries a Python's own files, which differ from environment to environment.
-_NOT_LINKED = {"__pycache__", "pip", "setuptools", "wheel", "_distutils_hack"}
+_NOT_LINKED = {"__pycache__", "pip", "setuptools", "wheel", "_distutils_hack", "distutils"}
 
 
 def python(release: Release, say: Say = print) -> Path:

@@ -271,18 +271,18 @@ def _wrong_branch(_: Any, x: torch.Tensor) -> Any:
 
 
 def _mapped(_: Any, x: torch.Tensor) -> Any:
-    from torch._higher_order_ops.map import map as map_rows
+    from harness.private.torch import _higher_order_ops
 
     def row(values: Any, *_: Any) -> Any:
         return torch.sin(values)
 
-    return map_rows(row, x)
+    return _higher_order_ops.map(row, x)
 
 
 def _scanned(_: Any, x: torch.Tensor) -> Any:
-    from torch._higher_order_ops.scan import scan
+    from harness.private.torch import _higher_order_ops
 
-    return scan(lambda carry, row: (carry + row, carry * row), torch.zeros(4), x)
+    return _higher_order_ops.scan(lambda carry, row: (carry + row, carry * row), torch.zeros(4), x)
 
 
 _specimen("cond", _branch, _matrix)

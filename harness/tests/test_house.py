@@ -63,3 +63,76 @@ def test_no_folder_holds_more_modules_than_a_reader_can_keep_apart() -> None:
 @pytest.mark.parametrize("wing", WINGS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_wing_says_what_lives_in_it(wing: Path) -> None:
     assert ast.get_docstring(ast.parse((wing / "__init__.py").read_text()))
+
+
+# What stands in scripts that need torch and executorch alone, and what is replaced, with a digest.
+OWN_PRIVATE_NAMES = (
+    "harness/private/",
+    "harness/pipeline/speed/",
+    "harness/tracing/script/support.py",
+    "backends/mlx/standalone.py",
+)
+
+
+def test_private_names_of_vendors_are_used_by_way_of_one_module_a_vendor() -> None:
+    """Backends of ExecuTorch's excepted: they are what is tested."""
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if "tests" not in path.parts
+        and not str(path.relative_to(ROOT)).startswith(OWN_PRIVATE_NAMES)
+        for name in private_names(ast.parse(path.read_text()))
+        if not name.startswith("executorch.backends.")
+    ]
+    assert not found
+
+
+def private_names(tree: ast.Module) -> Iterator[str]:
+    """Names of torch's and ExecuTorch's that a module imports, or reaches from what it imports."""
+    imported = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
+        elif isinstance(node, ast.Import):
+            names = {each.asname or each.name: each.name for each in node.names}
+            names |= {name.partition(".")[0]: name.partition(".")[0] for name in names}
+        else:
+            continue
+        imported |= {
+            name: where
+            for name, where in names.items()
+            if where.partition(".")[0] in ("torch", "executorch")
+        }
+        yield from filter(_is_private, set(names.values()) & set(imported.values()))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            root, *names = ast.unparse(node).split(".")
+            if root in imported and _is_private(name := ".".join([imported[root], *names])):
+                yield name
+
+
+def _is_private(name: str) -> bool:
+    parts = name.split(".")
+    documented = name.startswith(("torch.ops.", "torch._check"))
+    return not documented and any(part[0] == "_" and part[:2] != "__" for part in parts if part)
+
+
+def test_a_private_name_is_seen_however_it_is_reached() -> None:
+    text = """
+import torch
+import executorch.exir._serialize
+from torch.utils import _pytree as pytree
+from torch.nn import Linear
+def f():
+    import torch._dynamo
+    torch._check(True)
+    return torch._C._storage_Use_Count, torch.ops.aten._softmax, Linear.__init__
+"""
+    assert set(private_names(ast.parse(text))) == {
+        "executorch.exir._serialize",
+        "torch.utils._pytree",
+        "torch._dynamo",
+        "torch._C",
+        "torch._C._storage_Use_Count",
+    }

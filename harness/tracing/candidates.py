@@ -15,6 +15,7 @@ from torch.fx import Node
 
 from harness.execution.operators import op_name
 from harness.numerics.error_model.rounding import RoundingKind, base_name, kind_of
+from harness.private.torch import OpOverload
 from harness.tracing.flow import Flow
 
 # What the runtimes return as a value of a program: indices and masks beside floats.
@@ -78,7 +79,7 @@ def is_prepared(flow: Flow, node: Node) -> bool:
 
 def moves(node: Node) -> bool:
     """Whether a node only moves, selects or compares values."""
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         return node.target is operator.getitem
     return kind_of(base_name(node.target), node.args, node.kwargs) is RoundingKind.EXACT
 
@@ -150,4 +151,4 @@ def _only_user(node: Node) -> Node | None:
 
 def _name(node: Node) -> str:
     target = node.target
-    return base_name(target) if isinstance(target, torch._ops.OpOverload) else ""
+    return base_name(target) if isinstance(target, OpOverload) else ""

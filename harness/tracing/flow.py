@@ -13,11 +13,10 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
-from torch.fx.graph import _PyTreeCodeGen
-from torch.utils._pytree import tree_leaves
 
 from harness.case import Given, Inputs
 from harness.numerics.eager import run_calls
+from harness.private.torch import _PyTreeCodeGen, tree_leaves
 
 Before = Callable[[int, Node, Mapping[Node, Any]], None]
 """Sees the number of the call, a node that is about to run, and the values that are there."""

@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.graph import _PyTreeCodeGen
-from torch.utils._pytree import tree_structure
 
 from harness.case import Given
+from harness.private.torch import _PyTreeCodeGen, tree_structure
 from harness.tracing.candidates import decodes, encodes, prepared
 from harness.tracing.flow import Flow
 

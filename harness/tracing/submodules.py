@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
 from harness.backend import Recipe
 from harness.case import Case, Given, Inputs, arguments, named
 from harness.execution.locking import exclusive
 from harness.numerics.control_flow import uncompiled
+from harness.private.torch import tree_map
 from harness.tracing.trial import Bench, Outcome
 
 

@@ -159,9 +159,10 @@ def _take_caches_apart(model: torch.nn.Module) -> None:
     The exporter teaches it all kinds that are loaded. Static ones stay where they are, in modules
     that torch.export would leave with fake tensors in them.
     """
-    from torch.utils import _pytree
     from transformers.cache_utils import StaticCache
     from transformers.exporters.exporter_dynamo import register_cache_pytrees_for_model
+
+    from harness.private.torch import _pytree
 
     known = set(_pytree.SUPPORTED_NODES)
     register_cache_pytrees_for_model(model)

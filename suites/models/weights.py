@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvNd
+
+from harness.private.torch import _BatchNorm, _ConvNd
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 

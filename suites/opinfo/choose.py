@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from harness.case import seeded_with
+from harness.private.torch import tree_leaves
 from suites.opinfo.sampling import DTYPES, REFUSALS, entries, program, samples
 
 COUNT = {"float32": 4}

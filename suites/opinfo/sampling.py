@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from harness import Inputs
+from harness.private.torch import TreeSpec, _dispatch_get_all_op_names, tree_flatten, tree_unflatten
 
 DTYPES = ("float32", "bfloat16", "float16", "int32", "int64", "bool")
 """Of the samples."""
@@ -147,7 +147,7 @@ def program(info: Any, sample: Any, strided: bool) -> tuple[torch.nn.Module, Inp
 @functools.cache
 def entries() -> dict[str, Any]:
     """The database's entries of the core set, by name with variant."""
-    from torch.testing._internal.common_methods_invocations import op_db
+    from harness.private.torch import op_db
 
     core = core_operators()
     found: dict[str, Any] = {}
@@ -162,7 +162,7 @@ def entries() -> dict[str, Any]:
 def core_operators() -> frozenset[str]:
     """Names of the operators that torch tags as core."""
     found = set()
-    for qualified in torch._C._dispatch_get_all_op_names():
+    for qualified in _dispatch_get_all_op_names():
         namespace, _, name = qualified.partition("::")
         base, _, overload = name.partition(".")
         packet = getattr(torch.ops.aten, base, None) if namespace == "aten" else None

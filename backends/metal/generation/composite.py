@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._prims_common import make_channels_last_strides_for, suggest_memory_format
+
+from harness.private.torch import OpOverload, make_channels_last_strides_for, suggest_memory_format
 
 aten = torch.ops.aten
 
@@ -68,7 +69,7 @@ def convolution_format(
     return torch.contiguous_format
 
 
-KERNELS: dict[torch._ops.OpOverload, Callable[..., Any]] = {
+KERNELS: dict[OpOverload, Callable[..., Any]] = {
     aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
 }
 """Python kernels that stand in for the composite ones of a build without MPS."""

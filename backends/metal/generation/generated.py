@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 import torch
-from torch._inductor.utils import ALIGN_BYTES
+
+from harness.private.torch import ALIGN_BYTES
 
 Extent = int | str
 """A size, or the C++ expression for a dynamic one in terms of the wrapper's ``s`` variables."""

@@ -6,11 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
+
+from harness.private.torch import (
+    HigherOrderOperator,
+    OpOverload,
+    _get_dispatch_mode,
+    _TorchDispatchModeKey,
+    tree_map_only,
+)
 
 MPS = torch.device("mps:0")
 
-_OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
+_OPERATORS = (OpOverload, HigherOrderOperator)
 
 
 class HostTensor(torch.Tensor):
@@ -37,7 +44,7 @@ class HostTensor(torch.Tensor):
         kwargs = dict(kwargs or {})
         if func is torch.Tensor.to and _moves_to_mps(args, kwargs):
             return args[0]
-        mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+        mode = _get_dispatch_mode(_TorchDispatchModeKey.FAKE)
         if mode is not None and isinstance(func, _OPERATORS):
             # Fake mode converts real tensors by itself, but refuses subclasses.
             args, kwargs = tree_map_only(

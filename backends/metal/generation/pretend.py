@@ -16,17 +16,23 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch._C import DispatchKey
-from torch._inductor import utils as inductor_utils
-from torch._inductor.codecache import AotCodeCompiler
-from torch._inductor.codegen.mps import MetalKernel
-from torch._inductor.fx_passes import joint_graph, post_grad
-from torch.utils._ordered_set import OrderedSet
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from backends.metal.generation import composite
 from backends.metal.generation.host_tensor import HostTensor, to_cpu
+from harness.private.torch import (
+    _C,
+    AotCodeCompiler,
+    DispatchKey,
+    MetalKernel,
+    OpOverload,
+    OrderedSet,
+    TorchDispatchMode,
+    _inductor,
+    get_gpu_type,
+    joint_graph,
+    post_grad,
+    tree_map_only,
+)
 
 # A base M4. Inductor asks whether a GPU is "big" (it is not), and nothing else of it.
 CORES = 10
@@ -50,18 +56,18 @@ def pretending(compile: Compile) -> Iterator[None]:
             stack.enter_context(mock.patch.object(target, name, value, create=True))
         stack.enter_context(_kernels(composite.KERNELS))
         # It remembers which GPU the host has.
-        inductor_utils.get_gpu_type.cache_clear()
-        stack.callback(inductor_utils.get_gpu_type.cache_clear)
+        get_gpu_type.cache_clear()
+        stack.callback(get_gpu_type.cache_clear)
         yield
 
 
 def _attributes(compile: Compile) -> list[tuple[Any, str, Any]]:
     return [
-        (torch._inductor, "aot_compile", _with_buffers(torch._inductor.aot_compile)),
+        (_inductor, "aot_compile", _with_buffers(_inductor.aot_compile)),
         (AotCodeCompiler, "compile", staticmethod(compile)),
         (torch.mps, "is_available", lambda: True),
-        (torch._C, "_mps_get_core_count", lambda: CORES),
-        (torch._C, "_conv_determine_backend_memory_format", composite.convolution_format),
+        (_C, "_mps_get_core_count", lambda: CORES),
+        (_C, "_conv_determine_backend_memory_format", composite.convolution_format),
         # The class keeps what any kernel of the process needed; the text is to depend on this one.
         (MetalKernel, "headers", OrderedSet(["utils"])),
         (joint_graph, "lazy_init", _on_cpu(joint_graph.lazy_init)),
@@ -137,7 +143,7 @@ class _HostFolder(joint_graph.UniformValueConstantFolder):
 
 
 @contextlib.contextmanager
-def _kernels(table: Mapping[torch._ops.OpOverload, Callable[..., Any]]) -> Iterator[None]:
+def _kernels(table: Mapping[OpOverload, Callable[..., Any]]) -> Iterator[None]:
     """Give composite operators other Python kernels."""
     key = DispatchKey.CompositeImplicitAutograd
     before = {op: dict(op.py_kernels) for op in table}

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 from executorch.exir import schema
-from executorch.exir._serialize._program import PTEFile
 
 from harness.errors import UnsupportedProgram
 from harness.execution import container
@@ -16,6 +15,7 @@ from harness.execution.anywhere import fitting
 from harness.execution.anywhere.executors import executor, listing
 from harness.execution.operators import kernel_name, native_kernels
 from harness.execution.program import DelegatePayload, Program, TensorSpec
+from harness.private.executorch import PTEFile
 
 
 class ValueFacts(msgspec.Struct, kw_only=True):

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 from executorch.exir import schema
-from torch.utils._pytree import tree_leaves
 
 from harness.case import Inputs
 from harness.errors import InputError
 from harness.execution.anywhere import tree
 from harness.execution.program import Program, TensorSpec
+from harness.private.torch import tree_leaves
 
 
 def input_names(plan: schema.ExecutionPlan) -> list[str]:

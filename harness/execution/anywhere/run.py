@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from executorch.exir import schema
-from executorch.exir._serialize._program import PTEFile
 
 from harness.backend import Execution
 from harness.case import Inputs
@@ -17,6 +16,7 @@ from harness.execution.execute import DelegateLoader, Interpreter, OutputValue, 
 from harness.execution.kernels import RuntimeKernels
 from harness.execution.operators import kernel_name, native_kernels
 from harness.execution.program import Program
+from harness.private.executorch import PTEFile
 
 # The further from the vendor's runtime, the later.
 _RUNTIMES = ("native", "reference", "emulated")

@@ -8,12 +8,15 @@ from typing import Any
 
 import torch
 from executorch.exir import schema
-from executorch.exir._serialize._named_data_store import NamedDataStoreOutput
-from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
-from executorch.exir._serialize.data_serializer import DataEntry
 
 from harness.errors import ProgramError
 from harness.execution.program import DelegatePayload
+from harness.private.executorch import (
+    DataEntry,
+    NamedDataStoreOutput,
+    PTEFile,
+    serialize_pte_binary,
+)
 
 # What the runtime aligns constants of named data to where it writes a program itself.
 _ALIGNMENT = 128

@@ -16,6 +16,7 @@ from harness.execution.native.loaded_plan import LoadedPlan, shareable, unplanne
 from harness.execution.operators import is_dynamic, kernel_name, resolve
 from harness.execution.program import Program
 from harness.execution.validation import INDEX_LISTS
+from harness.private.torch import OpOverload
 
 # Programs kept of a call whose numbers change, such as a position; the oldest is dropped.
 _KEPT_PROGRAMS = 64
@@ -180,7 +181,7 @@ _ACCEPTED: dict[str, tuple[type, ...]] = {
 }
 
 
-def _check_arguments(kernel: torch._ops.OpOverload, declared: Sequence[Any]) -> None:
+def _check_arguments(kernel: OpOverload, declared: Sequence[Any]) -> None:
     """Refuse arguments that do not fit the parameters: the runtime unpacks them unchecked.
 
     Raises:

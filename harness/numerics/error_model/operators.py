@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table
-from torch._library.custom_ops import _maybe_get_opdef
 
 from harness.numerics.error_model import jumps
 from harness.numerics.error_model.interpolation import NAMES as INTERPOLATIONS
 from harness.numerics.error_model.rounding import COMPOUND, base_name
+from harness.private.torch import DispatchKey, _maybe_get_opdef, decomposition_table
 
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
 
 @dataclass(frozen=True, slots=True)

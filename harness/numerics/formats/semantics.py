@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from harness.numerics.formats.block_scaled import BlockProduct
 from harness.numerics.formats.dequantize import DECODERS, Blocks, Product
+from harness.private.torch import OpOverload, _AutoDispatchBelowAutograd
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Semantics:
 
     def decoder(self, operator: Any) -> Callable[..., Blocks] | None:
         """What takes the arguments of a decoding operator, or None for another callable."""
-        is_overload = isinstance(operator, torch._ops.OpOverload)
+        is_overload = isinstance(operator, OpOverload)
         return self.decoders.get(operator._schema.name) if is_overload else None
 
     def names(self) -> frozenset[str]:
@@ -91,7 +92,7 @@ _ENCODERS = frozenset(("torchao::quantize_affine", "torchao::choose_qparams_affi
 
 
 def _encodes(operator: Any) -> bool:
-    is_overload = isinstance(operator, torch._ops.OpOverload)
+    is_overload = isinstance(operator, OpOverload)
     return is_overload and operator._schema.name in _ENCODERS
 
 
@@ -124,5 +125,5 @@ class PreserveMeaning(TorchFunctionMode):
             if func not in _RMS_NORMS:
                 self._plain.add(func)
             return func(*args, **kwargs)
-        with torch._C._AutoDispatchBelowAutograd():
+        with _AutoDispatchBelowAutograd():
             return func(*args, **kwargs)

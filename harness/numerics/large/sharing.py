@@ -16,6 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from harness.numerics.error_model.magnitudes import Reduction
 from harness.numerics.large.attention import Evaluated
 from harness.numerics.large.deviations import Kept, Linear, Narrow
+from harness.private.torch import _storage_Use_Count
 from harness.trees import leaves
 
 # Below, computing again costs less than remembering.
@@ -161,7 +162,7 @@ def is_large(func: Any, args: tuple[Any, ...]) -> bool:
 
 
 def _holders(memory: torch.UntypedStorage) -> int:
-    return int(torch._C._storage_Use_Count(memory._cdata))
+    return int(_storage_Use_Count(memory._cdata))
 
 
 def _size(reduction: Reduction) -> int:

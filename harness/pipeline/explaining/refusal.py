@@ -18,13 +18,9 @@ from typing import Any, NamedTuple
 import torch
 from executorch.exir import EdgeCompileConfig
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
-from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.dialects.edge.dtype.supported import regular_tensor_dtypes_to_str
-from executorch.exir.tracer import _default_decomposition_table
 from executorch.exir.verification.verifier import EXIRATenDialectVerifier
-from torch._export.verifier import SpecViolationError
 from torch.export import ExportedProgram
-from torch.utils._pytree import tree_leaves
 
 from harness.errors import MissingKernels, StageFailure
 from harness.execution.operators import op_name
@@ -33,6 +29,8 @@ from harness.pipeline.delegation import graph_modules
 from harness.pipeline.route import prepare
 from harness.pipeline.stages import LowerOptions
 from harness.pipeline.tester import Tester
+from harness.private.executorch import EdgeOpOverload, _default_decomposition_table
+from harness.private.torch import OpOverload, SpecViolationError, tree_leaves
 
 
 def refused(tester: Tester, failure: StageFailure) -> str | None:
@@ -147,7 +145,7 @@ def _calls(program: ExportedProgram) -> Iterator[tuple[torch.fx.Node, Any]]:
     """The calls of operators outside of delegates, and what each calls."""
     for graph_module in graph_modules(program.graph_module):
         for node in graph_module.graph.nodes:
-            if isinstance(node.target, EdgeOpOverload | torch._ops.OpOverload):
+            if isinstance(node.target, EdgeOpOverload | OpOverload):
                 yield node, node.target
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils._pytree import tree_leaves
 
 from harness.case import Given
 from harness.numerics.eager import EagerRuns
+from harness.private.torch import OpOverload, tree_leaves
 
 
 def observing_state(
@@ -52,7 +52,7 @@ def writes_state(exported: ExportedProgram) -> bool:
     if not exported.graph_signature.buffers and not exported.graph_signature.parameters:
         return False
     return any(
-        isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        isinstance(node.target, OpOverload) and node.target._schema.is_mutable
         for part in exported.graph_module.modules()
         if isinstance(part, torch.fx.GraphModule)
         for node in part.graph.nodes
@@ -64,7 +64,7 @@ def written_buffers(exported: ExportedProgram) -> set[str]:
     buffers = exported.graph_signature.inputs_to_buffers
     written: set[str] = set()
     for node in exported.graph.nodes:
-        if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
+        if not isinstance(node.target, OpOverload) or not node.target._schema.is_mutable:
             continue
         for place, argument in enumerate(node.target._schema.arguments):
             if argument.is_write:

@@ -13,6 +13,7 @@ from torch.fx import GraphModule, Node
 
 from harness.errors import UsageError
 from harness.pipeline.explaining.origin import source_of
+from harness.private.torch import HigherOrderOperator, OpOverload
 from harness.tracing.script.values import Values, literal
 
 _WIDTH = 99
@@ -127,10 +128,10 @@ class Source:
         return _wrapped(f"{node.name} = {self._called(node.target)}(", args, ")")
 
     def _called(self, target: Any) -> str:
-        if isinstance(target, torch._ops.OpOverload):
+        if isinstance(target, OpOverload):
             self.namespaces.add(target.namespace)
             return f"torch.ops.{target}"
-        if isinstance(target, torch._ops.HigherOrderOperator):
+        if isinstance(target, HigherOrderOperator):
             return f"torch.ops.higher_order.{target}"
         module = getattr(target, "__module__", "")
         if module.split(".")[0] in ("torch", "math", "operator", "_operator"):

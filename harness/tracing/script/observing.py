@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch.fx import GraphModule
-from torch.utils._pytree import tree_leaves
 
 from harness.errors import StageFailure, UsageError, describe
 from harness.numerics.oracle import Reference
 from harness.pipeline import stages
 from harness.pipeline.tester import Tester
+from harness.private.torch import tree_leaves
 from harness.tracing.trial import Bench
 
 

@@ -136,7 +136,7 @@ METAL: list[Limitation] = [
         "lowering passes, and the library asks for a function that the runtime does not have.",
         link=_INDUCTOR + "codegen/cpp_wrapper_cpu.py",
         stage="lower",
-        error="aoti_torch_mps_scatter_reduce_two_out: is not in v1.5.1 [missing]",
+        error="aoti_torch_mps_scatter_reduce_two_out: is not in v",
     ),
     # Kernels of the runtime
     Limitation(
