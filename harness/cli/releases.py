@@ -176,12 +176,11 @@ def bisect(
     console = Console()
     console.print(table)
     before, after = found.before, found.after
-    console.print(
-        styled(
-            f"changed in {after.release}: {before.word} in {before.release}, {after.word} since",
-            "bold",
-        )
-    )
+    said = f"changed in {after.release}"
+    if found.between:
+        said += f", or in {' or '.join(found.between)}, which could not be tried"
+    said += f": {before.word} in {before.release}, {after.word} in {after.release}"
+    console.print(styled(said, "bold"))
 
 
 def _split(words: tuple[str, ...]) -> tuple[list[str], list[str]]:

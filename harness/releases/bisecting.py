@@ -50,12 +50,14 @@ class Found:
         after: the next one, in which it is not.
         tried: every release that was run, oldest first.
         skipped: releases that could not be tried, with the reason.
+        between: those of them that lie between the two, and leave it open which one it was.
     """
 
     before: Tried
     after: Tried
     tried: list[Tried]
     skipped: dict[str, str]
+    between: tuple[str, ...] = ()
 
 
 def bisect(
@@ -95,10 +97,10 @@ def bisect(
             f"{cell} is the same in {first.release} and {last.release}: {first.word}; "
             f"--by tells releases apart by something else: {', '.join(BY)}"
         )
-    open_ = list(range(low + 1, high))
-    while inside := [number for number in open_ if low < number < high]:
+    left = list(range(low + 1, high))
+    while inside := [number for number in left if low < number < high]:
         middle = inside[len(inside) // 2]
-        open_.remove(middle)
+        left.remove(middle)
         try:
             found = at(middle)
         except ReleaseError as error:
@@ -109,7 +111,10 @@ def bisect(
             low = middle
         else:
             high = middle
-    return Found(tried[low], tried[high], [tried[number] for number in sorted(tried)], skipped)
+    between = tuple(release.name for release in releases[low + 1 : high])
+    return Found(
+        tried[low], tried[high], [tried[number] for number in sorted(tried)], skipped, between
+    )
 
 
 def _try(

@@ -47,9 +47,24 @@ def test_the_release_that_changed_a_cell_is_named(tmp_path: Path, ran: list[str]
     assert (found.before.release, found.after.release) == ("1.5.0", "1.6.0")
     assert (found.before.word, found.after.word) == ("passed", "failed in lower")
     assert list(found.skipped) == ["1.4.0"]
+    assert not found.between
     assert "left no record" in found.skipped["1.4.0"]
     assert len(ran) < len(VERSIONS)
     assert [one.release for one in found.tried] == sorted(set(ran) - {"1.4.0"})
+
+
+def test_a_release_that_cannot_be_tried_is_said_to_leave_it_open(
+    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_one = bisecting.run_one
+
+    def broken(interpreter: Path, folder: Path, options: Any, **kwargs: Any) -> int:
+        return 3 if folder.name == "1.5.0" else run_one(interpreter, folder, options, **kwargs)
+
+    monkeypatch.setattr(bisecting, "run_one", broken)
+    found = bisecting.bisect(CELL, [Release(one) for one in VERSIONS], tmp_path, say=quiet)
+    assert (found.before.release, found.after.release) == ("1.3.0", "1.6.0")
+    assert found.between == ("1.4.0", "1.5.0")
 
 
 def test_releases_that_are_alike_are_said_to_be(tmp_path: Path, ran: list[str]) -> None:
