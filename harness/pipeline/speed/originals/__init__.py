@@ -125,7 +125,18 @@ def digest(name: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
             node.body = node.body[1:] or [ast.Pass()]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+    return hashlib.sha256(_text(tree).encode()).hexdigest()[:16]
+
+
+def _text(node: object) -> str:
+    """A syntax tree as text that is the same in every Python: each has fields of its own, empty
+    where code does not use them."""
+    if isinstance(node, list):
+        return f"[{','.join(map(_text, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
+    return f"{type(node).__name__}({','.join(f'{name}={_text(value)}' for name, value in fields)})"
 
 
 @functools.cache
