@@ -20,6 +20,7 @@
     │   └── OutOfMemory               what executes it was refused memory
     ├── LimitationError               a limitation entry matches nothing, or is malformed
     ├── ReleaseError                  a release cannot be found, installed or compared
+    ├── PrivateNameError              a vendor's private name is gone; also an ImportError
     └── RunError                      a run folder cannot be read or written
         ├── RunUnreadable             missing, truncated, or not a run
         └── RunUnwritable             the folder or disk refuses
@@ -124,6 +125,10 @@ class LimitationError(ConformError):
 
 class ReleaseError(ConformError):
     """A release of ExecuTorch cannot be found, installed, or held against another."""
+
+
+class PrivateNameError(ConformError, ImportError):
+    """A vendor has renamed, moved or removed a name that we use without being promised it."""
 
 
 class RunError(ConformError):

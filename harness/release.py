@@ -77,6 +77,12 @@ def installed_within(since: str = "", until: str = "") -> bool:
     return is_within(since, until, installed())
 
 
+def is_read(read: Sequence[str], package: str = PACKAGE) -> bool:
+    """Whether the installed release of a package is among those read, or none is installed."""
+    there = installed(package)
+    return not there or numbers(there) in map(numbers, read)
+
+
 def unread(read: Sequence[str], what: str) -> str:
     """A reservation where what we know of a release was read from others; empty where it was not.
 
@@ -84,10 +90,9 @@ def unread(read: Sequence[str], what: str) -> str:
         read: the releases that were.
         what: was read of them.
     """
-    there = installed()
-    if not there or numbers(there) in map(numbers, read):
+    if is_read(read):
         return ""
-    return f"{what} was read for {PACKAGE} {', '.join(read)}, not for {there}"
+    return f"{what} was read for {PACKAGE} {', '.join(read)}, not for {installed()}"
 
 
 def spelled(since: str, until: str) -> str:

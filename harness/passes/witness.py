@@ -34,16 +34,18 @@ class Rewriting:
     @classmethod
     def of(cls, program: ExportedProgram, passes: Passes) -> Rewriting:
         """Run passes over a program, which stays as it is."""
-        from harness.private.executorch import _transform
-
-        return cls(program, _transform(snapshot(program), *passes()), passes)
+        return cls(program, _rewritten(program, passes), passes)
 
     def again(self) -> ExportedProgram:
         """The program after the passes ran over it a second time."""
-        from harness.private.executorch import _transform
+        return _rewritten(self.after, self.passes)
 
-        again: ExportedProgram = _transform(snapshot(self.after), *self.passes())
-        return again
+
+def _rewritten(program: ExportedProgram, passes: Passes) -> ExportedProgram:
+    from harness.private.executorch import _transform  # only where passes are added
+
+    rewritten: ExportedProgram = _transform(snapshot(program), *passes())
+    return rewritten
 
 
 class Witness:

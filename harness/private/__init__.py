@@ -7,6 +7,6 @@ say so, the rest goes on, and a run says at its start what is gone (:func:`gone`
 harness but its ground.
 """
 
-from harness.private.names import PrivateNameError, gone
+from harness.private.names import gone
 
-__all__ = ["PrivateNameError", "gone"]
+__all__ = ["gone"]

@@ -6,7 +6,6 @@ Its partitioners, quantizers and passes are what is tested, and stand where they
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from harness.private.names import Private
 
@@ -23,7 +22,4 @@ USES = {
     "executorch.exir.tracer": "words for what the edge dialect refuses",
 }
 NAMES = Private("executorch", Path(__file__).with_suffix(".pyi"), USES)
-
-
-def __getattr__(name: str) -> Any:
-    return NAMES.find(name)
+__getattr__ = NAMES.find

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.errors import ConformError
-from harness.release import PACKAGE, installed, installed_as, numbers
+from harness.errors import PrivateNameError
+from harness.release import PACKAGE, installed_as, is_read
 
 VENDORS = ("torch", PACKAGE)
 #: The releases of each in which every name was found; a test holds it to what is installed.
@@ -18,10 +18,6 @@ FOUND_IN: Mapping[str, tuple[str, ...]] = {
     "torch": ("2.13.0",),
     PACKAGE: ("1.4.1", "1.5.0", "1.5.1"),
 }
-
-
-class PrivateNameError(ConformError, ImportError):
-    """A vendor has renamed, moved or removed a name that we use without being promised it."""
 
 
 class Private:
@@ -91,8 +87,7 @@ def gone() -> Mapping[str, str]:
     """
     found: dict[str, str] = {}
     for vendor in VENDORS:
-        there = installed(vendor)
-        if there and numbers(there) not in map(numbers, FOUND_IN[vendor]):
+        if not is_read(FOUND_IN[vendor], vendor):
             module = importlib.import_module(f"harness.private.{vendor}")
             found |= module.NAMES.gone()
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from harness.private.names import Private
 
@@ -32,7 +31,4 @@ USES = {
     "torch.utils._sympy.value_ranges": "ranges of dynamic shapes",
 }
 NAMES = Private("torch", Path(__file__).with_suffix(".pyi"), USES)
-
-
-def __getattr__(name: str) -> Any:
-    return NAMES.find(name)
+__getattr__ = NAMES.find

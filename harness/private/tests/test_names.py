@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness import private
-from harness.private import PrivateNameError, executorch, torch
+from harness.errors import PrivateNameError
+from harness.private import executorch, torch
 from harness.private.names import FOUND_IN, VENDORS, Private
 from harness.release import installed, numbers
 
@@ -65,7 +66,7 @@ def test_all_that_is_gone_is_listed(some: Private) -> None:
 def test_a_release_that_nobody_saw_is_looked_through(
     monkeypatch: pytest.MonkeyPatch, some: Private
 ) -> None:
-    monkeypatch.setattr("harness.private.names.installed", lambda package: "9.9.0")
+    monkeypatch.setattr("harness.release.installed", lambda package: "9.9.0")
     monkeypatch.setattr(torch, "NAMES", some)
     found = private.gone.__wrapped__()
     assert sorted(found) == ["json._vanished", "no.such.thing"]
