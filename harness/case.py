@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from harness.copies import Shared, convert_state, copy_module, is_lazy, plain_state, wrappers
 from harness.errors import CaseError, describe, printable
-from harness.private.torch import _debug_has_internal_overlap
 from harness.target import Target, speaks_of
 
 if TYPE_CHECKING:
@@ -354,7 +353,7 @@ def _settled(inputs: Any) -> Any:
     because a program knows an order of dimensions and no strides."""
     import torch
 
-    from harness.private.torch import tree_map
+    from harness.private.torch import _debug_has_internal_overlap, tree_map
 
     def settle(item: Any) -> Any:
         if not isinstance(item, torch.Tensor):
