@@ -11,12 +11,8 @@ from .backend import (
     Holding as Holding,
     Inspectable as Inspectable,
     Knowing as Knowing,
-    KnownPass as KnownPass,
     Lowered as Lowered,
-    Recipe as Recipe,
-    Script as Script,
     Selecting as Selecting,
-    uncalibratable as uncalibratable,
 )
 from .case import (
     Built as Built,
@@ -62,6 +58,12 @@ from .pipeline.runner import run_cell as run_cell
 from .pipeline.stages import LowerOptions as LowerOptions
 from .pipeline.tester import Tester as Tester
 from .precision import Precision as Precision
+from .recipe import (
+    KnownPass as KnownPass,
+    Recipe as Recipe,
+    Script as Script,
+    uncalibratable as uncalibratable,
+)
 from .record.cell import (
     CROSS_BACKEND as CROSS_BACKEND,
     Cell as Cell,

@@ -21,10 +21,10 @@ from harness.backend import (
     Emulating,
     Knowing,
     MissingBackend,
-    Recipe,
     Selecting,
 )
 from harness.errors import ConflictingBackends, ConflictingOptions, LimitationError, UnknownTarget
+from harness.recipe import Recipe
 from harness.record.run import BackendState
 from harness.target import Target, any_glob, is_target, speaks_of
 from harness.variation import varied

@@ -12,8 +12,9 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from harness.backend import Backend, KnownPass, Recipe, Rewriting, Script
+from harness.backend import Backend, Rewriting
 from harness.errors import ReleaseError, UnknownTarget
+from harness.recipe import KnownPass, Recipe, Script
 from harness.target import ALL_PASSES, Target
 
 _EXIR, _TRANSFORMS = "executorch.exir.passes", "executorch.backends.transforms"

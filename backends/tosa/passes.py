@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backends.tosa.specifications import FP
-from harness.backend import KnownPass
+from harness.recipe import KnownPass
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

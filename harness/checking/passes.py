@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from harness import registry
-from harness.backend import Recipe
 from harness.checking import objects
 from harness.errors import UsageError
 from harness.pipeline.stages import Pass
+from harness.recipe import Recipe
 from harness.target import Target
 
 MakePass = Callable[[], Pass]

@@ -32,9 +32,9 @@ from harness.target import cell_id
 from harness.tracing import UNASKED_SECONDS
 
 if TYPE_CHECKING:
-    from harness.backend import Recipe
     from harness.case import Case
     from harness.pipeline.tester import Tester
+    from harness.recipe import Recipe
     from harness.record.cell import Cell
 
 

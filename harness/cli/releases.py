@@ -58,6 +58,44 @@ def run(first: str, rest: tuple[str, ...], run_dir: Path | None, wheels: Path | 
     sys.exit(status)
 
 
+@releases.command("exec")
+@click.argument("first")
+@click.argument("rest", nargs=-1, required=True, metavar="[RELEASES] SCRIPTS...")
+@_WHEELS
+@click.option("--verbose", "-v", is_flag=True, help="Print what the scripts print.")
+def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: bool) -> None:
+    """Run Python scripts on several releases, and say what each exits with.
+
+    conform releases exec 1.4.1 1.5.0 here docs/findings/*.py
+
+    The scripts of docs/findings exit with 1 where the defect shows, with 0 where it is gone and
+    with 2 where it cannot be tried; those of conform script with 1 where the cell is wrong. Exit
+    code 0 when every script ended by itself, 1 when one was killed or took over ten minutes.
+    """
+    from rich.console import Console
+
+    from harness.releases import available, scripts
+    from reports.console import new_table, styled
+
+    names, files = _split((first, *rest))
+    if not names or not files:
+        raise UsageError(
+            "name a release or more, then scripts, such as: "
+            "conform releases exec 1.4.1 here docs/findings/xnnpack_exp_nan.py"
+        )
+    chosen = [available.named(name, wheels) for name in names]
+    table = new_table("script", *names)
+    ended = True
+    for path, found in scripts.run(chosen, [Path(file) for file in files], click.echo):
+        table.add_row(*map(styled, (path.name, *(each.word for each in found))))
+        ended = ended and all(each.status >= 0 for each in found)
+        if verbose:
+            for name, each in zip(names, found, strict=True):
+                click.echo(f"--- {path} on {name}: {each.word}\n{each.output.rstrip()}")
+    Console().print(table)
+    sys.exit(0 if ended else 1)
+
+
 @releases.command("compare")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @style_option("change")

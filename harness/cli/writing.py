@@ -15,8 +15,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.backend import Recipe
     from harness.case import Case
+    from harness.recipe import Recipe
     from harness.target import Target
 
 SCRIPT = click.option(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig
 
-from harness.backend import KnownPass
 from harness.errors import describe
 from harness.fuzzing.program import Program
 from harness.fuzzing.searching import Finding, Judge, Problem
@@ -20,6 +19,7 @@ from harness.pipeline import stages
 from harness.pipeline.runner import run_cell
 from harness.pipeline.siblings import Siblings
 from harness.private.torch import tree_leaves
+from harness.recipe import KnownPass
 from harness.record.cell import Status
 from harness.target import Target
 

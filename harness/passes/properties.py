@@ -13,12 +13,12 @@ from executorch.exir.serde import serialize as serde
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
-from harness.backend import KnownPass
 from harness.errors import describe
 from harness.execution.operators import op_name
 from harness.passes.equality import unequal
 from harness.passes.observing import Observed, observe
 from harness.passes.witness import Rewriting
+from harness.recipe import KnownPass
 from harness.record.cell import Property
 
 Bounds = Callable[[], Sequence[Sequence["torch.Tensor | None"]]]

@@ -11,7 +11,7 @@ import torch
 from executorch.exir.pass_base import ExportedProgramPassBase, ExportedProgramPassResult
 from torch.export import ExportedProgram
 
-from harness.backend import Recipe
+from harness.recipe import Recipe
 
 Passes = Callable[[], Sequence[Any]]
 """Makes fresh passes."""

@@ -8,7 +8,13 @@ from typing import Self
 
 import torch
 
-from harness.backend import Attempt, Backend, Emulating, Execution, Lowered, Recipe
+from harness.backend import (
+    Attempt,
+    Backend,
+    Emulating,
+    Execution,
+    Lowered,
+)
 from harness.case import Built, Case, Given, Inputs
 from harness.errors import ConflictingOptions
 from harness.execution.locking import exclusive
@@ -25,6 +31,7 @@ from harness.pipeline.siblings import Siblings
 from harness.pipeline.stage_clock import StageClock
 from harness.precision import Precision
 from harness.private.torch import tree_leaves
+from harness.recipe import Recipe
 from harness.record.cell import Property
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from harness import registry
-from harness.backend import Availability, Backend, Emulating, Recipe
+from harness.backend import Availability, Backend, Emulating
 from harness.case import Case
 from harness.errors import (
     ProgramError,
@@ -35,6 +35,7 @@ from harness.pipeline.keeping.folder import Keep
 from harness.pipeline.route import lower, unsupported
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.tester import Tester
+from harness.recipe import Recipe
 from harness.record.cell import (
     CROSS_BACKEND,
     Cell,

@@ -13,7 +13,6 @@ from executorch.exir import EdgeProgramManager, ExecutorchProgramManager
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature
 
-from harness.backend import Recipe
 from harness.case import Built, Exporter
 from harness.copies import copy_module
 from harness.errors import CaseError
@@ -22,6 +21,7 @@ from harness.pipeline.artifacts import Partitioned
 from harness.pipeline.delegation import count
 from harness.pipeline.explaining import rejections
 from harness.private.torch import _pytree
+from harness.recipe import Recipe
 from harness.record.cell import Delegation
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from harness.backend import Backend, Recipe
+from harness.backend import Backend
 from harness.case import Case
 from harness.errors import ConformError, describe
 from harness.pipeline.tester import Tester
+from harness.recipe import Recipe
 from harness.record.cell import Cell, Status, is_model
 from harness.tracing import UNASKED_SECONDS
 from harness.tracing.found import Found, recorded

@@ -8,9 +8,10 @@ from typing import Any
 
 from torch.fx import Node
 
-from harness.backend import Backend, Recipe
+from harness.backend import Backend
 from harness.case import Case
 from harness.errors import UsageError
+from harness.recipe import Recipe
 from harness.target import Target
 from harness.tracing.candidates import operators
 from harness.tracing.programs import Program, prefix, tapped

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from harness.backend import Recipe
 from harness.case import Case, Given, Inputs, arguments, named
 from harness.execution.locking import exclusive
 from harness.numerics.control_flow import uncompiled
 from harness.private.torch import tree_map
+from harness.recipe import Recipe
 from harness.tracing.trial import Bench, Outcome
 
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 import torch
 from torch.fx import Node
 
-from harness.backend import Backend, Recipe
+from harness.backend import Backend
 from harness.case import Case, Inputs
 from harness.errors import UsageError
 from harness.execution.locking import exclusive
 from harness.pipeline.reference.supposed import semantics_of
 from harness.pipeline.tester import Tester
+from harness.recipe import Recipe
 from harness.target import Target
 from harness.tracing.flow import Flow
 from harness.tracing.found import Found, NodeFound

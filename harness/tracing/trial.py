@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from torch.fx import GraphModule
 
 from harness import registry
-from harness.backend import Backend, Execution, Recipe
+from harness.backend import Backend, Execution
 from harness.case import Case, Inputs, arguments
 from harness.errors import ConflictingOptions, StageFailure, UsageError, describe
 from harness.execution import foreign
@@ -19,6 +19,7 @@ from harness.numerics.compare import Verdict
 from harness.pipeline import stages
 from harness.pipeline.route import lower, unsupported
 from harness.pipeline.tester import Tester
+from harness.recipe import Recipe
 from harness.record.cell import Numerics
 from harness.target import Target, cell_id
 from harness.tracing.programs import Program

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from executorch.exir import ExecutorchBackendConfig
 
-from harness.backend import KnownPass
 from harness.fuzzing.judges import of_passes, of_plans
 from harness.fuzzing.searching import Judge, search
 from harness.fuzzing.tests import planted
 from harness.pipeline import speed
+from harness.recipe import KnownPass
 
 HERE = "harness.fuzzing.tests.planted"
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from executorch.exir.backend import utils
 
-from harness.backend import Recipe
 from harness.errors import printable
 from harness.execution.operators import op_name
+from harness.recipe import Recipe
 
 Why = Callable[[torch.fx.Node], str | None]
 """The reason why a node of a lowered program is in no delegate; None where nobody gave one."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import torch
 
-from harness.backend import Recipe
 from harness.numerics.error_model.rounding import base_name, sums
 from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.precision import Precision
+from harness.recipe import Recipe
 from harness.record.cell import Delegation
 
 # Of a program that chooses scales as it runs: every element errs by a step, so that what the runs

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from harness.backend import Backend, Recipe, Script
+from harness.backend import Backend
 from harness.case import Case
 from harness.errors import UsageError
+from harness.recipe import Recipe, Script
 from harness.target import Target
 from harness.tracing.script import support
 from harness.tracing.script.graph import Source

@@ -12,7 +12,7 @@ from executorch.exir.dialects._ops import ops
 from executorch.exir.pass_base import ExportPass, PassResult
 
 from harness import Case, Status, Target, UsageError, registry
-from harness.backend import KnownPass
+from harness.recipe import KnownPass
 from harness.tracing.blame import blame
 
 CASE = Case("sine", lambda: (torch.nn.Sequential(torch.nn.Tanh()), (torch.randn(4),)))
