@@ -90,10 +90,10 @@ RELEASES: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="convolution/transposed_2d_dilation",
-        reason="A dilated transposed convolution is left to the CPU, with a weight that is "
-        "quantized per channel, and comes out wrong there: born in conv_transpose2d and the "
-        "dequantize nodes before it, says conform trace. The same program of 1.5.0 is right; which "
-        "change mended it is not known.",
+        reason="A dilated transposed convolution is left to the CPU with a bias whose zero points "
+        "are int32: dequantize_per_channel_out (kernels/quantized/cpu/op_dequantize.cpp) of 1.4.1 "
+        "takes them and reads them as int64, past their end.",
+        link=_SOURCE + "v1.4.1/kernels/quantized/cpu/op_dequantize.cpp",
         stage="compare",
         error="elements exceed the bound",
         outcome=Status.MISMATCH,
