@@ -34,8 +34,8 @@ from harness.releases.installer import failure, install
 
 Say = Callable[[str], None]
 _ROUNDS = 10  # of packages that require others
-# It carries a Python's own files, which differ from environment to environment.
-_NOT_LINKED = {"__pycache__", "pip", "setuptools", "wheel", "_distutils_hack", "distutils"}
+# Installers, and what changes a Python as it starts. setuptools is linked: torch's compiler asks it.
+_NOT_LINKED = {"__pycache__", "pip", "wheel", "_distutils_hack", "distutils"}
 
 
 def python(release: Release, say: Say = print) -> Path:
@@ -179,7 +179,7 @@ def _shared() -> set[str]:
 def _digest(release: Release) -> str:
     """Of everything that the environment is made of."""
     parts = sorted(f"{each.name}=={each.version}" for each in importlib.metadata.distributions())
-    parts += [sys.version, sys.executable]
+    parts += [sys.version, sys.executable, *sorted(_NOT_LINKED)]
     if release.wheel is not None:
         parts.append(hashlib.sha256(release.wheel.read_bytes()).hexdigest())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
