@@ -11,7 +11,6 @@ from .backend import (
     Holding as Holding,
     Inspectable as Inspectable,
     Knowing as Knowing,
-    Lowered as Lowered,
     Selecting as Selecting,
 )
 from .case import (
@@ -60,6 +59,7 @@ from .pipeline.tester import Tester as Tester
 from .precision import Precision as Precision
 from .recipe import (
     KnownPass as KnownPass,
+    Lowered as Lowered,
     Recipe as Recipe,
     Script as Script,
     uncalibratable as uncalibratable,

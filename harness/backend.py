@@ -11,16 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from torch.export import ExportedProgram
-
     from harness.case import Inputs
     from harness.execution.execute import DelegateLoader
     from harness.execution.program import DelegatePayload, Program
     from harness.limitation import Limitation
     from harness.numerics.formats.semantics import Semantics
     from harness.precision import Precision
-    from harness.recipe import KnownPass, Recipe
-    from harness.record.cell import Delegation, Numerics
+    from harness.recipe import KnownPass, Lowered, Recipe
+    from harness.record.cell import Numerics
 
 
 @dataclass(frozen=True)
@@ -58,25 +56,6 @@ class Execution:
 
     outputs: list[list[Any]]
     runtime: str
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """A case as it was lowered, for what judges or explains its program.
-
-    Attributes:
-        exported: the ATen program that was lowered, quantized where the recipe quantizes.
-        edge: the edge program with its delegates. Emitting has rewritten what is left over.
-        data: the bytes that ship.
-        program: the same, parsed.
-        delegation: who took which node.
-    """
-
-    exported: ExportedProgram
-    edge: ExportedProgram
-    data: bytes
-    program: Program
-    delegation: Delegation
 
 
 @dataclass(frozen=True)

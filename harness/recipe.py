@@ -19,12 +19,32 @@ if TYPE_CHECKING:
     import torch
     from executorch.exir import EdgeCompileConfig
     from executorch.exir.backend.partitioner import Partitioner
+    from torch.export import ExportedProgram
     from torch.fx import Node
 
-    from harness.backend import Lowered
     from harness.case import Built, Case
+    from harness.execution.program import Program
     from harness.numerics.formats.semantics import Semantics
-    from harness.record.cell import Encoding
+    from harness.record.cell import Delegation, Encoding
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A case as it was lowered, for what judges or explains its program.
+
+    Attributes:
+        exported: the ATen program that was lowered, quantized where the recipe quantizes.
+        edge: the edge program with its delegates. Emitting has rewritten what is left over.
+        data: the bytes that ship.
+        program: the same, parsed.
+        delegation: who took which node.
+    """
+
+    exported: ExportedProgram
+    edge: ExportedProgram
+    data: bytes
+    program: Program
+    delegation: Delegation
 
 
 def _nothing() -> list[Any]:

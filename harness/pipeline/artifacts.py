@@ -10,7 +10,7 @@ import torch
 from executorch.exir import EdgeProgramManager, ExecutorchProgramManager
 from torch.export import ExportedProgram
 
-from harness.backend import Execution, Lowered
+from harness.backend import Execution
 from harness.case import Given
 from harness.errors import StageOrderError
 from harness.execution.interface import Interface
@@ -18,6 +18,7 @@ from harness.numerics.compare import Verdict
 from harness.numerics.oracle import Reference
 from harness.passes.witness import Rewriting
 from harness.pipeline.figures import Stopwatch
+from harness.recipe import Lowered
 from harness.record.cell import Delegation
 
 

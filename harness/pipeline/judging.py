@@ -8,13 +8,7 @@ from typing import Self
 
 import torch
 
-from harness.backend import (
-    Attempt,
-    Backend,
-    Emulating,
-    Execution,
-    Lowered,
-)
+from harness.backend import Attempt, Backend, Emulating, Execution
 from harness.case import Built, Case, Given, Inputs
 from harness.errors import ConflictingOptions
 from harness.execution.locking import exclusive
@@ -31,7 +25,7 @@ from harness.pipeline.siblings import Siblings
 from harness.pipeline.stage_clock import StageClock
 from harness.precision import Precision
 from harness.private.torch import tree_leaves
-from harness.recipe import Recipe
+from harness.recipe import Lowered, Recipe
 from harness.record.cell import Property
 
 

@@ -20,7 +20,7 @@ from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchPro
 from torch.export import ExportedProgram
 
 from harness import registry
-from harness.backend import Backend, Lowered
+from harness.backend import Backend
 from harness.case import Built, Case, Given, case_seed
 from harness.copies import copy_module
 from harness.errors import ConflictingOptions, StageOrderError
@@ -38,7 +38,7 @@ from harness.pipeline.reference.rehearsal import rehearse
 from harness.pipeline.shipping import ship
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.stages import LowerOptions, Pass
-from harness.recipe import Recipe
+from harness.recipe import Lowered, Recipe
 from harness.target import Target
 
 # Stages that are the vendors' work; everything else a cell spends is ours.

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from harness import Case, Recipe, Tester, registry, run_cell
-from harness.backend import Lowered
+from harness.recipe import Lowered
 from harness.record.cell import CROSS_BACKEND, Cell, Encoding
 from harness.target import Target
 
