@@ -35,7 +35,7 @@ from harness.releases.installer import failure, install
 Say = Callable[[str], None]
 _ROUNDS = 10  # of packages that require others
 # Installers, and what changes a Python as it starts; setuptools is linked, torch compiles with it.
-_NOT_LINKED = {"__pycache__", "pip", "wheel", "_distutils_hack", "distutils"}
+_NOT_LINKED = {"__pycache__", "pip", "wheel", "distutils"}
 
 
 def python(release: Release, say: Say = print) -> Path:
