@@ -209,6 +209,8 @@ class Controller:
         """Close the record; a backend that did not load, or a shrunken run, is red."""
         self._watch.close()
         if self.recorder is None:
+            if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and absences(self.config):
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR  # as pytest has it without xdist
             return
         self.problems += self.recorder.problems() + self._claims.problems() + self._signals()
         if self.problems and exitstatus == pytest.ExitCode.OK:

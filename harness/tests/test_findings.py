@@ -19,7 +19,7 @@ SCRIPTS = [path for path in FILES if "__main__" in path.read_text()]
 SHARED = {path.stem for path in FILES} - {path.stem for path in SCRIPTS}
 PACKAGES = {"torch", "executorch", "torchao", "mlx", "transformers"}
 LINK = re.compile(r"\(findings/(\w+\.py)\)")
-PARTS = ("Observed", "Expected", "Cause", "Severity", "Workaround")
+PARTS = ("Observed", "Expected", "Cause", "Severity", "Workaround", "Releases")
 
 SHOWS = 1
 """Exit code of a script whose defect shows; 0 is gone, 2 cannot be tried."""

@@ -113,7 +113,7 @@ def test_a_suite_named_without_its_folder(tmp_path: Path, asked: str, words: str
 
 def test_a_session_says_it(tagged: Path) -> None:
     result = run(tagged, "-n", "1", targets=None, paths=("suites/small.py::a/day@xnnpack:int8",))
-    assert result.returncode != 0
+    assert result.returncode == pytest.ExitCode.USAGE_ERROR
     assert "ERROR: xnnpack:int8 is not among the targets of a plain run" in result.stdout
 
 
