@@ -8,7 +8,33 @@ _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"
 _REINPLACE = _SOURCE + "exir/passes/reinplace.py"
 _ARM = _SOURCE + "backends/arm/_passes/"
 
+
+def _absent(target: str, case: str, name: str) -> Limitation:
+    """A pass that 1.4.1 does not have."""
+    return Limitation(
+        target=target,
+        case=case,
+        reason=f"executorch 1.4.1 has no {name}.",
+        stage="lower",
+        error=f":{name} (",
+        shown_as=Status.UNSUPPORTED,
+        until="1.5.0",
+    )
+
+
 LIMITATIONS = [
+    _absent(
+        "mlx:fp32-passes+collapse_view_copy",
+        "mlx_collapse_view_copy/*",
+        "CollapseViewCopyPass",
+    ),
+    _absent(
+        "mlx:fp32-passes+fuse_rms_norm+canonicalize_permute+collapse_view_copy+collapse_permute"
+        "+collapse_dtype_conversion+remove_no_ops+cse+mlx_reinplace",
+        "mlx_in_order/*",
+        "CollapseViewCopyPass",
+    ),
+    _absent("portable:fp32+enforce_contiguous", "contiguous/*", "EnforceContiguousDimOrder"),
     Limitation(
         target="portable:fp32+cse|mlx:fp32-passes+cse",
         case="cse/zeros|mlx_cse/zeros",

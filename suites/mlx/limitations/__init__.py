@@ -6,5 +6,6 @@ from harness import Limitation
 from suites.mlx.limitations.handlers import HANDLERS
 from suites.mlx.limitations.patterns import PATTERNS
 from suites.mlx.limitations.programs import PROGRAMS
+from suites.mlx.limitations.releases import RELEASES
 
-LIMITATIONS: list[Limitation] = [*HANDLERS, *PATTERNS, *PROGRAMS]
+LIMITATIONS: list[Limitation] = [*RELEASES, *HANDLERS, *PATTERNS, *PROGRAMS]

@@ -19,6 +19,8 @@ _AXES = (
 )
 _PERMUTED = "unfold/im2col"
 MLX: list[Limitation] = [
+    as_known(KNOWN, "mlx:fp32", "scaled_dot_product_attention/causal_more_keys",
+             of("scaled_dot_product_attention 0")),
     as_known(KNOWN, "mlx:fp32", "scatter_add/part_of_the_columns", of("scatter_add 1 3")),
     as_known(MODELS, "mlx:fp32", "sam2/tiny", of("interpolate-bicubic *")),
     as_ours("mlx:fp32", "convolution/1d_unbatched",

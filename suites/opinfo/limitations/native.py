@@ -65,6 +65,7 @@ _RUNTIME = [
 ]
 
 _XNNPACK = [
+    as_ours("xnnpack:fp32", "max_pool2d_with_indices/plain", "max_pool2d 0"),
     as_ours("xnnpack:fp32", "gelu/tanh", "gelu 1 3"),
     Limitation(
         target="xnnpack:*",

@@ -151,7 +151,7 @@ def _check_unfolded(node: Node, source: mx.array, weight: mx.array) -> None:
 def gathering(node: Node, left: Tid, right: Tid) -> Callable[[list[Any], list[Any]], Any]:
     """Reads the index operands, checked, and whether they are sorted (a flag may override)."""
     lhs, rhs = node.lhs_indices, node.rhs_indices
-    flag = node.sorted_indices_flag
+    flag = getattr(node, "sorted_indices_flag", None)  # not in schemas before 1.5.0
     is_sorted = (lambda v: node.sorted_indices) if flag is None else integer(flag)
 
     def read(t: list[Any], v: list[Any]) -> tuple[Any, Any, bool]:

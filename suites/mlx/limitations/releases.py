@@ -1,0 +1,91 @@
+"""Gaps that releases before the tested one have, and it has not: each says until when."""
+
+from __future__ import annotations
+
+from harness import Limitation, Status
+
+_SOURCE = "https://github.com/pytorch/executorch/blob/v1.4.1/backends/mlx/"
+_SDPA = "scaled_dot_product_attention"
+_CLAIMED = (
+    "SDPAHandler (patterns.py) of 1.4.1 takes every attention that looks like one, also those "
+    "that the kernel does not compute: "
+)
+
+
+def _absent(case: str, what: str, stage: str, error: str, target: str = "mlx:*") -> Limitation:
+    """Something that the cases are about and 1.4.1 does not have."""
+    return Limitation(
+        target=target,
+        case=case,
+        reason=f"executorch 1.4.1 has no {what}.",
+        stage=stage,
+        error=error,
+        shown_as=Status.UNSUPPORTED,
+        until="1.5.0",
+    )
+
+
+RELEASES: list[Limitation] = [
+    _absent(
+        "update_and_attend/llama",
+        "cache off the graph for transformers' attention (backends/mlx/llm/hf_attention.py)",
+        "build",
+        "has no attribute 'register_mlx_offgraph_attention'",
+    ),
+    _absent(
+        "update_and_attend/*",
+        "executorch.extension.llm.cache",
+        "build",
+        "executorch.extension.llm.cache",
+    ),
+    _absent(
+        "moe/dynamic_sizes_between",
+        "mlx::moe_gather_inputs",
+        "build",
+        "has no attribute 'moe_gather_inputs'",
+    ),
+    _absent(
+        "moe/dynamic|moe/dynamic_two_layers|moe/gate_and_up_in_one|moe/one_token_one_expert"
+        "|moe/sorted|moe/unsorted|gather_qmm/routed_sorted|gather_qmm/routed_unsorted",
+        "number of tokens from which SwitchMLP sorts (backends/mlx/llm/switch.py)",
+        "build",
+        "unexpected keyword argument 'sort_cutoff'",
+    ),
+    _absent(
+        "gather_mm/told_unsorted",
+        "gather_mm that is told while it runs whether its indices are sorted",
+        "export",
+        "Expected a value of type 'bool' for argument 'sorted_indices'",
+    ),
+    Limitation(
+        target="mlx:fp32",
+        case="remainder/negative_size|floor_divide/negative_size|neg/size_as_start",
+        reason="Where the only value that a delegate returns is a size, 1.4.1 hands the tuple that "
+        "it comes in to what reads it.",
+        stage="to_executorch",
+        error="bad operand type for unary -: 'tuple'",
+        until="1.5.0",
+    ),
+    Limitation(
+        target="mlx:fp32",
+        case=f"{_SDPA}/rank_2_causal|{_SDPA}/rank_3|{_SDPA}/rank_3_causal_more_keys"
+        f"|{_SDPA}/rank_5|{_SDPA}/broadcast_batch",
+        reason=_CLAIMED + "ranks other than 4, and keys of another batch.",
+        link=_SOURCE + "patterns.py",
+        stage="run",
+        error="[scaled_dot_product_attention]",
+        until="1.5.0",
+    ),
+    Limitation(
+        target="mlx:fp32",
+        case=f"{_SDPA}/causal_one_query|{_SDPA}/causal_dynamic_keys|{_SDPA}/causal_more_keys"
+        f"|{_SDPA}/causal_fewer_keys",
+        reason=_CLAIMED + "a causal mask begins in torch with the first key and in MLX with the "
+        "last, and differs where there are not as many keys as queries.",
+        link=_SOURCE + "patterns.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+        until="1.5.0",
+    ),
+]
