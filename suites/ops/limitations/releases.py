@@ -58,7 +58,7 @@ RELEASES: list[Limitation] = [
         "(backends/xnnpack/partition/config/generic_node_configs.py) reads it all the same.",
         link=_SOURCE + "v1.4.1/backends/xnnpack/partition/config/generic_node_configs.py",
         stage="lower",
-        error="tuple index out of range",
+        error="index out of range",
         until="1.5.0",
     ),
     Limitation(
