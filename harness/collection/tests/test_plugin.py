@@ -295,7 +295,7 @@ def test_a_run_folder_that_cannot_be_written_is_red(project: Path, workers: str)
 def test_a_full_disk_ends_the_run_and_keeps_its_records(project: Path, workers: str) -> None:
     # Bytes a file may have: some records, and less than lowering writes for its own purposes, so
     # that these cells fail; the run must end all the same.
-    limit = 4000
+    limit = 7000
     result = subprocess.run(
         command("-n", workers), cwd=project, env=environment(), capture_output=True, text=True,
         timeout=280, check=False,
