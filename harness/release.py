@@ -78,9 +78,10 @@ def installed_within(since: str = "", until: str = "") -> bool:
 
 
 def is_read(read: Sequence[str], package: str = PACKAGE) -> bool:
-    """Whether the installed release of a package is among those read, or none is installed."""
+    """Whether the installed release of a package is among those read, or none is installed. What
+    is built on the way to a release is not that release."""
     there = installed(package)
-    return not there or numbers(there) in map(numbers, read)
+    return not there or (numbers(there) in map(numbers, read) and not Version(there).is_prerelease)
 
 
 def unread(read: Sequence[str], what: str) -> str:

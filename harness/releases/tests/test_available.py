@@ -96,9 +96,14 @@ def test_words_of_ranges() -> None:
         numbers("newest")
 
 
-def test_a_release_that_nobody_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.release.installed", lambda package="executorch": "1.6.0a0")
+@pytest.mark.parametrize("version", ["1.6.0", "1.5.1.dev20261101", "1.5.1a0+1234abc"])
+def test_a_release_that_nobody_read(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr("harness.release.installed", lambda package="executorch": version)
     assert unread(("1.5.1",), "the contract") == (
-        "the contract was read for executorch 1.5.1, not for 1.6.0a0"
+        f"the contract was read for executorch 1.5.1, not for {version}"
     )
-    assert unread(("1.6.0",), "the contract") == ""
+
+
+def test_a_build_of_a_release_is_that_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.release.installed", lambda package="executorch": "1.5.1+cpu")
+    assert unread(("1.5.1",), "the contract") == ""
