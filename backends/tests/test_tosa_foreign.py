@@ -25,7 +25,7 @@ class Layer(torch.nn.Module):
         return torch.tanh(self.linear(x)) + 1
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def payload() -> bytes:
     tester = Tester(Case("test/layer", lambda: (Layer(), (torch.randn(2, 4),))), "tosa:fp")
     lower(tester)

@@ -24,7 +24,7 @@ class Twice(torch.nn.Module):
         return x * 2
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def program() -> bytes:
     tester = Tester(Case("test/twice", lambda: (Twice(), (X,))), "metal:fp32")
     lower(tester)

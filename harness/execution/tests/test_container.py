@@ -20,7 +20,7 @@ from harness.pipeline.route import lower
 X = torch.randn(2, 4)
 
 
-@pytest.fixture(scope="module", params=["portable:fp32", "xnnpack:fp32"])
+@pytest.fixture(scope="session", params=["portable:fp32", "xnnpack:fp32"])
 def program(request: pytest.FixtureRequest) -> bytes:
     case = Case("test/container", lambda: (torch.nn.Linear(4, 3), (X,)))
     tester = Tester(case, request.param)

@@ -163,7 +163,7 @@ def test_a_missing_vector_is_refused() -> None:
 # What changes at random. One child runs all of it; that it dies is what must not happen.
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def child() -> Iterator[Child]:
     child = Child(
         Path(__file__).with_name("interpreting.py"),
@@ -175,7 +175,7 @@ def child() -> Iterator[Child]:
     child.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def programs() -> list[tuple[bytes, torch.Tensor]]:
     return [
         (program_of(forward, *calls[0], dynamic_shapes=dynamic), calls[0][0].contiguous())

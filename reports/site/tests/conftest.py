@@ -13,7 +13,7 @@ from reports.site.tests import browser as chromium
 from reports.site.tests.nights import hostile, store
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     with chromium.opened() as made:
         yield made

@@ -61,7 +61,7 @@ def test_random_bits_without_a_seed_follow_the_global_one() -> None:
 ROWS = 600
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sampler() -> Executor:
     """Upstream's sampling: its condition converted to the int32 that ItemIntNode reads, and as
     many rows as make frequencies."""

@@ -35,13 +35,6 @@ Edited = Callable[[int, list[Edit]], tuple[bytes, dict[str, bytes]]]
 SCALAR_TYPES = {"float16": 5, "float32": 6, "int32": 3, "int64": 4, "uint32": 28, "bool": 11}
 
 
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    started = Worker()
-    yield started
-    started.close()
-
-
 def assembled(program: Assembled) -> mlx.MLXGraph:
     """The graph that an assembled program runs, its inputs declared."""
     arrays = [numpy.asarray(item) for item in program.inputs if not isinstance(item, int)]

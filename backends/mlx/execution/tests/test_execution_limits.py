@@ -5,7 +5,7 @@ Executed in a worker process, so that one that is not refused is a failure of on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -136,13 +136,6 @@ FINE = {
         [mlx.Conv1DNode(**_CONV)], [((0, 5, 2), _F32), ((3, 2, 2), _F32)], "(0, 4, 3)"
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    started = Worker()
-    yield started
-    started.close()
 
 
 def executed(worker: Worker, nodes: Any, operands: Any) -> Outcome:

@@ -77,7 +77,7 @@ def inputs_of(number: int) -> torch.Tensor:
     return torch.randn(3, 16, generator=torch.Generator().manual_seed(number))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def mlp() -> bytes:
     torch.manual_seed(0)
     return lowered(Mlp(), (inputs_of(0),))

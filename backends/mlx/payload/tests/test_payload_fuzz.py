@@ -230,7 +230,7 @@ def items(node: Node) -> Iterator[Any]:
         yield from value if isinstance(value, list) else (value,)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def _warm() -> None:
     """Lowering and the schema are no part of what is measured."""
     reader._reader()
