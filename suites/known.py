@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from harness import Limitation
+from harness import Limitation, Status
 from harness.target import Target, any_glob, speaks_of
 
 
@@ -31,3 +31,24 @@ def as_known(known: Iterable[Limitation], target: str, case: str, cases: str) ->
         if speaks_of(entry.target, Target.parse(target)) and any_glob(entry.case, case):
             return replace(entry, target=target, case=cases, op="*", tag=None)
     raise LookupError(f"no limitation of {case} on {target}")
+
+
+def absent(target: str, case: str, what: str, *, stage: str, error: str) -> Limitation:
+    """Cases that are about something which came with 1.5.0.
+
+    Args:
+        target: glob over targets.
+        case: globs over the cases, separated by ``|``.
+        what: it is, for "executorch 1.4.1 has no ...".
+        stage: that fails without it.
+        error: what the stage says then.
+    """
+    return Limitation(
+        target=target,
+        case=case,
+        reason=f"executorch 1.4.1 has no {what}.",
+        stage=stage,
+        error=error,
+        shown_as=Status.UNSUPPORTED,
+        until="1.5.0",
+    )

@@ -91,7 +91,7 @@ def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: boo
         ended = ended and all(each.status >= 0 for each in found)
         if verbose:
             for name, each in zip(names, found, strict=True):
-                click.echo(f"--- {path} on {name}: {each.word}\n{each.output.rstrip()}")
+                click.echo(f"--- {path.name} on {name}: {each.word}\n{each.output.rstrip()}")
     Console().print(table)
     sys.exit(0 if ended else 1)
 

@@ -6,7 +6,9 @@ them all. Everything here is red on a device, too, or computes something else th
 
 from __future__ import annotations
 
-from harness import Limitation, Status
+from harness import Limitation
+from suites.known import as_known
+from suites.ops.limitations import LIMITATIONS as OPS
 
 _ALL = "metal:*"
 _RUNTIME = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/apple/metal/runtime/"
@@ -226,35 +228,25 @@ _REDUCTIONS = [
 ]
 
 _RELEASES = [
-    Limitation(
-        target=_ALL,
-        case="addmm/chunk_columns_of_result|addmm/encoder_*|addmm/every_second_column_of_result"
-        "|addmm/expanded_*_of_result|addmm/row_after_kernel|addmm/second_*_of_result"
-        "|addmm/split_of_result|addmm/strided_of_result|addmm/transposed_of_result"
-        "|convolution/2d_channels_last_1_pixel|convolution/subsampling"
-        "|convolution/subsampling_batch_2|convolution/subsampling_odd_length"
-        "|convolution/subsampling_projected|linear/encoder_same_layer_twice|mm/plus_one_element"
-        "|parakeet/encoder|parakeet/encoder_eager_attention",
-        reason="Inductor calls ATen's addmm, which is not among "
-        "MetalBackend.get_supported_fallback_kernels (metal_backend.py) before 1.5.0, nor in its "
-        "runtime.",
-        link="https://github.com/pytorch/executorch/pull/19924",
-        stage="lower",
-        error="aoti_torch_mps_addmm_out",
-        shown_as=Status.UNSUPPORTED,
-        until="1.5.0",
-    ),
-    Limitation(
-        target=_ALL,
-        case="*/chunk_columns_of_*|*/split_of_*|mm/chunk_into_mm|mm/first_chunk_into_mm"
-        "|mm/second_chunk_into_mm|mm/split_in_three|" + f"{_SDPA}/chunks_of_projection",
-        reason="AotiBackend of 1.4.1 hands split_copy to Inductor undecomposed, which has no code "
-        "for it on MPS and calls ATen's kernel; Metal's runtime has none.",
-        stage="lower",
-        error="aten::split_copy.Tensor",
-        shown_as=Status.UNSUPPORTED,
-        until="1.5.0",
-    ),
+    as_known(OPS, target, ours, cases)
+    for target in ("metal:fp32", "metal:bf16")
+    for ours, cases in (
+        (
+            "addmm/plain",
+            "addmm/chunk_columns_of_result|addmm/encoder_*|addmm/every_second_column_of_result"
+            "|addmm/expanded_*_of_result|addmm/row_after_kernel|addmm/second_*_of_result"
+            "|addmm/split_of_result|addmm/strided_of_result|addmm/transposed_of_result"
+            "|convolution/2d_channels_last_1_pixel|convolution/subsampling"
+            "|convolution/subsampling_batch_2|convolution/subsampling_odd_length"
+            "|convolution/subsampling_projected|linear/encoder_same_layer_twice"
+            "|mm/plus_one_element|parakeet/encoder|parakeet/encoder_eager_attention",
+        ),
+        (
+            "split_with_sizes_copy/even",
+            "*/chunk_columns_of_*|*/split_of_*|mm/chunk_into_mm|mm/first_chunk_into_mm"
+            "|mm/second_chunk_into_mm|mm/split_in_three|" + f"{_SDPA}/chunks_of_projection",
+        ),
+    )
 ]
 
 LIMITATIONS: list[Limitation] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
+from suites.known import absent
 
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"
 _REINPLACE = _SOURCE + "exir/passes/reinplace.py"
@@ -10,16 +11,7 @@ _ARM = _SOURCE + "backends/arm/_passes/"
 
 
 def _absent(target: str, case: str, name: str) -> Limitation:
-    """A pass that 1.4.1 does not have."""
-    return Limitation(
-        target=target,
-        case=case,
-        reason=f"executorch 1.4.1 has no {name}.",
-        stage="lower",
-        error=f":{name} (",
-        shown_as=Status.UNSUPPORTED,
-        until="1.5.0",
-    )
+    return absent(target, case, name, stage="lower", error=f":{name} (")
 
 
 LIMITATIONS = [

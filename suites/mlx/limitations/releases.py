@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
+from suites.known import absent
 
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.4.1/backends/mlx/"
 _SDPA = "scaled_dot_product_attention"
@@ -12,50 +13,42 @@ _CLAIMED = (
 )
 
 
-def _absent(case: str, what: str, stage: str, error: str, target: str = "mlx:*") -> Limitation:
-    """Something that the cases are about and 1.4.1 does not have."""
-    return Limitation(
-        target=target,
-        case=case,
-        reason=f"executorch 1.4.1 has no {what}.",
-        stage=stage,
-        error=error,
-        shown_as=Status.UNSUPPORTED,
-        until="1.5.0",
-    )
-
-
 RELEASES: list[Limitation] = [
-    _absent(
+    absent(
+        "mlx:*",
         "update_and_attend/llama",
         "cache off the graph for transformers' attention (backends/mlx/llm/hf_attention.py)",
-        "build",
-        "has no attribute 'register_mlx_offgraph_attention'",
+        stage="build",
+        error="has no attribute 'register_mlx_offgraph_attention'",
     ),
-    _absent(
+    absent(
+        "mlx:*",
         "update_and_attend/*",
         "executorch.extension.llm.cache",
-        "build",
-        "executorch.extension.llm.cache",
+        stage="build",
+        error="executorch.extension.llm.cache",
     ),
-    _absent(
+    absent(
+        "mlx:*",
         "moe/dynamic_sizes_between",
         "mlx::moe_gather_inputs",
-        "build",
-        "has no attribute 'moe_gather_inputs'",
+        stage="build",
+        error="has no attribute 'moe_gather_inputs'",
     ),
-    _absent(
+    absent(
+        "mlx:*",
         "moe/dynamic|moe/dynamic_two_layers|moe/gate_and_up_in_one|moe/one_token_one_expert"
         "|moe/sorted|moe/unsorted|gather_qmm/routed_sorted|gather_qmm/routed_unsorted",
         "number of tokens from which SwitchMLP sorts (backends/mlx/llm/switch.py)",
-        "build",
-        "unexpected keyword argument 'sort_cutoff'",
+        stage="build",
+        error="unexpected keyword argument 'sort_cutoff'",
     ),
-    _absent(
+    absent(
+        "mlx:*",
         "gather_mm/told_unsorted",
         "gather_mm that is told while it runs whether its indices are sorted",
-        "export",
-        "Expected a value of type 'bool' for argument 'sorted_indices'",
+        stage="export",
+        error="Expected a value of type 'bool' for argument 'sorted_indices'",
     ),
     Limitation(
         target="mlx:fp32",
