@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,14 +63,11 @@ def write(
 
 def _run(path: Path) -> tuple[int, list[str]]:
     """Exit code and lines of a script that knows nothing of this project."""
-    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-I", str(path.resolve())]
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            ended = subprocess.run(
-                command, cwd=folder, env=alone, capture_output=True, text=True, timeout=_SECONDS
-            )
-        except subprocess.TimeoutExpired:
-            return -1, [f"it did not end within {_SECONDS:g} s"]
+    from harness.releases.scripts import run_alone
+
+    try:
+        ended = run_alone(path, Path(sys.executable), _SECONDS, "-I")
+    except subprocess.TimeoutExpired:
+        return -1, [f"it did not end within {_SECONDS:g} s"]
     lines = ended.stdout.splitlines()
     return ended.returncode, lines or ended.stderr.splitlines()

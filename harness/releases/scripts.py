@@ -52,25 +52,40 @@ def run(
     pythons = [python(release, say) for release in releases]
     for number, path in enumerate(paths, 1):
         say(f"{path.name} ({number} of {len(paths)})")
-        yield path, [_run(interpreter, path.resolve()) for interpreter in pythons]
+        yield path, [_run(interpreter, path) for interpreter in pythons]
+
+
+def run_alone(
+    path: Path, interpreter: Path, seconds: float, *flags: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a script where nothing of this project is found: in an empty folder, without PYTHONPATH.
+
+    Args:
+        path: of the script.
+        interpreter: that runs it.
+        seconds: after which it is killed.
+        flags: of the interpreter.
+
+    Raises:
+        subprocess.TimeoutExpired: it was killed.
+    """
+    alone = {name: text for name, text in of_process().items() if name != "PYTHONPATH"}
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run(
+            [str(interpreter), *flags, str(path.resolve())],
+            cwd=folder,
+            env=alone,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
 
 
 def _run(interpreter: Path, path: Path) -> Ended:
-    # PYTHONPATH would put what is here before what the release has.
-    alone = {name: text for name, text in of_process().items() if name != "PYTHONPATH"}
-    with tempfile.TemporaryDirectory() as folder:
-        asked = subprocess.Popen(
-            [str(interpreter), str(path)],
-            cwd=folder,
-            env=alone,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-        try:
-            output, _ = asked.communicate(timeout=_LIMIT)
-        except subprocess.TimeoutExpired:
-            asked.kill()
-            output, _ = asked.communicate()
-        return Ended(asked.returncode, output)
+    try:
+        ended = run_alone(path, interpreter, _LIMIT)
+    except subprocess.TimeoutExpired:
+        return Ended(-signal.SIGKILL, f"it did not end within {_LIMIT:g} s")
+    return Ended(ended.returncode, ended.stdout + ended.stderr)
