@@ -25,11 +25,11 @@ from harness.collection.items import (
     SELECTED,
     CellItem,
     cell_of,
-    vendor_warnings_ignored,
 )
+from harness.collection.running import vendor_warnings_ignored
 from harness.collection.stale import Claim, Claims
-from harness.collection.states import Ready, told
-from harness.collection.watchdog import load_and_settle
+from harness.collection.workers.states import Ready, told
+from harness.collection.workers.watchdog import load_and_settle
 from harness.errors import ConformError, RunUnwritable, UnknownTarget
 from harness.execution.memory import GIB, allocations_limited
 from harness.limitation import find, judge

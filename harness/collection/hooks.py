@@ -17,8 +17,8 @@ from harness.collection.items import (
     CellItem,
     SuiteFile,
     collector_paused,
-    vendor_warnings_ignored,
 )
+from harness.collection.running import vendor_warnings_ignored
 from harness.execution.memory import GIB
 from harness.record.host import available_cores, available_memory
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,24 +15,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import registry
-from harness.budget.board import TRACE, Board
+from harness.budget.board import Board
 from harness.case import Case
+from harness.collection import running
 from harness.collection.discovery import Suite, load_suite
 from harness.collection.night import NIGHTLY, is_by_day, is_left_to_the_night, tiers
-from harness.collection.stale import claim_of
+from harness.collection.running import Asked
 from harness.errors import ConformError
 from harness.execution.memory import GIB, Meter
 from harness.record.cell import Cell, Status
-from harness.record.folder import kept_of
 from harness.target import Target, cell_id, is_cell_id
 
 if TYPE_CHECKING:
-    from harness.pipeline.keeping.folder import Keep
     from harness.pipeline.siblings import Siblings
-    from harness.pipeline.tester import Tester
-
-# A program that is being lowered is not interrupted: what is left over is for the last one.
-_OF_WHAT_IS_LEFT = 0.7
 
 CELL_PROPERTY = "conform_cell"
 """Key under which a report carries the cell's JSON from worker to controller."""
@@ -72,12 +66,20 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-@contextmanager
-def vendor_warnings_ignored() -> Iterator[None]:
-    """Cells run vendors' code: what it warns of is theirs, and no verdict on a cell."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+def asked(config: pytest.Config) -> Asked:
+    """What a session asks of each of its cells."""
+    option, selected = config.getoption, config.stash[SELECTED]
+    return Asked(
+        seed=option("seed"),
+        selected=None if selected is None else [str(target) for target in selected],
+        demanding=sorted(str(target) for target in config.stash[DEMANDING]),
+        compare_runtimes=option("compare_runtimes"),
+        lower_only=option("lower_only"),
+        keep=option("keep"),
+        run_dir=option("run_dir"),
+        cell_timeout=option("cell_timeout"),
+        trace_time=option("trace_time"),
+    )
 
 
 class SuiteFile(pytest.File):
@@ -130,32 +132,19 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the cell and hand its record to the report."""
-        from harness.pipeline.runner import run_cell
         from harness.pipeline.siblings import Siblings
 
-        testers: list[Tester] = []
-        keep = self._keep()
-        with vendor_warnings_ignored():
-            cell = run_cell(
-                self.case,
-                self.target,
-                seed=self.config.getoption("seed"),
-                limitations=self.suite.limitations,
-                require_delegation=self.target in self.config.stash[DEMANDING],
-                compare_runtimes=self.config.getoption("compare_runtimes"),
-                lower_only=self.config.getoption("lower_only"),
-                keep=keep,
-                meter=self.meter,
-                judged=testers.append,
-                siblings=self.config.stash.setdefault(SIBLINGS, Siblings()),
-            )
-        cell.suite = self.suite.name
-        cell.worker = os.environ.get("PYTEST_XDIST_WORKER")
-        if keep is not None and keep.folder.is_dir():
-            cell.kept = kept_of(cell.id)
-        cell = self._explained(cell, testers)
+        cell, claim = running.run(
+            self.case,
+            self.target,
+            self.suite,
+            asked(self.config),
+            siblings=self.config.stash.setdefault(SIBLINGS, Siblings()),
+            worker=os.environ.get("PYTEST_XDIST_WORKER"),
+            meter=self.meter,
+            board=self.board,
+        )
         self.user_properties.append((CELL_PROPERTY, cell.to_json()))
-        claim = claim_of(cell, self.case, self.suite, self.config.stash[SELECTED])
         if claim is not None:
             self.user_properties.append((LIMITATION_PROPERTY, claim.to_json()))
         if cell.status.is_red:
@@ -164,36 +153,6 @@ class CellItem(pytest.Item):
             pytest.xfail(cell.limitation.reason if cell.limitation else "")
         if cell.status in (Status.UNAVAILABLE, Status.UNSUPPORTED, Status.LOWERED):
             pytest.skip(f"{cell.status.value}: {cell.error}")
-
-    def _keep(self) -> Keep | None:
-        """What of the cell is kept, and where, as the session was asked."""
-        from harness.pipeline.keeping.folder import Keep
-
-        which = self.config.getoption("keep")
-        if which == "none":
-            return None
-        folder = Path(self.config.getoption("run_dir")) / kept_of(self.name)
-        return Keep(folder, only_red=which == "red", for_run=True)
-
-    def _explained(self, cell: Cell, ran: Sequence[Tester]) -> Cell:
-        """The record with where it leaves the oracle, found in what is left of its time.
-
-        Should tracing end this worker, the controller finds the record on the board.
-        """
-        from harness.tracing.divergence import diverges, explained
-
-        left: float = _OF_WHAT_IS_LEFT * (self.config.getoption("cell_timeout") - cell.seconds)
-        seconds = min(self.config.getoption("trace_time"), left)
-        if seconds <= 0:
-            return cell
-        if not diverges(cell):
-            return explained(cell, self.case, seconds=seconds)
-        if self.board is not None:
-            self.board.keep(cell.to_json())
-        with vendor_warnings_ignored(), (self.meter or Meter()).stage(TRACE):
-            traced = explained(cell, self.case, seconds=seconds, ran=ran[0])
-        traced.memory.pop(TRACE, None)  # what the cell held is told by its own stages
-        return traced
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> str:
         """What a red cell prints: one paragraph and the command that runs it again."""

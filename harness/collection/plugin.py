@@ -1,8 +1,8 @@
 """The pytest plugin: options, collection, transport of records, crashes and timeouts as rows.
 
 Works in one process and under xdist. One :class:`~harness.collection.controller.Controller` owns
-the run folder; each worker has a :class:`~harness.collection.watchdog.Watchdog` and attaches its
-records to its reports.
+the run folder; each worker has a :class:`~harness.collection.workers.watchdog.Watchdog` and
+attaches its records to its reports.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from harness.collection.items import (
 )
 from harness.collection.night import TIERS
 from harness.collection.progress import MODES, Progress
-from harness.collection.watchdog import Watchdog
 from harness.collection.workers import forking
+from harness.collection.workers.watchdog import Watchdog
 from harness.errors import ConflictingOptions, ConformError, UsageError
 from harness.execution.vendors import quiet_imports
 from harness.record.contradictions import INTEGERS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness import native_backends, registry
-from harness.collection.states import Ready, tell, told
 from harness.collection.tests.sessions import run
+from harness.collection.workers.states import Ready, tell, told
 from harness.record.folder import load
 from harness.record.run import BackendState
 

@@ -20,9 +20,9 @@ from harness.collection.items import (
     SELECTED,
     CellItem,
     collector_paused,
-    vendor_warnings_ignored,
 )
-from harness.collection.states import Ready, tell
+from harness.collection.running import vendor_warnings_ignored
+from harness.collection.workers.states import Ready, tell
 from harness.record.host import available_cores
 from harness.record.recorder import LOGS
 
