@@ -11,28 +11,29 @@ from typing import Any
 import pytest
 
 from harness import registry
-from harness.budget import board
-from harness.budget.watch import Sighting, Watch
+from harness.budget.death import complete, record_of
+from harness.budget.watch import Watch
 from harness.collection.choosing import absences
 from harness.collection.discovery import load_suite
 from harness.collection.items import (
     CELL_PROPERTY,
     DEMANDING,
     FOLDER_INPUT,
+    HOSTS,
     LIMITATION_PROPERTY,
+    LOADED,
     ROOM,
     ROOM_INPUT,
     SELECTED,
     CellItem,
     cell_of,
 )
-from harness.collection.running import vendor_warnings_ignored
+from harness.collection.running import judge_dead, vendor_warnings_ignored
 from harness.collection.stale import Claim, Claims
 from harness.collection.workers.states import Ready, told
 from harness.collection.workers.watchdog import load_and_settle
 from harness.errors import ConformError, RunUnwritable, UnknownTarget
 from harness.execution.memory import GIB, allocations_limited
-from harness.limitation import find, judge
 from harness.record.cell import Cell, Status
 from harness.record.folder import kept_of, now
 from harness.record.host import environment
@@ -106,7 +107,8 @@ class Controller:
         """Without xdist this process runs the cells itself."""
         cells = [item for item in session.items if isinstance(item, CellItem)]
         if cells and not session.config.option.collectonly:
-            self._start([item.name for item in cells], load_and_settle(cells))
+            load = self.config.stash.get(LOADED, load_and_settle)
+            self._start([item.name for item in cells], load(cells))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
@@ -135,7 +137,7 @@ class Controller:
         for key, value in report.user_properties:
             if key == CELL_PROPERTY:
                 cell = Cell.from_json(str(value))
-                _complete(cell, self._watch.take(cell.id))
+                complete(cell, self._watch.take(cell.id))
                 self._record(cell)
             elif key == LIMITATION_PROPERTY:
                 self._claims.add(Claim.from_json(str(value)))
@@ -169,23 +171,10 @@ class Controller:
             return
         suite = load_suite(self.config.rootpath / crashitem.partition("::")[0])
         worker = report.node.gateway.id
-        seen, last = self._watch.take(name), board.read(self._logs, worker)
-        cell = self.recorder.death(
-            name,
-            worker,
-            self.config.getoption("seed"),
-            stage=(last.stage or None) if last is not None and last.cell == name else None,
-            memory=seen.peaks if seen is not None else None,
-            reason=seen.verdict if seen is not None else "",
-        )
-        case = next(case for case in suite.cases if case.name == cell.case)
-        if (judged := board.kept(self._logs, worker, name)) is not None:
-            judged.untraced = f"tracing it ended the worker: {cell.error}"
-            _complete(cell := judged, seen)
-        else:
-            cell.suite, cell.op, cell.tags = suite.name, case.op, sorted(case.tags)
-            cell.source = case.source
-            judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
+        seed = self.config.getoption("seed")
+        cell, is_judged = record_of(self._logs, name, worker, seed, self._watch.take(name))
+        if not is_judged:
+            judge_dead(cell, suite)
         self._keep(cell)
         self._record(cell)
         report.user_properties.append((CELL_PROPERTY, cell.to_json()))
@@ -297,6 +286,7 @@ class Controller:
             speed=not option("no_speed"),
             slow={} if ready is None else ready.slow,
             gone={} if ready is None else ready.gone,
+            hosts=self.config.stash.get(HOSTS, {}),
         )
         with _ending_the_session(), vendor_warnings_ignored():
             self.recorder = Recorder(Path(option("run_dir")), info)
@@ -305,13 +295,6 @@ class Controller:
             else:
                 states = ready.backends
             self.recorder.expect(cells or [], states)
-
-
-def _complete(cell: Cell, seen: Sighting | None) -> None:
-    """Add what was seen from outside of a cell's stages, without what tracing it held."""
-    if seen is not None:
-        seen.complete(cell.memory)
-        cell.memory.pop(board.TRACE, None)
 
 
 def check_demanded(config: pytest.Config, selected: Iterable[Target]) -> None:

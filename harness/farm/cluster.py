@@ -1,0 +1,84 @@
+"""A scheduler of Dask's for a farm, and workers beside it on the same machine."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import dask
+from distributed import Scheduler
+from distributed.security import Security
+
+from harness.farm.trust import restrict
+from harness.farm.worker import FarmNanny, close_doors, quiet
+
+_SETTINGS = {
+    # A unit whose worker is lost goes back to the session, which knows what to try again.
+    "distributed.scheduler.allowed-failures": 0,
+    "distributed.scheduler.worker-ttl": "30s",
+    # Events are handed on, and nobody reads them later.
+    "distributed.admin.low-level-log-length": 1000,
+    "distributed.worker.memory.terminate": False,
+}
+
+
+async def serve(
+    address: str,
+    security: Security | None,
+    root: Path,
+    local: int,
+    room: float | None,
+    say: Callable[[str], None],
+) -> None:
+    """Run a scheduler until this process is asked to end.
+
+    Args:
+        address: where it listens.
+        security: keys, where there are any.
+        root: the checkout of local workers.
+        local: how many there are, each with one slot.
+        room: GiB that the cells of each may take; None for an equal part of what is available.
+        say: prints a line.
+    """
+    quiet()
+    dask.config.set(_SETTINGS)
+    restrict(scheduler=True)
+    split = urlsplit(address)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        scheduler = Scheduler(
+            host=split.hostname,
+            port=split.port or 0,
+            protocol=f"{split.scheme}://",
+            security=security,
+            # Its page has no keys: it is for this machine.
+            dashboard_address="127.0.0.1:0",
+        )
+        close_doors(scheduler)
+        await stack.enter_async_context(scheduler)
+        say(f"conform: scheduler at {scheduler.address}")
+        nannies = [
+            FarmNanny(
+                scheduler.address,
+                security=security,
+                name=f"local{number}",
+                host=split.hostname,
+                root=str(root),
+                slots=1,
+                room=room,
+                dashboard=False,
+                dashboard_address="127.0.0.1:0",
+            )
+            for number in range(local)
+        ]
+        await asyncio.gather(*(stack.enter_async_context(nanny) for nanny in nannies))
+        if local:
+            say(f"conform: {local} workers; use them: conform run --cluster {scheduler.address}")
+        await stop.wait()
+        say("conform: the scheduler ends")
