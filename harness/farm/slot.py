@@ -57,6 +57,7 @@ class Slot:
         self._socket: socket.socket | None = None
         self._lifeline: socket.socket | None = None
         self._log = Path(setting.logs) / f"{setting.name}.log"
+        self._code = ""
 
     def start(self, *, speed: bool = True) -> Hello | None:
         """Have a process that has loaded the vendors.
@@ -91,11 +92,23 @@ class Slot:
         self._watch.add(self._setting.name)
         for event in self._events():
             if isinstance(event, Hello):
-                return event
+                return self._same(event)
         fate = self._fate()
         printed = self._log.read_text(errors="replace").strip().splitlines()
         self.close()
         raise UsageError("\n".join([f"a process that runs cells {fate}", *printed[-5:]]))
+
+    def _same(self, hello: Hello) -> Hello:
+        """What a process says of itself, whose code must be that of the one before it."""
+        code = hello.environment.revision
+        if self._code and code != self._code:
+            self.close()
+            raise UsageError(
+                f"the checkout of this worker was {self._code} when it began and is {code} now; "
+                "start the worker again"
+            )
+        self._code = code
+        return hello
 
     def run(self, unit: Unit, tell: Tell) -> Outcome:
         """Run the cells of a unit.
