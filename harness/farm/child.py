@@ -44,7 +44,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         root: the checkout.
         logs: the folder of its board and its stack; all processes of a worker share it.
         name: its name there.
-        threads: of torch.
         room: bytes that the cells of all processes of a worker may take together.
         speed: whether torch is kept quick.
     """
@@ -52,7 +51,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     root: str
     logs: str
     name: str
-    threads: int = 1
     room: int = 0
     speed: bool = True
 
@@ -163,7 +161,8 @@ def _serve(setting: Setting, connection: socket.socket) -> None:
             from harness.pipeline import speed
             from harness.pipeline.siblings import Siblings
 
-            torch.set_num_threads(setting.threads)
+            # As in a local run with a worker a core: a sum shows how many threads shared it.
+            torch.set_num_threads(1)
             greeting = hello(Path(setting.root))
             if setting.speed:
                 speed.install()

@@ -26,6 +26,8 @@ _LOOK_SECONDS = 2.0
 # A unit's last events and its answer come on one connection; what does not come soon is lost.
 _STRAGGLE_SECONDS = 5.0
 _TURN_SECONDS = 0.5
+# How long a worker that can run nothing is left alone.
+_REST_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Farm:
         self._seen: set[str] = set()
         self._looked = self._alone_since = 0.0
         self._deaths: dict[str, Died] = {}
+        self._unfit: dict[str, float] = {}  # until when, by name
         self._ledger = Ledger(())
         self.places: list[Place] = []
         connection.listen(self._topic, self._hear)
@@ -182,7 +185,7 @@ class Farm:
             f"{self._topic}-{key}",
             msgspec.json.encode(unit).decode(),
             {**dict.fromkeys(flight.needed, 1.0), "memory": min(piece.memory, most)},
-            others if piece.avoid else [],
+            others if piece.avoid or self._unfit else [],
             lambda answer: self._happened.put(lambda: self._answered(key, answer)),
         )
 
@@ -225,6 +228,9 @@ class Farm:
             yield from self._judged(verdict, flight, death)
         elif outcome.refused:
             yield Note(f"{outcome.worker} does not run {flight.piece.case}: {outcome.refused}")
+            if outcome.unfit:
+                self._unfit[outcome.worker] = time.monotonic() + _REST_SECONDS
+                self.places = [place for place in self.places if place.name not in self._unfit]
             verdict = self._ledger.refused(key, outcome.worker, outcome.refused)
             yield from self._judged(verdict, flight, None)
         else:
@@ -275,7 +281,8 @@ class Farm:
 
     def _look(self) -> Iterator[Note]:
         """See which workers there are; those that may not take part are named once."""
-        self._looked = time.monotonic()
+        self._looked = now = time.monotonic()
+        self._unfit = {name: until for name, until in self._unfit.items() if until > now}
         places = []
         for address, about in self._connection.workers().items():
             name = str(about["name"])
@@ -284,7 +291,7 @@ class Farm:
                 hello = msgspec.json.decode(about[HELLO], type=Hello)
                 problems = differences(self._ours, hello.environment)
             takes_part = hello is not None and (self._mixed or not problems)
-            if hello is not None and takes_part:
+            if hello is not None and takes_part and name not in self._unfit:
                 memory = float(about["resources"].get("memory", 0))
                 places.append(Place(address, name, about["nthreads"], memory, hello))
             if problems and name not in self._seen:

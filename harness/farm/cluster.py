@@ -16,7 +16,7 @@ from distributed.security import Security
 from harness.farm.trust import restrict
 from harness.farm.worker import FarmNanny, close_doors, quiet
 
-_SETTINGS = {
+SETTINGS = {
     # A unit whose worker is lost goes back to the session, which knows what to try again.
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.worker-ttl": "30s",
@@ -45,7 +45,7 @@ async def serve(
         say: prints a line.
     """
     quiet()
-    dask.config.set(_SETTINGS)
+    dask.config.set(SETTINGS)
     restrict(scheduler=True)
     split = urlsplit(address)
     stop = asyncio.Event()

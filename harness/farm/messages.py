@@ -107,12 +107,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         ended: the cells of which it told a record.
         died: the cell in the middle of which its process ended.
         refused: why it ran nothing, or stopped.
+        unfit: whether it would refuse any other as well.
         worker: its name.
     """
 
     ended: list[str] = []
     died: str | None = None
     refused: str = ""
+    unfit: bool = False
     worker: str = ""
 
 

@@ -25,6 +25,7 @@ from harness.record.run import BackendState
 from harness.target import split_cell_id
 
 if TYPE_CHECKING:
+    from harness.collection.progress import Progress
     from harness.farm.client import Farm, Happening, Record
     from harness.farm.ledger import Piece
     from harness.farm.placing import Place
@@ -127,8 +128,10 @@ class OnFarm:
                 self._say(note.text)
         places = self._farm.places
         slots = sum(place.slots for place in places)
+        if (progress := self._progress) is not None:
+            progress.on_farm(slots)
         self._say(
-            f"{len(places)} workers with {slots} slots at {self._address}"
+            f"workers: {len(places)}, slots: {slots}, at {self._address}"
             + (f", Dask's own page: {connection.dashboard}" if connection.dashboard else "")
         )
         names = {cell.target.backend for cell in cells}
@@ -198,6 +201,8 @@ class OnFarm:
         match happening:
             case Started():
                 item = items[happening.cell]
+                if (progress := self._progress) is not None:
+                    progress.place(item.name, happening.worker)
                 hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
                 self._note_hosts()
             case Record():
@@ -219,6 +224,11 @@ class OnFarm:
         if self._farm is not None:
             for place in self._farm.places:
                 self._hosts.setdefault(place.name, place.hello.environment)
+
+    @property
+    def _progress(self) -> Progress | None:
+        found: Progress | None = self.config.pluginmanager.get_plugin("conform-progress")
+        return found
 
     def _say(self, text: str) -> None:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")

@@ -4,7 +4,9 @@ replaced by another when a cell ended it."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -36,7 +38,7 @@ from harness.farm.messages import (
     decoder,
 )
 from harness.record.cell import Cell, Status
-from harness.record.host import available_cores, available_memory
+from harness.record.host import available_memory
 
 Tell = Callable[[Began | Ended | Died], None]
 """Hears what becomes of the cells of a unit."""
@@ -44,6 +46,9 @@ Tell = Callable[[Began | Ended | Died], None]
 _EXIT_SECONDS = 10.0
 # What other processes of the machine, and this one, need as well.
 _OF_WHAT_THERE_IS = 0.9
+# Less on its disk, and a worker takes no work: programs, kernels and stacks are written there.
+_LEAST_DISK = 64 << 20
+_NO_SPACE = os.strerror(errno.ENOSPC)
 
 
 class Slot:
@@ -118,10 +123,12 @@ class Slot:
             tell: hears of each cell.
         """
         try:
+            if shutil.disk_usage(self._setting.logs).free < _LEAST_DISK:
+                raise OSError(errno.ENOSPC, _NO_SPACE)
             self.start(speed=unit.speed)
             self._send(unit)
         except (UsageError, OSError) as error:
-            return Outcome(refused=str(error))
+            return Outcome(refused=str(error), unfit=True)
         ended: list[str] = []
         running: str | None = None
         for event in self._events():
@@ -130,9 +137,15 @@ class Slot:
                     running = event.cell
                     tell(event)
                 case Ended():
+                    cell = Cell.from_json(event.record)
+                    if cell.status.is_red and _NO_SPACE in (cell.traceback or cell.error or ""):
+                        # It accuses the worker, and not what it ran.
+                        self.close()
+                        return Outcome(ended=ended, refused=_NO_SPACE, unfit=True)
                     ended.append(event.cell)
                     running = None
-                    tell(self._completed(event))
+                    complete(cell, self._watch.take(cell.id))
+                    tell(msgspec.structs.replace(event, record=cell.to_json()))
                 case Finished():
                     return Outcome(ended=ended)
                 case Refused():
@@ -178,12 +191,6 @@ class Slot:
         except subprocess.TimeoutExpired:
             return "closed its connection"
 
-    def _completed(self, event: Ended) -> Ended:
-        """The record with what its children held."""
-        cell = Cell.from_json(event.record)
-        complete(cell, self._watch.take(cell.id))
-        return msgspec.structs.replace(event, record=cell.to_json())
-
     def _death(self, name: str, seed: int, fate: str) -> Died:
         logs, worker = Path(self._setting.logs), self._setting.name
         seen = self._watch.take(name)
@@ -218,8 +225,6 @@ class Crew:
                     root=str(root.resolve()),
                     logs=self._folder.name,
                     name=f"slot{number}",
-                    # Idle OpenMP threads spin, and cost the neighbour its core.
-                    threads=max(1, available_cores() // slots),
                     room=room,
                 ),
                 self._watch,
