@@ -1,10 +1,10 @@
 """What a farm costs: cells that only wait, on workers that run none.
 
 ``python -m benchmarks.farm`` starts a real scheduler and workers of Dask's on this machine; the
-session's side (:mod:`harness.farm.client`) is the real one. Only what would run a cell sleeps in its
-place, and tells a record of usual length. Two figures: what a cell costs beside its sleep where
-there are few workers (``overhead``), and how busy many of them are (``efficiency``: seconds slept /
-workers x seconds of the run).
+session's side (:mod:`harness.farm.client`) is the real one. Only what would run a cell sleeps in
+its place, and tells a record of usual length. Two figures: what a cell costs beside its sleep where
+there are few workers, and how busy many of them are (the seconds that all slept, by the seconds of
+the run times the workers).
 """
 
 from __future__ import annotations
@@ -130,11 +130,12 @@ def measure(workers: int, cells: int, seconds: float, processes: int) -> dict[st
         Figures of it: seconds of the run, what a cell cost beside its sleep in milliseconds of the
         whole run, and the share of the workers' time in which they slept.
     """
-    names = [f"case{number // _CELLS_OF_A_CASE}/{number}@null:eager" for number in range(cells)]
+    each = _CELLS_OF_A_CASE
+    names = [f"case{number // each}/{number}@null:eager" for number in range(cells)]
     pieces = [
-        Piece(_FILE, f"case{start // _CELLS_OF_A_CASE}", tuple(names[start : start + _CELLS_OF_A_CASE]))
-        for start in range(0, cells, _CELLS_OF_A_CASE)
-    ]  # fmt: skip
+        Piece(_FILE, f"case{start // each}", tuple(names[start : start + each]))
+        for start in range(0, cells, each)
+    ]
     with farm_of(workers, seconds, processes) as address:
         connection = Connection(address, None)
         farm = Farm(connection, _HELLO.environment, mixed=False, wait=30)
@@ -169,7 +170,8 @@ def main() -> None:
     """Measure, print a table and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 4])
-    parser.add_argument("--cells", type=int, default=10_000)
+    parser.add_argument("--cells", type=int, default=10_000, help="of a run")
+    parser.add_argument("--each", type=int, help="cells for each worker, in place of --cells")
     parser.add_argument("--seconds", type=float, default=0.0, help="what a cell sleeps")
     parser.add_argument("--processes", type=int, default=2, help="that workers live in")
     parser.add_argument("--json", type=Path, help="file for the figures")
@@ -178,11 +180,12 @@ def main() -> None:
     found = []
     run = functools.partial(measure, seconds=options.seconds, processes=options.processes)
     for workers in options.workers:
-        figures = run(workers, options.cells)
+        cells = options.cells if options.each is None else workers * options.each
+        figures = run(workers, cells)
         found.append(figures)
         table.add_row(
             f"{workers}",
-            f"{options.cells:,}",
+            f"{cells:,}",
             f"{options.seconds:g} s",
             f"{figures['seconds']:.1f} s",
             f"{figures['overhead_ms']:.2f} ms",
