@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import functools
-import json
 import multiprocessing
 import time
 from collections.abc import Iterator
@@ -27,6 +25,7 @@ from distributed import Scheduler, Worker
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.measured import write
 from harness.collection.running import Asked
 from harness.farm.client import Farm, Manner, Note, Record
 from harness.farm.cluster import SETTINGS
@@ -169,31 +168,32 @@ def measure(workers: int, cells: int, seconds: float, processes: int) -> dict[st
 def main() -> None:
     """Measure, print a table and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", type=int, nargs="*", default=[1, 4])
-    parser.add_argument("--cells", type=int, default=10_000, help="of a run")
-    parser.add_argument("--each", type=int, help="cells for each worker, in place of --cells")
-    parser.add_argument("--seconds", type=float, default=0.0, help="what a cell sleeps")
+    parser.add_argument(
+        "runs",
+        nargs="*",
+        default=["1:10000:0", "4:10000:0"],
+        metavar="WORKERS:CELLS:SECONDS",
+        help="what to measure; SECONDS are what a cell sleeps (default: %(default)s)",
+    )
     parser.add_argument("--processes", type=int, default=2, help="that workers live in")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     table = Table("workers", "cells", "sleep", "run", "beside its sleep, a cell", "efficiency")
     found = []
-    run = functools.partial(measure, seconds=options.seconds, processes=options.processes)
-    for workers in options.workers:
-        cells = options.cells if options.each is None else workers * options.each
-        figures = run(workers, cells)
+    for text in options.runs:
+        workers, cells, seconds = text.split(":")
+        figures = measure(int(workers), int(cells), float(seconds), options.processes)
         found.append(figures)
         table.add_row(
-            f"{workers}",
-            f"{cells:,}",
-            f"{options.seconds:g} s",
+            workers,
+            f"{int(cells):,}",
+            f"{seconds} s",
             f"{figures['seconds']:.1f} s",
             f"{figures['overhead_ms']:.2f} ms",
-            f"{figures['efficiency']:.1%}" if options.seconds else "",
+            f"{figures['efficiency']:.1%}" if float(seconds) else "",
         )
     Console().print(table)
-    if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(options.json, "farm", runs=found)
 
 
 if __name__ == "__main__":

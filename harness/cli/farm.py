@@ -57,20 +57,11 @@ def worker(
     count = slots or available_cores()
     own = name or f"{platform.node()}-{os.getpid()}"
 
-    def ready(nanny: Any) -> None:
-        click.echo(f"conform: worker {own} with {count} slots serves {address}")
+    def ready() -> None:
+        click.echo(f"conform: worker {own} serves {address}, slots: {count}")
 
-    served = farm.worker.serve(
-        address,
-        security,
-        root=Path.cwd(),
-        name=own,
-        slots=count,
-        room=memory,
-        host=host or ("127.0.0.1" if security is None else None),
-        ready=ready,
-    )
-    _run(served)
+    post = farm.nanny.Post(address, security, Path.cwd(), own, count, memory, host)
+    _run(farm.nanny.serve(post, ready))
 
 
 @click.group()
@@ -141,8 +132,8 @@ def _dask() -> Any:
     """
     try:
         import harness.farm.cluster
+        import harness.farm.nanny
         import harness.farm.trust
-        import harness.farm.worker
     except ModuleNotFoundError as error:
         raise UsageError(
             f"a farm needs Dask ({error.name} is not installed): "

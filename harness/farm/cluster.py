@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,8 +12,10 @@ import dask
 from distributed import Scheduler
 from distributed.security import Security
 
+from harness.farm import nanny
+from harness.farm.nanny import Post
 from harness.farm.trust import restrict
-from harness.farm.worker import FarmNanny, close_doors, quiet
+from harness.farm.worker import close_doors, quiet
 
 SETTINGS = {
     # A unit whose worker is lost goes back to the session, which knows what to try again.
@@ -51,34 +52,48 @@ async def serve(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with AsyncExitStack() as stack:
-        scheduler = Scheduler(
-            host=split.hostname,
-            port=split.port or 0,
-            protocol=f"{split.scheme}://",
-            security=security,
-            # Its page has no keys: it is for this machine.
-            dashboard_address="127.0.0.1:0",
-        )
-        close_doors(scheduler)
-        await stack.enter_async_context(scheduler)
+    scheduler = Scheduler(
+        host=split.hostname,
+        port=split.port or 0,
+        protocol=f"{split.scheme}://",
+        security=security,
+        # Its page has no keys: it is for this machine.
+        dashboard_address="127.0.0.1:0",
+    )
+    close_doors(scheduler)
+    async with scheduler:
         say(f"conform: scheduler at {scheduler.address}")
-        nannies = [
-            FarmNanny(
-                scheduler.address,
-                security=security,
-                name=f"local{number}",
-                host=split.hostname,
-                root=str(root),
-                slots=1,
-                room=room,
-                dashboard=False,
-                dashboard_address="127.0.0.1:0",
-            )
+        posts = [
+            Post(scheduler.address, security, root, f"local{number}", 1, room)
             for number in range(local)
         ]
-        await asyncio.gather(*(stack.enter_async_context(nanny) for nanny in nannies))
-        if local:
-            say(f"conform: {local} workers; use them: conform run --cluster {scheduler.address}")
-        await stop.wait()
+        try:
+            await _serve_all(posts, stop, say)
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from group
         say("conform: the scheduler ends")
+
+
+async def _serve_all(
+    posts: Sequence[Post], stop: asyncio.Event, say: Callable[[str], None]
+) -> None:
+    """Have workers until somebody says stop."""
+
+    async def announce() -> None:
+        for event in begun:
+            await event.wait()
+        if posts:
+            say(
+                f"conform: {len(posts)} workers; use them: conform run --cluster {posts[0].address}"
+            )
+
+    begun = [asyncio.Event() for _ in posts]
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(nanny.serve(post, event.set))
+            for post, event in zip(posts, begun, strict=True)
+        ]
+        tasks.append(group.create_task(announce()))
+        await stop.wait()
+        for task in tasks:
+            task.cancel()

@@ -61,9 +61,9 @@ class Connection:
 
     @property
     def dashboard(self) -> str:
-        """Dask's own page; empty where the scheduler has none."""
-        about = self._client.scheduler_info()
-        return str(self._client.dashboard_link) if "dashboard" in about.get("services", {}) else ""
+        """Dask's own page, as the scheduler's machine sees it; empty where it has none."""
+        port = self._client.scheduler_info().get("services", {}).get("dashboard")
+        return "" if port is None else f"http://127.0.0.1:{port}/status"
 
     def workers(self) -> Mapping[str, Mapping[str, Any]]:
         """What the scheduler knows of its workers, by address.

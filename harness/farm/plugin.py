@@ -130,10 +130,9 @@ class OnFarm:
         slots = sum(place.slots for place in places)
         if (progress := self._progress) is not None:
             progress.on_farm(slots)
-        self._say(
-            f"workers: {len(places)}, slots: {slots}, at {self._address}"
-            + (f", Dask's own page: {connection.dashboard}" if connection.dashboard else "")
-        )
+        self._say(f"workers: {len(places)}, slots: {slots}, at {self._address}")
+        if page := connection.dashboard:
+            self._say(f"Dask's own page, on the scheduler's machine: {page}")
         names = {cell.target.backend for cell in cells}
         first = places[0].hello
         return Ready(backends=_states(places, names), slow=first.slow, gone=first.gone)

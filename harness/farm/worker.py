@@ -1,17 +1,15 @@
-"""A worker of a farm: Dask's nanny and worker, around processes that run cells of this checkout."""
+"""A worker of a farm: Dask's, around processes that run cells of this checkout."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from distributed import Nanny, Worker, get_worker
-from distributed.security import Security
+from distributed import Worker, get_worker
 
 from harness.execution.memory import GIB
 from harness.farm.messages import Began, Died, Ended, Hello, Told, Unit
@@ -21,8 +19,6 @@ from harness.farm.trust import CLOSED, restrict
 
 HELLO = "conform"
 """Under which a worker's :class:`Hello`, as JSON, is among what its scheduler knows of it."""
-# Of the processes that run cells it holds none; they have a watch of their own.
-_OWN_MEMORY = "2GiB"
 
 
 class FarmWorker(Worker):
@@ -48,17 +44,6 @@ class FarmWorker(Worker):
         """End the processes, then the worker."""
         await asyncio.to_thread(self.crew.close)
         return await super().close(*args, **kwargs)
-
-
-class FarmNanny(Nanny):
-    """Starts a worker again that died."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        restrict()
-        quiet()
-        ours = {"worker_class": FarmWorker, "memory_limit": _OWN_MEMORY}
-        super().__init__(*args, **{**kwargs, **ours})
-        close_doors(self)
 
 
 def quiet() -> None:
@@ -89,42 +74,3 @@ def run_unit(text: str) -> str:
 def _tell(worker: Any, unit: Unit, event: Began | Ended | Died) -> None:
     told = Told(unit.key, worker.name, event)
     worker.log_event(unit.topic, {"told": msgspec.json.encode(told).decode()})
-
-
-async def serve(
-    address: str,
-    security: Security | None,
-    *,
-    root: Path,
-    name: str,
-    slots: int,
-    room: float | None,
-    host: str | None,
-    ready: Callable[[FarmNanny], None],
-) -> None:
-    """Run a worker until it or its scheduler ends.
-
-    Args:
-        address: of the scheduler.
-        security: keys, where there are any.
-        root: the checkout.
-        name: of the worker, unique on its farm.
-        slots: processes that run cells.
-        room: GiB that their cells may take together; None for most of what is available.
-        host: where it listens; None for where the scheduler sees it.
-        ready: is told when it has begun.
-    """
-    nanny = FarmNanny(
-        address,
-        security=security,
-        name=name,
-        host=host,
-        root=str(root),
-        slots=slots,
-        room=room,
-        dashboard=False,
-        dashboard_address="127.0.0.1:0",
-    )
-    async with nanny:
-        ready(nanny)
-        await nanny.finished()  # type: ignore[no-untyped-call]

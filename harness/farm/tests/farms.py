@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -107,9 +107,17 @@ def write_suite(
 
 
 @contextmanager
-def conform(root: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A ``conform`` command that runs beside the test; its output is read line by line."""
-    command = [sys.executable, "-m", "harness.cli", *arguments]
+def conform(
+    root: Path, *arguments: str, inside: Sequence[str] = ()
+) -> Iterator[subprocess.Popen[str]]:
+    """A ``conform`` command that runs beside the test; its output is read line by line.
+
+    Args:
+        root: where.
+        arguments: the command.
+        inside: another command that is handed this one.
+    """
+    command = [*inside, sys.executable, "-m", "harness.cli", *arguments]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     environ["PYTHONWARNINGS"] = "ignore"
     with subprocess.Popen(
@@ -175,6 +183,6 @@ def run(root: Path, folder: str, *options: str) -> subprocess.CompletedProcess[s
         env={**environ, "PYTHONWARNINGS": "ignore"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )

@@ -1,5 +1,6 @@
 """Runs on a real farm of this machine, and what becomes of them when parts of it die."""
 
+import contextlib
 import random
 import subprocess
 import threading
@@ -83,12 +84,17 @@ def test_a_cell_that_kills_is_tried_twice(tmp_path: Path) -> None:
     assert found.counts[Status.PASSED] == 4
 
 
-def kill_now_and_then(pid: int, kills: int, seed: int, done: threading.Event) -> list[str]:
-    """Kill workers and their processes at random, as long as the run goes on."""
+def kill_now_and_then(
+    pid: int, records: Path, kills: int, seed: int, done: threading.Event
+) -> list[str]:
+    """Kill workers and their processes at random, once a run has records and as long as it goes
+    on."""
     draw = random.Random(seed)
     killed: list[str] = []
+    while not done.is_set() and not (records.exists() and records.stat().st_size):
+        time.sleep(0.1)
     while len(killed) < kills and not done.is_set():
-        time.sleep(draw.uniform(0.3, 1.5))
+        time.sleep(draw.uniform(0.3, 2.5))
         alive = runners_of(pid) + (workers_of(pid) if draw.random() < 0.5 else [])
         if alive:
             victim = draw.choice(alive)
@@ -105,8 +111,9 @@ def killed_run(root: Path, cells: int, kills: int, workers: int) -> tuple[Run, i
     killed: list[str] = []
     done = threading.Event()
     with local_farm(root, workers) as (address, pid):
+        records = root / "run" / "cells.jsonl"
         killer = threading.Thread(
-            target=lambda: killed.extend(kill_now_and_then(pid, kills, seed=7, done=done))
+            target=lambda: killed.extend(kill_now_and_then(pid, records, kills, seed=7, done=done))
         )
         killer.start()
         ran = run(root, "run", "--cluster", address)
@@ -140,6 +147,68 @@ def test_twenty_kills_in_a_run_of_500_cells(tmp_path: Path) -> None:
     holds(found, status, 500)
 
 
+@pytest.mark.nightly
+def test_a_worker_that_is_cut_off_is_lost_and_its_late_words_count_for_nothing(
+    tmp_path: Path,
+) -> None:
+    """Stopped, it neither answers nor closes anything, as behind a network that is gone."""
+    write_suite(tmp_path, plain=0, slow=120, seconds=0.2)
+    with local_farm(tmp_path, 2) as (address, pid):
+
+        def cut() -> None:
+            victim = workers_of(pid)[0]
+            victim.suspend()
+            time.sleep(45)
+            with contextlib.suppress(psutil.NoSuchProcess):  # its nanny has another by now
+                victim.resume()
+
+        threading.Timer(8, cut).start()
+        ran = run(tmp_path, "run", "--cluster", address)
+    assert ran.returncode == 0, said(ran)
+    found = load(tmp_path / "run")
+    holds(found, 0, 120)
+    assert sum(bool(cell.attempts) for cell in found.cells) == 1
+
+
+# A folder of its own that holds 100 MiB, where a process may have one.
+_SMALL_DISK = (
+    "unshare", "-rm", "sh", "-c",
+    'mount -t tmpfs -o size=100m none "$TMPDIR" && exec "$0" "$@"',
+)  # fmt: skip
+
+
+@pytest.mark.nightly
+def test_a_worker_whose_disk_is_full_accuses_no_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    monkeypatch.setenv("TMPDIR", str(small))
+    if subprocess.run([*_SMALL_DISK, "true"], check=False).returncode:
+        pytest.skip("this user may not mount anything")
+    write_suite(tmp_path, plain=0, slow=30, seconds=0.2)
+    up = ("cluster", "up", "--address", "127.0.0.1:0")
+    with conform(tmp_path, *up) as scheduler:
+        assert scheduler.stdout is not None
+        address = scheduler.stdout.readline().rpartition(" ")[2].strip()
+        full = ("worker", address, "-n", "1", "--name", "full")
+        with conform(tmp_path, *full, inside=_SMALL_DISK) as worker:
+            monkeypatch.delenv("TMPDIR")
+            assert worker.stdout is not None
+            assert "serves" in worker.stdout.readline()
+            filled = Path(f"/proc/{workers_of(worker.pid)[0].pid}/root{small}/filling")
+            filled.write_bytes(bytes(60 << 20))
+            with conform(tmp_path, "worker", address, "-n", "1", "--name", "fine") as other:
+                assert other.stdout is not None
+                assert "serves" in other.stdout.readline()
+                ran = run(tmp_path, "run", "--cluster", address)
+    assert ran.returncode == 0, said(ran)
+    assert "full does not run" in ran.stdout
+    found = load(tmp_path / "run")
+    holds(found, 0, 30)
+    assert {cell.worker for cell in found.cells} == {"fine"}
+
+
 def test_a_scheduler_that_ends_leaves_a_run_that_reads(tmp_path: Path) -> None:
     write_suite(tmp_path, plain=0, slow=40, seconds=0.2)
     with local_farm(tmp_path, 1) as (address, pid):
@@ -164,7 +233,7 @@ def test_keys_let_in_who_has_them(tmp_path: Path) -> None:
         assert address.startswith("tls://")
         with conform(tmp_path, "worker", address, "-n", "1", "--keys", "ours") as worker:
             assert worker.stdout is not None
-            assert "1 slots serves" in worker.stdout.readline()
+            assert "slots: 1" in worker.stdout.readline()
             with_others = run(tmp_path, "none", "--cluster", address, "--keys", "others")
             assert with_others.returncode != 0
             assert "no scheduler answers" in said(with_others)
