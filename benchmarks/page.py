@@ -144,16 +144,16 @@ worker held, growth is what it gained in the last half of its run. {_host(found)
 def farmed(name: str, found: Figures) -> str:
     """Cells that only wait, on workers that run none."""
     rows = [
-        f"{run['workers']} | {run['cells']:,} | {run['seconds_of_a_cell']:g} | {run['seconds']:.1f} "
-        f"| {run['overhead_ms']:.2f} | {_efficiency(run)}"
+        f"{run['workers']} | {run['cells']:,} | {run['seconds_of_a_cell']:g} "
+        f"| {run['seconds']:.1f} | {run['overhead_ms']:.2f} | {_efficiency(run)}"
         for run in found["runs"]
     ]
     head = "workers | cells | a cell sleeps, s | run, s | beside that, ms a cell | efficiency"
     return f"""## A farm
 
 `python -m benchmarks.farm`: a real scheduler, workers and session ([farm.md](farm.md)) on one
-machine; cells sleep and run nothing. The efficiency is the seconds that all slept, by the seconds of
-the run times the workers. {_host(found)}
+machine; cells sleep and run nothing. The efficiency is the seconds that all slept, by the seconds
+of the run times the workers. {_host(found)}
 
 ![Efficiency](performance/{name}.svg)
 
@@ -256,13 +256,14 @@ def worse(old: dict[str, Figures], new: dict[str, Figures]) -> list[str]:
     Raises:
         SystemExit: a file that is kept was not measured again, or none was.
     """
-    if missing := sorted(old.keys() - new.keys()):
+    telling = {name for name, found in old.items() if next(_ratios(found), None) is not None}
+    if missing := sorted(telling - new.keys()):
         sys.exit(f"not measured again: {', '.join(missing)}")
     if not old:
         sys.exit(f"nothing is kept in {KEPT}")
     found = []
-    for name, before in old.items():
-        ratios = dict(_ratios(new[name]))
+    for name in sorted(telling):
+        before, ratios = old[name], dict(_ratios(new[name]))
         for which, ratio in _ratios(before):
             if which not in ratios:
                 found.append(f"{name}, {which}: not measured again")
