@@ -11,6 +11,7 @@ from distributed.scheduler import KilledWorker
 from distributed.security import Security
 
 from harness.errors import ConformError
+from harness.farm.trust import restrict
 from harness.farm.worker import quiet, run_unit
 
 _SECONDS = 10
@@ -45,6 +46,7 @@ class Connection:
             FarmLost: there is no scheduler, or it does not take our keys.
         """
         quiet()
+        restrict(session=True)
         self.address = address
         self._futures: dict[str, Any] = {}
         try:
@@ -131,7 +133,10 @@ def _answer(future: Any) -> Answer:
         return Answer(str(future.result()))
     if future.status != "error":
         return Answer(None, f"it is {future.status}")
-    error = future.exception()
+    try:
+        error = future.exception()
+    except Exception as unread:
+        return Answer(None, f"Dask says what is not read here: {unread}")
     if isinstance(error, KilledWorker):
         return Answer(None, "it died")
     first = str(error).strip().partition("\\n")[0]

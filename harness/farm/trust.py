@@ -13,13 +13,17 @@ import ipaddress
 import os
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+import distributed.client
+import distributed.scheduler
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol import pickle as protocol_pickle
 from distributed.security import Security
 
@@ -34,19 +38,18 @@ _DAYS = 365
 _ALLOWED = {
     ("dask._task_spec", "Task"),
     ("harness.farm.worker", "run_unit"),
-    # Every scheduler of Dask's hands it to its workers.
-    ("distributed.shuffle._worker_plugin", "ShuffleWorkerPlugin"),
 }
-_ALLOWED_IN_SCHEDULER = {
-    *_ALLOWED,
-    ("dask._expr", "Expr._reconstruct"),
-    ("dask._expr", "LLGExpr"),
-}
+# What a scheduler unwraps of work that it is handed.
+_ALLOWED_IN_SCHEDULER = {("dask._expr", "Expr._reconstruct"), ("dask._expr", "LLGExpr")}
+# How a session is told that work was lost.
+_ALLOWED_IN_SESSION = {("distributed.scheduler", "KilledWorker")}
 CLOSED = (
-    "run", "run_coroutine", "upload_file", "update_data", "actor_execute", "actor_attribute",
-    "plugin-add", "plugin_add", "benchmark_disk",
-)  # fmt: skip
-"""What Dask's servers offer beside tasks: other ways to have code or files of a peer's."""
+    "run run_coroutine run_function upload_file update_data scatter actor_execute actor_attribute "
+    "plugin-add plugin_add register_scheduler_plugin register_worker_plugin register_nanny_plugin "
+    "benchmark_disk benchmark_hardware dump_cluster_state_to_url adaptive_target"
+).split()
+"""What Dask's servers offer beside tasks: other ways to bring code or files, or to have some
+written."""
 
 
 def make_keys(folder: Path) -> None:
@@ -158,10 +161,22 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class _NoShuffle(WorkerPlugin):
+    """Stands for the plugin that every scheduler of Dask's hands to its workers, which reads what
+    peers send in its own way."""
+
+    name = "shuffle"
+
+
+_REPLACED = {("distributed.shuffle._worker_plugin", "ShuffleWorkerPlugin"): _NoShuffle}
+
+
 class _Unpickler(pickle.Unpickler):
     allowed: ClassVar[set[tuple[str, str]]] = set()
 
     def find_class(self, module: str, name: str) -> Any:
+        if (stand_in := _REPLACED.get((module, name))) is not None:
+            return stand_in
         if (module, name) not in self.allowed:
             raise pickle.UnpicklingError(
                 f"{module}.{name} is nothing that a peer may name here; this process runs cells of "
@@ -174,11 +189,21 @@ def _loads(data: Any, *, buffers: Any = ()) -> Any:
     return _Unpickler(io.BytesIO(data), buffers=buffers).load()
 
 
-def restrict(*, scheduler: bool = False) -> None:
+def restrict(*, scheduler: bool = False, session: bool = False) -> None:
     """Have Dask in this process read no pickle that names anything but a unit of work.
 
     Args:
         scheduler: whether a scheduler is here, which reads what work is wrapped in.
+        session: whether work is sent from here, and answered.
     """
-    _Unpickler.allowed |= _ALLOWED_IN_SCHEDULER if scheduler else _ALLOWED
-    protocol_pickle.loads = _loads
+    _Unpickler.allowed |= _ALLOWED
+    if scheduler:
+        _Unpickler.allowed |= _ALLOWED_IN_SCHEDULER
+    if session:
+        _Unpickler.allowed |= _ALLOWED_IN_SESSION
+    # Its modules have the function by several names, all of which call the standard one by this.
+    shut = SimpleNamespace(**{name: getattr(pickle, name) for name in dir(pickle)})
+    shut.loads = _loads
+    modules: list[Any] = [protocol_pickle, distributed.scheduler, distributed.client]
+    for module in modules:
+        module.pickle = shut
