@@ -34,6 +34,8 @@ class Availability:
             that were read of others; empty where they were read.
         can_lower: programs can be lowered here even if nothing can execute them; cells then end
             as ``lowered`` instead of ``unavailable``, with the reason.
+        tools: what of this host makes its numbers besides packages and processor, such as a
+            compiler and its version: results of other tools are not taken for its own.
     """
 
     available: bool
@@ -42,6 +44,7 @@ class Availability:
     packages: tuple[str, ...] = ()
     can_lower: bool = False
     unverified: str = ""
+    tools: str = ""
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,19 @@ def names() -> list[str]:
     return [*BUILT_IN, *_entry_points()]
 
 
+def where(name: str) -> str:
+    """The module and the attribute of a backend, ``module:attribute``; nothing is imported.
+
+    Raises:
+        UnknownTarget: no backend of that name is registered.
+        ConflictingBackends: two have one name.
+    """
+    found = BUILT_IN[name].where if name in BUILT_IN else _entry_points().get(name)
+    if found is None:
+        raise UnknownTarget(f"no backend {name!r}{_did_you_mean(name, names())}")
+    return found
+
+
 def out_of_tree() -> list[Backend]:
     """The backends of entry points; those that do not import are among them, as unavailable.
 
@@ -182,20 +195,17 @@ def backend(name: str) -> Backend:
         UnknownTarget: no backend of that name is registered.
         ConflictingBackends: two have one name.
     """
-    where = BUILT_IN[name].where if name in BUILT_IN else _entry_points().get(name)
-    if where is None:
-        raise UnknownTarget(f"no backend {name!r}{_did_you_mean(name, names())}")
-    module_name, _, attribute = where.partition(":")
+    module_name, _, attribute = where(name).partition(":")
     try:
         found = getattr(importlib.import_module(module_name), attribute)
     except Exception as error:
         # Whatever an import raises (a missing library, a version clash) is the reason.
         return MissingBackend(name, f"{module_name} does not import: {error}")
     if not isinstance(found, Backend):
-        return MissingBackend(name, f"{where} is not a Backend")
+        return MissingBackend(name, f"{where(name)} is not a Backend")
     if found.name != name:
         return MissingBackend(
-            name, f"{where} is registered as {name!r} and calls itself {found.name!r}"
+            name, f"{where(name)} is registered as {name!r} and calls itself {found.name!r}"
         )
     return found
 
@@ -265,6 +275,7 @@ def states(names: Iterable[str], selected: Sequence[Target] | None) -> dict[str,
             runtime=answer.runtime,
             can_lower=answer.available or answer.can_lower,
             unverified=answer.unverified,
+            tools=answer.tools,
         )
         for name, answer in answers.items()
     }

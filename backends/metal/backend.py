@@ -145,16 +145,18 @@ class Metal:
 
         if DELEGATE in native_backends():
             return Availability(True, runtime="native", packages=packages)
-        from backends.metal.host.toolchain import compiler
+        from backends.metal.host.toolchain import compiler_version
 
         if importlib.util.find_spec("executorch.backends.apple.metal") is None:
             return Availability(False, "executorch's wheel has no Metal backend", packages=packages)
         try:
-            compiler()
+            tools = compiler_version().partition("\n")[0]
         except Exception as error:
             return Availability(False, f"{error}", packages=packages, can_lower=True)
         unverified = unread(READ, "the runtime's contract")
-        return Availability(True, runtime="emulated", packages=packages, unverified=unverified)
+        return Availability(
+            True, runtime="emulated", packages=packages, unverified=unverified, tools=tools
+        )
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively where possible; a program without a delegate always is.

@@ -112,7 +112,8 @@ def load_generator(folder: Path) -> Any:
         GenerationError: it is missing or does not import.
     """
     path = folder / "generate.py"
-    spec = importlib.util.spec_from_file_location("_mlx_schema_generator", path)
+    load = importlib.util.spec_from_file_location  # imports only: executorch
+    spec = load("_mlx_schema_generator", path)
     if spec is None or spec.loader is None or not path.exists():
         raise GenerationError(f"{path} is missing; reinstall executorch")
     module = importlib.util.module_from_spec(spec)
@@ -234,12 +235,13 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Any, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        load = importlib.util.spec_from_file_location  # imports only: executorch
         if fullname == _PACKAGE:
-            return importlib.util.spec_from_file_location(
+            return load(
                 fullname,
                 self._package / "__init__.py",
                 submodule_search_locations=[str(self._package)],
             )
         if fullname == _INSPECTOR:
-            return importlib.util.spec_from_file_location(fullname, self._inspector)
+            return load(fullname, self._inspector)
         return None

@@ -28,7 +28,8 @@ def complete_mlx() -> None:
     # The generator derives its paths from its own place: .../mlx/serialization.
     folder = Path(tempfile.mkdtemp()) / "mlx" / "serialization"
     shutil.copytree(source, folder)
-    spec: Any = importlib.util.spec_from_file_location("generate", folder / "generate.py")
+    load: Any = importlib.util.spec_from_file_location  # imports only: executorch
+    spec: Any = load("generate", folder / "generate.py")
     generate: Any = importlib.util.module_from_spec(spec)
     sys.modules["generate"] = generate  # its dataclasses look their module up
     spec.loader.exec_module(generate)
@@ -54,9 +55,7 @@ def complete_mlx() -> None:
             if (file := places.get(fullname)) is None:
                 return None
             inside = [str(file.parent)] if file.name == "__init__.py" else None
-            return importlib.util.spec_from_file_location(
-                fullname, file, submodule_search_locations=inside
-            )
+            return load(fullname, file, submodule_search_locations=inside)
 
     sys.meta_path.insert(0, Finder())
 

@@ -58,6 +58,26 @@ _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing p
     "--quick", is_flag=True, help="Only a few cases that touch every backend: half a minute."
 )
 @click.option(
+    "--incremental",
+    is_flag=True,
+    help="Take results of cells of which nothing has changed that they hang on, and keep those of "
+    "cells that run (docs/incremental.md).",
+)
+@click.option(
+    "--results", metavar="URL", help="Where --incremental keeps results: a folder, or s3://, gs://."
+)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="RUN",
+    help="Complete a run that was stopped, in its folder; alone, it takes its own arguments.",
+)
+@click.option(
+    "--changed-since",
+    metavar="REV",
+    help="Only the cells that what differs from this revision of git can affect.",
+)
+@click.option(
     "--cluster", metavar="ADDRESS", help="Run on the workers of a farm (conform cluster --help)."
 )
 @click.option("--keys", metavar="FOLDER", help="Keys of the farm, beyond loopback.")
@@ -77,6 +97,10 @@ def run(
     lower_only: bool,
     keep: str | None,
     quick: bool,
+    incremental: bool,
+    results: str | None,
+    resume: Path | None,
+    changed_since: str | None,
     cluster: str | None,
     keys: str | None,
     mixed: bool,
@@ -95,8 +119,12 @@ def run(
     wordy = any(re.fullmatch("-[a-z]*v+[a-z]*|--verbose", text) for text in rest)
     if quick and paths:
         raise click.UsageError("--quick has cases of its own; leave out --quick, or the paths")
-    run_dir = run_dir or new_folder(RUNS)
-    is_new = not (run_dir / RUN_FILE).exists()
+    if resume is not None and (rest or quick or run_dir or targets or keyword or marks):
+        raise click.UsageError(
+            "--resume selects what its run selected; give it alone, or with -n, --cluster and --keys"
+        )
+    run_dir = resume or run_dir or new_folder(RUNS)
+    is_new = resume is not None or not (run_dir / RUN_FILE).exists()
     chosen = {
         "--targets": targets,
         "-k": keyword,
@@ -107,6 +135,8 @@ def run(
         "--cell-memory": None if cell_memory is None else str(cell_memory),
         "--run-dir": str(run_dir),
         "--keep": keep,
+        "--results": results,
+        "--changed-since": changed_since,
         "--cluster": cluster,
         "--keys": keys,
         # Asked for names of tests, pytest prints them itself.
@@ -118,6 +148,7 @@ def run(
         "--lower-only": lower_only,
         "--no-speed": not speed,
         "--mixed": mixed,
+        "--incremental": incremental,
     }
     options += [name for name, is_set in flags.items() if is_set]
     folders = paths or [str(_QUICK if quick else SUITES)]
@@ -133,6 +164,9 @@ def run(
         *rest,
         *([] if paths else folders),
     ]
+    if resume is not None:
+        where = {"-n": workers, "--cluster": cluster, "--keys": keys}
+        command[3:] = ["--progress", str(chosen["--progress"]), *_as_it_was(resume, where)]
     # A checkout may have a harness/ or a backends/ of its own in the working directory.
     # What vendors' imports warn of, some forty lines a worker, is nobody's here to mend.
     ours = {"PYTHONWARNINGS": "ignore", **os.environ, "PYTHONSAFEPATH": "1"}
@@ -148,6 +182,36 @@ def run(
     if is_new and page.exists():
         click.echo(page.resolve())
     sys.exit(status)
+
+
+# Arguments with a value that a run which is taken up again has anew, or has not at all.
+_ANEW = ("--run-dir", "--progress", "--resume", "--results")
+
+
+def _as_it_was(folder: Path, where: dict[str, str | None]) -> list[str]:
+    """What pytest is given to complete a run: what it was given, but for where its cells run.
+
+    Args:
+        folder: the run's.
+        where: options that say it, those that are given now; None for as before.
+
+    Raises:
+        RunUnreadable: it is no run.
+    """
+    from harness.record.folder import load
+
+    given = iter(load(folder).info.command[1:])
+    elsewhere = where["--cluster"] is not None
+    left = [*_ANEW, *(name for name, value in where.items() if value or elsewhere)]
+    kept: list[str] = []
+    for text in given:
+        if text in left:
+            next(given, None)
+        elif text != "--incremental":
+            kept.append(text)
+    now = {**where, "-n": where["-n"] or ("0" if elsewhere else None)}
+    added = [text for name, value in now.items() if value for text in (name, value)]
+    return [*kept, *added, "--resume", str(folder)]
 
 
 def _suite_folders(paths: Sequence[str]) -> list[str]:

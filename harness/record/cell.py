@@ -238,6 +238,15 @@ class LimitationRef(msgspec.Struct, frozen=True, kw_only=True):
     link: str | None = None
 
 
+class Cached(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a record is from that this run took from the store of results: ``run`` is the name of
+    the folder of the run that executed the cell, ``host`` its machine, ``when`` it ended there."""
+
+    run: str
+    host: str
+    when: str
+
+
 class Cell(msgspec.Struct, kw_only=True):
     """The record of one case on one target.
 
@@ -260,7 +269,8 @@ class Cell(msgspec.Struct, kw_only=True):
     model whose outputs are wrong has none. ``kept`` is the folder, relative to the run's, that has
     its program, inputs and outputs; empty where nothing was kept. ``source`` is the line of the
     suite that makes its case, ``suites/ops/unary.py:12``. ``attempts`` says, of a cell whose worker
-    or process was lost, how each try before the last ended.
+    or process was lost, how each try before the last ended. ``cached`` is there where the cell did
+    not run here, and all else in the record is what another run made of it (docs/incremental.md).
     """
 
     case: str
@@ -300,6 +310,7 @@ class Cell(msgspec.Struct, kw_only=True):
     kept: str = ""
     source: str = ""
     attempts: list[str] = []
+    cached: Cached | None = None
 
     @property
     def id(self) -> str:

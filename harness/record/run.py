@@ -14,7 +14,8 @@ from harness.record.host import Environment
 #: 2 adds, all optional: ``records`` and ``merged_from`` of a run, ``part`` of a cell. 3 adds, all
 #: optional: ``telling`` and ``role`` of numerics, ``untelling`` of a cell. Not counted, because a
 #: reader of 3 without them loses nothing else: of a cell ``memory``, bytes of constants, seconds of
-#: executions, ``first_divergence``, ``untraced`` and ``attempts``; of a run ``hosts``.
+#: executions, ``first_divergence``, ``untraced`` and ``attempts``, and ``cached``, which is there
+#: where another run executed the cell; of a run ``hosts``, ``inputs`` and ``resumed``.
 SCHEMA_VERSION = 3
 # A run in which every record is damaged must still fit on a page.
 _DAMAGE_SHOWN = 20
@@ -22,13 +23,15 @@ _DAMAGE_SHOWN = 20
 
 class BackendState(msgspec.Struct, kw_only=True):
     """What a backend said of itself when the run started; ``available`` is that it can execute,
-    ``unverified`` what it goes by and was not read for the installed release."""
+    ``unverified`` what it goes by and was not read for the installed release, ``tools`` what of the
+    host executes, besides its processor: a compiler."""
 
     available: bool
     reason: str = ""
     runtime: str = "none"
     can_lower: bool = False
     unverified: str = ""
+    tools: str = ""
 
 
 class Part(msgspec.Struct, kw_only=True):
@@ -63,7 +66,9 @@ class RunInfo(msgspec.Struct, kw_only=True):
     quick (:mod:`harness.pipeline.speed`) was installed; None where that is not known. ``slow`` has
     the parts of it that the installed release went without, and why; ``gone`` the private names of
     torch and ExecuTorch that it has not, and what to do (:mod:`harness.private`). ``hosts`` has, of
-    a run on a farm, where each worker is and what it has, by the name that cells call it."""
+    a run on a farm, where each worker is and what it has, by the name that cells call it.
+    ``inputs`` are digests of what its cells hang on, by what they are of (:mod:`harness.results`);
+    ``resumed`` says when it was taken up again after it had been stopped."""
 
     schema: int = SCHEMA_VERSION
     started: str = ""
@@ -85,6 +90,8 @@ class RunInfo(msgspec.Struct, kw_only=True):
     slow: dict[str, str] = {}
     gone: dict[str, str] = {}
     hosts: dict[str, Environment] = {}
+    inputs: dict[str, str] = {}
+    resumed: list[str] = []
 
 
 class Run(msgspec.Struct, kw_only=True):

@@ -111,11 +111,12 @@ class Harvested:
 
 def harvest() -> Iterator[Harvested]:
     """The tests of every operator that the installed release has, by name."""
-    for found in pkgutil.iter_modules(operators.__path__):
+    for found in pkgutil.iter_modules(operators.__path__):  # imports only: executorch
         operator = found.name.removeprefix("test_")
         if operator == found.name:
             continue
-        module = importlib.import_module(f"{operators.__name__}.{found.name}")
+        name = f"{operators.__name__}.{found.name}"
+        module = importlib.import_module(name)  # imports only: executorch
         for name, test in sorted(vars(module).items()):
             if name.startswith("test_") and callable(test):
                 for words, parameters in parametrized(test):

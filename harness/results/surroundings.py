@@ -1,0 +1,78 @@
+"""What a cell hangs on besides sources: the packages installed, Python, and the kind of host."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+
+from harness.record.host import vectors
+from harness.release import OURS
+
+# Variables that change how vendors compute or what is found; CXX compiles Metal's shaders.
+_PREFIXES = ("ATEN_", "CUDA_", "EXECUTORCH_", "GOMP_", "KMP_", "MKL_", "MLX_", "OMP_",
+             "OPENBLAS_", "TORCH", "XNN")  # fmt: skip
+_NAMES = ("CC", "CXX", "LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH")
+_COMPILERS = ("g++", "c++", "clang++")
+
+
+def packages() -> str:
+    """A digest of every distribution that is installed: name, version, and what of it was installed
+    as its RECORD has it, so that a build of the same version from other sources differs.
+
+    This project's own is left out: its files are read one by one. So is what lies outside of the
+    packages' folder, such as scripts, which name the place of the environment.
+    """
+    found = {}
+    for one in importlib.metadata.distributions():
+        name = one.metadata["Name"] or ""
+        # The first on the path is the one that is imported.
+        if name and name != OURS and name not in found:
+            record = hashlib.sha256()
+            for line in sorted(_installed(one.read_text("RECORD") or "")):
+                record.update(line.encode() + b"\n")
+            found[name] = f"{name} {one.version} {record.hexdigest()}"
+    return hashlib.sha256("\n".join(sorted(found.values())).encode()).hexdigest()
+
+
+def _installed(record: str) -> Iterator[str]:
+    for line in record.splitlines():
+        name = line.partition(",")[0]
+        beside = name.rpartition("/")[2] in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
+        if not (name.startswith(("..", "/")) or "__pycache__" in name or beside):
+            yield line
+
+
+def host_class() -> str:
+    """The kind of host, in one line: machine and vectors, the system and its C library, Python.
+
+    Not how many cores there are: a plain run takes as many workers as there is memory for, and
+    what a sum of another order does to a figure is within the bound that decides.
+    """
+    libc = "-".join(platform.libc_ver()) if sys.platform != "darwin" else platform.mac_ver()[0]
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{vectors()} {sys.platform} {libc} {python}"
+
+
+def variables() -> str:
+    """The variables of this process' environment that reach what cells run, a line each."""
+    return "\n".join(
+        f"{name}={value}"
+        for name, value in sorted(os.environ.items())
+        if name in _NAMES or name.startswith(_PREFIXES)
+    )
+
+
+def compilers() -> str:
+    """Which C++ compilers there are, by what tells that one was replaced; they are not run."""
+    lines = []
+    for name in (os.environ.get("CXX") or "", *_COMPILERS):
+        found = shutil.which(name) if name else None
+        if found is not None:
+            state = os.stat(found)
+            lines.append(f"{os.path.realpath(found)} {state.st_size} {state.st_mtime_ns}")
+    return "\n".join(lines)
