@@ -121,7 +121,7 @@ def run(
         raise click.UsageError("--quick has cases of its own; leave out --quick, or the paths")
     if resume is not None and (rest or quick or run_dir or targets or keyword or marks):
         raise click.UsageError(
-            "--resume selects what its run selected; give it alone, or with -n, --cluster and --keys"
+            "--resume selects what its run selected; give it alone, or with -n, --cluster, --keys"
         )
     run_dir = resume or run_dir or new_folder(RUNS)
     is_new = resume is not None or not (run_dir / RUN_FILE).exists()

@@ -69,6 +69,14 @@ def files_of(place: Path) -> Iterator[Path]:
             yield path
 
 
+def packages_of(module: Path) -> Iterator[Path]:
+    """What importing a module executes before it: the packages that it is in."""
+    place = module.parent
+    while (file := place / "__init__.py").is_file():
+        yield file
+        place = place.parent
+
+
 def package_files(place: Path) -> Iterator[Path]:
     """What importing a package executes."""
     if (file := place / "__init__.py").is_file():

@@ -70,7 +70,8 @@ class Sources:
         module = module.resolve()
         if module not in self._of_suites:
             beside = module.parent / _LIMITATIONS
-            starts = [module, beside.with_suffix(".py"), *parts.files_of(beside)]
+            starts = [*parts.packages_of(module), module]
+            starts += [beside.with_suffix(".py"), *parts.files_of(beside)]
             conftests = self._conftests([module])
             found = self._closure([*(path for path in starts if path.is_file()), *conftests])
             self._of_suites[module] = found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -20,6 +21,7 @@ _NAMES = ("CC", "CXX", "LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH")
 _COMPILERS = ("g++", "c++", "clang++")
 
 
+@functools.cache
 def packages() -> str:
     """A digest of every distribution that is installed: name, version, and what of it was installed
     as its RECORD has it, so that a build of the same version from other sources differs.

@@ -28,6 +28,9 @@ _ASIDE = ("--run-dir", "--results", "--progress", "-n", "--numprocesses", "--max
 _BY_MEMORY = ("lf", "failedfirst", "newfirst", "stepwise", "collectonly", "usepdb", "changed_since",
               "pyargs", "setupplan", "setuponly", "setupshow")  # fmt: skip
 
+# What collection hangs on in this session.
+_NUMBER: pytest.StashKey[str] = pytest.StashKey()
+
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
     """What a session collected.
@@ -84,7 +87,8 @@ class KnownItem(pytest.Item):
 
 def foreseen(config: pytest.Config, reuse: Reuse) -> Listed | None:
     """A session that need not collect, as all of its cells are known; None where it must."""
-    key = _key(config, reuse)
+    # Now: xdist has yet to start, and the plugin to add arguments for its workers.
+    key = config.stash[_NUMBER] = _key(config, reuse)
     content = reuse.store.listing(key) if key and reuse.store is not None else None
     try:
         note = None if content is None else msgspec.json.decode(content, type=Note)
@@ -99,7 +103,7 @@ def foreseen(config: pytest.Config, reuse: Reuse) -> Listed | None:
 
 def keep_note(config: pytest.Config, reuse: Reuse, note: Note) -> None:
     """Note what this session collected, where a later one may go by it."""
-    key = _key(config, reuse)
+    key = config.stash.get(_NUMBER, "")
     if key and reuse.store is not None and not reuse.sources.changed():
         reuse.store.note(key, msgspec.json.encode(note))
 
