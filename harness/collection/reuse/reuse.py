@@ -66,6 +66,8 @@ class Reuse:
         if self.run is None:
             return msgspec.structs.replace(fresh, inputs=self.inputs())
         old = self.run.info
+        for name, host in old.hosts.items():
+            fresh.hosts.setdefault(name, host)
         return msgspec.structs.replace(
             old,
             ended=None,
@@ -74,6 +76,7 @@ class Reuse:
             records=None,
             problems=[],
             resumed=[*old.resumed, now()],
+            hosts=fresh.hosts,  # to which a farm adds who comes
         )
 
     def find(self, nodeids: Sequence[str], states: Mapping[str, BackendState]) -> None:
