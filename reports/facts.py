@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 
 from harness.record.cell import Cell
 from harness.record.folder import KEPT
@@ -52,10 +53,28 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("Workers", "; ".join(_worker(name, host) for name, host in info.hosts.items())),
         ("System", _join(env.platform, env.processor, cores)),
         ("Python", env.python),
+        ("Not run here", _taken(run)),
         ("Slower without", "; ".join(f"{part} ({why})" for part, why in info.slow.items())),
         ("Gone upstream", "; ".join(info.gone.values())),
     ]
     return [(name, text.line(value, 600)) for name, value in pairs if value]
+
+
+def _taken(run: Run) -> str:
+    """The cells whose results are those of earlier runs, and which."""
+    sources = Counter(cell.cached.run for cell in run.cells if cell.cached is not None)
+    if not sources:
+        return ""
+    shown = [f"{count:,} of {name}" for name, count in sources.most_common(3)]
+    more = [f"{len(sources) - 3} more runs"] if len(sources) > 3 else []
+    total = text.count(sources.total(), "cell")
+    return f"{total}, whose results are of earlier runs: {', '.join([*shown, *more])}"
+
+
+def taken_from(cell: Cell) -> str:
+    """The run that a result is of, where that is an earlier one."""
+    source = cell.cached
+    return "" if source is None else f"{source.run} on {source.host}, {source.when}"
 
 
 def _worker(name: str, env: Environment) -> str:

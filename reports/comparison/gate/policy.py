@@ -95,6 +95,22 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return f"waiver of {'all changes' if self.kind == _ALL else kinds} for {self.cell}"
 
 
+class CachedPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which results that a run took from an earlier one count as its own.
+
+    Attributes:
+        max_age_days: how long before the run they may have been computed.
+        hosts: glob over the names of the machines that may have; several with ``|``.
+    """
+
+    max_age_days: float
+    hosts: str = "*"
+
+    def __post_init__(self) -> None:
+        if not self.max_age_days > 0:
+            raise UsageError("max_age_days is not above 0; without [cached] no such cell counts")
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole policy; docs/gate.md explains each key.
 
@@ -108,6 +124,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         thresholds: from where on a number counts.
         target: what is different for some targets.
         waiver: changes that are excused.
+        cached: which results of earlier runs count; None for none.
     """
 
     cells: str = "*"
@@ -118,6 +135,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     thresholds: GateThresholds = GateThresholds()
     target: list[TargetPolicy] = []
     waiver: list[Waiver] = []
+    cached: CachedPolicy | None = None
 
     def __post_init__(self) -> None:
         numbers = [self.min_cells, self.subset_min_cells, *(item.min_cells for item in self.target)]
@@ -204,6 +222,6 @@ def _line_of(name: str, content: str) -> int | None:
 
 
 def _words() -> list[str]:
-    structs: list[Any] = [Policy, TargetPolicy, Waiver, GateThresholds]
+    structs: list[Any] = [Policy, TargetPolicy, Waiver, GateThresholds, CachedPolicy]
     keys = [field.name for struct in structs for field in msgspec.structs.fields(struct)]
     return [*keys, *(kind.value for kind in Kind)]
