@@ -202,7 +202,9 @@ def _as_it_was(folder: Path, where: dict[str, str | None]) -> list[str]:
 
     given = iter(load(folder).info.command[1:])
     elsewhere = where["--cluster"] is not None
-    left = [*_ANEW, *(name for name, value in where.items() if value or elsewhere)]
+    # With workers of its own it needs no farm, and with a farm none of these.
+    moved = elsewhere or where["-n"] is not None
+    left = [*_ANEW, *(name for name, value in where.items() if value or moved)]
     kept: list[str] = []
     for text in given:
         if text in left:

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from harness.collection.hooks import suite_folders
-from harness.collection.items import asked, cell_of
+from harness.collection.items import HOSTS, asked, cell_of
 from harness.collection.reuse.known import KNOWN, Known
 from harness.collection.stale import Claim
 from harness.errors import ConformError, UsageError
 from harness.record.cell import Cell
 from harness.record.folder import now
-from harness.record.host import environment
+from harness.record.host import environment, is_like_here
 from harness.record.recorder import Recorder
 from harness.record.resuming import check_unchanged, stopped
 from harness.record.run import BackendState, Run, RunInfo
@@ -130,6 +130,9 @@ class Reuse:
         """
         if self.store is None or self._keys is None or self._problem or not is_kept(cell):
             return
+        there = self.config.stash.get(HOSTS, {}).get(cell.worker or "")
+        if there is not None and not is_like_here(there):
+            return  # of another kind of host than its key would say
         if changed := self.sources.changed():
             # Who knows which of the two it ran with.
             self._problem = f"{changed} changed while cells ran; what ended since is not kept"
@@ -137,7 +140,8 @@ class Reuse:
         basis = self._keys.claims(nodeid, asked(self.config).selected) if _counts(claim) else ""
         run = Path(self.config.getoption("run_dir")).resolve().name
         key = self._keys.of(nodeid)
-        self.store.put(Entry.of(key, cell, run=run, claim=claim, claims=basis))
+        host = "" if there is None else there.host
+        self.store.put(Entry.of(key, cell, run=run, host=host, claim=claim, claims=basis))
 
     def close(self) -> None:
         """Wait until everything is stored."""
