@@ -49,7 +49,7 @@ class RunVerdict:
         """
         found = Summary.of(run)
         kind, why = _kind(found)
-        sentence = f"{why}; {_rest(found.overall)}"
+        sentence = f"{why}; {_rest(found.overall)}{_elsewhere(found.run)}"
         return cls(kind, sentence, _concerns(found), bool(found.incompleteness))
 
     @property
@@ -115,6 +115,15 @@ def _rest(total: Totals) -> str:
         if total.counts[outcome] and not outcome.is_red and not outcome.is_pass
     ]
     return ", ".join(parts)
+
+
+def _elsewhere(run: Run) -> str:
+    """How many results are not this run's own."""
+    taken = sum(cell.cached is not None for cell in run.cells)
+    if not taken:
+        return ""
+    whose = "all" if taken == len(run.cells) else f"{taken:,}"
+    return f"; {whose} of these results are of earlier runs, and did not run here"
 
 
 def _concerns(found: Summary) -> list[str]:
