@@ -3,7 +3,7 @@ side of ``--incremental`` and ``--resume`` that the process of the records has."
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -42,7 +42,7 @@ class Reuse:
         self.config = config
         self.sources = Sources(suite_folders(config), config.rootpath)
         self.store = _store(config)
-        self.run = _resumed(config, self.inputs())
+        self.run = _resumed(config, self.inputs)
         self._keys: Keys | None = None
         self._problem = ""
         if self.store is not None:
@@ -223,7 +223,7 @@ def _store(config: pytest.Config) -> Store | None:
     return None if config.getoption("keep") == "all" else Store(place or default_place())
 
 
-def _resumed(config: pytest.Config, inputs: Mapping[str, str]) -> Run | None:
+def _resumed(config: pytest.Config, inputs: Callable[[], Mapping[str, str]]) -> Run | None:
     folder = config.getoption("resume")
     if not folder:
         return None
@@ -232,5 +232,5 @@ def _resumed(config: pytest.Config, inputs: Mapping[str, str]) -> Run | None:
     run = stopped(Path(folder))
     if run.info.seed != config.getoption("seed"):
         raise UsageError(f"cannot resume {folder}: its seed is {run.info.seed}")
-    check_unchanged(run, environment(config.rootpath), inputs)
+    check_unchanged(run, environment(config.rootpath), inputs())
     return run

@@ -55,15 +55,15 @@ def test_records_are_those_of_a_local_run(tmp_path: Path) -> None:
     write_suite(tmp_path, plain=6, slow=1, seconds=0.01)
     here = run(tmp_path, "here", "-n", "0")
     assert here.returncode == 0, said(here)
-    with local_farm(tmp_path, 2) as (address, _):
+    with local_farm(tmp_path, 4) as (address, _):
         there = run(tmp_path, "there", "--cluster", address)
     assert there.returncode == 0, said(there)
-    assert "workers: 2, slots: 2" in there.stdout
+    assert "workers: 4, slots: 4" in there.stdout
     first, second = load(tmp_path / "here"), load(tmp_path / "there")
     assert second.is_complete
     assert each_once(second)
     assert judged(first) == judged(second)
-    assert set(second.info.hosts) == {"local0", "local1"}
+    assert set(second.info.hosts) == {f"local{number}" for number in range(4)}
     assert {cell.worker for cell in second.cells} <= set(second.info.hosts)
     assert second.info.backends == first.info.backends
 
