@@ -106,12 +106,18 @@ def stopped(project: Path, *arguments: str) -> Run:
     return found
 
 
+def resumed(project: Path, folder: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """A session that completes a run; a command as the one before, so that both find packages in
+    the same places."""
+    return run(project, "--resume", folder, *options, folder=None, anew=True)
+
+
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_a_run_that_was_killed_is_completed_in_its_folder(project: Path, workers: str) -> None:
     before = stopped(project)
     with (project / "run" / CELLS_FILE).open("ab") as file:
         file.write(b'{"case":"dies","targ')  # what was being written
-    ran = run(project, "-n", workers, "--resume", "run", folder=None)
+    ran = resumed(project, "run", "-n", workers)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "2 cells had a record already, 2 ran" in ran.stdout
     found = load(project / "run")
@@ -124,7 +130,7 @@ def test_a_run_that_was_killed_is_completed_in_its_folder(project: Path, workers
 
 def test_what_cannot_be_resumed_is_said(project: Path) -> None:
     def why(*arguments: str) -> str:
-        ran = run(project, "-n", "0", "--resume", *arguments, folder=None)
+        ran = resumed(project, arguments[0], "-n", "0", *arguments[1:])
         assert ran.returncode == 4, ran.stdout + ran.stderr
         return " ".join((ran.stdout + ran.stderr).split())
 
@@ -137,7 +143,7 @@ def test_what_cannot_be_resumed_is_said(project: Path) -> None:
     suite.write_text(text + "\n# changed\n")
     assert "sources of suites, backends and the harness are not what they were" in why("run")
     suite.write_text(text)
-    assert run(project, "-n", "0", "--resume", "run", folder=None).returncode == 0
+    assert resumed(project, "run", "-n", "0").returncode == 0
     assert "is complete already" in why("run")
     assert len(load(project / "other").cells) == 2, "nothing is written where nothing is resumed"
 
