@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,10 @@ from harness.collection.items import (
     CellItem,
     cell_of,
 )
+from harness.collection.reuse.changed import CHANGED, CHANGED_INPUT
+from harness.collection.reuse.known import known
+from harness.collection.reuse.listing import Note, keep_note
+from harness.collection.reuse.reuse import Reuse
 from harness.collection.running import vendor_warnings_ignored
 from harness.collection.stale import Claim, Claims
 from harness.collection.workers.states import Ready, told
@@ -50,8 +54,9 @@ _BY_ITSELF = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 class Controller:
     """Owns the run folder: the only process of a session that writes records."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, reuse: Reuse) -> None:
         self.config = config
+        self._reuse = reuse
         self._command = ["pytest", *map(str, config.invocation_params.args)]
         self.recorder: Recorder | None = None
         self.problems: list[str] = []
@@ -93,20 +98,27 @@ class Controller:
         """Workers share one run folder, and one idea of how much memory there is."""
         node.workerinput[ROOM_INPUT] = self.config.stash[ROOM]
         node.workerinput[FOLDER_INPUT] = self.config.getoption("run_dir")
+        only = self.config.stash.get(CHANGED, None)
+        node.workerinput[CHANGED_INPUT] = None if only is None else sorted(map(str, only.files))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
         """Without xdist there is no worker to end: what the machine does not have is refused."""
-        if not isinstance(item, CellItem):
+        if not isinstance(item, CellItem) or item.nodeid in known(self.config):
             return (yield)
         with allocations_limited(self.config.stash[ROOM]):
             return (yield)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Without xdist this process runs the cells itself."""
+        if session.config.option.collectonly:
+            return
+        if (listed := self.config.pluginmanager.get_plugin("conform-listed")) is not None:
+            self._start(listed.note.nodeids, listed.note.ready)
+            return
         cells = [item for item in session.items if isinstance(item, CellItem)]
-        if cells and not session.config.option.collectonly:
-            self._start([item.name for item in cells], load_and_settle(cells))
+        if cells:
+            self._start([item.nodeid for item in session.items], load_and_settle(cells))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
@@ -124,21 +136,29 @@ class Controller:
         self._watch.add(node.gateway.id)
         if not self._watch.is_alive():
             self._watch.start()
-        cells = [name for name in map(cell_of, ids) if name]
-        if cells and self.recorder is None:
-            self._start(cells, told(self._logs, node.gateway.id))
+        if any(map(cell_of, ids)) and self.recorder is None:
+            self._start(ids, told(self._logs, node.gateway.id))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Append the record that a report carries."""
         if report.when != "call" or self.recorder is None:
             return
-        for key, value in report.user_properties:
-            if key == CELL_PROPERTY:
-                cell = Cell.from_json(str(value))
-                _complete(cell, self._watch.take(cell.id))
-                self._record(cell)
-            elif key == LIMITATION_PROPERTY:
-                self._claims.add(Claim.from_json(str(value)))
+        found = dict(report.user_properties)
+        if CELL_PROPERTY not in found:
+            return
+        claim = str(found.get(LIMITATION_PROPERTY, ""))
+        taken = known(self.config).get(report.nodeid)
+        cell = Cell.from_json(str(found[CELL_PROPERTY])) if taken is None else taken.cell
+        if claim:
+            self._claims.add(Claim.from_json(claim))
+        if taken is None or not taken.is_recorded:
+            if claim:
+                self.recorder.claim(cell.id, claim)
+            _complete(cell, self._watch.take(cell.id))
+            self._record(cell)
+        self._listen(cell)
+        if taken is None:
+            self._reuse.ended(report.nodeid, cell, claim)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
@@ -188,6 +208,7 @@ class Controller:
             judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
         self._keep(cell)
         self._record(cell)
+        self._listen(cell)
         report.user_properties.append((CELL_PROPERTY, cell.to_json()))
         report.longrepr = f"{cell.id}: {cell.status.value}\n  {cell.error}\n  repro: {cell.repro}"
         if not cell.status.is_red:
@@ -208,6 +229,7 @@ class Controller:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Close the record; a backend that did not load, or a shrunken run, is red."""
         self._watch.close()
+        self._reuse.close()
         if self.recorder is None:
             if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and absences(self.config):
                 session.exitstatus = pytest.ExitCode.USAGE_ERROR  # as pytest has it without xdist
@@ -226,6 +248,13 @@ class Controller:
         """Say why the session is red when no cell is."""
         for problem in self.problems:
             terminalreporter.write_line(f"RED: {problem}", red=True)
+        if self.recorder is not None:
+            for line in self._reuse.lines(self.recorder.recorded):
+                terminalreporter.write_line(line)
+        elif not self.config.option.collectonly and (since := self.config.option.changed_since):
+            terminalreporter.write_line(
+                f"conform: nothing that differs from {since} can affect a cell that is selected"
+            )
         if self.recorder is None:
             for absence in absences(self.config):
                 terminalreporter.write_line(f"ERROR: {absence}", red=True)
@@ -234,6 +263,9 @@ class Controller:
         if self.recorder is not None:
             with _ending_the_session():
                 self.recorder.record(cell)
+
+    def _listen(self, cell: Cell) -> None:
+        """Note a pass that says nothing."""
         if cell.status is Status.PASSED and not cell.is_telling and not cell.untelling:
             self._untelling.append(cell.id)
 
@@ -267,13 +299,14 @@ class Controller:
         self.problems.append(reason)
         pytest.exit(reason, returncode=pytest.ExitCode.INTERNAL_ERROR)
 
-    def _start(self, cells: list[str] | None, ready: Ready | None = None) -> None:
+    def _start(self, ids: Sequence[str] | None, ready: Ready | None = None) -> None:
         """Begin the record.
 
         Args:
-            cells: those of the session; None where it dies before it knows them.
+            ids: the tests of the session; None where it dies before it knows them.
             ready: what the process that runs them knows; None to ask the backends here.
         """
+        cells = None if ids is None else [name for name in map(cell_of, ids) if name]
         option = self.config.getoption
         selected = self.config.stash[SELECTED]
         there = [split_cell_id(cell)[1] for cell in cells or ()]
@@ -299,12 +332,22 @@ class Controller:
             gone={} if ready is None else ready.gone,
         )
         with _ending_the_session(), vendor_warnings_ignored():
-            self.recorder = Recorder(Path(option("run_dir")), info)
+            self.recorder = Recorder(
+                Path(option("run_dir")), self._reuse.info(info), again=self._reuse.run
+            )
             if ready is None:
                 states = registry.states((target.backend for target in there), selected)
             else:
                 states = ready.backends
             self.recorder.expect(cells or [], states)
+        self._know(ids or [], Ready(backends=states) if ready is None else ready)
+
+    def _know(self, ids: Sequence[str], ready: Ready) -> None:
+        """Find out which of the tests need not run, and note what there is for the next session."""
+        if self.config.pluginmanager.has_plugin("conform-listed"):
+            return  # they are known
+        self._reuse.find(ids, ready.backends)
+        keep_note(self.config, self._reuse, Note(nodeids=list(ids), ready=ready))
 
 
 def _complete(cell: Cell, seen: Sighting | None) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness.collection.items import cell_of
+from harness.collection.reuse import known as reuse
 
 SHIPPED = Path(__file__).with_suffix(".json")
 # Below this, where a unit stands in the queue makes no difference.
@@ -39,16 +40,22 @@ class Durations:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self._seconds: dict[str, float] = defaultdict(float)
+        # Units some of whose cells did not run: what these took is not what the unit takes.
+        self._partly: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a test's setup, call and teardown."""
+        if report.nodeid in reuse.known(self.config):
+            self._partly.add(unit_of(report.nodeid))
+            return
         self._seconds[unit_of(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self) -> None:
         """Units that did not run keep what is known of them."""
         if (cache := getattr(self.config, "cache", None)) is None:
             return  # switched off
-        merged = {**_kept(self.config), **self._seconds}
+        whole = {unit: took for unit, took in self._seconds.items() if unit not in self._partly}
+        merged = {**_kept(self.config), **whole}
         cache.set(_KEY, {unit: round(seconds, 1) for unit, seconds in sorted(merged.items())})
 
 

@@ -18,6 +18,7 @@ from harness.collection.items import (
     SuiteFile,
     collector_paused,
 )
+from harness.collection.reuse.changed import CHANGED
 from harness.collection.running import vendor_warnings_ignored
 from harness.execution.memory import GIB
 from harness.record.host import available_cores, available_memory
@@ -33,9 +34,19 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile 
     """Collect modules with ``CASES`` below the suite folders."""
     folders = suite_folders(parent.config)
     if any(folder in file_path.parents for folder in folders) and is_suite(file_path):
+        if _is_unchanged(parent.config, file_path):
+            return None
         node: SuiteFile = SuiteFile.from_parent(parent, path=file_path)
         return node
     return None
+
+
+def _is_unchanged(config: pytest.Config, module: Path) -> bool:
+    """Whether ``--changed-since`` leaves out all of a module, which then need not be imported; what
+    is named by its node id is, so that pytest finds what is left out."""
+    only = config.stash.get(CHANGED, None)
+    named = any("::" in str(name) for name in config.args)
+    return only is not None and not named and not only.touches(module, None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -160,25 +160,34 @@ class CellItem(pytest.Item):
             return str(excinfo.value)  # pytest would parse the sources of its traceback for it
         if not isinstance(excinfo.value, RedCell):
             return str(super().repr_failure(excinfo))
-        cell = excinfo.value.cell
-        where = f" at stage {cell.stage}" if cell.stage else ""
-        lines = [f"{cell.id}: {cell.status.value}{where}", f"  {cell.error}"]
-        delegation = cell.delegation
-        if delegation.delegates or delegation.undelegated_ops:
-            left = ", ".join(delegation.undelegated_ops) or "nothing"
-            lines.append(f"  {delegation.delegates} delegates, left over: {left}")
-        if cell.traceback and self.config.getoption("verbose") > 0:
-            lines.append(cell.traceback)
-        if cell.first_divergence is not None:
-            how = "" if cell.first_divergence.fails else "leaves the oracle at "
-            lines.append(f"  {how}{cell.first_divergence}")
-        elif cell.untraced:
-            lines.append(f"  no first node: {cell.untraced}")
-        return "\n".join([*lines, f"  repro: {cell.repro}"])
+        return red_text(excinfo.value.cell, verbose=self.config.getoption("verbose") > 0)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item lives, for pytest's listings."""
         return self.path, None, self.name
+
+
+def red_text(cell: Cell, *, verbose: bool) -> str:
+    """What is printed of a red cell.
+
+    Args:
+        cell: its record.
+        verbose: with the traceback of its failure.
+    """
+    where = f" at stage {cell.stage}" if cell.stage else ""
+    lines = [f"{cell.id}: {cell.status.value}{where}", f"  {cell.error}"]
+    delegation = cell.delegation
+    if delegation.delegates or delegation.undelegated_ops:
+        left = ", ".join(delegation.undelegated_ops) or "nothing"
+        lines.append(f"  {delegation.delegates} delegates, left over: {left}")
+    if cell.traceback and verbose:
+        lines.append(cell.traceback)
+    if cell.first_divergence is not None:
+        how = "" if cell.first_divergence.fails else "leaves the oracle at "
+        lines.append(f"  {how}{cell.first_divergence}")
+    elif cell.untraced:
+        lines.append(f"  no first node: {cell.untraced}")
+    return "\n".join([*lines, f"  repro: {cell.repro}"])
 
 
 # The targets asked for; None for a plain run.

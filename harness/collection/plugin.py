@@ -30,6 +30,10 @@ from harness.collection.items import (
 )
 from harness.collection.night import TIERS
 from harness.collection.progress import MODES, Progress
+from harness.collection.reuse.changed import CHANGED, CHANGED_INPUT, OnlyChanged, changed_since
+from harness.collection.reuse.known import Telling
+from harness.collection.reuse.listing import foreseen
+from harness.collection.reuse.reuse import Reuse
 from harness.collection.workers import forking
 from harness.collection.workers.watchdog import Watchdog
 from harness.errors import ConflictingOptions, ConformError, UsageError
@@ -37,6 +41,7 @@ from harness.execution.vendors import quiet_imports
 from harness.record.contradictions import INTEGERS
 from harness.record.folder import check_writable, new_folder
 from harness.record.host import available_memory
+from harness.results.sources import Sources
 from harness.selection import parse_list
 from harness.target import LISTED, Target
 from harness.tracing import UNASKED_SECONDS
@@ -88,6 +93,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="none",
         help="keep program, inputs, actual and expected outputs and a BundledProgram of red cells, "
         "or of all, in the run folder (default: none)",
+    )
+    group.addoption(
+        "--incremental",
+        action="store_true",
+        help="take the results of cells of which nothing has changed that they hang on, and keep "
+        "those of cells that run (docs/incremental.md)",
+    )
+    group.addoption(
+        "--results",
+        metavar="URL",
+        default="",
+        help="where --incremental keeps results: a folder, or a URL that fsspec knows, such as "
+        "s3://bucket/results (default: in the user's cache folder)",
+    )
+    group.addoption(
+        "--resume",
+        metavar="RUN",
+        default="",
+        help="complete a run that was stopped, in its folder: cells with a record are not run "
+        "again; all other arguments are to be those that it was given",
+    )
+    group.addoption(
+        "--changed-since",
+        metavar="REV",
+        default="",
+        help="only the cells that can be affected by what differs from this revision of git, "
+        "uncommitted and new files included",
     )
     group.addoption(
         "--no-speed",
@@ -179,12 +211,12 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("compare_runtimes"):
             plain = registry.default_targets() if selected is None else selected
             registry.check_two_runtimes(plain)
-        if not hasattr(config, "workerinput") and config.getoption("run_dir"):
-            check_writable(Path(config.getoption("run_dir")))
+        reuse = None if hasattr(config, "workerinput") else _reuse(config)
+        _leave_out_unchanged(config)
     except ConformError as error:
         raise pytest.UsageError(str(error)) from error
     config.pluginmanager.register(Choosing(config), "conform-choosing")
-    if hasattr(config, "workerinput"):
+    if reuse is None:
         config.option.run_dir = config.workerinput[FOLDER_INPUT]
         config.stash[ROOM] = config.workerinput[ROOM_INPUT]
         config.pluginmanager.register(Watchdog(config), "conform-watchdog")
@@ -194,10 +226,38 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[ROOM] = available_memory()
         if getattr(config.option, "maxworkerrestart", "") is None:
             config.option.maxworkerrestart = str(_WORKER_RESTARTS)
-        config.pluginmanager.register(Controller(config), "conform-controller")
+        config.pluginmanager.register(Controller(config, reuse), "conform-controller")
+        config.pluginmanager.register(Telling(), "conform-telling")
         config.pluginmanager.register(Durations(config), "conform-durations")
         if (mode := config.getoption("progress")) != "dots":
             config.pluginmanager.register(Progress(config, live=mode == "live"), "conform-progress")
+        if (listed := foreseen(config, reuse)) is not None:
+            config.pluginmanager.register(listed, "conform-listed")
+            config.option.dist, config.option.tx = "no", []  # xdist asks after this
+
+
+def _reuse(config: pytest.Config) -> Reuse:
+    """What the process of the records need not have run; and that it can write where it is to."""
+    folder, resumed = config.getoption("run_dir"), config.getoption("resume")
+    if resumed and folder and Path(folder).resolve() != Path(resumed).resolve():
+        raise ConflictingOptions("--resume writes to the folder of its run; leave out --run-dir")
+    if folder and not resumed:
+        check_writable(Path(folder))
+    config.option.run_dir = resumed or folder
+    return Reuse(config)
+
+
+def _leave_out_unchanged(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        named = config.workerinput[CHANGED_INPUT]
+        changed = None if named is None else [Path(name) for name in named]
+    else:
+        revision = config.getoption("changed_since")
+        changed = changed_since(config.rootpath, revision) if revision else None
+    if changed is not None:
+        sources = Sources(hooks.suite_folders(config), config.rootpath)
+        config.stash[CHANGED] = OnlyChanged(sources, changed)
+        config.pluginmanager.register(config.stash[CHANGED], "conform-changed")
 
 
 def _above_zero(unit: str, such_as: str) -> Callable[[str], float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from rich.text import Text
 
 from harness.collection.durations import known, unit_of
 from harness.collection.items import CELL_PROPERTY, cell_of
+from harness.collection.reuse.known import known as known_cells
 from harness.record.cell import Status
 from harness.target import split_cell_id
 
@@ -77,7 +78,7 @@ class Tally:
         began: when the first cell was to come, in seconds of ``clock``.
     """
 
-    expected: Mapping[str, float | None]
+    expected: dict[str, float | None]
     workers: int = 1
     clock: Any = time.monotonic
     done: Counter[str] = field(default_factory=Counter)
@@ -103,6 +104,12 @@ class Tally:
         self.done[_target(cell)] += 1
         if status.is_red:
             self.red[cell] = f"{status.value}: {(error or '').partition(chr(10))[0]}"
+
+    def take(self, cell: str, status: Status, error: str | None) -> None:
+        """A cell need not run: it says nothing of how long others take."""
+        took, self.expected[cell] = self.expected[cell], 0.0
+        self._paces[took is None].open -= 1.0 if took is None else took
+        self.end(cell, status, error)
 
     def left(self) -> float | None:
         """Seconds to the end, at the pace so far: of what cells took before, and a cell where that
@@ -212,7 +219,8 @@ class Progress:
             ),
             _Record(Status.CRASHED, "it ended its worker"),
         )
-        self._tally.end(cell, record.status, record.error)
+        ended = self._tally.take if report.nodeid in known_cells(self._config) else self._tally.end
+        ended(cell, record.status, record.error)
         if cell in self._tally.red and not self._is_live:
             self._print(f"✗ {cell} {self._tally.red[cell]}")
         self._show()

@@ -69,11 +69,40 @@ class RunWriter:
             self._write_info()
             # Unbuffered: a line is on disk when append returns, and nothing is left to close.
             self._cells: IO[bytes] = (path / CELLS_FILE).open("xb", buffering=0)
+            _locked(self._cells)
             self._records = 0
         except OSError as error:
             raise RunUnwritable(
                 f"cannot write the run folder {path}: {error.strerror}; choose another folder"
             ) from error
+
+    @classmethod
+    def again(cls, run: Run) -> RunWriter:
+        """Take up a run that was stopped: what follows is appended to its records, and a line that
+        was being written when it was killed is dropped.
+
+        Args:
+            run: as :func:`load` has it without such a line.
+
+        Raises:
+            RunUnwritable: the folder refuses, or another process is still writing to it.
+        """
+        writer = cls.__new__(cls)
+        writer.path, writer.info, writer._records = run.path, run.info, len(run.cells)
+        file = run.path / CELLS_FILE
+        try:
+            # A run that was killed before its first record may have none.
+            file.touch()
+            writer._cells = file.open("r+b", buffering=0)
+            if not _locked(writer._cells):
+                raise RunUnwritable(f"another process is still writing to {run.path}")
+            content = file.read_bytes()
+            writer._cells.truncate(content.rfind(b"\n") + 1)
+            writer._cells.seek(0, os.SEEK_END)
+            writer._write_info()
+        except OSError as error:
+            raise RunUnwritable(f"cannot append to {file}: {error.strerror}") from error
+        return writer
 
     def append(self, cell: Cell) -> None:
         """Write one record.
@@ -123,6 +152,24 @@ class RunWriter:
         replace_file(self.path / RUN_FILE, content)
 
 
+def _locked(file: IO[bytes]) -> bool:
+    """Take a file for this process until it ends, however that comes; False where another has it.
+
+    Where the system has no such locks nobody is kept out.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a kill in the middle, never sees half of it.
 
@@ -164,12 +211,17 @@ def check_writable(folder: Path) -> None:
         )
 
 
-def load(path: Path | str) -> Run:
+def load(path: Path | str, *, torn: bool = True) -> Run:
     """Load a run folder.
 
     A line of ``cells.jsonl`` that is truncated, garbled or contradicts itself
     (:mod:`harness.record.contradictions`) does not hide the others: it becomes an entry of
     ``Run.damage`` and makes the run incomplete. So does what ``run.json`` cannot say of itself.
+
+    Args:
+        path: the folder.
+        torn: whether a last line without an end counts; else it is left out, as if the writer had
+            been killed before it.
 
     Raises:
         RunUnreadable: no such folder, no ``run.json``, not valid, or no schema of this version.
@@ -191,6 +243,8 @@ def load(path: Path | str) -> Run:
     cells: list[Cell] = []
     damage: list[str] = []
     for number, line in _lines(path / CELLS_FILE):
+        if not torn and not line.endswith(b"\n"):
+            continue
         try:
             cell = Cell.from_json(line)
         except NOT_A_RECORD as error:

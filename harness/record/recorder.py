@@ -7,15 +7,20 @@ dies leaves the stack that faulthandler wrote, and its cell becomes a row here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from harness.errors import RunUnwritable
 from harness.record.cell import Cell, Status
 from harness.record.folder import RunWriter
-from harness.record.run import BackendState, RunInfo
+from harness.record.run import BackendState, Run, RunInfo
 from harness.target import split_cell_id
 
 LOGS = "logs"
+CLAIMS = "claims.jsonl"
+"""In the folder of logs: what cells said of their limitations, a line as each ends."""
 _STACK_LINES = 40
 _TIMEOUT_MARK = "Timeout ("  # how faulthandler.dump_traceback_later begins its dump
 
@@ -23,19 +28,25 @@ _TIMEOUT_MARK = "Timeout ("  # how faulthandler.dump_traceback_later begins its 
 class Recorder:
     """Appends the cells of one session to its run folder."""
 
-    def __init__(self, folder: Path, info: RunInfo) -> None:
-        """Create the run folder.
+    def __init__(self, folder: Path, info: RunInfo, *, again: Run | None = None) -> None:
+        """Create the run folder, or take up that of a run that was stopped.
+
+        Args:
+            folder: of the run.
+            info: what it says of itself.
+            again: the run that is taken up, whose info is ``info``.
 
         Raises:
-            RunUnwritable: the folder cannot be written or already holds a run.
+            RunUnwritable: the folder cannot be written, already holds a run that is not taken up,
+                or one that another process is writing.
         """
-        self.writer = RunWriter(folder, info)
+        self.writer = RunWriter(folder, info) if again is None else RunWriter.again(again)
         try:
             (folder / LOGS).mkdir(exist_ok=True)
         except OSError as error:
             raise RunUnwritable(f"cannot write {folder / LOGS}: {error.strerror}") from error
         self.folder = folder
-        self._recorded: set[str] = set()
+        self._recorded = set[str]() if again is None else {cell.id for cell in again.cells}
 
     @property
     def recorded(self) -> int:
@@ -61,6 +72,13 @@ class Recorder:
         """
         self.writer.append(cell)
         self._recorded.add(cell.id)
+
+    def claim(self, cell: str, claim: str) -> None:
+        """Keep what a cell says of its limitation, for whoever takes this run up. Before its record
+        is written: of a cell that has one nothing is then lost. A full disk fails the record."""
+        line = msgspec.json.encode({"cell": cell, "claim": claim}) + b"\n"
+        with suppress(OSError), (self.folder / LOGS / CLAIMS).open("ab") as file:
+            file.write(line)
 
     def death(
         self,
@@ -96,6 +114,21 @@ class Recorder:
             seed=seed,
             worker=worker,
         )
+
+    @staticmethod
+    def claims(folder: Path) -> dict[str, str]:
+        """What the cells of a run said of their limitations, by cell, as :meth:`claim` got it; a
+        line that was being written when the run was killed says nothing."""
+        found = {}
+        try:
+            lines = (folder / LOGS / CLAIMS).read_bytes().splitlines()
+        except OSError:
+            return {}
+        for line in lines:
+            with suppress(msgspec.MsgspecError):
+                read = msgspec.json.decode(line, type=dict[str, str])
+                found[read.get("cell", "")] = read.get("claim", "")
+        return found
 
     def _stack(self, worker: str) -> str:
         try:

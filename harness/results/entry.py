@@ -106,7 +106,7 @@ def is_kept(cell: Cell) -> bool:
     """
     if cell.status not in _KEPT or cell.part is not None or contradictions.of_cell(cell):
         return False
-    if cell.status is not Status.XFAILED:
+    if cell.limitation is None:
         return True
     cut_short = cell.untraced or (cell.first_divergence and cell.first_divergence.note)
     # Without a stage nothing ran: the limitation says that it must not.
@@ -114,6 +114,6 @@ def is_kept(cell: Cell) -> bool:
 
 
 def _was_ended(cell: Cell) -> bool:
-    """Whether its process died under it: such a record has no stage that was measured, or says of
-    what was measured that it went over a limit."""
-    return re.match(r"(memory: |Timeout \(|Fatal Python error|worker .* died)", cell.error or "") is not None
+    """Whether its process died under it, or was ended for what it took."""
+    said = r"memory: |Timeout \(|Fatal Python error|worker .* died"
+    return re.match(said, cell.error or "") is not None

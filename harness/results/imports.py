@@ -87,7 +87,9 @@ def _hides_a_loader(node: ast.ImportFrom) -> bool:
     """Whether a loader gets a name here that :func:`_loads` does not know."""
     if node.module in _WHOLE_MODULES and not node.level:
         return True
-    return any(each.name in _LOADERS and each.asname not in (None, each.name) for each in node.names)
+    return any(
+        each.name in _LOADERS and each.asname not in (None, each.name) for each in node.names
+    )
 
 
 def _loads(node: ast.Name | ast.Attribute) -> bool:

@@ -28,6 +28,11 @@ _TEXTS = frozenset({".md", ".rst", ".pyc", ".pyo"})
 _TESTS = "tests"
 
 
+def is_read(name: str) -> bool:
+    """Whether a file can be anything but a text for people, or what Python made of another."""
+    return Path(name).suffix not in _TEXTS
+
+
 def is_core(path: Path, harness: Path) -> bool:
     """Whether a file of the harness takes part in running a cell."""
     return not path.relative_to(harness).as_posix().startswith(_ASIDE)

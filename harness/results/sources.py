@@ -23,7 +23,7 @@ from harness import registry
 from harness.results import parts
 from harness.results.imports import Imports, Wanted, imports_of
 
-_HARNESS = Path(harness.__file__).parent
+_HARNESS = Path(harness.__file__).resolve().parent
 _BACKENDS = "backends"
 _LIMITATIONS = "limitations"
 _CONFTEST = "conftest.py"
@@ -37,6 +37,8 @@ class Sources:
         root: the root of the session, from which a conftest.py counts.
     """
 
+    harness = _HARNESS
+
     def __init__(self, suites: Sequence[Path], root: Path) -> None:
         self.root = root.resolve()
         self.suites = tuple(folder.resolve() for folder in suites)
@@ -48,6 +50,7 @@ class Sources:
         self._of_suites: dict[Path, frozenset[Path]] = {}
         self._of_backends: dict[str, frozenset[Path]] = {}
         self._looked_for: dict[frozenset[Path], frozenset[Path]] = {}
+        self._watched: dict[Path, tuple[int, int]] = {}
 
     @functools.cached_property
     def core(self) -> frozenset[Path]:
@@ -91,18 +94,30 @@ class Sources:
         """All that a cell hangs on."""
         return self.core | self.of_suite(module) | self.of_backend(backend)
 
-    def could_be(self, files: frozenset[Path]) -> frozenset[Path]:
-        """The files that these would import in place of, or beside, what they import, if they were
-        there: one of them that was removed was part of what they hung on."""
+    def belonged_to(self, gone: Path, files: frozenset[Path]) -> bool:
+        """Whether a file that is not there any more would be one of these if it were.
+
+        Args:
+            gone: the file that was removed.
+            files: what something hangs on now: it may import the file, or another in its place.
+        """
+        if gone.suffix == ".py":
+            return gone.name == _CONFTEST or gone in self._looked_for_by(files)
+        folders = {path.parent for path in files if path.name != _CONFTEST}
+        return not folders.isdisjoint(gone.parents)
+
+    def _looked_for_by(self, files: frozenset[Path]) -> frozenset[Path]:
+        """The files that these would import if they were there."""
         if files not in self._looked_for:
+            tops = {_HARNESS.parent, *self._tops}
             found: set[Path] = set()
             for path in files:
                 if path.suffix != ".py":
                     continue
+                found |= {path.parent / f"{_LIMITATIONS}.py", path.parent / "__init__.py"}
                 for name in self._names(path, self._imports(path)):
-                    for top in self._tops | {_HARNESS.parent}:
-                        place = top.joinpath(*name.split("."))
-                        found |= {place.with_suffix(".py"), place / "__init__.py"}
+                    for place in (top.joinpath(*name.split(".")) for top in tops):
+                        found |= {place.with_name(f"{place.name}.py"), place / "__init__.py"}
             self._looked_for[files] = frozenset(found)
         return self._looked_for[files]
 
@@ -112,6 +127,15 @@ class Sources:
         for name, content in sorted((self.label(path), self._digest(path)) for path in files):
             found.update(f"{name}\0{content}\n".encode())
         return found.hexdigest()
+
+    def watch(self) -> None:
+        """Remember how everything is now, before anybody imports it."""
+        self._watched = {path: _state(path) for path in self.everything}
+
+    def changed(self) -> str:
+        """A file that is not as it was when it was watched; empty where all are."""
+        changed = (path for path, was in self._watched.items() if _state(path) != was)
+        return next(map(self.label, changed), "")
 
     def label(self, path: Path) -> str:
         """A file's name for a digest: from the folder on that its package lies in."""
@@ -126,6 +150,8 @@ class Sources:
                 content = path.read_bytes()
             except OSError:
                 content = b"cannot be read"
+            if self._watched:
+                self._watched.setdefault(path, _state(path))
             self._digests[path] = hashlib.sha256(content).hexdigest()
         return self._digests[path]
 
@@ -196,9 +222,7 @@ class Sources:
                 yield f"{base}.*"
             for name in each.names:
                 yield f"{base}.{name}" if base else name
-        yield from (
-            name for name in imports.plugins if name.partition(".")[0] != _HARNESS.name
-        )
+        yield from (name for name in imports.plugins if name.partition(".")[0] != _HARNESS.name)
 
     def _absolute(self, wanted: Wanted, package: list[str]) -> str:
         if not wanted.level:
@@ -270,6 +294,14 @@ class Sources:
         found = next((Path(place).resolve() for place in places if Path(place).exists()), None)
         ours = found is not None and found.parent == _HARNESS.parent
         return found if found and (installed or ours or not _is_installed(found)) else None
+
+
+def _state(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 @functools.cache

@@ -14,12 +14,15 @@ cell for which there is no memory waits in its worker (:mod:`harness.budget.boar
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from harness.collection.durations import known, unit_of
+from harness.collection import durations
+from harness.collection.durations import unit_of
+from harness.collection.reuse.known import known, tell
 
 # A worker runs a test once it knows the next one.
 _ENOUGH = 2
@@ -36,16 +39,25 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is unt
         super().__init__(config, log)
         self._unreachable = set()
 
+    def schedule(self) -> None:
+        """Give the workers what there is to run; then tell what need not run, while they do."""
+        is_first = self.collection is None
+        super().schedule()
+        if is_first and self.collection:
+            tell(self.config)
+
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if not self._ordered:
             # xdist fills the queue in the middle of a method, which then asks for the first.
-            took = known(self.config)
-            longest = sorted(self.workqueue.items(), key=lambda unit: -took.get(unit[0], 0.0))
+            took = durations.known(self.config)
+            longest = sorted(self._left_to_run(), key=lambda unit: -took.get(unit[0], 0.0))
             self.workqueue = OrderedDict(longest)
             self._ordered = True
+        if not self.workqueue:
+            return  # fewer units than workers, once those that need not run are out
         try:
             super()._assign_work_unit(node)
         except OSError:
@@ -54,6 +66,13 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is unt
             self.workqueue[scope] = unit
             self.workqueue.move_to_end(scope, last=False)
             self._unreachable.add(node)
+
+    def _left_to_run(self) -> Iterator[tuple[str, dict[str, bool]]]:
+        """The units without the tests that need not run."""
+        there = known(self.config)
+        for scope, tests in self.workqueue.items():
+            if left := {nodeid: done for nodeid, done in tests.items() if nodeid not in there}:
+                yield scope, left
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Take a worker out; the test it died in counts as done, the others go back.

@@ -1,0 +1,95 @@
+"""The cells of a session that need not run, and their reports.
+
+Whoever hands cells to those who run them asks here, in the process that writes the records, once
+that has collected: :func:`known` has the node ids to leave out, :func:`tell` makes their reports,
+from which everything follows that follows from a cell's end: its record, counts, progress, claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+import pytest
+
+from harness.collection.items import CELL_PROPERTY, LIMITATION_PROPERTY, red_text
+from harness.collection.stale import Claim
+from harness.record.cell import Cell, Status
+
+KNOWN: pytest.StashKey[dict[str, Known]] = pytest.StashKey()
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell that need not run.
+
+    Attributes:
+        cell: its record.
+        claim: what it says of its limitation.
+        is_recorded: the run's folder has the record already.
+    """
+
+    cell: Cell
+    claim: Claim | None = None
+    is_recorded: bool = False
+
+
+def known(config: pytest.Config) -> Mapping[str, Known]:
+    """The cells of this session that need not run, by node id; empty in workers, and before the
+    session's tests are known."""
+    return config.stash.get(KNOWN, {})
+
+
+def tell(config: pytest.Config, nodeids: Iterable[str] | None = None) -> None:
+    """Report the cells that need not run, as if each had ended now.
+
+    Args:
+        config: of the process that writes the records.
+        nodeids: which of them; all by default. Each is to be told once.
+    """
+    there = known(config)
+    for nodeid in there if nodeids is None else nodeids:
+        file, _, name = nodeid.rpartition("::")
+        location = (file, None, name)
+        config.hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
+        report = _report(nodeid, there[nodeid], config)
+        config.hook.pytest_runtest_logreport(report=report)
+        config.hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
+
+
+class Telling:
+    """Where this process runs the cells itself: those that need not run are told in their turn."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        """In place of running it."""
+        if item.nodeid not in known(item.config):
+            return None
+        tell(item.config, [item.nodeid])
+        return True
+
+
+def _report(nodeid: str, found: Known, config: pytest.Config) -> pytest.TestReport:
+    cell = found.cell
+    properties = [(CELL_PROPERTY, cell.to_json())]
+    if found.claim is not None:
+        properties.append((LIMITATION_PROPERTY, found.claim.to_json()))
+    file, _, name = nodeid.rpartition("::")
+    report = pytest.TestReport(
+        nodeid=nodeid,
+        location=(file, None, name),
+        keywords={},
+        outcome="passed",
+        longrepr=None,
+        when="call",
+        user_properties=properties,
+    )
+    if cell.status.is_red:
+        report.outcome = "failed"
+        report.longrepr = red_text(cell, verbose=config.getoption("verbose") > 0)
+    elif cell.status is Status.XFAILED:
+        report.outcome = "skipped"
+        report.wasxfail = cell.limitation.reason if cell.limitation else ""
+    elif cell.status is not Status.PASSED:
+        report.outcome = "skipped"
+        report.longrepr = (file, 0, f"Skipped: {cell.status.value}: {cell.error}")
+    return report

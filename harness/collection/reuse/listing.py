@@ -1,0 +1,149 @@
+"""A session of which every cell is known, without collecting it.
+
+Collecting is importing every suite, in each worker: most of what a run takes that has nothing to
+run. A session that collected notes what it found beside the results, under a number for all that
+this hangs on; one that finds such a note, and a result for every test in it, starts no worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.collection.hooks import suite_folders
+from harness.collection.items import cell_of
+from harness.collection.reuse.known import KNOWN, Known, tell
+from harness.collection.reuse.reuse import Reuse
+from harness.collection.workers.states import Ready
+from harness.results import parts, surroundings
+
+# Options with a value that says nothing of which cells there are.
+_ASIDE = ("--run-dir", "--results", "--progress", "-n", "--numprocesses", "--maxprocesses")
+# What selects by what earlier sessions left, or looks at items that are made here.
+_BY_MEMORY = ("lf", "failedfirst", "newfirst", "stepwise", "collectonly", "usepdb", "changed_since",
+              "pyargs", "setupplan", "setuponly", "setupshow")  # fmt: skip
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session collected.
+
+    Attributes:
+        nodeids: its tests.
+        ready: what the processes that would run them said of their vendors.
+    """
+
+    nodeids: list[str]
+    ready: Ready
+
+
+class Listed:
+    """In place of collection and of running: every cell is known.
+
+    Args:
+        note: what an earlier session collected.
+        known: its cells.
+    """
+
+    def __init__(self, note: Note, known: dict[str, Known]) -> None:
+        self.note = note
+        self._known = known
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> bool:
+        """Make items without the modules that they are from."""
+        session.config.stash[KNOWN] = self._known
+        made: list[pytest.Item | pytest.Collector] = []
+        for nodeid in self.note.nodeids:
+            made.append(KnownItem.from_parent(session, name=cell_of(nodeid), nodeid=nodeid))
+        session.items = [item for item in made if isinstance(item, pytest.Item)]
+        session.testscollected = len(made)
+        hook = session.config.hook
+        hook.pytest_collectreport(report=pytest.CollectReport("", "passed", None, made))
+        hook.pytest_collection_finish(session=session)
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Report them."""
+        tell(session.config)
+        return True
+
+
+class KnownItem(pytest.Item):
+    """Stands for a cell that is known; it is not run."""
+
+    def runtest(self) -> None:
+        """Refuse."""
+        raise RuntimeError(f"{self.nodeid} is known, and has no case here that could run")
+
+
+def foreseen(config: pytest.Config, reuse: Reuse) -> Listed | None:
+    """A session that need not collect, as all of its cells are known; None where it must."""
+    key = _key(config, reuse)
+    content = reuse.store.listing(key) if key and reuse.store is not None else None
+    try:
+        note = None if content is None else msgspec.json.decode(content, type=Note)
+    except msgspec.MsgspecError:
+        return None
+    cells = {} if note is None else {each: cell_of(each) or "" for each in note.nodeids}
+    if note is None or not cells or not all(cells.values()):
+        return None
+    known = reuse.stored(reuse.keys(note.ready.backends), cells)
+    return Listed(note, known) if len(known) == len(cells) else None
+
+
+def keep_note(config: pytest.Config, reuse: Reuse, note: Note) -> None:
+    """Note what this session collected, where a later one may go by it."""
+    key = _key(config, reuse)
+    if key and reuse.store is not None and not reuse.sources.changed():
+        reuse.store.note(key, msgspec.json.encode(note))
+
+
+def _key(config: pytest.Config, reuse: Reuse) -> str:
+    """A number for what collection hangs on; empty where that cannot be said."""
+    if reuse.store is None or any(config.getoption(name, None) for name in _BY_MEMORY):
+        return ""
+    arguments = list(_telling(config))
+    start, folders = config.invocation_params.dir, suite_folders(config)
+    named = [(start / str(name).partition("::")[0]).resolve() for name in config.args]
+    if any(text.startswith("@") for text in arguments) or not all(
+        any(path.is_relative_to(folder.resolve()) for folder in folders) for path in named
+    ):
+        return ""  # tests of other folders may come and go
+    sources = reuse.sources
+    files = {*sources.everything, *parts.files_of(sources.harness)}
+    for folder in sources.suites:
+        files |= {path for path in folder.rglob("*.py")}
+    settings = Path(config.inipath).read_bytes() if config.inipath else b""
+    found = [
+        sources.digest(files),
+        hashlib.sha256(settings).hexdigest(),
+        *arguments,
+        os.path.relpath(start, config.rootpath),
+        *(f"{name}={os.environ[name]}" for name in sorted(os.environ) if name[:7] == "PYTEST_"
+          and name not in ("PYTEST_CURRENT_TEST", "PYTEST_VERSION")),
+        surroundings.packages(),
+        surroundings.host_class(),
+        surroundings.variables(),
+        surroundings.compilers(),
+    ]  # fmt: skip
+    return hashlib.sha256("\0".join(found).encode()).hexdigest()
+
+
+def _telling(config: pytest.Config) -> Iterator[str]:
+    """The arguments of the session, but for those that say nothing of which cells there are."""
+    is_value = False
+    for text in map(str, config.invocation_params.args):
+        if is_value:
+            is_value = False
+        elif text in _ASIDE:
+            is_value = True
+        elif not text.startswith(tuple(f"{name}=" for name in _ASIDE)) and not (
+            text.startswith("-n") and text[2:].isalnum()
+        ):
+            yield text.replace(str(config.rootpath), ".")
