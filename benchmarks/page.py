@@ -141,6 +141,30 @@ worker held, growth is what it gained in the last half of its run. {_host(found)
 """
 
 
+def farmed(name: str, found: Figures) -> str:
+    """Cells that only wait, on workers that run none."""
+    rows = [
+        f"{run['workers']} | {run['cells']:,} | {run['seconds_of_a_cell']:g} "
+        f"| {run['seconds']:.1f} | {run['overhead_ms']:.2f} | {_efficiency(run)}"
+        for run in found["runs"]
+    ]
+    head = "workers | cells | a cell sleeps, s | run, s | beside that, ms a cell | efficiency"
+    return f"""## A farm
+
+`python -m benchmarks.farm`: a real scheduler, workers and session ([farm.md](farm.md)) on one
+machine; cells sleep and run nothing. The efficiency is the seconds that all slept, by the seconds
+of the run times the workers. {_host(found)}
+
+![Efficiency](performance/{name}.svg)
+
+{_table(head, rows)}
+"""
+
+
+def _efficiency(run: Figures) -> str:
+    return f"{run['efficiency']:.1%}" if run["seconds_of_a_cell"] else ""
+
+
 Sections = dict[str, tuple[Callable[[str, Figures], str], Callable[[Any, Figures], None]]]
 
 
@@ -174,10 +198,23 @@ def _plot_scaling(axes: Any, found: Figures) -> None:
     axes.set_ylabel("milliseconds a cell")
 
 
+def _plot_farm(axes: Any, found: Figures) -> None:
+    runs = sorted(
+        (run for run in found["runs"] if run["seconds_of_a_cell"]), key=lambda run: run["workers"]
+    )
+    workers = [run["workers"] for run in runs]
+    axes.plot(workers, [100 * run["efficiency"] for run in runs], "o-")
+    axes.axhline(90, color="tab:gray", linestyle=":")
+    axes.set_ylim(0, 102)
+    axes.set_xlabel("workers, whose cells sleep a second")
+    axes.set_ylabel("efficiency, %")
+
+
 SECTIONS: Sections = {
     "against_upstream": (against, _plot_against),
     "stages": (staged, _plot_stages),
     "scaling": (scaled, _plot_scaling),
+    "farm": (farmed, _plot_farm),
 }
 
 
@@ -219,13 +256,14 @@ def worse(old: dict[str, Figures], new: dict[str, Figures]) -> list[str]:
     Raises:
         SystemExit: a file that is kept was not measured again, or none was.
     """
-    if missing := sorted(old.keys() - new.keys()):
+    telling = {name for name, found in old.items() if next(_ratios(found), None) is not None}
+    if missing := sorted(telling - new.keys()):
         sys.exit(f"not measured again: {', '.join(missing)}")
     if not old:
         sys.exit(f"nothing is kept in {KEPT}")
     found = []
-    for name, before in old.items():
-        ratios = dict(_ratios(new[name]))
+    for name in sorted(telling):
+        before, ratios = old[name], dict(_ratios(new[name]))
         for which, ratio in _ratios(before):
             if which not in ratios:
                 found.append(f"{name}, {which}: not measured again")

@@ -49,12 +49,24 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("Selection", info.selection),
         ("Exit status", "" if info.exit_status is None else str(info.exit_status)),
         ("Host", _join(env.host, env.vectors or env.machine)),
+        ("Workers", "; ".join(_worker(name, host) for name, host in info.hosts.items())),
         ("System", _join(env.platform, env.processor, cores)),
         ("Python", env.python),
         ("Slower without", "; ".join(f"{part} ({why})" for part, why in info.slow.items())),
         ("Gone upstream", "; ".join(info.gone.values())),
     ]
     return [(name, text.line(value, 600)) for name, value in pairs if value]
+
+
+def _worker(name: str, env: Environment) -> str:
+    return f"{name} ({_join(env.host, env.vectors or env.machine, env.revision[:12])})"
+
+
+def ran_on(cell: Cell, info: RunInfo | None) -> str:
+    """Who ran a cell, on a farm also where that is."""
+    name = cell.worker or ""
+    known = info is not None and name in info.hosts
+    return _worker(name, info.hosts[name]) if info is not None and known else name
 
 
 def commit(run: Run) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.cli import cells, check, fuzz, listing, passes, releases, runs, why
+from harness.cli import cells, check, farm, fuzz, listing, passes, releases, runs, why
 from harness.cli.program import commands as programs
 from harness.cli.starting import command as starting
 from harness.errors import ConformError
@@ -61,6 +61,8 @@ for _command in (
     fuzz.fuzz,
     releases.releases,
     releases.bisect,
+    farm.worker,
+    farm.cluster,
     starting.new_backend,
     *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),
 ):

@@ -57,6 +57,11 @@ _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing p
 @click.option(
     "--quick", is_flag=True, help="Only a few cases that touch every backend: half a minute."
 )
+@click.option(
+    "--cluster", metavar="ADDRESS", help="Run on the workers of a farm (conform cluster --help)."
+)
+@click.option("--keys", metavar="FOLDER", help="Keys of the farm, beyond loopback.")
+@click.option("--mixed", is_flag=True, help="Take workers whose packages or checkout differ.")
 @SPEED
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[PATHS | PYTEST OPTIONS]...")
 def run(
@@ -72,6 +77,9 @@ def run(
     lower_only: bool,
     keep: str | None,
     quick: bool,
+    cluster: str | None,
+    keys: str | None,
+    mixed: bool,
     speed: bool,
     rest: Sequence[str],
 ) -> None:
@@ -93,12 +101,14 @@ def run(
         "--targets": targets,
         "-k": keyword,
         "-m": marks,
-        "-n": workers or "auto",
+        "-n": workers or ("auto" if cluster is None else "0"),
         "--seed": str(seed),
         "--cell-timeout": None if cell_timeout is None else str(cell_timeout),
         "--cell-memory": None if cell_memory is None else str(cell_memory),
         "--run-dir": str(run_dir),
         "--keep": keep,
+        "--cluster": cluster,
+        "--keys": keys,
         # Asked for names of tests, pytest prints them itself.
         "--progress": "dots" if wordy else "live" if sys.stdout.isatty() else "lines",
     }
@@ -107,6 +117,7 @@ def run(
         "--compare-runtimes": compare_runtimes,
         "--lower-only": lower_only,
         "--no-speed": not speed,
+        "--mixed": mixed,
     }
     options += [name for name, is_set in flags.items() if is_set]
     folders = paths or [str(_QUICK if quick else SUITES)]

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 
 from harness import registry
-from harness.budget import board
-from harness.budget.watch import Sighting, Watch
+from harness.budget.death import complete, record_of
+from harness.budget.watch import Watch
 from harness.collection.choosing import absences
 from harness.collection.discovery import load_suite
 from harness.collection.items import (
     CELL_PROPERTY,
     DEMANDING,
     FOLDER_INPUT,
+    HOSTS,
     LIMITATION_PROPERTY,
+    LOADED,
     ROOM,
     ROOM_INPUT,
     SELECTED,
@@ -30,13 +32,12 @@ from harness.collection.reuse.changed import CHANGED, CHANGED_INPUT
 from harness.collection.reuse.known import known
 from harness.collection.reuse.listing import Note, keep_note
 from harness.collection.reuse.reuse import Reuse
-from harness.collection.running import vendor_warnings_ignored
+from harness.collection.running import judge_dead, vendor_warnings_ignored
 from harness.collection.stale import Claim, Claims
 from harness.collection.workers.states import Ready, told
 from harness.collection.workers.watchdog import load_and_settle
 from harness.errors import ConformError, RunUnwritable, UnknownTarget
 from harness.execution.memory import GIB, allocations_limited
-from harness.limitation import find, judge
 from harness.record.cell import Cell, Status
 from harness.record.folder import kept_of, now
 from harness.record.host import environment
@@ -118,7 +119,8 @@ class Controller:
             return
         cells = [item for item in session.items if isinstance(item, CellItem)]
         if cells:
-            self._start([item.nodeid for item in session.items], load_and_settle(cells))
+            load = self.config.stash.get(LOADED, load_and_settle)
+            self._start([item.nodeid for item in session.items], load(cells))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
@@ -154,7 +156,7 @@ class Controller:
         if taken is None or not taken.is_recorded:
             if claim:
                 self.recorder.claim(cell.id, claim)
-            _complete(cell, self._watch.take(cell.id))
+            complete(cell, self._watch.take(cell.id))
             self._record(cell)
         self._listen(cell)
         if taken is None:
@@ -189,23 +191,10 @@ class Controller:
             return
         suite = load_suite(self.config.rootpath / crashitem.partition("::")[0])
         worker = report.node.gateway.id
-        seen, last = self._watch.take(name), board.read(self._logs, worker)
-        cell = self.recorder.death(
-            name,
-            worker,
-            self.config.getoption("seed"),
-            stage=(last.stage or None) if last is not None and last.cell == name else None,
-            memory=seen.peaks if seen is not None else None,
-            reason=seen.verdict if seen is not None else "",
-        )
-        case = next(case for case in suite.cases if case.name == cell.case)
-        if (judged := board.kept(self._logs, worker, name)) is not None:
-            judged.untraced = f"tracing it ended the worker: {cell.error}"
-            _complete(cell := judged, seen)
-        else:
-            cell.suite, cell.op, cell.tags = suite.name, case.op, sorted(case.tags)
-            cell.source = case.source
-            judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
+        seed = self.config.getoption("seed")
+        cell, is_judged = record_of(self._logs, name, worker, seed, self._watch.take(name))
+        if not is_judged:
+            judge_dead(cell, suite)
         self._keep(cell)
         self._record(cell)
         self._listen(cell)
@@ -330,6 +319,7 @@ class Controller:
             speed=not option("no_speed"),
             slow={} if ready is None else ready.slow,
             gone={} if ready is None else ready.gone,
+            hosts=self.config.stash.get(HOSTS, {}),
         )
         with _ending_the_session(), vendor_warnings_ignored():
             self.recorder = Recorder(
@@ -348,13 +338,6 @@ class Controller:
             return  # they are known
         self._reuse.find(ids, ready.backends)
         keep_note(self.config, self._reuse, Note(nodeids=list(ids), ready=ready))
-
-
-def _complete(cell: Cell, seen: Sighting | None) -> None:
-    """Add what was seen from outside of a cell's stages, without what tracing it held."""
-    if seen is not None:
-        seen.complete(cell.memory)
-        cell.memory.pop(board.TRACE, None)
 
 
 def check_demanded(config: pytest.Config, selected: Iterable[Target]) -> None:

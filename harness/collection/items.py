@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -21,9 +21,11 @@ from harness.collection import running
 from harness.collection.discovery import Suite, load_suite
 from harness.collection.night import NIGHTLY, is_by_day, is_left_to_the_night, tiers
 from harness.collection.running import Asked
+from harness.collection.workers.states import Ready
 from harness.errors import ConformError
 from harness.execution.memory import GIB, Meter
 from harness.record.cell import Cell, Status
+from harness.record.host import Environment
 from harness.target import Target, cell_id, is_cell_id
 
 if TYPE_CHECKING:
@@ -160,27 +162,22 @@ class CellItem(pytest.Item):
             return str(excinfo.value)  # pytest would parse the sources of its traceback for it
         if not isinstance(excinfo.value, RedCell):
             return str(super().repr_failure(excinfo))
-        return red_text(excinfo.value.cell, verbose=self.config.getoption("verbose") > 0)
+        return told(excinfo.value.cell, self.config.getoption("verbose"))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item lives, for pytest's listings."""
         return self.path, None, self.name
 
 
-def red_text(cell: Cell, *, verbose: bool) -> str:
-    """What is printed of a red cell.
-
-    Args:
-        cell: its record.
-        verbose: with the traceback of its failure.
-    """
+def told(cell: Cell, verbose: int) -> str:
+    """What a red cell prints: one paragraph and the command that runs it again."""
     where = f" at stage {cell.stage}" if cell.stage else ""
     lines = [f"{cell.id}: {cell.status.value}{where}", f"  {cell.error}"]
     delegation = cell.delegation
     if delegation.delegates or delegation.undelegated_ops:
         left = ", ".join(delegation.undelegated_ops) or "nothing"
         lines.append(f"  {delegation.delegates} delegates, left over: {left}")
-    if cell.traceback and verbose:
+    if cell.traceback and verbose > 0:
         lines.append(cell.traceback)
     if cell.first_divergence is not None:
         how = "" if cell.first_divergence.fails else "leaves the oracle at "
@@ -188,6 +185,56 @@ def red_text(cell: Cell, *, verbose: bool) -> str:
     elif cell.untraced:
         lines.append(f"  no first node: {cell.untraced}")
     return "\n".join([*lines, f"  repro: {cell.repro}"])
+
+
+def report_of(item: CellItem, cell: Cell, claim: str | None) -> pytest.TestReport:
+    """The report of a cell that another process ran, as if this one had.
+
+    Args:
+        item: the cell's.
+        cell: its record.
+        claim: what it says of its limitation, as JSON.
+    """
+    report = report_by_name(item.config, item.nodeid, cell, claim)
+    report.location, report.keywords = item.location, dict.fromkeys(item.keywords, 1)
+    report.duration = cell.seconds
+    return report
+
+
+def report_by_name(
+    config: pytest.Config, nodeid: str, cell: Cell, claim: str | None
+) -> pytest.TestReport:
+    """The report of a cell that did not run now, of which this process may have no item.
+
+    Args:
+        config: the session's.
+        nodeid: of its test.
+        cell: its record.
+        claim: what it says of its limitation, as JSON.
+    """
+    properties: list[tuple[str, object]] = [(CELL_PROPERTY, cell.to_json())]
+    if claim is not None:
+        properties.append((LIMITATION_PROPERTY, claim))
+    outcome: Literal["passed", "failed", "skipped"] = "passed"
+    longrepr: str | tuple[str, int, str] | None = None
+    file, _, name = nodeid.rpartition("::")
+    if cell.status.is_red:
+        outcome, longrepr = "failed", told(cell, config.getoption("verbose"))
+    elif cell.status is not Status.PASSED:
+        outcome = "skipped"
+        longrepr = (str(config.rootpath / file), 0, f"{cell.status.value}: {cell.error}")
+    report = pytest.TestReport(
+        nodeid=nodeid,
+        location=(file, None, name),
+        keywords={},
+        outcome=outcome,
+        longrepr=longrepr,
+        when="call",
+        user_properties=properties,
+    )
+    if cell.status is Status.XFAILED:
+        report.wasxfail = cell.limitation.reason if cell.limitation else ""
+    return report
 
 
 # The targets asked for; None for a plain run.
@@ -201,3 +248,8 @@ ROOM_INPUT = "conform_room"
 """Key under which workers are told of it."""
 FOLDER_INPUT = "conform_folder"
 """Key under which workers are told of the run folder, which may be named after the time."""
+# How a session without xdist learns what the processes of its cells know; by loading it here unless
+# they run elsewhere.
+LOADED: pytest.StashKey[Callable[[Sequence[CellItem]], Ready]] = pytest.StashKey()
+# By worker of a farm, where it is and what it has.
+HOSTS: pytest.StashKey[dict[str, Environment]] = pytest.StashKey()

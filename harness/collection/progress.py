@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,9 @@ from harness.target import split_cell_id
 MODES = ("dots", "lines", "live")
 _EVERY = 20.0  # seconds between lines
 _RED_SHOWN = 5
+_RUNNING_SHOWN = 16
+_HOSTS_SHOWN = 8
+_DIM: Mapping[str, Any] = {"style": "dim", "overflow": "ellipsis", "no_wrap": True}
 _SHORT = 0.2  # seconds of a cell of which no time is known: those that take long are known
 _WEIGHT_OF_FIRST = 10.0
 _ENDED = ("call", "???")  # when a test was called, or ended its worker
@@ -75,6 +78,8 @@ class Tally:
         done: cells that ended, by target.
         red: those that are red, and why.
         running: when the cells that run now began.
+        places: where they run, on a farm.
+        by: cells that ended, by where they ran.
         began: when the first cell was to come, in seconds of ``clock``.
     """
 
@@ -84,6 +89,8 @@ class Tally:
     done: Counter[str] = field(default_factory=Counter)
     red: dict[str, str] = field(default_factory=dict)
     running: dict[str, float] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    by: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.began: float = self.clock()
@@ -102,6 +109,8 @@ class Tally:
         expected = self.expected.get(cell)
         self._paces[expected is None].end(1.0 if expected is None else expected, took)
         self.done[_target(cell)] += 1
+        if (place := self.places.pop(cell, None)) is not None:
+            self.by[place] += 1
         if status.is_red:
             self.red[cell] = f"{status.value}: {(error or '').partition(chr(10))[0]}"
 
@@ -124,7 +133,17 @@ class Tally:
         about = "" if left is None else f", about {duration(left)} left"
         done, planned = self.done.total(), self.planned.total()
         took = duration(self.clock() - self.began)
-        return f"{done:,} of {planned:,} cells, {len(self.red)} red, {took}{about}"
+        hosts = f"; {', '.join(self._hosts())}" if self.by or self.places else ""
+        return f"{done:,} of {planned:,} cells, {len(self.red)} red, {took}{about}{hosts}"
+
+    def _hosts(self) -> list[str]:
+        """What each worker of a farm did, the busiest first, and what it does."""
+        runs = Counter(self.places.values())
+        names = [name for name, _ in self.by.most_common(_HOSTS_SHOWN)]
+        names += [name for name in sorted(runs) if name not in self.by][: _HOSTS_SHOWN - len(names)]
+        more = len({*self.by, *runs}) - len(names)
+        found = [f"{name} {self.by[name]:,}+{runs[name]}" for name in names]
+        return [*found, f"{more} more workers"] if more else found
 
     def view(self) -> Group:
         """All of it as a terminal shows it."""
@@ -140,14 +159,18 @@ class Tally:
             )
         now = self.clock()
         running = [
-            Text(f"  {cell}  {now - since:.0f} s", style="dim", overflow="ellipsis", no_wrap=True)
-            for cell, since in self.running.items()
+            Text(f"  {cell}  {now - since:.0f} s{self._where(cell)}", **_DIM)
+            for cell, since in list(self.running.items())[:_RUNNING_SHOWN]
         ]
         found = [
             Text(f"✗ {cell} {why}", style="red", overflow="ellipsis", no_wrap=True)
             for cell, why in list(self.red.items())[-_RED_SHOWN:]
         ]
         return Group(table, *running, *found, Text(self.line(), style="bold"))
+
+    def _where(self, cell: str) -> str:
+        place = self.places.get(cell)
+        return "" if place is None else f"  on {place}"
 
 
 def duration(seconds: float) -> str:
@@ -239,6 +262,17 @@ class Progress:
             self._live.stop()
         elif self._tally is not None:
             self._print(self._tally.line())
+
+    def on_farm(self, slots: int) -> None:
+        """Cells run elsewhere, so many at a time."""
+        self._workers = slots
+        if self._tally is not None:
+            self._tally.workers = slots
+
+    def place(self, cell: str, worker: str) -> None:
+        """A worker of a farm takes a cell."""
+        if self._tally is not None:
+            self._tally.places[cell] = worker
 
     def _begin(self, nodeids: Sequence[str]) -> None:
         expected = {} if self._tally is not None else _expected(self._config, nodeids)

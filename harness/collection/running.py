@@ -16,6 +16,7 @@ from harness.case import Case
 from harness.collection.discovery import Suite
 from harness.collection.stale import Claim, claim_of
 from harness.execution.memory import Meter
+from harness.limitation import find, judge
 from harness.record.cell import Cell
 from harness.record.folder import kept_of
 from harness.target import Target, cell_id
@@ -118,6 +119,19 @@ def run(
         cell.kept = kept_of(cell.id)
     cell = _explained(cell, case, asked, testers, meter or Meter(), board)
     return cell, claim_of(cell, case, suite, asked.targets)
+
+
+def judge_dead(cell: Cell, suite: Suite) -> None:
+    """Complete and judge the record of a cell whose process died as that of any other.
+
+    Args:
+        cell: all that its process left.
+        suite: where its case is from.
+    """
+    case = next(case for case in suite.cases if case.name == cell.case)
+    cell.suite, cell.op, cell.tags = suite.name, case.op, sorted(case.tags)
+    cell.source = case.source
+    judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
 
 
 def _keep(cell: str, asked: Asked) -> Keep | None:

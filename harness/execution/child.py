@@ -274,7 +274,7 @@ def _serve(connection: socket.socket, answer: Answer) -> None:
         _send(connection, kind, frame, None)
 
 
-def _die_with_parent(lifeline: socket.socket) -> None:
+def die_with_parent(lifeline: socket.socket) -> None:
     """Have the kernel send SIGIO when the other end closes, and let it have its default action."""
     if sys.platform != "linux":
         return
@@ -298,7 +298,7 @@ def _main(file: str, connection: str, lifeline: str, limited: str = "") -> None:
         socket.socket(fileno=int(lifeline)) as watched,
         socket.socket(fileno=int(connection)) as requests,
     ):
-        _die_with_parent(watched)
+        die_with_parent(watched)
         spec = importlib.util.spec_from_file_location("served", file)
         if spec is None or spec.loader is None:
             raise SystemExit(f"{file} is no Python file")

@@ -268,7 +268,8 @@ class Cell(msgspec.Struct, kw_only=True):
     has its case. ``first_divergence`` is there where the cell was traced; ``untraced`` says why a
     model whose outputs are wrong has none. ``kept`` is the folder, relative to the run's, that has
     its program, inputs and outputs; empty where nothing was kept. ``source`` is the line of the
-    suite that makes its case, ``suites/ops/unary.py:12``. ``cached`` is there where the cell did
+    suite that makes its case, ``suites/ops/unary.py:12``. ``attempts`` says, of a cell whose worker
+    or process was lost, how each try before the last ended. ``cached`` is there where the cell did
     not run here, and all else in the record is what another run made of it (docs/incremental.md).
     """
 
@@ -308,6 +309,7 @@ class Cell(msgspec.Struct, kw_only=True):
     changed_ops: dict[str, tuple[int, int]] = {}
     kept: str = ""
     source: str = ""
+    attempts: list[str] = []
     cached: Cached | None = None
 
     @property

@@ -1,28 +1,23 @@
-"""The controller's side of a run: what was expected, what ended, what died.
+"""The controller's side of a run: what was expected, what ended.
 
-Records are written by one process only. Workers send them with their reports; a worker that
-dies leaves the stack that faulthandler wrote, and its cell becomes a row here.
+Records are written by one process only; workers send them with their reports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from harness.errors import RunUnwritable
-from harness.record.cell import Cell, Status
+from harness.record.cell import Cell
 from harness.record.folder import RunWriter
 from harness.record.run import BackendState, Run, RunInfo
-from harness.target import split_cell_id
 
 LOGS = "logs"
 CLAIMS = "claims.jsonl"
 """In the folder of logs: what cells said of their limitations, a line as each ends."""
-_STACK_LINES = 40
-_TIMEOUT_MARK = "Timeout ("  # how faulthandler.dump_traceback_later begins its dump
 
 
 class Recorder:
@@ -80,41 +75,6 @@ class Recorder:
         with suppress(OSError), (self.folder / LOGS / CLAIMS).open("ab") as file:
             file.write(line)
 
-    def death(
-        self,
-        name: str,
-        worker: str,
-        seed: int,
-        *,
-        stage: str | None = None,
-        memory: Mapping[str, int] | None = None,
-        reason: str = "",
-    ) -> Cell:
-        """What is known of a cell whose worker died: a crash or a timeout, and the stack.
-
-        Args:
-            name: the cell's id.
-            worker: who ran it.
-            seed: run seed.
-            stage: where it was, if that is known.
-            memory: what it was seen to hold, as in a record.
-            reason: why we ended it, if we did.
-        """
-        case, target = split_cell_id(name)
-        stack = [] if reason else self._stack(worker).strip().splitlines()
-        timed_out = any(line.startswith(_TIMEOUT_MARK) for line in stack)
-        return Cell(
-            case=case,
-            target=str(target),
-            status=Status.TIMEOUT if timed_out else Status.CRASHED,
-            stage=stage,
-            error=reason or (stack[0] if stack else f"worker {worker} died without a stack"),
-            memory=dict(memory or {}),
-            traceback="\n".join(stack[:_STACK_LINES]) or None,
-            seed=seed,
-            worker=worker,
-        )
-
     @staticmethod
     def claims(folder: Path) -> dict[str, str]:
         """What the cells of a run said of their limitations, by cell, as :meth:`claim` got it; a
@@ -129,12 +89,6 @@ class Recorder:
                 read = msgspec.json.decode(line, type=dict[str, str])
                 found[read.get("cell", "")] = read.get("claim", "")
         return found
-
-    def _stack(self, worker: str) -> str:
-        try:
-            return (self.folder / LOGS / f"{worker}.stack").read_text(errors="replace")
-        except OSError:
-            return ""  # the worker died before it made the file, or could not make it
 
     def problems(self) -> list[str]:
         """Why the session cannot be green although no cell failed."""

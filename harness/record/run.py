@@ -14,8 +14,8 @@ from harness.record.host import Environment
 #: 2 adds, all optional: ``records`` and ``merged_from`` of a run, ``part`` of a cell. 3 adds, all
 #: optional: ``telling`` and ``role`` of numerics, ``untelling`` of a cell. Not counted, because a
 #: reader of 3 without them loses nothing else: of a cell ``memory``, bytes of constants, seconds of
-#: executions, ``first_divergence``, ``untraced``, and ``cached``, which is there where another run
-#: executed the cell; of a run ``inputs`` and ``resumed``.
+#: executions, ``first_divergence``, ``untraced``, ``attempts``, and ``cached``, which is there
+#: where another run executed the cell; of a run ``hosts``, ``inputs`` and ``resumed``.
 SCHEMA_VERSION = 3
 # A run in which every record is damaged must still fit on a page.
 _DAMAGE_SHOWN = 20
@@ -65,9 +65,10 @@ class RunInfo(msgspec.Struct, kw_only=True):
     run. ``lower_only`` was asked for: nothing was executed. ``speed`` says whether what keeps torch
     quick (:mod:`harness.pipeline.speed`) was installed; None where that is not known. ``slow`` has
     the parts of it that the installed release went without, and why; ``gone`` the private names of
-    torch and ExecuTorch that it has not, and what to do (:mod:`harness.private`). ``inputs`` are
-    digests of what its cells hang on, by what they are of (:mod:`harness.results`); ``resumed`` says
-    when it was taken up again after it had been stopped."""
+    torch and ExecuTorch that it has not, and what to do (:mod:`harness.private`). ``hosts`` has, of
+    a run on a farm, where each worker is and what it has, by the name that cells call it.
+    ``inputs`` are digests of what its cells hang on, by what they are of (:mod:`harness.results`);
+    ``resumed`` says when it was taken up again after it had been stopped."""
 
     schema: int = SCHEMA_VERSION
     started: str = ""
@@ -88,6 +89,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
     speed: bool | None = None
     slow: dict[str, str] = {}
     gone: dict[str, str] = {}
+    hosts: dict[str, Environment] = {}
     inputs: dict[str, str] = {}
     resumed: list[str] = []
 

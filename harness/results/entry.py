@@ -45,10 +45,20 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     when: str = ""
 
     @classmethod
-    def of(cls, key: str, cell: Cell, *, run: str, claim: str = "", claims: str = "") -> Entry:
-        """What is stored of a cell that has just ended in this process' run."""
+    def of(
+        cls,
+        key: str,
+        cell: Cell,
+        *,
+        run: str,
+        host: str = "",
+        claim: str = "",
+        claims: str = "",
+    ) -> Entry:
+        """What is stored of a cell that has just ended in this process' run; without a ``host`` on
+        this machine."""
         # What was kept of it is in the folder of that run, and may be gone.
-        record = msgspec.structs.replace(cell, worker=None, kept="", part=None, cached=None)
+        record = msgspec.structs.replace(cell, worker=None, kept="", attempts=[])
         made = cls(
             format=FORMAT,
             key=key,
@@ -57,7 +67,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
             claim=claim,
             claims=claims,
             run=run,
-            host=platform.node(),
+            host=host or platform.node(),
             when=now(),
         )
         return msgspec.structs.replace(made, digest=made._digest())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # Of the harness, what no record can hang on, by the name below it: it says which cells run, shows
-# how they do, reads records, or is for somebody's own model. What it hands to cells is in their key.
+# how they do, carries them about, reads records, or is for somebody's own model.
 _ASIDE = (
     "checking/",
     "cli/",

@@ -316,5 +316,5 @@ def _user_sites() -> list[str]:
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether what lies there came with Python or with a distribution, whose version tells of it."""
+    """Whether what lies there came with Python or a distribution, whose version tells of it."""
     return any(path.is_relative_to(place) for place in _installed_places())

@@ -200,6 +200,8 @@ def _info(
         lower_only=all(run.info.lower_only for run in runs),
         speed=speeds.pop() if len(speeds) == 1 else None,
         slow={part: why for run in runs for part, why in run.info.slow.items()},
+        gone={name: what for run in runs for name, what in run.info.gone.items()},
+        hosts={name: host for run in runs for name, host in run.info.hosts.items()},
     )
 
 

@@ -87,7 +87,8 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         ("Program", facts.program(cell)),
         ("A call", facts.calls(cell)),
         ("Seed", str(cell.seed)),
-        ("Worker", cell.worker or ""),
+        ("Worker", facts.ran_on(cell, None if run is None else run.info)),
+        ("Tried before", "; ".join(cell.attempts)),
     ]:
         if value:
             grid.add_row(styled(name, "dim"), styled(value))

@@ -93,7 +93,8 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "calls": facts.calls(cell),
         "suite": text.line(cell.suite, 80),
         "tags": text.line(", ".join(cell.tags), 200),
-        "worker": text.line(cell.worker or "", 40),
+        "worker": text.line(facts.ran_on(cell, run.info), 120),
+        "attempts": text.line("; ".join(cell.attempts), 400),
         "telling": text.line(facts.telling(cell), 300),
         "diverges": text.line(
             str(cell.first_divergence or (cell.untraced and f"not known: {cell.untraced}")), 600

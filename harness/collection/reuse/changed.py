@@ -43,7 +43,8 @@ class OnlyChanged:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Before pytest selects by ``-k`` and ``-m``."""
-        left, kept = [], []
+        left: list[pytest.Item] = []
+        kept: list[pytest.Item] = []
         for item in items:
             backend = item.target.backend if isinstance(item, CellItem) else None
             (kept if self.touches(item.path, backend) else left).append(item)

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import pytest
 
-from harness.collection.items import CELL_PROPERTY, LIMITATION_PROPERTY, red_text
+from harness.collection.items import report_by_name
 from harness.collection.stale import Claim
-from harness.record.cell import Cell, Status
+from harness.record.cell import Cell
 
 KNOWN: pytest.StashKey[dict[str, Known]] = pytest.StashKey()
 
@@ -51,7 +51,9 @@ def tell(config: pytest.Config, nodeids: Iterable[str] | None = None) -> None:
         file, _, name = nodeid.rpartition("::")
         location = (file, None, name)
         config.hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
-        report = _report(nodeid, there[nodeid], config)
+        found = there[nodeid]
+        claim = None if found.claim is None else found.claim.to_json()
+        report = report_by_name(config, nodeid, found.cell, claim)
         config.hook.pytest_runtest_logreport(report=report)
         config.hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
 
@@ -66,30 +68,3 @@ class Telling:
             return None
         tell(item.config, [item.nodeid])
         return True
-
-
-def _report(nodeid: str, found: Known, config: pytest.Config) -> pytest.TestReport:
-    cell = found.cell
-    properties = [(CELL_PROPERTY, cell.to_json())]
-    if found.claim is not None:
-        properties.append((LIMITATION_PROPERTY, found.claim.to_json()))
-    file, _, name = nodeid.rpartition("::")
-    report = pytest.TestReport(
-        nodeid=nodeid,
-        location=(file, None, name),
-        keywords={},
-        outcome="passed",
-        longrepr=None,
-        when="call",
-        user_properties=properties,
-    )
-    if cell.status.is_red:
-        report.outcome = "failed"
-        report.longrepr = red_text(cell, verbose=config.getoption("verbose") > 0)
-    elif cell.status is Status.XFAILED:
-        report.outcome = "skipped"
-        report.wasxfail = cell.limitation.reason if cell.limitation else ""
-    elif cell.status is not Status.PASSED:
-        report.outcome = "skipped"
-        report.longrepr = (file, 0, f"Skipped: {cell.status.value}: {cell.error}")
-    return report

@@ -118,7 +118,7 @@ def _key(config: pytest.Config, reuse: Reuse) -> str:
     sources = reuse.sources
     files = {*sources.everything, *parts.files_of(sources.harness)}
     for folder in sources.suites:
-        files |= {path for path in folder.rglob("*.py")}
+        files |= set(folder.rglob("*.py"))
     settings = Path(config.inipath).read_bytes() if config.inipath else b""
     found = [
         sources.digest(files),
@@ -127,9 +127,7 @@ def _key(config: pytest.Config, reuse: Reuse) -> str:
         os.path.relpath(start, config.rootpath),
         *(f"{name}={os.environ[name]}" for name in sorted(os.environ) if name[:7] == "PYTEST_"
           and name not in ("PYTEST_CURRENT_TEST", "PYTEST_VERSION")),
-        surroundings.packages(),
-        surroundings.host_class(),
-        surroundings.variables(),
+        *reuse.around.values(),
         surroundings.compilers(),
     ]  # fmt: skip
     return hashlib.sha256("\0".join(found).encode()).hexdigest()

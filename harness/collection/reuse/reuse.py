@@ -3,6 +3,8 @@ side of ``--incremental`` and ``--resume`` that the process of the records has."
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -10,13 +12,13 @@ import msgspec
 import pytest
 
 from harness.collection.hooks import suite_folders
-from harness.collection.items import asked, cell_of
+from harness.collection.items import HOSTS, asked, cell_of
 from harness.collection.reuse.known import KNOWN, Known
 from harness.collection.stale import Claim
 from harness.errors import ConformError, UsageError
 from harness.record.cell import Cell
 from harness.record.folder import now
-from harness.record.host import environment
+from harness.record.host import Environment, environment
 from harness.record.recorder import Recorder
 from harness.record.resuming import check_unchanged, stopped
 from harness.record.run import BackendState, Run, RunInfo
@@ -40,6 +42,7 @@ class Reuse:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
+        self.around = surroundings.around()
         self.sources = Sources(suite_folders(config), config.rootpath)
         self.store = _store(config)
         self.run = _resumed(config, self.inputs())
@@ -48,26 +51,36 @@ class Reuse:
         if self.store is not None:
             self.sources.watch()
 
+    @functools.cached_property
+    def _here(self) -> Environment:
+        return environment(self.config.rootpath)
+
     def inputs(self) -> dict[str, str]:
         """What all cells of the session may hang on, for ``RunInfo.inputs``."""
         return {
-            "sources of suites, backends and the harness": self.sources.digest(
+            "the sources of suites, backends and the harness": self.sources.digest(
                 self.sources.everything
             ),
-            "installed packages": surroundings.packages(),
+            **{
+                name: hashlib.sha256(value.encode()).hexdigest()
+                for name, value in self.around.items()
+            },
         }
 
     def keys(self, states: Mapping[str, BackendState]) -> Keys:
         """The keys of cells whose backends say this of themselves."""
-        return Keys(self.sources, conditions(self.config), states)
+        return Keys(self.sources, conditions(self.config), states, self.around)
 
     def info(self, fresh: RunInfo) -> RunInfo:
         """What the run says of itself: of one that is resumed, what it said before."""
         if self.run is None:
             return msgspec.structs.replace(fresh, inputs=self.inputs())
         old = self.run.info
+        for name, host in old.hosts.items():  # workers that join later come into the same table
+            fresh.hosts.setdefault(name, host)
         return msgspec.structs.replace(
             old,
+            hosts=fresh.hosts,
             ended=None,
             complete=False,
             exit_status=None,
@@ -127,6 +140,9 @@ class Reuse:
         """
         if self.store is None or self._keys is None or self._problem or not is_kept(cell):
             return
+        host = self.config.stash.get(HOSTS, {}).get(cell.worker or "")
+        if host is not None and not _is_alike(host, self._here):
+            return  # the key is of this host
         if changed := self.sources.changed():
             # Who knows which of the two it ran with.
             self._problem = f"{changed} changed while cells ran; what ended since is not kept"
@@ -134,7 +150,8 @@ class Reuse:
         basis = self._keys.claims(nodeid, asked(self.config).selected) if _counts(claim) else ""
         run = Path(self.config.getoption("run_dir")).resolve().name
         key = self._keys.of(nodeid)
-        self.store.put(Entry.of(key, cell, run=run, claim=claim, claims=basis))
+        place = "" if host is None else host.host
+        self.store.put(Entry.of(key, cell, run=run, host=place, claim=claim, claims=basis))
 
     def close(self) -> None:
         """Wait until everything is stored."""
@@ -199,6 +216,13 @@ def conditions(config: pytest.Config) -> Conditions:
         cell_memory=config.getoption("cell_memory"),
         trace_time=of_cells.trace_time,
     )
+
+
+def _is_alike(worker: Environment, here: Environment) -> bool:
+    """Whether what a worker of a farm makes of a cell is what this host would make of it."""
+    system = worker.platform.partition(" ")[0] == here.platform.partition(" ")[0]
+    same = ("vectors", "python", "packages", "revision")
+    return system and all(getattr(worker, name) == getattr(here, name) for name in same)
 
 
 def _counts(claim: str) -> bool:

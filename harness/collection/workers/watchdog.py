@@ -15,6 +15,7 @@ import pytest
 
 from harness import registry
 from harness.budget.board import Board, Doing
+from harness.budget.death import stack_of
 from harness.collection.items import (
     ROOM,
     SELECTED,
@@ -96,7 +97,7 @@ class Watchdog:
     def _stack_file(self) -> TextIO:
         try:
             name = os.environ["PYTEST_XDIST_WORKER"]
-            return (self._folder() / f"{name}.stack").open("w+", encoding="utf-8")
+            return stack_of(self._folder(), name).open("w+", encoding="utf-8")
         except OSError:
             # A full disk costs the stacks, not the time limit; the controller says that it is full.
             return sys.__stderr__ or sys.stderr

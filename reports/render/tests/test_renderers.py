@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from harness.record.cell import Cell, Delegation, LimitationRef, Status
+from harness.record.host import Environment
 from harness.record.run import BackendState, Run
 from reports.render import html, markdown, terminal
 from reports.tests.runs import cell, large, numerics, write
@@ -158,6 +159,17 @@ def test_show_has_everything_of_a_cell(tmp_path: Path) -> None:
                   "aten.cat ×1", "40.00× bound", "a reason", "https://example.org", "120 ms",
                   "40 µs", "2.05 kB", "torch 2.9.0", bad.repro):  # fmt: skip
         assert words in shown, words
+
+
+def test_a_cell_of_a_farm_says_where_it_ran_and_what_was_tried_before(tmp_path: Path) -> None:
+    lost = cell("add/a", worker="lab-3", attempts=["lab-1 was lost: it died"])
+    run = write(tmp_path / "night", [lost])
+    run.info.hosts = {"lab-3": Environment(host="rack7", vectors="aarch64/asimd")}
+    shown = _show(lost, run)
+    assert "lab-3 (rack7 · aarch64/asimd" in shown
+    assert "lab-1 was lost: it died" in shown
+    assert "lab-1 was lost: it died" in html.render(run)
+    assert "lab-3 (rack7" in _terminal(run)
 
 
 def test_importing_reports_imports_nothing_heavy() -> None:

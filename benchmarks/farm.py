@@ -1,0 +1,200 @@
+"""What a farm costs: cells that only wait, on workers that run none.
+
+``python -m benchmarks.farm`` starts a real scheduler and workers of Dask's on this machine; the
+session's side (:mod:`harness.farm.client`) is the real one. Only what would run a cell sleeps in
+its place, and tells a record of usual length. Two figures: what a cell costs beside its sleep where
+there are few workers, and how busy many of them are (the seconds that all slept, by the seconds of
+the run times the workers).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Any
+
+import dask
+import msgspec
+from distributed import Scheduler, Worker
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measured import write
+from harness.collection.running import Asked
+from harness.farm.client import Farm, Manner, Note, Record
+from harness.farm.cluster import SETTINGS
+from harness.farm.connection import Connection
+from harness.farm.ledger import Piece
+from harness.farm.messages import Began, Ended, Hello, Outcome, Unit
+from harness.farm.worker import HELLO, quiet
+from harness.record.cell import Cell, Status
+from harness.record.host import Environment
+from harness.record.run import BackendState
+
+_CELLS_OF_A_CASE = 4
+_FILE = "suites/quick.py"  # one that every checkout has
+_HELLO = Hello(Environment(), {"null": BackendState(available=True, runtime="emulated")})
+# As long as the record of a cell that passed.
+_FILLING = "x" * 1500
+
+
+class Sleeping:
+    """Stands for the processes of a worker."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def run(self, unit: Unit, tell: Any) -> Outcome:
+        """Sleep for each cell, and tell of it."""
+        for name in unit.cells:
+            tell(Began(name))
+            time.sleep(self._seconds)
+            case, _, target = name.partition("@")
+            cell = Cell(case=case, target=target, status=Status.PASSED, source=_FILLING)
+            tell(Ended(name, cell.to_json()))
+        return Outcome(ended=unit.cells)
+
+
+def _told(worker: Worker) -> str:
+    return msgspec.json.encode(_HELLO).decode()
+
+
+def _schedule(pipe: Pipe) -> None:
+    async def serve() -> None:
+        quiet()
+        dask.config.set(SETTINGS)
+        async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
+            pipe.send(scheduler.address)
+            await asyncio.to_thread(pipe.recv)
+
+    asyncio.run(serve())
+
+
+def _work(pipe: Pipe, address: str, workers: int, seconds: float, first: int) -> None:
+    async def serve() -> None:
+        quiet()
+        made = []
+        for number in range(first, first + workers):
+            worker = Worker(
+                address,
+                host="127.0.0.1",
+                name=f"worker{number}",
+                nthreads=1,
+                dashboard=False,
+                resources={"emulated:null": 1.0, "memory": 8.0},
+                startup_information={HELLO: _told},
+            )
+            worker.crew = Sleeping(seconds)
+            made.append(await worker)
+        pipe.send(len(made))
+        await asyncio.to_thread(pipe.recv)
+        await asyncio.gather(*(worker.close() for worker in made))
+
+    asyncio.run(serve())
+
+
+@contextmanager
+def farm_of(workers: int, seconds: float, processes: int) -> Iterator[str]:
+    """A scheduler and workers whose cells sleep; yields the address."""
+    context = multiprocessing.get_context("spawn")
+    pipes = []
+
+    def start(target: Any, *arguments: Any) -> Any:
+        ours, theirs = context.Pipe()
+        context.Process(target=target, args=(theirs, *arguments), daemon=True).start()
+        pipes.append(ours)
+        return ours.recv()
+
+    address = start(_schedule)
+    share = -(-workers // processes)
+    for first in range(0, workers, share):
+        start(_work, address, min(share, workers - first), seconds, first)
+    try:
+        yield address
+    finally:
+        for pipe in reversed(pipes):
+            pipe.send("end")
+
+
+def measure(workers: int, cells: int, seconds: float, processes: int) -> dict[str, float]:
+    """One run.
+
+    Returns:
+        Figures of it: seconds of the run, what a cell cost beside its sleep in milliseconds of the
+        whole run, and the share of the workers' time in which they slept.
+    """
+    each = _CELLS_OF_A_CASE
+    names = [f"case{number // each}/{number}@null:eager" for number in range(cells)]
+    pieces = [
+        Piece(_FILE, f"case{start // each}", tuple(names[start : start + each]))
+        for start in range(0, cells, each)
+    ]
+    with farm_of(workers, seconds, processes) as address:
+        connection = Connection(address, None)
+        farm = Farm(connection, _HELLO.environment, mixed=False, wait=30)
+        for _ in farm.gather():
+            pass
+        while len(farm.places) < workers:
+            time.sleep(0.5)
+            for _ in farm.gather():
+                pass
+        began = time.perf_counter()
+        ended = 0
+        for happening in farm.run(pieces, Manner(Asked(), Path.cwd(), 3.0, True)):
+            if isinstance(happening, Note):
+                raise SystemExit(happening.text)
+            ended += isinstance(happening, Record)
+        took = time.perf_counter() - began
+        connection.close()
+    if ended != cells:
+        raise SystemExit(f"{ended} of {cells} cells came back")
+    ideal = cells * seconds / workers
+    return {
+        "workers": workers,
+        "cells": cells,
+        "seconds_of_a_cell": seconds,
+        "seconds": took,
+        "overhead_ms": 1000 * (took - ideal) / cells,
+        "efficiency": ideal / took,
+    }
+
+
+def main() -> None:
+    """Measure, print a table and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "runs",
+        nargs="*",
+        default=["1:10000:0", "4:10000:0"],
+        metavar="WORKERS:CELLS:SECONDS",
+        help="what to measure; SECONDS are what a cell sleeps (default: %(default)s)",
+    )
+    parser.add_argument("--processes", type=int, default=2, help="that workers live in")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    options = parser.parse_args()
+    table = Table("workers", "cells", "sleep", "run", "beside its sleep, a cell", "efficiency")
+    found = []
+    for text in options.runs:
+        workers, cells, seconds = text.split(":")
+        figures = measure(int(workers), int(cells), float(seconds), options.processes)
+        found.append(figures)
+        table.add_row(
+            workers,
+            f"{int(cells):,}",
+            f"{seconds} s",
+            f"{figures['seconds']:.1f} s",
+            f"{figures['overhead_ms']:.2f} ms",
+            f"{figures['efficiency']:.1%}" if float(seconds) else "",
+        )
+    Console().print(table)
+    write(options.json, "farm", runs=found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What is left of a cell whose process died: its stack, what it was seen to hold, or its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.budget import board
+from harness.budget.watch import Sighting
+from harness.record.cell import Cell, Status
+from harness.target import split_cell_id
+
+_STACK_LINES = 40
+_TIMEOUT_MARK = "Timeout ("  # how faulthandler.dump_traceback_later begins its dump
+
+
+def stack_of(logs: Path, worker: str) -> Path:
+    """The file into which a worker's faulthandler writes."""
+    return logs / f"{worker}.stack"
+
+
+def record_of(
+    logs: Path, name: str, worker: str, seed: int, seen: Sighting | None
+) -> tuple[Cell, bool]:
+    """The record of a cell whose worker died.
+
+    Args:
+        logs: the folder of the worker's stack, and of what it said it does.
+        name: the cell's id.
+        worker: who ran it.
+        seed: run seed.
+        seen: what was seen of it from outside.
+
+    Returns:
+        A crash or a timeout, and False; or the cell's own record and True, where it had one and
+        died while it was traced.
+    """
+    last = board.read(logs, worker)
+    cell = _death(
+        logs,
+        name,
+        worker,
+        seed,
+        stage=(last.stage or None) if last is not None and last.cell == name else None,
+        seen=seen,
+    )
+    judged = board.kept(logs, worker, name)
+    if judged is None:
+        return cell, False
+    judged.untraced = f"tracing it ended the worker: {cell.error}"
+    complete(judged, seen)
+    return judged, True
+
+
+def complete(cell: Cell, seen: Sighting | None) -> None:
+    """Add what was seen from outside of a cell's stages, without what tracing it held."""
+    if seen is not None:
+        seen.complete(cell.memory)
+        cell.memory.pop(board.TRACE, None)
+
+
+def _death(
+    logs: Path, name: str, worker: str, seed: int, *, stage: str | None, seen: Sighting | None
+) -> Cell:
+    case, target = split_cell_id(name)
+    reason = seen.verdict if seen is not None else ""
+    stack = [] if reason else _stack(logs, worker).strip().splitlines()
+    timed_out = any(line.startswith(_TIMEOUT_MARK) for line in stack)
+    return Cell(
+        case=case,
+        target=str(target),
+        status=Status.TIMEOUT if timed_out else Status.CRASHED,
+        stage=stage,
+        error=reason or (stack[0] if stack else f"worker {worker} died without a stack"),
+        memory=dict(seen.peaks) if seen is not None else {},
+        traceback="\n".join(stack[:_STACK_LINES]) or None,
+        seed=seed,
+        worker=worker,
+    )
+
+
+def _stack(logs: Path, worker: str) -> str:
+    try:
+        return stack_of(logs, worker).read_text(errors="replace")
+    except OSError:
+        return ""  # the worker died before it made the file, or could not make it
