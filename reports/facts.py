@@ -63,7 +63,9 @@ def _worker(name: str, env: Environment) -> str:
 
 
 def ran_on(cell: Cell, info: RunInfo | None) -> str:
-    """Who ran a cell, on a farm also where that is."""
+    """Who ran a cell, on a farm also where that is; which run it is from where this one did not."""
+    if cell.cached is not None:
+        return f"not run here: from {cell.cached.run} on {cell.cached.host}, {cell.cached.when}"
     name = cell.worker or ""
     known = info is not None and name in info.hosts
     return _worker(name, info.hosts[name]) if info is not None and known else name

@@ -49,7 +49,7 @@ class RunVerdict:
         """
         found = Summary.of(run)
         kind, why = _kind(found)
-        sentence = f"{why}; {_rest(found.overall)}"
+        sentence = f"{why}; {_rest(found.overall)}{_taken(found)}"
         return cls(kind, sentence, _concerns(found), bool(found.incompleteness))
 
     @property
@@ -115,6 +115,19 @@ def _rest(total: Totals) -> str:
         if total.counts[outcome] and not outcome.is_red and not outcome.is_pass
     ]
     return ", ".join(parts)
+
+
+def _taken(found: Summary) -> str:
+    """How many cells did not run for this run's sake; empty where all did."""
+    taken = [row.cell.cached for row in found.rows if row.cell is not None and row.cell.cached]
+    if not taken:
+        return ""
+    runs = len({each.run for each in taken})
+    oldest = min(each.when for each in taken).partition("T")[0]
+    return (
+        f"; {text.count(len(taken), 'cell was', 'cells were')} not run but taken from "
+        f"{text.count(runs, 'earlier run')}, the oldest of {text.line(oldest, 40)}"
+    )
 
 
 def _concerns(found: Summary) -> list[str]:

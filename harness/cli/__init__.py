@@ -11,6 +11,7 @@ import click
 
 from harness.cli import cells, check, farm, fuzz, listing, passes, releases, runs, why
 from harness.cli.program import commands as programs
+from harness.cli.reusing import cache as reusing
 from harness.cli.starting import command as starting
 from harness.errors import ConformError
 from reports.commands import baseline, dashboard, diff, export, gate, history, merge
@@ -47,6 +48,7 @@ def main() -> None:
 for _command in (
     runs.run,
     runs.report,
+    reusing.cache,
     check.check,
     cells.show,
     cells.repro,

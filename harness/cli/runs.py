@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from harness.cli.common import ABOVE_ZERO, RUNS, SPEED, SUITES, load_run
+from harness.cli.reusing.resume import arguments_of, check_alone
 from harness.target import LISTED
 
 _QUICK = SUITES / "quick.py"
@@ -58,13 +59,40 @@ _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing p
     "--quick", is_flag=True, help="Only a few cases that touch every backend: half a minute."
 )
 @click.option(
+    "--incremental",
+    is_flag=True,
+    help="Run only cells of which something has changed that they hang on; take the results of the "
+    "others (docs/incremental.md; conform cache --help).",
+)
+@click.option(
+    "--results",
+    metavar="URL",
+    help="Where --incremental keeps results: a folder, or a URL that fsspec knows, such as "
+    "s3://bucket/results; default: in the user's cache folder.",
+)
+@click.option(
+    "--changed-since",
+    metavar="REV",
+    help="Only the cells that can be affected by what differs from this revision of git, "
+    "uncommitted and new files included.",
+)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Complete a run that was stopped, in its folder and with its options; only -n may be "
+    "otherwise.",
+)
+@click.option(
     "--cluster", metavar="ADDRESS", help="Run on the workers of a farm (conform cluster --help)."
 )
 @click.option("--keys", metavar="FOLDER", help="Keys of the farm, beyond loopback.")
 @click.option("--mixed", is_flag=True, help="Take workers whose packages or checkout differ.")
 @SPEED
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[PATHS | PYTEST OPTIONS]...")
+@click.pass_context
 def run(
+    ctx: click.Context,
     targets: str | None,
     keyword: str | None,
     marks: str | None,
@@ -80,6 +108,10 @@ def run(
     cluster: str | None,
     keys: str | None,
     mixed: bool,
+    incremental: bool,
+    results: str | None,
+    changed_since: str | None,
+    resume: Path | None,
     speed: bool,
     rest: Sequence[str],
 ) -> None:
@@ -95,8 +127,12 @@ def run(
     wordy = any(re.fullmatch("-[a-z]*v+[a-z]*|--verbose", text) for text in rest)
     if quick and paths:
         raise click.UsageError("--quick has cases of its own; leave out --quick, or the paths")
-    run_dir = run_dir or new_folder(RUNS)
-    is_new = not (run_dir / RUN_FILE).exists()
+    if resume is not None:
+        check_alone(ctx)
+    run_dir = resume or run_dir or new_folder(RUNS)
+    is_new = resume is not None or not (run_dir / RUN_FILE).exists()
+    # Asked for names of tests, pytest prints them itself.
+    progress = "dots" if wordy else "live" if sys.stdout.isatty() else "lines"
     chosen = {
         "--targets": targets,
         "-k": keyword,
@@ -109,8 +145,9 @@ def run(
         "--keep": keep,
         "--cluster": cluster,
         "--keys": keys,
-        # Asked for names of tests, pytest prints them itself.
-        "--progress": "dots" if wordy else "live" if sys.stdout.isatty() else "lines",
+        "--results": results,
+        "--changed-since": changed_since,
+        "--progress": progress,
     }
     options = [text for key, value in chosen.items() if value is not None for text in (key, value)]
     flags = {
@@ -118,13 +155,11 @@ def run(
         "--lower-only": lower_only,
         "--no-speed": not speed,
         "--mixed": mixed,
+        "--incremental": incremental,
     }
     options += [name for name, is_set in flags.items() if is_set]
     folders = paths or [str(_QUICK if quick else SUITES)]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
+    arguments = [
         *([] if wordy else ["-q"]),
         # What this project's pytest.ini says, for those that have none.
         *("-p", "no:logging", "-o", f"conform_suites={shlex.join(_suite_folders(folders))}"),
@@ -133,11 +168,15 @@ def run(
         *rest,
         *([] if paths else folders),
     ]
+    if resume is not None:
+        others = [] if workers is None else ["-n", workers]
+        arguments = arguments_of(resume, [*others, "--progress", progress])
+    command = [sys.executable, "-m", "pytest", *arguments]
     # A checkout may have a harness/ or a backends/ of its own in the working directory.
     # What vendors' imports warn of, some forty lines a worker, is nobody's here to mend.
     ours = {"PYTHONWARNINGS": "ignore", **os.environ, "PYTHONSAFEPATH": "1"}
     status = subprocess.run(command, check=False, env=ours).returncode
-    if status == _NOTHING_SELECTED:
+    if status == _NOTHING_SELECTED and changed_since is None:
         click.echo(
             "conform: no cell matches; see what there is with: pytest suites --collect-only -q\n"
             "What is left to the night takes a -m that names nightly: -m 'nightly or not nightly'.",

@@ -69,6 +69,14 @@ def files_of(place: Path) -> Iterator[Path]:
             yield path
 
 
+def packages_above(module: Path) -> Iterator[Path]:
+    """What importing a module executes before it."""
+    for folder in module.parents:
+        if not (file := folder / "__init__.py").is_file():
+            return
+        yield file
+
+
 def package_files(place: Path) -> Iterator[Path]:
     """What importing a package executes."""
     if (file := place / "__init__.py").is_file():

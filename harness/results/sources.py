@@ -197,8 +197,9 @@ class Sources:
             found.add(path)
             if path.suffix != ".py":
                 continue
-            if path.name != _CONFTEST:  # beside the root's lies the whole project
+            if self._owns_folder(path):
                 found.update(parts.data_beside(path))
+            left += parts.packages_above(path)
             imports = self._imports(path)
             if imports.dynamic:
                 return self.everything | found
@@ -207,6 +208,12 @@ class Sources:
             for name in self._names(path, imports):
                 left += self._files(name)
         return frozenset(found)
+
+    def _owns_folder(self, module: Path) -> bool:
+        """Whether data beside a module is its own; beside one at a root lies the whole project."""
+        folder = module.parent
+        in_package = (folder / "__init__.py").is_file()
+        return module.name != _CONFTEST and (in_package or folder in self.suites)
 
     def _names(self, path: Path, imports: Imports) -> Iterator[str]:
         """The absolute names of what a file imports."""

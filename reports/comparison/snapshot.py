@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from harness.record.cell import Cell, Status
+from harness.record.cell import Cached, Cell, Status
 from harness.record.host import Environment
 from harness.record.run import Run, RunInfo
 from reports import facts, text
@@ -35,8 +35,8 @@ class OutputFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell as it counts. ``seconds`` is None where times were not kept; ``error`` and
-    ``limitation`` are one line each."""
+    """One cell as it counts. ``seconds`` is None where times were not kept, and of a cell that did
+    not run: ``cached`` says where it did. ``error`` and ``limitation`` are one line each."""
 
     case: str
     target: str
@@ -57,6 +57,7 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     program_bytes: int = 0
     seconds: float | None = None
     part: str | None = None
+    cached: Cached | None = None
 
     @property
     def executed(self) -> bool:
@@ -180,6 +181,7 @@ def _facts(row: Row, seed: int) -> CellFacts:
             for item in cell.numerics
         ],
         program_bytes=cell.program_bytes,
-        seconds=cell.seconds,
+        seconds=cell.seconds if cell.cached is None else None,
         part=cell.part,
+        cached=cell.cached,
     )

@@ -106,7 +106,11 @@ def keep_note(config: pytest.Config, reuse: Reuse, note: Note) -> None:
 
 def _key(config: pytest.Config, reuse: Reuse) -> str:
     """A number for what collection hangs on; empty where that cannot be said."""
-    if reuse.store is None or any(config.getoption(name, None) for name in _BY_MEMORY):
+    if (
+        reuse.store is None
+        or reuse.run is not None
+        or any(config.getoption(name, None) for name in _BY_MEMORY)
+    ):
         return ""
     arguments = list(_telling(config))
     start, folders = config.invocation_params.dir, suite_folders(config)

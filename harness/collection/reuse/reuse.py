@@ -100,11 +100,12 @@ class Reuse:
             UsageError: the run that is resumed had other cells.
         """
         cells = {nodeid: name for nodeid in nodeids if (name := cell_of(nodeid))}
-        if self.run is not None:
-            self.config.stash[KNOWN] = self._recorded(self.run, cells)
-        elif self.store is not None:
+        there = {} if self.run is None else self._recorded(self.run, cells)
+        if self.store is not None:
             self._keys = self.keys(states)
-            self.config.stash[KNOWN] = self.stored(self._keys, cells)
+            others = {nodeid: name for nodeid, name in cells.items() if nodeid not in there}
+            there |= self.stored(self._keys, others)
+        self.config.stash[KNOWN] = there
 
     def stored(self, keys: Keys, cells: Mapping[str, str]) -> dict[str, Known]:
         """The cells that the store has results of.
@@ -164,15 +165,15 @@ class Reuse:
         Args:
             recorded: how many cells have a record.
         """
-        taken = len(self.config.stash.get(KNOWN, {}))
-        if self.run is not None:
-            yield f"conform: {taken:,} cells had a record already, {recorded - taken:,} ran"
-        elif self.store is not None:
-            yield (
-                f"conform: {taken:,} cells were taken from {self.store.place}, "
-                f"{recorded - taken:,} ran"
-            )
-        elif self.config.getoption("incremental"):
+        there = self.config.stash.get(KNOWN, {}).values()
+        before = sum(each.is_recorded for each in there)
+        taken = len(there) - before
+        parts = [f"{before:,} cells had a record already"] if self.run is not None else []
+        if self.store is not None:
+            parts.append(f"{taken:,} cells were taken from {self.store.place}")
+        if parts:
+            yield f"conform: {', '.join(parts)}, {recorded - before - taken:,} ran"
+        if self.store is None and self.config.getoption("incremental"):
             yield "conform: all cells ran, as --keep all keeps what only a cell that runs has"
         if self._problem:
             yield f"conform: {self._problem}"
@@ -244,8 +245,6 @@ def _resumed(config: pytest.Config, inputs: Mapping[str, str]) -> Run | None:
     folder = config.getoption("resume")
     if not folder:
         return None
-    if config.getoption("incremental"):
-        raise UsageError("--resume goes on with a run as it was; leave out --incremental")
     run = stopped(Path(folder))
     if run.info.seed != config.getoption("seed"):
         raise UsageError(f"cannot resume {folder}: its seed is {run.info.seed}")

@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 
 from harness.errors import UsageError
+from harness.record.cell import Cached
 from harness.target import any_glob
 from reports.comparison.diff.kinds import Kind, Thresholds
+from reports.moment import moment
 
 #: What is red unless a policy says otherwise: everything that was lost, but size and time.
 USUALLY_RED = (
@@ -64,6 +66,39 @@ class TargetPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     thresholds: GateThresholds = GateThresholds()
 
 
+class CachedPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether cells count that did not run: whose result another run left (``conform run
+    --incremental``).
+
+    Attributes:
+        count: whether they do at all.
+        max_age_days: how long before the run began they may have been run; None for any time.
+        hosts: glob over the names of the machines that they may have been run on; several with
+            ``|``.
+    """
+
+    count: bool = False
+    max_age_days: float | None = None
+    hosts: str = "*"
+
+    def refuses(self, cached: Cached, began: datetime.datetime) -> str:
+        """Why a cell does not count, naming the key; empty where it does.
+
+        Args:
+            cached: where the cell ran.
+            began: when the run did that took it.
+        """
+        if not self.count:
+            return "the policy does not count them: [cached] count = true does"
+        if not any_glob(self.hosts, cached.host):
+            return f"they ran on {cached.host}, and the policy's [cached] hosts is {self.hosts!r}"
+        when = moment(cached.when)
+        days = self.max_age_days
+        if days is not None and (when is None or began - when > datetime.timedelta(days=days)):
+            return f"they ran longer ago than the policy's [cached] max_age_days = {days:g}"
+        return ""
+
+
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes that somebody answers for until a day.
 
@@ -108,6 +143,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         thresholds: from where on a number counts.
         target: what is different for some targets.
         waiver: changes that are excused.
+        cached: whether cells count that did not run.
     """
 
     cells: str = "*"
@@ -118,11 +154,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     thresholds: GateThresholds = GateThresholds()
     target: list[TargetPolicy] = []
     waiver: list[Waiver] = []
+    cached: CachedPolicy = CachedPolicy()
 
     def __post_init__(self) -> None:
         numbers = [self.min_cells, self.subset_min_cells, *(item.min_cells for item in self.target)]
         if any(number is not None and number < 0 for number in numbers):
             raise UsageError("a number of cells is negative")
+        days = self.cached.max_age_days
+        if days is not None and not days >= 0:
+            raise UsageError("max_age_days is negative")
         if self.subset_min_cells == 0:
             raise UsageError("subset_min_cells is 0; a subset of no cells judges nothing")
         if not self.red and not any(item.red for item in self.target):
@@ -204,6 +244,6 @@ def _line_of(name: str, content: str) -> int | None:
 
 
 def _words() -> list[str]:
-    structs: list[Any] = [Policy, TargetPolicy, Waiver, GateThresholds]
+    structs: list[Any] = [Policy, TargetPolicy, Waiver, GateThresholds, CachedPolicy]
     keys = [field.name for struct in structs for field in msgspec.structs.fields(struct)]
     return [*keys, *(kind.value for kind in Kind)]
