@@ -29,6 +29,9 @@ _BY_MEMORY = ("lf", "failedfirst", "newfirst", "stepwise", "collectonly", "usepd
               "pyargs", "setupplan", "setuponly", "setupshow")  # fmt: skip
 
 
+_NOTED: pytest.StashKey[str] = pytest.StashKey()
+
+
 class Note(msgspec.Struct, frozen=True, kw_only=True):
     """What a session collected.
 
@@ -84,7 +87,8 @@ class KnownItem(pytest.Item):
 
 def foreseen(config: pytest.Config, reuse: Reuse) -> Listed | None:
     """A session that need not collect, as all of its cells are known; None where it must."""
-    key = _key(config, reuse)
+    # Now: xdist adds arguments of its own later on.
+    key = config.stash[_NOTED] = _key(config, reuse)
     content = reuse.store.listing(key) if key and reuse.store is not None else None
     try:
         note = None if content is None else msgspec.json.decode(content, type=Note)
@@ -99,7 +103,7 @@ def foreseen(config: pytest.Config, reuse: Reuse) -> Listed | None:
 
 def keep_note(config: pytest.Config, reuse: Reuse, note: Note) -> None:
     """Note what this session collected, where a later one may go by it."""
-    key = _key(config, reuse)
+    key = config.stash[_NOTED]
     if key and reuse.store is not None and not reuse.sources.changed():
         reuse.store.note(key, msgspec.json.encode(note))
 

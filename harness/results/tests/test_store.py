@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.errors import UsageError
+from harness.limitation import EXCUSE
 from harness.record.cell import Cached, Cell, Divergence, LimitationRef, Numerics, Status
 from harness.results.entry import Entry, is_kept
 from harness.results.store import Store
@@ -68,12 +69,12 @@ def test_what_is_stored_is_found_and_says_where_it_is_from(place: str) -> None:
         (cell(Status.UNSUPPORTED, stages={}), True),
         (cell(Status.LOWERED), True),
         (cell(Status.XFAILED, limitation=_REASON, error="ValueError: 3"), True),
-        (cell(Status.XFAILED, limitation=_REASON, stages={}, error="not run"), False),
+        (cell(Status.XFAILED, limitation=_REASON, error=EXCUSE), False),
         (cell(Status.XFAILED, limitation=_REASON, error="memory: 3.10 GiB at stage lower"), False),
         (cell(Status.XFAILED, limitation=_REASON, error="Fatal Python error: Segm"), False),
         (cell(Status.XFAILED, limitation=_REASON, error="Timeout (0:05:00)!"), False),
         (cell(Status.XFAILED, limitation=_REASON, error="worker gw1 died without"), False),
-        (cell(Status.UNSUPPORTED, limitation=_REASON, stages={}), False),
+        (cell(Status.UNSUPPORTED, limitation=_REASON, error=EXCUSE), False),
         (cell(Status.XFAILED, limitation=_REASON, untraced="no time"), False),
         (
             cell(
