@@ -77,18 +77,19 @@ class RunWriter:
             ) from error
 
     @classmethod
-    def again(cls, run: Run) -> RunWriter:
+    def again(cls, run: Run, info: RunInfo) -> RunWriter:
         """Take up a run that was stopped: what follows is appended to its records, and a line that
         was being written when it was killed is dropped.
 
         Args:
             run: as :func:`load` has it without such a line.
+            info: what it says of itself from now on.
 
         Raises:
             RunUnwritable: the folder refuses, or another process is still writing to it.
         """
         writer = cls.__new__(cls)
-        writer.path, writer.info, writer._records = run.path, run.info, len(run.cells)
+        writer.path, writer.info, writer._records = run.path, info, len(run.cells)
         file = run.path / CELLS_FILE
         try:
             # A run that was killed before its first record may have none.

@@ -29,13 +29,13 @@ class Recorder:
         Args:
             folder: of the run.
             info: what it says of itself.
-            again: the run that is taken up, whose info is ``info``.
+            again: the run that is taken up.
 
         Raises:
             RunUnwritable: the folder cannot be written, already holds a run that is not taken up,
                 or one that another process is writing.
         """
-        self.writer = RunWriter(folder, info) if again is None else RunWriter.again(again)
+        self.writer = RunWriter(folder, info) if again is None else RunWriter.again(again, info)
         try:
             (folder / LOGS).mkdir(exist_ok=True)
         except OSError as error:

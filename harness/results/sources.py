@@ -104,7 +104,9 @@ class Sources:
         if gone.suffix == ".py":
             return gone.name == _CONFTEST or gone in self._looked_for_by(files)
         folders = {path.parent for path in files if path.name != _CONFTEST}
-        return not folders.isdisjoint(gone.parents)
+        # Data is what lies in a package, folders that are none included (parts.data_beside).
+        package = next((each for each in gone.parents if (each / "__init__.py").is_file()), None)
+        return (package or gone.parent) in folders
 
     def _looked_for_by(self, files: frozenset[Path]) -> frozenset[Path]:
         """The files that these would import if they were there."""

@@ -89,15 +89,24 @@ class Reuse:
             resumed=[*old.resumed, now()],
         )
 
+    def check_cells(self, cells: Sequence[str]) -> None:
+        """Refuse to complete a run with other cells than it had.
+
+        Raises:
+            UsageError: the run that is resumed had others.
+        """
+        if self.run is not None and sorted(cells) != sorted(self.run.info.expected):
+            raise UsageError(
+                f"cannot resume {self.run.path}: it had {len(self.run.info.expected):,} cells, and "
+                f"what is selected now has {len(cells):,}, or others; select what it had"
+            )
+
     def find(self, nodeids: Sequence[str], states: Mapping[str, BackendState]) -> None:
         """Find out which of the session's tests need not run.
 
         Args:
             nodeids: all of them.
             states: what the backends say of themselves where the cells run.
-
-        Raises:
-            UsageError: the run that is resumed had other cells.
         """
         cells = {nodeid: name for nodeid in nodeids if (name := cell_of(nodeid))}
         there = {} if self.run is None else self._recorded(self.run, cells)
@@ -179,12 +188,6 @@ class Reuse:
             yield f"conform: {self._problem}"
 
     def _recorded(self, run: Run, cells: Mapping[str, str]) -> dict[str, Known]:
-        if sorted(cells.values()) != sorted(run.info.expected):
-            raise UsageError(
-                f"cannot resume {run.path}: it had {len(run.info.expected):,} cells, and what is "
-                f"selected now has {len(cells):,}, or others; give what its {run.info.command[0]} "
-                "was given"
-            )
         claims = Recorder.claims(run.path)
         records = {cell.id: cell for cell in run.cells}
         return {
