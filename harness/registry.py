@@ -59,7 +59,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "xnnpack": BuiltIn("backends.xnnpack:BACKEND", ("fp32",)),
     "tosa": BuiltIn("backends.tosa:BACKEND", ("fp", "int")),
     "mlx": BuiltIn("backends.mlx:BACKEND", ("fp32",), nightly=("bf16",)),
-    "metal": BuiltIn("backends.metal:BACKEND", ("fp32",), nightly=("bf16",)),
+    "metal": BuiltIn("backends.metal.backend:BACKEND", ("fp32",), nightly=("bf16",)),
     "null": BuiltIn("backends.null:BACKEND"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 
 from harness.record.cell import Cell
 from harness.record.folder import KEPT
@@ -52,10 +53,28 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("Workers", "; ".join(_worker(name, host) for name, host in info.hosts.items())),
         ("System", _join(env.platform, env.processor, cores)),
         ("Python", env.python),
+        ("Not run here", _taken(run)),
         ("Slower without", "; ".join(f"{part} ({why})" for part, why in info.slow.items())),
         ("Gone upstream", "; ".join(info.gone.values())),
     ]
     return [(name, text.line(value, 600)) for name, value in pairs if value]
+
+
+def _taken(run: Run) -> str:
+    """The cells whose results are those of earlier runs, and which."""
+    sources = Counter(cell.cached.run for cell in run.cells if cell.cached is not None)
+    if not sources:
+        return ""
+    shown = [f"{count:,} of {name}" for name, count in sources.most_common(3)]
+    more = [f"{len(sources) - 3} more runs"] if len(sources) > 3 else []
+    total = text.count(sources.total(), "cell")
+    return f"{total}, whose results are of earlier runs: {', '.join([*shown, *more])}"
+
+
+def taken_from(cell: Cell) -> str:
+    """The run that a result is of, where that is an earlier one."""
+    source = cell.cached
+    return "" if source is None else f"{source.run} on {source.host}, {source.when}"
 
 
 def _worker(name: str, env: Environment) -> str:
@@ -63,9 +82,7 @@ def _worker(name: str, env: Environment) -> str:
 
 
 def ran_on(cell: Cell, info: RunInfo | None) -> str:
-    """Who ran a cell, on a farm also where that is; which run it is from where this one did not."""
-    if cell.cached is not None:
-        return f"not run here: from {cell.cached.run} on {cell.cached.host}, {cell.cached.when}"
+    """Who ran a cell, on a farm also where that is."""
     name = cell.worker or ""
     known = info is not None and name in info.hosts
     return _worker(name, info.hosts[name]) if info is not None and known else name

@@ -49,7 +49,7 @@ class RunVerdict:
         """
         found = Summary.of(run)
         kind, why = _kind(found)
-        sentence = f"{why}; {_rest(found.overall)}{_taken(found)}"
+        sentence = f"{why}; {_rest(found.overall)}{_elsewhere(found.run)}"
         return cls(kind, sentence, _concerns(found), bool(found.incompleteness))
 
     @property
@@ -117,17 +117,13 @@ def _rest(total: Totals) -> str:
     return ", ".join(parts)
 
 
-def _taken(found: Summary) -> str:
-    """How many cells did not run for this run's sake; empty where all did."""
-    taken = [row.cell.cached for row in found.rows if row.cell is not None and row.cell.cached]
+def _elsewhere(run: Run) -> str:
+    """How many results are not this run's own."""
+    taken = sum(cell.cached is not None for cell in run.cells)
     if not taken:
         return ""
-    runs = len({each.run for each in taken})
-    oldest = min(each.when for each in taken).partition("T")[0]
-    return (
-        f"; {text.count(len(taken), 'cell was', 'cells were')} not run but taken from "
-        f"{text.count(runs, 'earlier run')}, the oldest of {text.line(oldest, 40)}"
-    )
+    whose = "all" if taken == len(run.cells) else f"{taken:,}"
+    return f"; {whose} of these results are of earlier runs, and did not run here"
 
 
 def _concerns(found: Summary) -> list[str]:

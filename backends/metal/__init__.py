@@ -4,9 +4,5 @@ In the order the data flows: ``generation/`` makes wrapper and shaders, ``cpp/``
 ``machine/`` executes it; ``contract/`` says what the Metal runtime makes of each call,
 ``fallbacks/`` stands in for its own kernels, ``host/`` compiles and runs the shaders;
 ``delegate.py`` hands tensors in and out, ``inspection.py`` shows them, ``backend.py`` has the
-recipes.
+recipes. MLX's own kernels are compiled by ``host/``, so that importing that imports no more.
 """
-
-from backends.metal.backend import BACKEND
-
-__all__ = ["BACKEND"]

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from harness.cli import cells, check, farm, fuzz, listing, passes, releases, runs, why
+from harness.cli import cells, check, fuzz, listing, passes, releases, runs, why
 from harness.cli.program import commands as programs
-from harness.cli.reusing import cache as reusing
+from harness.cli.sharing import cache, farm
 from harness.cli.starting import command as starting
 from harness.errors import ConformError
 from reports.commands import baseline, dashboard, diff, export, gate, history, merge
@@ -48,7 +48,6 @@ def main() -> None:
 for _command in (
     runs.run,
     runs.report,
-    reusing.cache,
     check.check,
     cells.show,
     cells.repro,
@@ -65,6 +64,7 @@ for _command in (
     releases.bisect,
     farm.worker,
     farm.cluster,
+    cache.cache,
     starting.new_backend,
     *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),
 ):

@@ -13,7 +13,6 @@ from pathlib import Path
 import click
 
 from harness.cli.common import ABOVE_ZERO, RUNS, SPEED, SUITES, load_run
-from harness.cli.reusing.resume import arguments_of, check_alone
 from harness.target import LISTED
 
 _QUICK = SUITES / "quick.py"
@@ -61,27 +60,22 @@ _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing p
 @click.option(
     "--incremental",
     is_flag=True,
-    help="Run only cells of which something has changed that they hang on; take the results of the "
-    "others (docs/incremental.md; conform cache --help).",
+    help="Take results of cells of which nothing has changed that they hang on, and keep those of "
+    "cells that run (docs/incremental.md).",
 )
 @click.option(
-    "--results",
-    metavar="URL",
-    help="Where --incremental keeps results: a folder, or a URL that fsspec knows, such as "
-    "s3://bucket/results; default: in the user's cache folder.",
+    "--results", metavar="URL", help="Where --incremental keeps results: a folder, or s3://, gs://."
+)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="RUN",
+    help="Complete a run that was stopped, in its folder; alone, it takes its own arguments.",
 )
 @click.option(
     "--changed-since",
     metavar="REV",
-    help="Only the cells that can be affected by what differs from this revision of git, "
-    "uncommitted and new files included.",
-)
-@click.option(
-    "--resume",
-    type=click.Path(path_type=Path),
-    metavar="RUN",
-    help="Complete a run that was stopped, in its folder and with its options; only -n may be "
-    "otherwise.",
+    help="Only the cells that what differs from this revision of git can affect.",
 )
 @click.option(
     "--cluster", metavar="ADDRESS", help="Run on the workers of a farm (conform cluster --help)."
@@ -90,9 +84,7 @@ _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing p
 @click.option("--mixed", is_flag=True, help="Take workers whose packages or checkout differ.")
 @SPEED
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[PATHS | PYTEST OPTIONS]...")
-@click.pass_context
 def run(
-    ctx: click.Context,
     targets: str | None,
     keyword: str | None,
     marks: str | None,
@@ -105,13 +97,13 @@ def run(
     lower_only: bool,
     keep: str | None,
     quick: bool,
+    incremental: bool,
+    results: str | None,
+    resume: Path | None,
+    changed_since: str | None,
     cluster: str | None,
     keys: str | None,
     mixed: bool,
-    incremental: bool,
-    results: str | None,
-    changed_since: str | None,
-    resume: Path | None,
     speed: bool,
     rest: Sequence[str],
 ) -> None:
@@ -127,12 +119,12 @@ def run(
     wordy = any(re.fullmatch("-[a-z]*v+[a-z]*|--verbose", text) for text in rest)
     if quick and paths:
         raise click.UsageError("--quick has cases of its own; leave out --quick, or the paths")
-    if resume is not None:
-        check_alone(ctx)
+    if resume is not None and (rest or quick or run_dir or targets or keyword or marks):
+        raise click.UsageError(
+            "--resume selects what its run selected; give it alone, or with -n, --cluster, --keys"
+        )
     run_dir = resume or run_dir or new_folder(RUNS)
     is_new = resume is not None or not (run_dir / RUN_FILE).exists()
-    # Asked for names of tests, pytest prints them itself.
-    progress = "dots" if wordy else "live" if sys.stdout.isatty() else "lines"
     chosen = {
         "--targets": targets,
         "-k": keyword,
@@ -143,11 +135,12 @@ def run(
         "--cell-memory": None if cell_memory is None else str(cell_memory),
         "--run-dir": str(run_dir),
         "--keep": keep,
-        "--cluster": cluster,
-        "--keys": keys,
         "--results": results,
         "--changed-since": changed_since,
-        "--progress": progress,
+        "--cluster": cluster,
+        "--keys": keys,
+        # Asked for names of tests, pytest prints them itself.
+        "--progress": "dots" if wordy else "live" if sys.stdout.isatty() else "lines",
     }
     options = [text for key, value in chosen.items() if value is not None for text in (key, value)]
     flags = {
@@ -159,7 +152,10 @@ def run(
     }
     options += [name for name, is_set in flags.items() if is_set]
     folders = paths or [str(_QUICK if quick else SUITES)]
-    arguments = [
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
         *([] if wordy else ["-q"]),
         # What this project's pytest.ini says, for those that have none.
         *("-p", "no:logging", "-o", f"conform_suites={shlex.join(_suite_folders(folders))}"),
@@ -169,14 +165,13 @@ def run(
         *([] if paths else folders),
     ]
     if resume is not None:
-        others = [] if workers is None else ["-n", workers]
-        arguments = arguments_of(resume, [*others, "--progress", progress])
-    command = [sys.executable, "-m", "pytest", *arguments]
+        where = {"-n": workers, "--cluster": cluster, "--keys": keys}
+        command[3:] = ["--progress", str(chosen["--progress"]), *_as_it_was(resume, where)]
     # A checkout may have a harness/ or a backends/ of its own in the working directory.
     # What vendors' imports warn of, some forty lines a worker, is nobody's here to mend.
     ours = {"PYTHONWARNINGS": "ignore", **os.environ, "PYTHONSAFEPATH": "1"}
     status = subprocess.run(command, check=False, env=ours).returncode
-    if status == _NOTHING_SELECTED and changed_since is None:
+    if status == _NOTHING_SELECTED:
         click.echo(
             "conform: no cell matches; see what there is with: pytest suites --collect-only -q\n"
             "What is left to the night takes a -m that names nightly: -m 'nightly or not nightly'.",
@@ -187,6 +182,38 @@ def run(
     if is_new and page.exists():
         click.echo(page.resolve())
     sys.exit(status)
+
+
+# Arguments with a value that a run which is taken up again has anew, or has not at all.
+_ANEW = ("--run-dir", "--progress", "--resume", "--results")
+
+
+def _as_it_was(folder: Path, where: dict[str, str | None]) -> list[str]:
+    """What pytest is given to complete a run: what it was given, but for where its cells run.
+
+    Args:
+        folder: the run's.
+        where: options that say it, those that are given now; None for as before.
+
+    Raises:
+        RunUnreadable: it is no run.
+    """
+    from harness.record.folder import load
+
+    given = iter(load(folder).info.command[1:])
+    elsewhere = where["--cluster"] is not None
+    # With workers of its own it needs no farm, and with a farm none of these.
+    moved = elsewhere or where["-n"] is not None
+    left = [*_ANEW, *(name for name, value in where.items() if value or moved)]
+    kept: list[str] = []
+    for text in given:
+        if text in left:
+            next(given, None)
+        elif text != "--incremental":
+            kept.append(text)
+    now = {**where, "-n": where["-n"] or ("0" if elsewhere else None)}
+    added = [text for name, value in now.items() if value for text in (name, value)]
+    return [*kept, *added, "--resume", str(folder)]
 
 
 def _suite_folders(paths: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -170,7 +170,12 @@ class CellItem(pytest.Item):
 
 
 def told(cell: Cell, verbose: int) -> str:
-    """What a red cell prints: one paragraph and the command that runs it again."""
+    """What a red cell prints: one paragraph and the command that runs it again.
+
+    Args:
+        cell: its record.
+        verbose: above 0 with the traceback of its failure.
+    """
     where = f" at stage {cell.stage}" if cell.stage else ""
     lines = [f"{cell.id}: {cell.status.value}{where}", f"  {cell.error}"]
     delegation = cell.delegation
@@ -187,49 +192,44 @@ def told(cell: Cell, verbose: int) -> str:
     return "\n".join([*lines, f"  repro: {cell.repro}"])
 
 
-def report_of(item: CellItem, cell: Cell, claim: str | None) -> pytest.TestReport:
-    """The report of a cell that another process ran, as if this one had.
-
-    Args:
-        item: the cell's.
-        cell: its record.
-        claim: what it says of its limitation, as JSON.
-    """
-    report = report_by_name(item.config, item.nodeid, cell, claim)
-    report.location, report.keywords = item.location, dict.fromkeys(item.keywords, 1)
-    report.duration = cell.seconds
-    return report
-
-
-def report_by_name(
-    config: pytest.Config, nodeid: str, cell: Cell, claim: str | None
+def report_of(
+    nodeid: str,
+    location: tuple[str, int | None, str],
+    cell: Cell,
+    claim: str | None,
+    *,
+    verbose: int,
+    keywords: Iterable[str] = (),
 ) -> pytest.TestReport:
-    """The report of a cell that did not run now, of which this process may have no item.
+    """The report of a cell that did not run in this process, as if it had.
 
     Args:
-        config: the session's.
         nodeid: of its test.
+        location: of its test.
         cell: its record.
         claim: what it says of its limitation, as JSON.
+        verbose: as pytest counts it.
+        keywords: of its test.
     """
     properties: list[tuple[str, object]] = [(CELL_PROPERTY, cell.to_json())]
-    if claim is not None:
+    if claim:
         properties.append((LIMITATION_PROPERTY, claim))
     outcome: Literal["passed", "failed", "skipped"] = "passed"
     longrepr: str | tuple[str, int, str] | None = None
-    file, _, name = nodeid.rpartition("::")
     if cell.status.is_red:
-        outcome, longrepr = "failed", told(cell, config.getoption("verbose"))
+        outcome, longrepr = "failed", told(cell, verbose)
     elif cell.status is not Status.PASSED:
         outcome = "skipped"
-        longrepr = (str(config.rootpath / file), 0, f"{cell.status.value}: {cell.error}")
+        longrepr = (location[0], 0, f"Skipped: {cell.status.value}: {cell.error}")
     report = pytest.TestReport(
         nodeid=nodeid,
-        location=(file, None, name),
-        keywords={},
+        location=location,
+        keywords=dict.fromkeys(keywords, 1),
         outcome=outcome,
         longrepr=longrepr,
         when="call",
+        # What it took is not what this session spent on it.
+        duration=0.0 if cell.cached else cell.seconds,
         user_properties=properties,
     )
     if cell.status is Status.XFAILED:

@@ -217,9 +217,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
     config.pluginmanager.register(Choosing(config), "conform-choosing")
     if reuse is None:
-        given = vars(config)["workerinput"]
-        config.option.run_dir = given[FOLDER_INPUT]
-        config.stash[ROOM] = given[ROOM_INPUT]
+        given = config.workerinput  # type: ignore[attr-defined]
+        config.option.run_dir, config.stash[ROOM] = given[FOLDER_INPUT], given[ROOM_INPUT]
         config.pluginmanager.register(Watchdog(config), "conform-watchdog")
     else:
         if not config.getoption("run_dir"):
@@ -249,8 +248,8 @@ def _reuse(config: pytest.Config) -> Reuse:
 
 
 def _leave_out_unchanged(config: pytest.Config) -> None:
-    if (given := getattr(config, "workerinput", None)) is not None:
-        named = given[CHANGED_INPUT]
+    if hasattr(config, "workerinput"):
+        named = config.workerinput[CHANGED_INPUT]
         changed = None if named is None else [Path(name) for name in named]
     else:
         revision = config.getoption("changed_since")

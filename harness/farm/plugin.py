@@ -15,8 +15,7 @@ import pytest
 
 from harness.collection import durations
 from harness.collection.discovery import Suite
-from harness.collection.durations import unit_of
-from harness.collection.items import HOSTS, LOADED, CellItem, asked, report_of
+from harness.collection.items import HOSTS, LOADED, CellItem, asked, cell_of, report_of
 from harness.collection.reuse.known import known, tell
 from harness.collection.running import judge_dead
 from harness.collection.workers.states import Ready
@@ -146,10 +145,10 @@ class OnFarm:
             return None
         if session.testsfailed and not session.config.option.continue_on_collection_errors:
             return None  # pytest says it
-        there = known(self.config)
+        items = {item.name: item for item in session.items if isinstance(item, CellItem)}
+        for nodeid in known(self.config):
+            items.pop(cell_of(nodeid) or "", None)
         tell(self.config)
-        cells = (item for item in session.items if isinstance(item, CellItem))
-        items = {cell.name: cell for cell in cells if cell.nodeid not in there}
         with _ending_the_session(self._address):
             for happening in self._farm.run(self._pieces(items), self._manner()):
                 self._report(happening, items)
@@ -185,7 +184,7 @@ class OnFarm:
         took = durations.known(self.config)
         units: dict[str, list[CellItem]] = {}
         for item in items.values():
-            units.setdefault(unit_of(item.nodeid), []).append(item)
+            units.setdefault(durations.unit_of(item.nodeid), []).append(item)
         least = self.config.getoption("cell_memory")
         return [
             Piece(
@@ -212,7 +211,15 @@ class OnFarm:
             case Record():
                 item = items[happening.cell]
                 cell = _cell(happening, item.suite, self.config.getoption("seed"))
-                hook.pytest_runtest_logreport(report=report_of(item, cell, happening.claim))
+                report = report_of(
+                    item.nodeid,
+                    item.location,
+                    cell,
+                    happening.claim,
+                    verbose=self.config.getoption("verbose"),
+                    keywords=item.keywords,
+                )
+                hook.pytest_runtest_logreport(report=report)
                 hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
             case Note():
                 self._say(happening.text)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import base64
 import enum
 import hashlib
-import math
 import shlex
 from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
+from harness.record.spelling import read_number, spell
 from harness.target import cell_id
 
 SUITES = "suites"
@@ -382,34 +382,12 @@ class Cell(msgspec.Struct, kw_only=True):
         return msgspec.convert(record, type=cls)
 
 
-_SPELLED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _WORDS = {
     field.name
     for record in (Cell, Numerics, Divergence)
     for field in msgspec.structs.fields(record)
     if field.type in (str, str | None)
 }
-
-
-def spell_number(value: Any) -> Any:
-    """A float that JSON cannot write as ``"inf"``, ``"-inf"`` or ``"nan"``; the rest as it is."""
-    if not isinstance(value, float) or math.isfinite(value):
-        return value
-    return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-
-
-def read_number(value: Any) -> Any:
-    """Inverse of :func:`spell_number`, where numbers stand; elsewhere "inf" is a word."""
-    return _SPELLED.get(value, value) if isinstance(value, str) else value
-
-
-def spell(value: Any) -> Any:
-    """Plain data with every number spelled as JSON can write it (:func:`spell_number`)."""
-    if isinstance(value, dict):
-        return {key: spell(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [spell(item) for item in value]
-    return spell_number(value)
 
 
 def _read_spelled(part: Any) -> None:

@@ -84,6 +84,13 @@ def environment(root: Path) -> Environment:
     )
 
 
+def is_like_here(there: Environment) -> bool:
+    """Whether a host computes as this one does: the processor's vectors, the system, Python."""
+    return (there.vectors, there.platform.partition(" ")[0], there.python) == (
+        vectors(), platform.system(), platform.python_version()
+    )  # fmt: skip
+
+
 def available_cores() -> int:
     """Cores this process may use, which in a container is less than the machine has."""
     if sys.platform == "linux":

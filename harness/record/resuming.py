@@ -66,7 +66,7 @@ def check_unchanged(run: Run, here: Environment, inputs: Mapping[str, str]) -> N
             changed.append(f"{name} is {new or 'not installed'}, was {old or 'not installed'}")
     # What has no name of its own: files that git does not know, packages that are not recorded.
     unnamed = [
-        f"{name} changed"
+        f"{name} are not what they were"
         for name, digest in run.info.inputs.items()
         if inputs.get(name, digest) != digest
     ]

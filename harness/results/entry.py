@@ -8,7 +8,6 @@ import re
 
 import msgspec
 
-from harness.limitation import EXCUSE
 from harness.record import contradictions
 from harness.record.cell import Cached, Cell, Status
 from harness.record.folder import NOT_A_RECORD, now
@@ -47,19 +46,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls,
-        key: str,
-        cell: Cell,
-        *,
-        run: str,
-        host: str = "",
-        claim: str = "",
-        claims: str = "",
+        cls, key: str, cell: Cell, *, run: str, host: str = "", claim: str = "", claims: str = ""
     ) -> Entry:
-        """What is stored of a cell that has just ended in this process' run; without a ``host`` on
-        this machine."""
+        """What is stored of a cell that has just ended in this process' run, here unless another
+        host is named."""
         # What was kept of it is in the folder of that run, and may be gone.
-        record = msgspec.structs.replace(cell, worker=None, kept="", attempts=[])
+        record = msgspec.structs.replace(cell, worker=None, kept="", part=None, cached=None)
         made = cls(
             format=FORMAT,
             key=key,
@@ -120,7 +112,8 @@ def is_kept(cell: Cell) -> bool:
     if cell.limitation is None:
         return True
     cut_short = cell.untraced or (cell.first_divergence and cell.first_divergence.note)
-    return cell.error != EXCUSE and not cut_short and not _was_ended(cell)
+    # Without a stage nothing ran: the limitation says that it must not.
+    return bool(cell.stages) and not cut_short and not _was_ended(cell)
 
 
 def _was_ended(cell: Cell) -> bool:

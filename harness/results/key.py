@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from harness.record.run import SCHEMA_VERSION, BackendState
+from harness.results import surroundings
 from harness.results.sources import Sources
 from harness.target import split_cell_id
 
@@ -52,18 +53,12 @@ class Keys:
         sources: what cells hang on.
         conditions: what is asked of them.
         states: what their backends say of themselves in the processes that run them.
-        around: what :func:`~harness.results.surroundings.around` said as the session began.
     """
 
     def __init__(
-        self,
-        sources: Sources,
-        conditions: Conditions,
-        states: Mapping[str, BackendState],
-        around: Mapping[str, str],
+        self, sources: Sources, conditions: Conditions, states: Mapping[str, BackendState]
     ) -> None:
         self.sources = sources
-        self._around = tuple(around.values())
         self.conditions = conditions
         self.states = states
         self._of_files: dict[tuple[Path, str], str] = {}
@@ -93,7 +88,9 @@ class Keys:
             f"{FORMAT}.{SCHEMA_VERSION}",
             msgspec.json.encode(asked).decode(),
             self.sources.digest(self.sources.core),
-            *self._around,
+            surroundings.packages(),
+            surroundings.host_class(),
+            surroundings.variables(),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # Of the harness, what no record can hang on, by the name below it: it says which cells run, shows
-# how they do, carries them about, reads records, or is for somebody's own model.
+# how they do, reads records, or is for somebody's own model. What it hands to cells their key has.
 _ASIDE = (
     "checking/",
     "cli/",
@@ -69,12 +69,12 @@ def files_of(place: Path) -> Iterator[Path]:
             yield path
 
 
-def packages_above(module: Path) -> Iterator[Path]:
-    """What importing a module executes before it."""
-    for folder in module.parents:
-        if not (file := folder / "__init__.py").is_file():
-            return
+def packages_of(module: Path) -> Iterator[Path]:
+    """What importing a module executes before it: the packages that it is in."""
+    place = module.parent
+    while (file := place / "__init__.py").is_file():
         yield file
+        place = place.parent
 
 
 def package_files(place: Path) -> Iterator[Path]:

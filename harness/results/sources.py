@@ -70,7 +70,8 @@ class Sources:
         module = module.resolve()
         if module not in self._of_suites:
             beside = module.parent / _LIMITATIONS
-            starts = [module, beside.with_suffix(".py"), *parts.files_of(beside)]
+            starts = [*parts.packages_of(module), module]
+            starts += [beside.with_suffix(".py"), *parts.files_of(beside)]
             conftests = self._conftests([module])
             found = self._closure([*(path for path in starts if path.is_file()), *conftests])
             self._of_suites[module] = found
@@ -104,9 +105,7 @@ class Sources:
         if gone.suffix == ".py":
             return gone.name == _CONFTEST or gone in self._looked_for_by(files)
         folders = {path.parent for path in files if path.name != _CONFTEST}
-        # Data is what lies in a package, folders that are none included (parts.data_beside).
-        package = next((each for each in gone.parents if (each / "__init__.py").is_file()), None)
-        return (package or gone.parent) in folders
+        return not folders.isdisjoint(gone.parents)
 
     def _looked_for_by(self, files: frozenset[Path]) -> frozenset[Path]:
         """The files that these would import if they were there."""
@@ -199,9 +198,8 @@ class Sources:
             found.add(path)
             if path.suffix != ".py":
                 continue
-            if self._owns_folder(path):
+            if path.name != _CONFTEST:  # beside the root's lies the whole project
                 found.update(parts.data_beside(path))
-            left += parts.packages_above(path)
             imports = self._imports(path)
             if imports.dynamic:
                 return self.everything | found
@@ -210,12 +208,6 @@ class Sources:
             for name in self._names(path, imports):
                 left += self._files(name)
         return frozenset(found)
-
-    def _owns_folder(self, module: Path) -> bool:
-        """Whether data beside a module is its own; beside one at a root lies the whole project."""
-        folder = module.parent
-        in_package = (folder / "__init__.py").is_file()
-        return module.name != _CONFTEST and (in_package or folder in self.suites)
 
     def _names(self, path: Path, imports: Imports) -> Iterator[str]:
         """The absolute names of what a file imports."""
@@ -325,5 +317,5 @@ def _user_sites() -> list[str]:
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether what lies there came with Python or a distribution, whose version tells of it."""
+    """Whether it came with Python or with a distribution, whose version tells of it."""
     return any(path.is_relative_to(place) for place in _installed_places())

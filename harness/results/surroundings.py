@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -13,22 +14,14 @@ from collections.abc import Iterator
 from harness.record.host import vectors
 from harness.release import OURS
 
-# Variables that change how vendors compute, or which libraries and compiler they find.
+# Variables that change how vendors compute or what is found; CXX compiles Metal's shaders.
 _PREFIXES = ("ATEN_", "CUDA_", "EXECUTORCH_", "GOMP_", "KMP_", "MKL_", "MLX_", "OMP_",
              "OPENBLAS_", "TORCH", "XNN")  # fmt: skip
 _NAMES = ("CC", "CXX", "LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH")
 _COMPILERS = ("g++", "c++", "clang++")
 
 
-def around() -> dict[str, str]:
-    """All of it, by what it is of. Ask before vendors are imported, which set variables."""
-    return {
-        "the installed packages": packages(),
-        "the kind of host": host_class(),
-        "the environment's variables": variables(),
-    }
-
-
+@functools.cache
 def packages() -> str:
     """A digest of every distribution that is installed: name, version, and what of it was installed
     as its RECORD has it, so that a build of the same version from other sources differs.

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from harness.record.cell import Cell, Divergence, spell
+from harness.record.cell import Cell, Divergence
+from harness.record.spelling import spell
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ class OutputFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell as it counts. ``seconds`` is None where times were not kept, and of a cell that did
-    not run: ``cached`` says where it did. ``error`` and ``limitation`` are one line each."""
+    """One cell as it counts. ``seconds`` is None where times were not kept, or are of another run,
+    which ``cached`` then names; ``error`` and ``limitation`` are one line each."""
 
     case: str
     target: str
@@ -181,7 +181,7 @@ def _facts(row: Row, seed: int) -> CellFacts:
             for item in cell.numerics
         ],
         program_bytes=cell.program_bytes,
-        seconds=cell.seconds if cell.cached is None else None,
+        seconds=None if cell.cached else cell.seconds,
         part=cell.part,
         cached=cell.cached,
     )

@@ -88,6 +88,7 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         ("A call", facts.calls(cell)),
         ("Seed", str(cell.seed)),
         ("Worker", facts.ran_on(cell, None if run is None else run.info)),
+        ("Taken from", facts.taken_from(cell)),
         ("Tried before", "; ".join(cell.attempts)),
     ]:
         if value:

@@ -94,6 +94,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "suite": text.line(cell.suite, 80),
         "tags": text.line(", ".join(cell.tags), 200),
         "worker": text.line(facts.ran_on(cell, run.info), 120),
+        "from": text.line(facts.taken_from(cell), 200),
         "attempts": text.line("; ".join(cell.attempts), 400),
         "telling": text.line(facts.telling(cell), 300),
         "diverges": text.line(

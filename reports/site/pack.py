@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from harness.record.cell import spell_number
+from harness.record.spelling import spell_number
 
 _ESCAPES = (
     (b"\\", b"\\\\"),

@@ -18,7 +18,7 @@ _COLUMNS = [
     "nothing_delegated", "outputs", "telling", "untelling", "max_abs", "sqnr_db", "bound_used",
     "problem", "seconds", "overhead", "memory", "program_bytes", "constant_bytes",
     "duplicate_constant_bytes", "first_seconds", "steady_seconds", "limitation", "link", "tags",
-    "seed", "worker", "part", "cached", "repro",
+    "seed", "worker", "part", "repro",
 ]  # fmt: skip
 
 
@@ -34,8 +34,7 @@ def frame(run: Run) -> Frame:
     missing where it was not measured. ``constant_bytes`` is what of ``program_bytes`` are
     constants, ``duplicate_constant_bytes`` what of these need not be there; ``first_seconds`` and
     ``steady_seconds`` are of single calls of the program, on our host. ``counted`` is False for a
-    record of a cell that has a worse one. ``cached`` names the run that executed the cell, where
-    that is another.
+    record of a cell that has a worse one.
     """
     counted = {id(row.cell) for row in Summary.of(run).rows if row.cell is not None}
     records = [_record(cell, counted=id(cell) in counted) for cell in run.cells]
@@ -90,7 +89,6 @@ def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
         "seed": cell.seed,
         "worker": cell.worker,
         "part": cell.part,
-        "cached": cell.cached.run if cell.cached else None,
         "repro": cell.repro,
         **{name: _number(value) for name, value in numbers.items()},
         **{f"seconds_{name}": value for name, value in cell.stages.items()},

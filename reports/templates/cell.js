@@ -102,7 +102,7 @@ function aboutPart(cell) {
   const source = cell.source_href ? make("a", { href: cell.source_href, rel: "noreferrer" }, cell.source) : cell.source;
   const pairs = [["Runtime", cell.runtime], ["Telling", cell.telling], ["Program", cell.size], ["A call", cell.calls], ["Op", cell.op], ["Suite", cell.suite],
     ["Case", source], ["Tags", cell.tags], ["Worker", cell.worker],
-    ["Tried before", cell.attempts]];
+    ["Taken from", cell.from], ["Tried before", cell.attempts]];
   return part("Cell", make("dl", { class: "about" }, pairs.filter(([, value]) => value)
     .map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]).flat()));
 }

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import pytest
 
-from harness.collection.items import report_by_name
+from harness.collection.items import report_of
 from harness.collection.stale import Claim
 from harness.record.cell import Cell
 
@@ -51,9 +51,7 @@ def tell(config: pytest.Config, nodeids: Iterable[str] | None = None) -> None:
         file, _, name = nodeid.rpartition("::")
         location = (file, None, name)
         config.hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
-        found = there[nodeid]
-        claim = None if found.claim is None else found.claim.to_json()
-        report = report_by_name(config, nodeid, found.cell, claim)
+        report = _report(nodeid, there[nodeid], config)
         config.hook.pytest_runtest_logreport(report=report)
         config.hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
 
@@ -68,3 +66,9 @@ class Telling:
             return None
         tell(item.config, [item.nodeid])
         return True
+
+
+def _report(nodeid: str, found: Known, config: pytest.Config) -> pytest.TestReport:
+    claim = None if found.claim is None else found.claim.to_json()
+    place = (nodeid.rpartition("::")[0], None, nodeid.rpartition("::")[2])
+    return report_of(nodeid, place, found.cell, claim, verbose=config.getoption("verbose"))

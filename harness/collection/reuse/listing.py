@@ -28,8 +28,8 @@ _ASIDE = ("--run-dir", "--results", "--progress", "-n", "--numprocesses", "--max
 _BY_MEMORY = ("lf", "failedfirst", "newfirst", "stepwise", "collectonly", "usepdb", "changed_since",
               "pyargs", "setupplan", "setuponly", "setupshow")  # fmt: skip
 
-
-_NOTED: pytest.StashKey[str] = pytest.StashKey()
+# What collection hangs on in this session.
+_NUMBER: pytest.StashKey[str] = pytest.StashKey()
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +87,8 @@ class KnownItem(pytest.Item):
 
 def foreseen(config: pytest.Config, reuse: Reuse) -> Listed | None:
     """A session that need not collect, as all of its cells are known; None where it must."""
-    # Now: xdist adds arguments of its own later on.
-    key = config.stash[_NOTED] = _key(config, reuse)
+    # Now: xdist has yet to start, and the plugin to add arguments for its workers.
+    key = config.stash[_NUMBER] = _key(config, reuse)
     content = reuse.store.listing(key) if key and reuse.store is not None else None
     try:
         note = None if content is None else msgspec.json.decode(content, type=Note)
@@ -103,18 +103,14 @@ def foreseen(config: pytest.Config, reuse: Reuse) -> Listed | None:
 
 def keep_note(config: pytest.Config, reuse: Reuse, note: Note) -> None:
     """Note what this session collected, where a later one may go by it."""
-    key = config.stash[_NOTED]
+    key = config.stash.get(_NUMBER, "")
     if key and reuse.store is not None and not reuse.sources.changed():
         reuse.store.note(key, msgspec.json.encode(note))
 
 
 def _key(config: pytest.Config, reuse: Reuse) -> str:
     """A number for what collection hangs on; empty where that cannot be said."""
-    if (
-        reuse.store is None
-        or reuse.run is not None
-        or any(config.getoption(name, None) for name in _BY_MEMORY)
-    ):
+    if reuse.store is None or any(config.getoption(name, None) for name in _BY_MEMORY):
         return ""
     arguments = list(_telling(config))
     start, folders = config.invocation_params.dir, suite_folders(config)
@@ -135,7 +131,9 @@ def _key(config: pytest.Config, reuse: Reuse) -> str:
         os.path.relpath(start, config.rootpath),
         *(f"{name}={os.environ[name]}" for name in sorted(os.environ) if name[:7] == "PYTEST_"
           and name not in ("PYTEST_CURRENT_TEST", "PYTEST_VERSION")),
-        *reuse.around.values(),
+        surroundings.packages(),
+        surroundings.host_class(),
+        surroundings.variables(),
         surroundings.compilers(),
     ]  # fmt: skip
     return hashlib.sha256("\0".join(found).encode()).hexdigest()

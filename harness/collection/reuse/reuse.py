@@ -3,9 +3,7 @@ side of ``--incremental`` and ``--resume`` that the process of the records has."
 
 from __future__ import annotations
 
-import functools
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,7 +16,7 @@ from harness.collection.stale import Claim
 from harness.errors import ConformError, UsageError
 from harness.record.cell import Cell
 from harness.record.folder import now
-from harness.record.host import Environment, environment
+from harness.record.host import environment, is_like_here
 from harness.record.recorder import Recorder
 from harness.record.resuming import check_unchanged, stopped
 from harness.record.run import BackendState, Run, RunInfo
@@ -42,64 +40,44 @@ class Reuse:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.around = surroundings.around()
         self.sources = Sources(suite_folders(config), config.rootpath)
         self.store = _store(config)
-        self.run = _resumed(config, self.inputs())
+        self.run = _resumed(config, self.inputs)
         self._keys: Keys | None = None
         self._problem = ""
         if self.store is not None:
             self.sources.watch()
 
-    @functools.cached_property
-    def _here(self) -> Environment:
-        return environment(self.config.rootpath)
-
     def inputs(self) -> dict[str, str]:
         """What all cells of the session may hang on, for ``RunInfo.inputs``."""
         return {
-            "the sources of suites, backends and the harness": self.sources.digest(
+            "sources of suites, backends and the harness": self.sources.digest(
                 self.sources.everything
             ),
-            **{
-                name: hashlib.sha256(value.encode()).hexdigest()
-                for name, value in self.around.items()
-            },
+            "installed packages": surroundings.packages(),
         }
 
     def keys(self, states: Mapping[str, BackendState]) -> Keys:
         """The keys of cells whose backends say this of themselves."""
-        return Keys(self.sources, conditions(self.config), states, self.around)
+        return Keys(self.sources, conditions(self.config), states)
 
     def info(self, fresh: RunInfo) -> RunInfo:
         """What the run says of itself: of one that is resumed, what it said before."""
         if self.run is None:
             return msgspec.structs.replace(fresh, inputs=self.inputs())
         old = self.run.info
-        for name, host in old.hosts.items():  # workers that join later come into the same table
+        for name, host in old.hosts.items():
             fresh.hosts.setdefault(name, host)
         return msgspec.structs.replace(
             old,
-            hosts=fresh.hosts,
             ended=None,
             complete=False,
             exit_status=None,
             records=None,
             problems=[],
             resumed=[*old.resumed, now()],
+            hosts=fresh.hosts,  # to which a farm adds who comes
         )
-
-    def check_cells(self, cells: Sequence[str]) -> None:
-        """Refuse to complete a run with other cells than it had.
-
-        Raises:
-            UsageError: the run that is resumed had others.
-        """
-        if self.run is not None and sorted(cells) != sorted(self.run.info.expected):
-            raise UsageError(
-                f"cannot resume {self.run.path}: it had {len(self.run.info.expected):,} cells, and "
-                f"what is selected now has {len(cells):,}, or others; select what it had"
-            )
 
     def find(self, nodeids: Sequence[str], states: Mapping[str, BackendState]) -> None:
         """Find out which of the session's tests need not run.
@@ -107,14 +85,16 @@ class Reuse:
         Args:
             nodeids: all of them.
             states: what the backends say of themselves where the cells run.
+
+        Raises:
+            UsageError: the run that is resumed had other cells.
         """
         cells = {nodeid: name for nodeid in nodeids if (name := cell_of(nodeid))}
-        there = {} if self.run is None else self._recorded(self.run, cells)
-        if self.store is not None:
+        if self.run is not None:
+            self.config.stash[KNOWN] = self._recorded(self.run, cells)
+        elif self.store is not None:
             self._keys = self.keys(states)
-            others = {nodeid: name for nodeid, name in cells.items() if nodeid not in there}
-            there |= self.stored(self._keys, others)
-        self.config.stash[KNOWN] = there
+            self.config.stash[KNOWN] = self.stored(self._keys, cells)
 
     def stored(self, keys: Keys, cells: Mapping[str, str]) -> dict[str, Known]:
         """The cells that the store has results of.
@@ -150,9 +130,9 @@ class Reuse:
         """
         if self.store is None or self._keys is None or self._problem or not is_kept(cell):
             return
-        host = self.config.stash.get(HOSTS, {}).get(cell.worker or "")
-        if host is not None and not _is_alike(host, self._here):
-            return  # the key is of this host
+        there = self.config.stash.get(HOSTS, {}).get(cell.worker or "")
+        if there is not None and not is_like_here(there):
+            return  # of another kind of host than its key would say
         if changed := self.sources.changed():
             # Who knows which of the two it ran with.
             self._problem = f"{changed} changed while cells ran; what ended since is not kept"
@@ -160,8 +140,8 @@ class Reuse:
         basis = self._keys.claims(nodeid, asked(self.config).selected) if _counts(claim) else ""
         run = Path(self.config.getoption("run_dir")).resolve().name
         key = self._keys.of(nodeid)
-        place = "" if host is None else host.host
-        self.store.put(Entry.of(key, cell, run=run, host=place, claim=claim, claims=basis))
+        host = "" if there is None else there.host
+        self.store.put(Entry.of(key, cell, run=run, host=host, claim=claim, claims=basis))
 
     def close(self) -> None:
         """Wait until everything is stored."""
@@ -174,20 +154,26 @@ class Reuse:
         Args:
             recorded: how many cells have a record.
         """
-        there = self.config.stash.get(KNOWN, {}).values()
-        before = sum(each.is_recorded for each in there)
-        taken = len(there) - before
-        parts = [f"{before:,} cells had a record already"] if self.run is not None else []
-        if self.store is not None:
-            parts.append(f"{taken:,} cells were taken from {self.store.place}")
-        if parts:
-            yield f"conform: {', '.join(parts)}, {recorded - before - taken:,} ran"
-        if self.store is None and self.config.getoption("incremental"):
+        taken = len(self.config.stash.get(KNOWN, {}))
+        if self.run is not None:
+            yield f"conform: {taken:,} cells had a record already, {recorded - taken:,} ran"
+        elif self.store is not None:
+            yield (
+                f"conform: {taken:,} cells were taken from {self.store.place}, "
+                f"{recorded - taken:,} ran"
+            )
+        elif self.config.getoption("incremental"):
             yield "conform: all cells ran, as --keep all keeps what only a cell that runs has"
         if self._problem:
             yield f"conform: {self._problem}"
 
     def _recorded(self, run: Run, cells: Mapping[str, str]) -> dict[str, Known]:
+        if sorted(cells.values()) != sorted(run.info.expected):
+            raise UsageError(
+                f"cannot resume {run.path}: it had {len(run.info.expected):,} cells, and what is "
+                f"selected now has {len(cells):,}, or others; give what its {run.info.command[0]} "
+                "was given"
+            )
         claims = Recorder.claims(run.path)
         records = {cell.id: cell for cell in run.cells}
         return {
@@ -222,13 +208,6 @@ def conditions(config: pytest.Config) -> Conditions:
     )
 
 
-def _is_alike(worker: Environment, here: Environment) -> bool:
-    """Whether what a worker of a farm makes of a cell is what this host would make of it."""
-    system = worker.platform.partition(" ")[0] == here.platform.partition(" ")[0]
-    same = ("vectors", "python", "packages", "revision")
-    return system and all(getattr(worker, name) == getattr(here, name) for name in same)
-
-
 def _counts(claim: str) -> bool:
     """Whether a claim counts the cells of its entry, which others than the cell decide on."""
     return bool(claim) and Claim.from_json(claim).declared
@@ -244,12 +223,14 @@ def _store(config: pytest.Config) -> Store | None:
     return None if config.getoption("keep") == "all" else Store(place or default_place())
 
 
-def _resumed(config: pytest.Config, inputs: Mapping[str, str]) -> Run | None:
+def _resumed(config: pytest.Config, inputs: Callable[[], Mapping[str, str]]) -> Run | None:
     folder = config.getoption("resume")
     if not folder:
         return None
+    if config.getoption("incremental"):
+        raise UsageError("--resume goes on with a run as it was; leave out --incremental")
     run = stopped(Path(folder))
     if run.info.seed != config.getoption("seed"):
         raise UsageError(f"cannot resume {folder}: its seed is {run.info.seed}")
-    check_unchanged(run, environment(config.rootpath), inputs)
+    check_unchanged(run, environment(config.rootpath), inputs())
     return run

@@ -175,10 +175,18 @@ def local_farm(root: Path, workers: int, *options: str) -> Iterator[tuple[str, i
 
 def run(root: Path, folder: str, *options: str) -> subprocess.CompletedProcess[str]:
     """``conform run`` in a checkout, to its end."""
+    return _ended(root, "--targets", "null:eager", "--run-dir", folder, *options, "suites")
+
+
+def complete(root: Path, folder: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """``conform run --resume`` in a checkout, to its end."""
+    return _ended(root, "--resume", folder, *options)
+
+
+def _ended(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "harness.cli", "run", "--targets", "null:eager"]
     return subprocess.run(
-        [*command, "--run-dir", folder, *options, "suites"],
+        [sys.executable, "-m", "harness.cli", "run", *arguments],
         cwd=root,
         env={**environ, "PYTHONWARNINGS": "ignore"},
         capture_output=True,

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from harness.farm.tests.farms import (
+    complete,
     conform,
     local_farm,
     run,
@@ -54,15 +55,15 @@ def test_records_are_those_of_a_local_run(tmp_path: Path) -> None:
     write_suite(tmp_path, plain=6, slow=1, seconds=0.01)
     here = run(tmp_path, "here", "-n", "0")
     assert here.returncode == 0, said(here)
-    with local_farm(tmp_path, 2) as (address, _):
+    with local_farm(tmp_path, 4) as (address, _):
         there = run(tmp_path, "there", "--cluster", address)
     assert there.returncode == 0, said(there)
-    assert "workers: 2, slots: 2" in there.stdout
+    assert "workers: 4, slots: 4" in there.stdout
     first, second = load(tmp_path / "here"), load(tmp_path / "there")
     assert second.is_complete
     assert each_once(second)
     assert judged(first) == judged(second)
-    assert set(second.info.hosts) == {"local0", "local1"}
+    assert set(second.info.hosts) == {f"local{number}" for number in range(4)}
     assert {cell.worker for cell in second.cells} <= set(second.info.hosts)
     assert second.info.backends == first.info.backends
 
@@ -218,8 +219,17 @@ def test_a_scheduler_that_ends_leaves_a_run_that_reads(tmp_path: Path) -> None:
     assert "is gone" in said(ran)
     found = load(tmp_path / "run")
     assert not found.is_complete
-    assert 0 < len(found.cells) < 40
-    assert len({cell.id for cell in found.cells}) == len(found.cells)
+    before = len(found.cells)
+    assert 0 < before < 40
+    assert len({cell.id for cell in found.cells}) == before
+    with local_farm(tmp_path, 2) as (address, _):
+        ran = complete(tmp_path, "run", "--cluster", address)
+    assert ran.returncode == 0, said(ran)
+    found = load(tmp_path / "run")
+    assert found.is_complete
+    assert each_once(found)
+    assert f"{before} cells had a record already, {40 - before} ran" in ran.stdout
+    assert set(found.info.hosts) == {"local0", "local1"}
 
 
 def test_keys_let_in_who_has_them(tmp_path: Path) -> None:

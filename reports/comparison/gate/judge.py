@@ -21,9 +21,7 @@ from reports import text
 from reports.comparison.diff import Change, Diff, Kind, diff
 from reports.comparison.gate import obstacles
 from reports.comparison.gate.policy import Policy, Waiver
-from reports.comparison.snapshot import CellFacts, Snapshot, take
-from reports.moment import moment
-from reports.outcome import Outcome
+from reports.comparison.snapshot import Snapshot, take
 
 
 class Colour(enum.Enum):
@@ -108,7 +106,6 @@ def judge(
     today = today or datetime.datetime.now(datetime.UTC).date()
     subset = policy.subset_min_cells if subset is None else subset
     old, new = _selected(take(baseline), policy), _selected(take(run), policy)
-    new, refused = _without_cached(new, policy, today)
     found = diff(old, new, policy.limits)
     changes = sorted(
         [*found.changes, *_over_limit(old, new, policy, found)],
@@ -131,7 +128,6 @@ def judge(
             rest.append(change)
             queue.extendleft(reversed(change.followers))
     fatal, hindering = obstacles.find(found, rest, policy, subset)
-    hindering = [*refused, *hindering]
     expired, unmatched = _waiver_problems(policy, changes, new, today, subset)
     if fatal or hindering:
         # In a run that is not whole, a waiver may match what is not there yet.
@@ -165,35 +161,6 @@ def judge(
 def _selected(run: Snapshot, policy: Policy) -> Snapshot:
     cells = {name: cell for name, cell in run.cells.items() if any_glob(policy.cells, name)}
     return msgspec.structs.replace(run, cells=cells)
-
-
-def _without_cached(
-    run: Snapshot, policy: Policy, today: datetime.date
-) -> tuple[Snapshot, list[str]]:
-    """The run as if cells that did not run, and do not count, had no record; and why, a line each
-    reason."""
-    midnight = datetime.datetime.combine(today, datetime.time(), datetime.UTC)
-    began = moment(run.info.started) or midnight
-    cells = dict(run.cells)
-    refused: dict[str, list[str]] = {}
-    for name, cell in run.cells.items():
-        why = "" if cell.cached is None else policy.cached.refuses(cell.cached, began)
-        if why:
-            refused.setdefault(why, []).append(name)
-            cells[name] = CellFacts(
-                case=cell.case,
-                target=cell.target,
-                outcome=Outcome.NOT_RUN,
-                op=cell.op,
-                suite=cell.suite,
-                seed=cell.seed,
-            )
-    lines = [
-        f"{text.count(len(names), 'cell was', 'cells were')} not run but taken from earlier runs, "
-        f"and {why}: {names[0]}{f' and {len(names) - 1:,} more' if names[1:] else ''}"
-        for why, names in refused.items()
-    ]
-    return msgspec.structs.replace(run, cells=cells), lines
 
 
 def _over_limit(old: Snapshot, new: Snapshot, policy: Policy, found: Diff) -> Iterable[Change]:

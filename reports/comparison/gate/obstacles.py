@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 
+from harness.record.cell import Cached
 from harness.target import any_glob
 from reports import text
 from reports.comparison.diff import Change, Diff, Kind
-from reports.comparison.gate.policy import Policy
+from reports.comparison.gate.policy import CachedPolicy, Policy
 from reports.comparison.snapshot import Snapshot
+from reports.moment import moment
 from reports.outcome import Outcome
 
 _LENGTH = 500
@@ -41,6 +44,7 @@ def find(
         *_machines(old, new, subset),
         *_losses(rest, subset),
         *_numbers(new, policy, subset),
+        *_cached(new, policy),
         *_untimed(found, policy),
         *_unused_targets(found, policy),
     ]
@@ -177,6 +181,37 @@ def _without_signal(new: Snapshot) -> list[str]:
         for target, number in sorted(empty.items())
         if target not in telling
     ]
+
+
+def _cached(new: Snapshot, policy: Policy) -> list[str]:
+    """Results of earlier runs that the policy does not take for results of this one."""
+    taken = [(name, cell.cached) for name, cell in new.cells.items() if cell.cached is not None]
+    rule = policy.cached
+    if rule is None:
+        reasons = {name: "the policy has no [cached]" for name, _ in taken}
+    else:
+        began = moment(new.info.started)
+        reasons = {name: why for name, source in taken if (why := _refused(source, rule, began))}
+    if not reasons:
+        return []
+    name, why = next(iter(reasons.items()))
+    return [
+        f"{text.count(len(reasons), 'cell')} did not run and were taken from earlier runs, which "
+        f"count for nothing here: {name}: {why}"
+    ]
+
+
+def _refused(source: Cached, rule: CachedPolicy, began: datetime | None) -> str:
+    """Why a result does not count; empty where it does."""
+    if not any_glob(rule.hosts, source.host):
+        return f"host {source.host or 'unknown'} is not among hosts = {rule.hosts!r}"
+    when = moment(source.when)
+    if when is None or began is None:
+        return "its age is not known"
+    days = (began - when).total_seconds() / 86400
+    if days > rule.max_age_days:
+        return f"it was {days:.1f} days old, max_age_days = {rule.max_age_days:g}"
+    return ""
 
 
 def _untimed(found: Diff, policy: Policy) -> list[str]:

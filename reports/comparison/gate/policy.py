@@ -12,10 +12,8 @@ from typing import Any
 import msgspec
 
 from harness.errors import UsageError
-from harness.record.cell import Cached
 from harness.target import any_glob
 from reports.comparison.diff.kinds import Kind, Thresholds
-from reports.moment import moment
 
 #: What is red unless a policy says otherwise: everything that was lost, but size and time.
 USUALLY_RED = (
@@ -66,39 +64,6 @@ class TargetPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     thresholds: GateThresholds = GateThresholds()
 
 
-class CachedPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether cells count that did not run: whose result another run left (``conform run
-    --incremental``).
-
-    Attributes:
-        count: whether they do at all.
-        max_age_days: how long before the run began they may have been run; None for any time.
-        hosts: glob over the names of the machines that they may have been run on; several with
-            ``|``.
-    """
-
-    count: bool = False
-    max_age_days: float | None = None
-    hosts: str = "*"
-
-    def refuses(self, cached: Cached, began: datetime.datetime) -> str:
-        """Why a cell does not count, naming the key; empty where it does.
-
-        Args:
-            cached: where the cell ran.
-            began: when the run did that took it.
-        """
-        if not self.count:
-            return "the policy does not count them: [cached] count = true does"
-        if not any_glob(self.hosts, cached.host):
-            return f"they ran on {cached.host}, and the policy's [cached] hosts is {self.hosts!r}"
-        when = moment(cached.when)
-        days = self.max_age_days
-        if days is not None and (when is None or began - when > datetime.timedelta(days=days)):
-            return f"they ran longer ago than the policy's [cached] max_age_days = {days:g}"
-        return ""
-
-
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes that somebody answers for until a day.
 
@@ -130,6 +95,22 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return f"waiver of {'all changes' if self.kind == _ALL else kinds} for {self.cell}"
 
 
+class CachedPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which results that a run took from an earlier one count as its own.
+
+    Attributes:
+        max_age_days: how long before the run they may have been computed.
+        hosts: glob over the names of the machines that may have; several with ``|``.
+    """
+
+    max_age_days: float
+    hosts: str = "*"
+
+    def __post_init__(self) -> None:
+        if not self.max_age_days > 0:
+            raise UsageError("max_age_days is not above 0; without [cached] no such cell counts")
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole policy; docs/gate.md explains each key.
 
@@ -143,7 +124,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         thresholds: from where on a number counts.
         target: what is different for some targets.
         waiver: changes that are excused.
-        cached: whether cells count that did not run.
+        cached: which results of earlier runs count; None for none.
     """
 
     cells: str = "*"
@@ -154,15 +135,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     thresholds: GateThresholds = GateThresholds()
     target: list[TargetPolicy] = []
     waiver: list[Waiver] = []
-    cached: CachedPolicy = CachedPolicy()
+    cached: CachedPolicy | None = None
 
     def __post_init__(self) -> None:
         numbers = [self.min_cells, self.subset_min_cells, *(item.min_cells for item in self.target)]
         if any(number is not None and number < 0 for number in numbers):
             raise UsageError("a number of cells is negative")
-        days = self.cached.max_age_days
-        if days is not None and not days >= 0:
-            raise UsageError("max_age_days is negative")
         if self.subset_min_cells == 0:
             raise UsageError("subset_min_cells is 0; a subset of no cells judges nothing")
         if not self.red and not any(item.red for item in self.target):

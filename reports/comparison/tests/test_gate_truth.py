@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from harness.errors import UsageError
+from harness.record.cell import Cached, Status
 from harness.record.host import Environment
 from harness.record.run import BackendState, Part
 from reports.comparison.gate import judge, parse
@@ -294,6 +296,40 @@ def test_times_that_cannot_be_compared_are_an_obstacle_when_time_is_red() -> Non
     judged = judge(side({SUBJECT: "passed"}), other, policy, today=TODAY)
     assert judged.exit_code == UNJUDGED
     assert "time-up is red for xnnpack:fp32" in judged.obstacles[0]
+
+
+OLD, NEW = "2026-06-01T10:00:00+00:00", "2026-06-10T10:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("policy", "when", "host", "code", "words"),
+    [
+        ("", NEW, "ci-1", UNJUDGED, "the policy has no [cached]"),
+        ("[cached]\nmax_age_days = 7", NEW, "ci-1", GREEN, ""),
+        ("[cached]\nmax_age_days = 7", OLD, "ci-1", UNJUDGED, "9.0 days old, max_age_days = 7"),
+        ("[cached]\nmax_age_days = 9.5", OLD, "ci-1", GREEN, ""),
+        ("[cached]\nmax_age_days = 7", "", "ci-1", UNJUDGED, "its age is not known"),
+        ('[cached]\nmax_age_days = 7\nhosts = "ci-*"', NEW, "ci-1", GREEN, ""),
+        ('[cached]\nmax_age_days = 7\nhosts = "ci-*"', NEW, "laptop", UNJUDGED, "host laptop"),
+    ],
+)
+def test_results_of_earlier_runs_count_as_the_policy_says(
+    policy: str, when: str, host: str, code: int, words: str
+) -> None:
+    old, new = side({SUBJECT: "passed"}), side({SUBJECT: "passed"}, started=NEW)
+    new.cells[0].cached = Cached(run="night", host=host, when=when)
+    judged = judge(old, new, parse(policy), today=TODAY)
+    assert judged.exit_code == code, judged.obstacles
+    assert words in " ".join(judged.obstacles)
+    new.cells[0].status = Status.CRASHED
+    assert judge(old, new, parse(policy), today=TODAY).exit_code != GREEN
+
+
+def test_an_age_that_lets_nothing_count_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="max_age_days is not above 0"):
+        parse("[cached]\nmax_age_days = 0")
+    with pytest.raises(UsageError, match="max_age_days"):
+        parse('[cached]\nhosts = "*"')
 
 
 def test_the_option_declares_a_subset() -> None:

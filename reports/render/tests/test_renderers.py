@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.record.cell import Cell, Delegation, LimitationRef, Status
+from harness.record.cell import Cached, Cell, Delegation, LimitationRef, Status
 from harness.record.host import Environment
 from harness.record.run import BackendState, Run
 from reports.render import html, markdown, terminal
@@ -180,3 +180,14 @@ def test_importing_reports_imports_nothing_heavy() -> None:
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == "[]"
+
+
+def test_results_of_earlier_runs_are_said(tmp_path: Path) -> None:
+    source = Cached(run="last night", host="rack7", when="2026-06-10T10:00:00+00:00")
+    taken = cell("add/a", cached=source)
+    run = write(tmp_path / "night", [taken, cell("add/b")])
+    for render in (_terminal, markdown.render, html.render):
+        shown = " ".join(render(run).split())
+        assert "1 cell, whose results are of earlier runs: 1 of last night" in shown
+        assert "2 of 2 cells passed; 1 of these results are of earlier runs" in shown
+    assert "last night on rack7, 2026-06-10T10:00:00+00:00" in _show(taken, run)

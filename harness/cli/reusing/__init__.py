@@ -1,1 +1,0 @@
-"""Commands on what need not run again: the store of results, and runs that were stopped."""
