@@ -185,7 +185,7 @@ def run(
 
 
 # Arguments with a value that a run which is taken up again has anew, or has not at all.
-_ANEW = ("--run-dir", "--progress", "--resume", "--results")
+_ANEW = ("--run-dir", "--progress", "--resume")
 
 
 def _as_it_was(folder: Path, where: dict[str, str | None]) -> list[str]:
@@ -209,7 +209,7 @@ def _as_it_was(folder: Path, where: dict[str, str | None]) -> list[str]:
     for text in given:
         if text in left:
             next(given, None)
-        elif text != "--incremental":
+        else:
             kept.append(text)
     now = {**where, "-n": where["-n"] or ("0" if elsewhere else None)}
     added = [text for name, value in now.items() if value for text in (name, value)]

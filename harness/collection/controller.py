@@ -36,7 +36,7 @@ from harness.collection.running import judge_dead, vendor_warnings_ignored
 from harness.collection.stale import Claim, Claims
 from harness.collection.workers.states import Ready, told
 from harness.collection.workers.watchdog import load_and_settle
-from harness.errors import ConformError, RunUnwritable, UnknownTarget
+from harness.errors import ConformError, RunUnwritable, UnknownTarget, UsageError
 from harness.execution.memory import GIB, allocations_limited
 from harness.record.cell import Cell, Status
 from harness.record.folder import kept_of, now
@@ -283,7 +283,8 @@ class Controller:
 
     def _stop(self, reason: str) -> None:
         """End the session; what it leaves says that it is incomplete, and why."""
-        if self.recorder is None and self._may_have_cells():
+        # A run that is resumed stays as it was.
+        if self.recorder is None and self._may_have_cells() and self._reuse.run is None:
             self._start(None)
         self.problems.append(reason)
         pytest.exit(reason, returncode=pytest.ExitCode.INTERNAL_ERROR)
@@ -303,7 +304,8 @@ class Controller:
             if cells is not None:
                 # A plain run takes cases to the targets they name: only the cells tell which.
                 check_demanded(self.config, there if selected is None else selected)
-        except UnknownTarget as error:
+                self._reuse.check_cells(cells)
+        except UsageError as error:
             pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
         plain = registry.default_targets() if selected is None else selected
         info = RunInfo(

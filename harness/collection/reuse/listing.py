@@ -110,7 +110,8 @@ def keep_note(config: pytest.Config, reuse: Reuse, note: Note) -> None:
 
 def _key(config: pytest.Config, reuse: Reuse) -> str:
     """A number for what collection hangs on; empty where that cannot be said."""
-    if reuse.store is None or any(config.getoption(name, None) for name in _BY_MEMORY):
+    by_memory = any(config.getoption(name, None) for name in _BY_MEMORY)
+    if reuse.store is None or reuse.run is not None or by_memory:
         return ""
     arguments = list(_telling(config))
     start, folders = config.invocation_params.dir, suite_folders(config)
@@ -133,7 +134,7 @@ def _key(config: pytest.Config, reuse: Reuse) -> str:
           and name not in ("PYTEST_CURRENT_TEST", "PYTEST_VERSION")),
         surroundings.packages(),
         surroundings.host_class(),
-        surroundings.variables(),
+        reuse.variables,
         surroundings.compilers(),
     ]  # fmt: skip
     return hashlib.sha256("\0".join(found).encode()).hexdigest()
