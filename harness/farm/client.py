@@ -197,8 +197,8 @@ class Farm:
     def _told(self, told: Told) -> Iterator[Happening]:
         match event := told.event:
             case Began():
-                self._ledger.began(told.key, told.worker, event.cell)
-                yield Started(event.cell, told.worker)
+                if self._ledger.began(told.key, told.worker, event.cell):
+                    yield Started(event.cell, told.worker)
             case Ended():
                 tries = tuple(self._ledger.attempts.get(event.cell, ()))
                 if self._ledger.ended(told.key, event.cell):

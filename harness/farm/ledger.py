@@ -18,8 +18,9 @@ from harness.farm.placing import Place, best, groups
 _AHEAD = 2
 # A cell is tried so often before it is its own fault.
 _TRIES = 2
-# Units that get lost without a cell under way, or are refused, are given up after so many.
-_PATIENCE = 5
+# A unit that workers refuse, or that is lost with them before a cell of it began, is given up after
+# so many times.
+_PATIENCE, _PATIENCE_WITH_LOSSES = 5, 50
 
 
 @dataclass(frozen=True)
@@ -134,15 +135,20 @@ class Ledger:
             self._flights[key] = flight
             yield key, flight
 
-    def began(self, key: str, worker: str, cell: str) -> None:
+    def began(self, key: str, worker: str, cell: str) -> bool:
         """A worker took a cell. A scheduler that is not ours may have given the unit to another
-        worker, after it lost the first."""
+        worker, after it lost the first.
+
+        Returns:
+            Whether that counts: a worker that was taken for lost goes on with what others have.
+        """
         flight = self._flights.get(key)
         if flight is None or cell in self._ended:
-            return
+            return False
         if flight.running is not None and flight.worker not in ("", worker):
             self.attempts[flight.running].append(f"{flight.worker} was lost")
         flight.running, flight.worker = cell, worker
+        return True
 
     def ended(self, key: str, cell: str) -> bool:
         """A cell has a record.
@@ -182,8 +188,10 @@ class Ledger:
             final: whether another try would tell no more.
         """
         flight = self._flights.pop(key, None)
-        if flight is None or cell in self._ended:
+        if flight is None:
             return Verdict()
+        if cell in self._ended:  # by a worker that was taken for lost
+            return self._returned(flight, flight.worker, how, _PATIENCE_WITH_LOSSES)
         self.attempts[cell].append(how)
         return self._blamed(flight, cell, is_over=final or len(self.attempts[cell]) >= _TRIES)
 
@@ -192,7 +200,7 @@ class Ledger:
         flight = self._flights.pop(key, None)
         if flight is None:
             return Verdict()
-        return self._returned(flight, worker, why)
+        return self._returned(flight, worker, why, _PATIENCE)
 
     def lost(self, key: str, how: str) -> Verdict:
         """The worker of a unit is gone, and nobody knows more."""
@@ -200,7 +208,7 @@ class Ledger:
         if flight is None:
             return Verdict()
         if flight.running is None or flight.running in self._ended:
-            return self._returned(flight, flight.worker, how)
+            return self._returned(flight, flight.worker, how, _PATIENCE_WITH_LOSSES)
         self.attempts[flight.running].append(f"{flight.worker or 'its worker'} was lost: {how}")
         tries = len(self.attempts[flight.running])
         return self._blamed(flight, flight.running, is_over=tries >= _TRIES)
@@ -214,9 +222,9 @@ class Ledger:
             self._again(flight, left, avoid=flight.worker)
         return Verdict(dead=cell if is_over else None)
 
-    def _returned(self, flight: Flight, worker: str, why: str) -> Verdict:
+    def _returned(self, flight: Flight, worker: str, why: str, patience: int) -> Verdict:
         left = [each for each in flight.open if each not in self._ended]
-        if left and flight.piece.returned >= _PATIENCE:
+        if left and flight.piece.returned >= patience:
             self._ended.update(left)
             return Verdict(abandoned=tuple(left), reason=why)
         if left:

@@ -21,6 +21,7 @@ from harness.collection.running import judge_dead
 from harness.collection.workers.states import Ready
 from harness.errors import ConformError, UsageError
 from harness.record.cell import Cell, Status
+from harness.record.folder import RUN_FILE
 from harness.record.host import Environment, environment
 from harness.record.run import BackendState
 from harness.target import split_cell_id
@@ -116,7 +117,7 @@ class OnFarm:
         from harness.farm.connection import Connection
 
         config = self.config
-        with _ending_the_session(self._address):
+        with self._ending_the_session():
             connection = Connection(self._address, self._security)
             self._close = connection.close
             self._farm = Farm(
@@ -149,7 +150,7 @@ class OnFarm:
         for nodeid in known(self.config):
             items.pop(cell_of(nodeid) or "", None)
         tell(self.config)
-        with _ending_the_session(self._address):
+        with self._ending_the_session():
             for happening in self._farm.run(self._pieces(items), self._manner()):
                 self._report(happening, items)
                 if session.shouldfail or session.shouldstop:
@@ -231,6 +232,17 @@ class OnFarm:
         for text in self._unrun:
             terminalreporter.write_line(f"RED: {text}", red=True)
 
+    @contextmanager
+    def _ending_the_session(self) -> Generator[None]:
+        """What a farm cannot go on without ends the session; what it leaves can be completed."""
+        try:
+            yield
+        except ConformError as error:
+            folder = self.config.getoption("run_dir")
+            has_run = (Path(folder) / RUN_FILE).exists()
+            hint = f"; complete the run with: conform run --resume {folder}" if has_run else ""
+            pytest.exit(f"{error}{hint}", returncode=pytest.ExitCode.INTERNAL_ERROR)
+
     def _note_hosts(self) -> None:
         if self._farm is not None:
             for place in self._farm.places:
@@ -275,12 +287,3 @@ def _states(places: Sequence[Place], names: set[str]) -> dict[str, BackendState]
             if name in names and is_best:
                 found.setdefault(name, state)
     return dict(sorted(found.items()))
-
-
-@contextmanager
-def _ending_the_session(address: str) -> Generator[None]:
-    """What a farm cannot go on without ends the session; what it leaves can be completed."""
-    try:
-        yield
-    except ConformError as error:
-        pytest.exit(str(error), returncode=pytest.ExitCode.INTERNAL_ERROR)

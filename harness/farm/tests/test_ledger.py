@@ -95,7 +95,7 @@ def test_another_runtime_that_comes_later_gets_what_waits() -> None:
     assert {flight.needed for _, flight in then} == {frozenset({"native:mlx"})}
 
 
-EVENTS = ("ends", "dies", "is lost", "refuses", "answers")
+EVENTS = ("ends", "dies", "is lost", "refuses", "answers", "ends late")
 
 
 @settings(max_examples=200, deadline=None)
@@ -110,9 +110,16 @@ def test_each_cell_comes_to_one_end(sizes: list[int], fates: list[tuple[int, str
     }
     ends: Counter[str] = Counter()
     places = [place("a"), place("b")]
+    gone: list[tuple[str, str]] = []  # cells of units that were lost, with the unit's key
 
     def happen(key: str, fate: str) -> None:
         flight = ledger.flights[key]
+        if fate == "ends late":
+            for old, cell in gone[:1]:
+                assert not ledger.began(old, "a", cell)
+                ends[cell] += ledger.ended(old, cell)
+            del gone[:1]
+            return
         cell = next(iter(flight.open), None)
         worker = "a" if "a" not in flight.piece.avoid else "b"
         if cell is not None and fate != "refuses":
@@ -123,6 +130,7 @@ def test_each_cell_comes_to_one_end(sizes: list[int], fates: list[tuple[int, str
         if fate == "answers" or cell is None:
             ledger.finished(key)
             return
+        gone.extend((key, each) for each in flight.open)
         verdict = (
             ledger.died(key, cell, f"{worker}: died", final=False)
             if fate == "dies"
