@@ -119,7 +119,7 @@ def run(
     wordy = any(re.fullmatch("-[a-z]*v+[a-z]*|--verbose", text) for text in rest)
     if quick and paths:
         raise click.UsageError("--quick has cases of its own; leave out --quick, or the paths")
-    if resume is not None and (rest or quick or run_dir or targets or keyword or marks):
+    if resume is not None and _beside_resume():
         raise click.UsageError(
             "--resume selects what its run selected; give it alone, or with -n, --cluster, --keys"
         )
@@ -182,6 +182,17 @@ def run(
     if is_new and page.exists():
         click.echo(page.resolve())
     sys.exit(status)
+
+
+def _beside_resume() -> bool:
+    """Whether something was given that would make the run that is resumed another."""
+    context = click.get_current_context()
+    anywhere = ("resume", "workers", "cluster", "keys", "mixed")
+    return any(
+        context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        for name in context.params
+        if name not in anywhere
+    )
 
 
 # Arguments with a value that a run which is taken up again has anew, or has not at all.
