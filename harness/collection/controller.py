@@ -29,8 +29,8 @@ from harness.collection.items import (
     cell_of,
 )
 from harness.collection.reuse.changed import CHANGED, CHANGED_INPUT
-from harness.collection.reuse.known import known
-from harness.collection.reuse.listing import Note, keep_note
+from harness.collection.reuse.known import known, whole
+from harness.collection.reuse.listing import FILES_INPUT, Note, keep_note
 from harness.collection.reuse.reuse import Reuse
 from harness.collection.running import judge_dead, vendor_warnings_ignored
 from harness.collection.stale import Claim, Claims
@@ -99,6 +99,8 @@ class Controller:
         """Workers share one run folder, and one idea of how much memory there is."""
         node.workerinput[ROOM_INPUT] = self.config.stash[ROOM]
         node.workerinput[FOLDER_INPUT] = self.config.getoption("run_dir")
+        narrowed = self.config.pluginmanager.get_plugin("conform-narrowed")
+        node.workerinput[FILES_INPUT] = None if narrowed is None else narrowed.files
         only = self.config.stash.get(CHANGED, None)
         node.workerinput[CHANGED_INPUT] = None if only is None else sorted(map(str, only.files))
 
@@ -296,6 +298,9 @@ class Controller:
             ids: the tests of the session; None where it dies before it knows them.
             ready: what the process that runs them knows; None to ask the backends here.
         """
+        narrowed = self.config.pluginmanager.get_plugin("conform-narrowed")
+        if narrowed is not None and ids is not None:
+            ids, ready = whole(self.config, ids), narrowed.ready(ready)
         cells = None if ids is None else [name for name in map(cell_of, ids) if name]
         option = self.config.getoption
         selected = self.config.stash[SELECTED]
@@ -338,6 +343,9 @@ class Controller:
         """Find out which of the tests need not run, and note what there is for the next session."""
         if self.config.pluginmanager.has_plugin("conform-listed"):
             return  # they are known
+        if self.config.pluginmanager.has_plugin("conform-narrowed"):
+            self._reuse.go_on(ready.backends)
+            return
         self._reuse.find(ids, ready.backends)
         keep_note(self.config, self._reuse, Note(nodeids=list(ids), ready=ready))
 

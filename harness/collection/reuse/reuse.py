@@ -110,6 +110,14 @@ class Reuse:
             there |= self.stored(self._keys, others)
         self.config.stash[KNOWN] = there
 
+    def go_on(self, states: Mapping[str, BackendState]) -> None:
+        """Know which cells need not run already; keep the results of the others.
+
+        Args:
+            states: as in :meth:`find`.
+        """
+        self._keys = self.keys(states)
+
     def stored(self, keys: Keys, cells: Mapping[str, str]) -> dict[str, Known]:
         """The cells that the store has results of.
 

@@ -132,6 +132,44 @@ def test_with_everything_known_no_worker_starts_and_nothing_is_imported(project:
     assert "worker" not in fourth.stdout
 
 
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_of_what_an_earlier_session_collected_only_files_with_something_to_run_are_again(
+    project: Path, workers: str
+) -> None:
+    broken = (
+        "import torch\nfrom suites.build import Broken\nfrom harness.case import Case\n"
+        "CASES = [Case('bad/fails', lambda: (Broken(), (torch.randn(2),)))]\n"
+    )
+    (project / "suites" / "build.py").write_text(
+        "import torch\nclass Broken(torch.nn.Module):\n"
+        "    def forward(self, x):\n        raise ValueError('broken')\n"
+    )
+    (project / "suites" / "other.py").write_text(broken)
+    first = run(project, "-n", workers, *REUSING, folder="first")
+    assert said(first.stdout) == (0, 6), first.stdout
+    second = run(project, "-n", workers, *REUSING, "--progress", "lines", folder="second")
+    dots = run(project, "-n", workers, *REUSING, folder="dots")
+    for result in (second, dots):
+        assert (result.returncode, said(result.stdout)) == (1, (5, 1)), result.stdout
+        assert "1 failed, 5 passed" in result.stdout
+    items = "collected 1 item" if workers == "0" else "1 worker [1 item]"
+    assert items in dots.stdout
+    percents = [int(number) for number in re.findall(r"\[ *(\d+)%\]", dots.stdout)]
+    assert max(percents) == 100
+    assert "6 cells on 1 target" in second.stdout
+    assert "6 of 6 cells, 1 red" in second.stdout
+    for name in ("second", "dots"):
+        record = load(project / name)
+        assert record.is_complete, record.incompleteness
+        assert record.info.expected == load(project / "first").info.expected
+        assert len(record.cells) == 6
+        assert taken(project / name) == set(outcomes(record)) - {"bad/fails"}
+    # Mended, it is stored like any other.
+    (project / "suites" / "other.py").write_text(broken.replace("Broken()", "torch.nn.ReLU()"))
+    assert said(run(project, "-n", workers, *REUSING, folder="mended").stdout) == (5, 1)
+    assert said(run(project, "-n", workers, *REUSING, folder="whole").stdout) == (6, 0)
+
+
 def test_a_change_runs_what_it_can_affect_and_a_selection_takes_its_part(project: Path) -> None:
     other = "from suites.small import case\nCASES = [case('mul/e')]\n"
     (project / "suites" / "other.py").write_text(other)
