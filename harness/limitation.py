@@ -21,6 +21,8 @@ from harness.release import installed_within, numbers
 from harness.target import Target, any_glob, speaks_of
 
 _PREDICTABLE = frozenset({Status.FAILED, Status.MISMATCH, Status.CRASHED, Status.TIMEOUT})
+EXCUSE = "not run: the limitation says that running it would hurt other cells"
+"""The error of a cell that a limitation keeps from running."""
 _SHOWN_AS = frozenset({Status.XFAILED, Status.UNSUPPORTED})
 
 

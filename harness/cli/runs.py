@@ -119,7 +119,7 @@ def run(
     wordy = any(re.fullmatch("-[a-z]*v+[a-z]*|--verbose", text) for text in rest)
     if quick and paths:
         raise click.UsageError("--quick has cases of its own; leave out --quick, or the paths")
-    if resume is not None and (rest or quick or run_dir or targets or keyword or marks):
+    if resume is not None and _beside_resume():
         raise click.UsageError(
             "--resume selects what its run selected; give it alone, or with -n, --cluster, --keys"
         )
@@ -184,8 +184,19 @@ def run(
     sys.exit(status)
 
 
+def _beside_resume() -> bool:
+    """Whether something was given that would make the run that is resumed another."""
+    context = click.get_current_context()
+    anywhere = ("resume", "workers", "cluster", "keys", "mixed")
+    return any(
+        context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        for name in context.params
+        if name not in anywhere
+    )
+
+
 # Arguments with a value that a run which is taken up again has anew, or has not at all.
-_ANEW = ("--run-dir", "--progress", "--resume", "--results")
+_ANEW = ("--run-dir", "--progress", "--resume")
 
 
 def _as_it_was(folder: Path, where: dict[str, str | None]) -> list[str]:
@@ -209,7 +220,7 @@ def _as_it_was(folder: Path, where: dict[str, str | None]) -> list[str]:
     for text in given:
         if text in left:
             next(given, None)
-        elif text != "--incremental":
+        else:
             kept.append(text)
     now = {**where, "-n": where["-n"] or ("0" if elsewhere else None)}
     added = [text for name, value in now.items() if value for text in (name, value)]

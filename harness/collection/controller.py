@@ -29,14 +29,14 @@ from harness.collection.items import (
     cell_of,
 )
 from harness.collection.reuse.changed import CHANGED, CHANGED_INPUT
-from harness.collection.reuse.known import known
-from harness.collection.reuse.listing import Note, keep_note
+from harness.collection.reuse.known import known, whole
+from harness.collection.reuse.listing import FILES_INPUT, Note, keep_note
 from harness.collection.reuse.reuse import Reuse
 from harness.collection.running import judge_dead, vendor_warnings_ignored
 from harness.collection.stale import Claim, Claims
 from harness.collection.workers.states import Ready, told
 from harness.collection.workers.watchdog import load_and_settle
-from harness.errors import ConformError, RunUnwritable, UnknownTarget
+from harness.errors import ConformError, RunUnwritable, UnknownTarget, UsageError
 from harness.execution.memory import GIB, allocations_limited
 from harness.record.cell import Cell, Status
 from harness.record.folder import kept_of, now
@@ -99,6 +99,8 @@ class Controller:
         """Workers share one run folder, and one idea of how much memory there is."""
         node.workerinput[ROOM_INPUT] = self.config.stash[ROOM]
         node.workerinput[FOLDER_INPUT] = self.config.getoption("run_dir")
+        narrowed = self.config.pluginmanager.get_plugin("conform-narrowed")
+        node.workerinput[FILES_INPUT] = None if narrowed is None else narrowed.files
         only = self.config.stash.get(CHANGED, None)
         node.workerinput[CHANGED_INPUT] = None if only is None else sorted(map(str, only.files))
 
@@ -283,7 +285,8 @@ class Controller:
 
     def _stop(self, reason: str) -> None:
         """End the session; what it leaves says that it is incomplete, and why."""
-        if self.recorder is None and self._may_have_cells():
+        # A run that is resumed stays as it was.
+        if self.recorder is None and self._may_have_cells() and self._reuse.run is None:
             self._start(None)
         self.problems.append(reason)
         pytest.exit(reason, returncode=pytest.ExitCode.INTERNAL_ERROR)
@@ -295,6 +298,9 @@ class Controller:
             ids: the tests of the session; None where it dies before it knows them.
             ready: what the process that runs them knows; None to ask the backends here.
         """
+        narrowed = self.config.pluginmanager.get_plugin("conform-narrowed")
+        if narrowed is not None and ids is not None:
+            ids, ready = whole(self.config, ids), narrowed.ready(ready)
         cells = None if ids is None else [name for name in map(cell_of, ids) if name]
         option = self.config.getoption
         selected = self.config.stash[SELECTED]
@@ -303,7 +309,8 @@ class Controller:
             if cells is not None:
                 # A plain run takes cases to the targets they name: only the cells tell which.
                 check_demanded(self.config, there if selected is None else selected)
-        except UnknownTarget as error:
+                self._reuse.check_cells(cells)
+        except UsageError as error:
             pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
         plain = registry.default_targets() if selected is None else selected
         info = RunInfo(
@@ -336,6 +343,9 @@ class Controller:
         """Find out which of the tests need not run, and note what there is for the next session."""
         if self.config.pluginmanager.has_plugin("conform-listed"):
             return  # they are known
+        if self.config.pluginmanager.has_plugin("conform-narrowed"):
+            self._reuse.go_on(ready.backends)
+            return
         self._reuse.find(ids, ready.backends)
         keep_note(self.config, self._reuse, Note(nodeids=list(ids), ready=ready))
 

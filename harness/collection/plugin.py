@@ -32,7 +32,7 @@ from harness.collection.night import TIERS
 from harness.collection.progress import MODES, Progress
 from harness.collection.reuse.changed import CHANGED, CHANGED_INPUT, OnlyChanged, changed_since
 from harness.collection.reuse.known import Telling
-from harness.collection.reuse.listing import foreseen
+from harness.collection.reuse.listing import FILES_INPUT, Listed, Narrowed, foreseen, narrow
 from harness.collection.reuse.reuse import Reuse
 from harness.collection.workers import forking
 from harness.collection.workers.watchdog import Watchdog
@@ -219,6 +219,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if reuse is None:
         given = config.workerinput  # type: ignore[attr-defined]
         config.option.run_dir, config.stash[ROOM] = given[FOLDER_INPUT], given[ROOM_INPUT]
+        if given[FILES_INPUT] is not None:
+            narrow(config, given[FILES_INPUT])
         config.pluginmanager.register(Watchdog(config), "conform-watchdog")
     else:
         if not config.getoption("run_dir"):
@@ -231,9 +233,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Durations(config), "conform-durations")
         if (mode := config.getoption("progress")) != "dots":
             config.pluginmanager.register(Progress(config, live=mode == "live"), "conform-progress")
-        if (listed := foreseen(config, reuse)) is not None:
-            config.pluginmanager.register(listed, "conform-listed")
-            config.option.dist, config.option.tx = "no", []  # xdist asks after this
+        match foreseen(config, reuse):
+            case Listed() as listed:
+                config.pluginmanager.register(listed, "conform-listed")
+                config.option.dist, config.option.tx = "no", []  # xdist asks after this
+            case Narrowed() as narrowed:
+                config.pluginmanager.register(narrowed, "conform-narrowed")
 
 
 def _reuse(config: pytest.Config) -> Reuse:

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from harness.collection.durations import known, unit_of
 from harness.collection.items import CELL_PROPERTY, cell_of
-from harness.collection.reuse.known import known as known_cells
+from harness.collection.reuse.known import known as known_cells, whole
 from harness.record.cell import Status
 from harness.target import split_cell_id
 
@@ -215,12 +215,12 @@ class Progress:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Without xdist this process knows the cells."""
         if not session.config.option.collectonly:
-            self._begin([item.nodeid for item in session.items])
+            self._begin(whole(self._config, [item.nodeid for item in session.items]))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """With it the first worker does."""
-        self._begin(ids)
+        self._begin(whole(self._config, ids))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A worker takes a test."""

@@ -24,7 +24,7 @@ from harness.errors import (
 )
 from harness.execution.locking import exclusive
 from harness.execution.memory import Meter, is_refusal, said
-from harness.limitation import Limitation, find, judge
+from harness.limitation import EXCUSE, Limitation, find, judge
 from harness.numerics.compare import Verdict
 from harness.passes.properties import changed_ops
 from harness.pipeline.explaining.failing import failing_node
@@ -50,7 +50,6 @@ from harness.record.cell import (
 from harness.target import Target
 
 _TRACEBACK_LINES = 60
-_EXCUSE = "not run: the limitation says that running it would hurt other cells"
 
 
 def run_cell(
@@ -240,7 +239,7 @@ class _Trial:
             if (reason := unsupported(tester)) is not None:
                 return Ending(Status.UNSUPPORTED, error=reason)
             if limitation is not None and not limitation.run:
-                return Ending(limitation.shown_as, error=_EXCUSE, excused=True)
+                return Ending(limitation.shown_as, error=EXCUSE, excused=True)
             try:
                 return self._prove(tester, self._lower(tester) or self._execute(tester, only))
             except StageFailure as failure:

@@ -8,6 +8,7 @@ import re
 
 import msgspec
 
+from harness.limitation import EXCUSE
 from harness.record import contradictions
 from harness.record.cell import Cached, Cell, Status
 from harness.record.folder import NOT_A_RECORD, now
@@ -112,8 +113,7 @@ def is_kept(cell: Cell) -> bool:
     if cell.limitation is None:
         return True
     cut_short = cell.untraced or (cell.first_divergence and cell.first_divergence.note)
-    # Without a stage nothing ran: the limitation says that it must not.
-    return bool(cell.stages) and not cut_short and not _was_ended(cell)
+    return cell.error != EXCUSE and not cut_short and not _was_ended(cell)
 
 
 def _was_ended(cell: Cell) -> bool:

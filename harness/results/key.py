@@ -53,11 +53,18 @@ class Keys:
         sources: what cells hang on.
         conditions: what is asked of them.
         states: what their backends say of themselves in the processes that run them.
+        variables: what :func:`~harness.results.surroundings.variables` said before this process
+            imported vendors, which set some; by default what it says now.
     """
 
     def __init__(
-        self, sources: Sources, conditions: Conditions, states: Mapping[str, BackendState]
+        self,
+        sources: Sources,
+        conditions: Conditions,
+        states: Mapping[str, BackendState],
+        variables: str | None = None,
     ) -> None:
+        self._variables = surroundings.variables() if variables is None else variables
         self.sources = sources
         self.conditions = conditions
         self.states = states
@@ -90,7 +97,7 @@ class Keys:
             self.sources.digest(self.sources.core),
             surroundings.packages(),
             surroundings.host_class(),
-            surroundings.variables(),
+            self._variables,
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -105,7 +105,9 @@ class Sources:
         if gone.suffix == ".py":
             return gone.name == _CONFTEST or gone in self._looked_for_by(files)
         folders = {path.parent for path in files if path.name != _CONFTEST}
-        return not folders.isdisjoint(gone.parents)
+        # Data is what lies in a package, folders that are none included (parts.data_beside).
+        package = next((each for each in gone.parents if (each / "__init__.py").is_file()), None)
+        return (package or gone.parent) in folders
 
     def _looked_for_by(self, files: frozenset[Path]) -> frozenset[Path]:
         """The files that these would import if they were there."""
@@ -198,7 +200,7 @@ class Sources:
             found.add(path)
             if path.suffix != ".py":
                 continue
-            if path.name != _CONFTEST:  # beside the root's lies the whole project
+            if self._owns_folder(path):
                 found.update(parts.data_beside(path))
             imports = self._imports(path)
             if imports.dynamic:
@@ -208,6 +210,12 @@ class Sources:
             for name in self._names(path, imports):
                 left += self._files(name)
         return frozenset(found)
+
+    def _owns_folder(self, module: Path) -> bool:
+        """Whether data beside a module is its own; beside one at a root lies the whole project."""
+        folder = module.parent
+        in_package = (folder / "__init__.py").is_file()
+        return module.name != _CONFTEST and (in_package or folder in self.suites)
 
     def _names(self, path: Path, imports: Imports) -> Iterator[str]:
         """The absolute names of what a file imports."""

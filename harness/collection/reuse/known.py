@@ -7,7 +7,7 @@ from which everything follows that follows from a cell's end: its record, counts
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import pytest
@@ -17,6 +17,10 @@ from harness.collection.stale import Claim
 from harness.record.cell import Cell
 
 KNOWN: pytest.StashKey[dict[str, Known]] = pytest.StashKey()
+
+
+# All tests of a session of which only some are collected: the others are known.
+NOTED: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +43,17 @@ def known(config: pytest.Config) -> Mapping[str, Known]:
     return config.stash.get(KNOWN, {})
 
 
+def whole(config: pytest.Config, collected: Sequence[str]) -> list[str]:
+    """The node ids of all tests of this session, those included that are known and were not even
+    collected.
+
+    Args:
+        config: of the process that writes the records.
+        collected: what was.
+    """
+    return list(dict.fromkeys([*config.stash.get(NOTED, ()), *collected]))
+
+
 def tell(config: pytest.Config, nodeids: Iterable[str] | None = None) -> None:
     """Report the cells that need not run, as if each had ended now.
 
@@ -47,6 +62,10 @@ def tell(config: pytest.Config, nodeids: Iterable[str] | None = None) -> None:
         nodeids: which of them; all by default. Each is to be told once.
     """
     there = known(config)
+    session = config.pluginmanager.get_plugin("session")
+    if session is not None:  # by which pytest counts how far it is
+        noted = len(config.stash.get(NOTED, ()))
+        session.testscollected = max(session.testscollected, noted)
     for nodeid in there if nodeids is None else nodeids:
         file, _, name = nodeid.rpartition("::")
         location = (file, None, name)
@@ -58,6 +77,13 @@ def tell(config: pytest.Config, nodeids: Iterable[str] | None = None) -> None:
 
 class Telling:
     """Where this process runs the cells itself: those that need not run are told in their turn."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """First those that have no item here."""
+        if session.config.option.dist == "no" and not session.config.option.collectonly:
+            items = {item.nodeid for item in session.items}
+            tell(session.config, [each for each in known(session.config) if each not in items])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:

@@ -17,7 +17,7 @@ import pytest
 
 from harness.collection.hooks import suite_folders
 from harness.collection.items import cell_of
-from harness.collection.reuse.known import KNOWN, Known, tell
+from harness.collection.reuse.known import KNOWN, NOTED, Known, tell
 from harness.collection.reuse.reuse import Reuse
 from harness.collection.workers.states import Ready
 from harness.results import parts, surroundings
@@ -30,6 +30,10 @@ _BY_MEMORY = ("lf", "failedfirst", "newfirst", "stepwise", "collectonly", "usepd
 
 # What collection hangs on in this session.
 _NUMBER: pytest.StashKey[str] = pytest.StashKey()
+
+
+FILES_INPUT = "conform_files"
+"""Key under which workers are told what to collect; None for what was asked for."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,8 +89,46 @@ class KnownItem(pytest.Item):
         raise RuntimeError(f"{self.nodeid} is known, and has no case here that could run")
 
 
-def foreseen(config: pytest.Config, reuse: Reuse) -> Listed | None:
-    """A session that need not collect, as all of its cells are known; None where it must."""
+class Narrowed:
+    """In place of all that was asked for, the files of the few cells that are not known.
+
+    Args:
+        note: what an earlier session collected.
+        known: those of its cells that are.
+    """
+
+    def __init__(self, note: Note, known: dict[str, Known]) -> None:
+        self.note = note
+        self.known = known
+        unknown = (nodeid for nodeid in note.nodeids if nodeid not in known)
+        self.files = list(dict.fromkeys(nodeid.partition("::")[0] for nodeid in unknown))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> None:
+        """Where this process collects."""
+        narrow(session.config, self.files)
+
+    def ready(self, fresh: Ready | None) -> Ready:
+        """What the processes that would run all of the cells say of their vendors.
+
+        Args:
+            fresh: what those say that collected some of them.
+        """
+        if fresh is None:
+            return self.note.ready
+        return msgspec.structs.replace(
+            fresh, backends={**self.note.ready.backends, **fresh.backends}
+        )
+
+
+def narrow(config: pytest.Config, files: list[str]) -> None:
+    """Have a process collect these files, relative to the root, and no others."""
+    config.args = [str(config.rootpath / name) for name in files]
+
+
+def foreseen(config: pytest.Config, reuse: Reuse) -> Listed | Narrowed | None:
+    """A session that need not collect, as all of its cells are known, or that need not collect all
+    of them; None where it must."""
     # Now: xdist has yet to start, and the plugin to add arguments for its workers.
     key = config.stash[_NUMBER] = _key(config, reuse)
     content = reuse.store.listing(key) if key and reuse.store is not None else None
@@ -98,7 +140,14 @@ def foreseen(config: pytest.Config, reuse: Reuse) -> Listed | None:
     if note is None or not cells or not all(cells.values()):
         return None
     known = reuse.stored(reuse.keys(note.ready.backends), cells)
-    return Listed(note, known) if len(known) == len(cells) else None
+    if len(known) == len(cells):
+        return Listed(note, known)
+    # A file's cells are all asked for, unless one is named; a farm hands out what was collected.
+    named = any("::" in str(name) for name in config.args)
+    if not known or named or config.getoption("cluster", None):
+        return None
+    config.stash[KNOWN], config.stash[NOTED] = known, note.nodeids
+    return Narrowed(note, known)
 
 
 def keep_note(config: pytest.Config, reuse: Reuse, note: Note) -> None:
@@ -110,7 +159,8 @@ def keep_note(config: pytest.Config, reuse: Reuse, note: Note) -> None:
 
 def _key(config: pytest.Config, reuse: Reuse) -> str:
     """A number for what collection hangs on; empty where that cannot be said."""
-    if reuse.store is None or any(config.getoption(name, None) for name in _BY_MEMORY):
+    by_memory = any(config.getoption(name, None) for name in _BY_MEMORY)
+    if reuse.store is None or reuse.run is not None or by_memory:
         return ""
     arguments = list(_telling(config))
     start, folders = config.invocation_params.dir, suite_folders(config)
@@ -133,7 +183,7 @@ def _key(config: pytest.Config, reuse: Reuse) -> str:
           and name not in ("PYTEST_CURRENT_TEST", "PYTEST_VERSION")),
         surroundings.packages(),
         surroundings.host_class(),
-        surroundings.variables(),
+        reuse.variables,
         surroundings.compilers(),
     ]  # fmt: skip
     return hashlib.sha256("\0".join(found).encode()).hexdigest()

@@ -3,6 +3,7 @@ side of ``--incremental`` and ``--resume`` that the process of the records has."
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from harness.collection.stale import Claim
 from harness.errors import ConformError, UsageError
 from harness.record.cell import Cell
 from harness.record.folder import now
-from harness.record.host import environment, is_like_here
+from harness.record.host import Environment, environment, is_like_here
 from harness.record.recorder import Recorder
 from harness.record.resuming import check_unchanged, stopped
 from harness.record.run import BackendState, Run, RunInfo
@@ -40,6 +41,8 @@ class Reuse:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
+        # Now: torch sets some as it is imported, and this process may come to import it.
+        self.variables = surroundings.variables()
         self.sources = Sources(suite_folders(config), config.rootpath)
         self.store = _store(config)
         self.run = _resumed(config, self.inputs)
@@ -59,7 +62,7 @@ class Reuse:
 
     def keys(self, states: Mapping[str, BackendState]) -> Keys:
         """The keys of cells whose backends say this of themselves."""
-        return Keys(self.sources, conditions(self.config), states)
+        return Keys(self.sources, conditions(self.config), states, self.variables)
 
     def info(self, fresh: RunInfo) -> RunInfo:
         """What the run says of itself: of one that is resumed, what it said before."""
@@ -79,22 +82,41 @@ class Reuse:
             hosts=fresh.hosts,  # to which a farm adds who comes
         )
 
+    def check_cells(self, cells: Sequence[str]) -> None:
+        """Refuse to complete a run with other cells than it had, before its folder is written to.
+
+        Raises:
+            UsageError: the run that is resumed had others.
+        """
+        if self.run is not None and sorted(cells) != sorted(self.run.info.expected):
+            raise UsageError(
+                f"cannot resume {self.run.path}: it had {len(self.run.info.expected):,} cells, and "
+                f"what is selected now has {len(cells):,}, or others; give what its "
+                f"{self.run.info.command[0]} was given"
+            )
+
     def find(self, nodeids: Sequence[str], states: Mapping[str, BackendState]) -> None:
         """Find out which of the session's tests need not run.
 
         Args:
             nodeids: all of them.
             states: what the backends say of themselves where the cells run.
-
-        Raises:
-            UsageError: the run that is resumed had other cells.
         """
         cells = {nodeid: name for nodeid in nodeids if (name := cell_of(nodeid))}
-        if self.run is not None:
-            self.config.stash[KNOWN] = self._recorded(self.run, cells)
-        elif self.store is not None:
+        there = {} if self.run is None else self._recorded(self.run, cells)
+        if self.store is not None:
             self._keys = self.keys(states)
-            self.config.stash[KNOWN] = self.stored(self._keys, cells)
+            others = {nodeid: name for nodeid, name in cells.items() if nodeid not in there}
+            there |= self.stored(self._keys, others)
+        self.config.stash[KNOWN] = there
+
+    def go_on(self, states: Mapping[str, BackendState]) -> None:
+        """Know which cells need not run already; keep the results of the others.
+
+        Args:
+            states: as in :meth:`find`.
+        """
+        self._keys = self.keys(states)
 
     def stored(self, keys: Keys, cells: Mapping[str, str]) -> dict[str, Known]:
         """The cells that the store has results of.
@@ -131,8 +153,8 @@ class Reuse:
         if self.store is None or self._keys is None or self._problem or not is_kept(cell):
             return
         there = self.config.stash.get(HOSTS, {}).get(cell.worker or "")
-        if there is not None and not is_like_here(there):
-            return  # of another kind of host than its key would say
+        if there is not None and not self._is_alike(there):
+            return  # of another kind of host, or other sources, than its key would say
         if changed := self.sources.changed():
             # Who knows which of the two it ran with.
             self._problem = f"{changed} changed while cells ran; what ended since is not kept"
@@ -154,26 +176,20 @@ class Reuse:
         Args:
             recorded: how many cells have a record.
         """
-        taken = len(self.config.stash.get(KNOWN, {}))
-        if self.run is not None:
-            yield f"conform: {taken:,} cells had a record already, {recorded - taken:,} ran"
-        elif self.store is not None:
-            yield (
-                f"conform: {taken:,} cells were taken from {self.store.place}, "
-                f"{recorded - taken:,} ran"
-            )
-        elif self.config.getoption("incremental"):
+        there = self.config.stash.get(KNOWN, {})
+        before = sum(each.is_recorded for each in there.values())
+        taken = len(there) - before
+        parts = [f"{before:,} cells had a record already"] if self.run is not None else []
+        if self.store is not None:
+            parts.append(f"{taken:,} cells were taken from {self.store.place}")
+        if parts:
+            yield f"conform: {', '.join(parts)}, {recorded - before - taken:,} ran"
+        if self.store is None and self.config.getoption("incremental"):
             yield "conform: all cells ran, as --keep all keeps what only a cell that runs has"
         if self._problem:
             yield f"conform: {self._problem}"
 
     def _recorded(self, run: Run, cells: Mapping[str, str]) -> dict[str, Known]:
-        if sorted(cells.values()) != sorted(run.info.expected):
-            raise UsageError(
-                f"cannot resume {run.path}: it had {len(run.info.expected):,} cells, and what is "
-                f"selected now has {len(cells):,}, or others; give what its {run.info.command[0]} "
-                "was given"
-            )
         claims = Recorder.claims(run.path)
         records = {cell.id: cell for cell in run.cells}
         return {
@@ -185,6 +201,17 @@ class Reuse:
             for nodeid, name in cells.items()
             if name in records
         }
+
+    def _is_alike(self, worker: Environment) -> bool:
+        """Whether what a worker of a farm makes of a cell is what its key is of; with ``--mixed``
+        its packages or checkout may differ."""
+        here = self._here
+        same = (worker.packages, worker.revision) == (here.packages, here.revision)
+        return same and is_like_here(worker)
+
+    @functools.cached_property
+    def _here(self) -> Environment:
+        return environment(self.config.rootpath)
 
     def _is_outdated(self, entry: Entry, keys: Keys, nodeid: str) -> bool:
         """Whether what the cell said of its limitation counts cells that are others by now."""
@@ -227,8 +254,6 @@ def _resumed(config: pytest.Config, inputs: Callable[[], Mapping[str, str]]) -> 
     folder = config.getoption("resume")
     if not folder:
         return None
-    if config.getoption("incremental"):
-        raise UsageError("--resume goes on with a run as it was; leave out --incremental")
     run = stopped(Path(folder))
     if run.info.seed != config.getoption("seed"):
         raise UsageError(f"cannot resume {folder}: its seed is {run.info.seed}")

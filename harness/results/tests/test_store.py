@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.errors import UsageError
+from harness.limitation import EXCUSE
 from harness.record.cell import Cell, LimitationRef, Status
 from harness.results.entry import Entry, is_kept
 from harness.results.store import Store
@@ -72,7 +73,8 @@ def test_a_limitation_that_kept_its_cell_from_running_is_not_kept() -> None:
     reason = LimitationRef(reason="known")
     failed = {"runtime": "none", "stage": "lower", "error": "raises", "limitation": reason}
     assert is_kept(cell(Status.XFAILED, **failed))
-    assert not is_kept(cell(Status.XFAILED, **{**failed, "stages": {}}))
+    assert not is_kept(cell(Status.XFAILED, **{**failed, "error": EXCUSE}))
+    assert not is_kept(cell(Status.UNSUPPORTED, **{**failed, "error": EXCUSE}))
     died = "Fatal Python error: Segmentation fault"
     assert not is_kept(cell(Status.XFAILED, **{**failed, "error": died}))
 
