@@ -165,7 +165,7 @@ def test_a_worker_that_is_cut_off_is_lost_and_its_late_words_count_for_nothing(
             wait_for_records(tmp_path)
             victim = workers_of(pid)[0]
             victim.suspend()
-            time.sleep(45)
+            time.sleep(75)  # a scheduler looks every half minute for the silent
             with contextlib.suppress(psutil.NoSuchProcess):  # its nanny has another by now
                 victim.resume()
 
