@@ -48,7 +48,10 @@ def _session(
     forking.enter(folder, environ, opened)
     for stream in opened:
         os.close(stream)
-    sys.path[:0] = [folder, *environ.get("PYTHONPATH", "").split(os.pathsep)]
+    # As a command has it: the process of the tests hands on its own, to which some of them add, and
+    # a package that lies there would be one that is installed.
+    installed = [place for place in sys.path if place.startswith((sys.prefix, sys.base_prefix))]
+    sys.path[:] = [folder, *environ.get("PYTHONPATH", "").split(os.pathsep), *installed]
     sys.argv = ["pytest", *arguments]
     # As PYTHONWARNINGS=ignore would have it.
     sys.warnoptions.append("ignore")
