@@ -94,7 +94,6 @@ class Ledger:
         self._planned_for: tuple[frozenset[str], ...] | None = None
         self._waiting: dict[frozenset[str], list[tuple[float, int, Piece]]] = {}
         self._unplanned = list(pieces)
-        self._cells = sum(len(piece.cells) for piece in pieces)
 
     @property
     def is_over(self) -> bool:

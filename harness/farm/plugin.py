@@ -19,7 +19,8 @@ from harness.collection.items import HOSTS, LOADED, CellItem, asked, cell_of, re
 from harness.collection.reuse.known import known, tell
 from harness.collection.running import judge_dead
 from harness.collection.workers.states import Ready
-from harness.errors import ConformError, UsageError
+from harness.errors import ConformError
+from harness.farm import extra
 from harness.record.cell import Cell, Status
 from harness.record.folder import RUN_FILE
 from harness.record.host import Environment, environment
@@ -94,13 +95,8 @@ class OnFarm:
         Raises:
             UsageError: it is none, it needs keys, or Dask is not installed.
         """
-        try:
+        with extra.needed():
             from harness.farm.trust import secured
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                f"a farm needs Dask ({error.name} is not installed): "
-                "pip install executorch-conform[cluster]"
-            ) from error
         self.config = config
         keys = config.getoption("keys")
         self._address, self._security = secured(address, None if keys is None else Path(keys))

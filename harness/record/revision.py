@@ -30,13 +30,13 @@ class Revision(NamedTuple):
 
 def revision(root: Path) -> Revision:
     """The state of the checkout that a folder is in."""
-    commit = _git(root, "rev-parse", "HEAD")
+    commit = git(root, "rev-parse", "HEAD")
     # Renames, colours and tools of the user's own settings are no part of what was changed.
     options = ("--binary", "--no-color", "--no-ext-diff", "--no-renames", "--no-textconv")
-    changed = _git(root, "diff", *options, "HEAD")
+    changed = git(root, "diff", *options, "HEAD")
     if commit is None or changed is None:
         return Revision(_text(commit), None, None)
-    home = _home(_text(_git(root, "remote", "get-url", "origin")))
+    home = _home(_text(git(root, "remote", "get-url", "origin")))
     digest = hashlib.sha256(changed).hexdigest()[:_DIGITS] if changed else None
     return Revision(_text(commit), bool(changed), digest, home)
 
@@ -54,10 +54,11 @@ def _text(answer: bytes | None) -> str | None:
     return None if answer is None else answer.decode().strip()
 
 
-def _git(root: Path, *arguments: str) -> bytes | None:
+def git(root: Path, *arguments: str, seconds: float = 10) -> bytes | None:
+    """What git prints in a folder; None where it fails, is not there, or takes too long."""
     try:
         answer = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, timeout=10, check=False
+            ["git", "-C", str(root), *arguments], capture_output=True, timeout=seconds, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

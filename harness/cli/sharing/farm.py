@@ -130,13 +130,10 @@ def _dask() -> Any:
     Raises:
         UsageError: it is not installed.
     """
-    try:
+    from harness.farm import extra
+
+    with extra.needed():
         import harness.farm.cluster
         import harness.farm.nanny
         import harness.farm.trust
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"a farm needs Dask ({error.name} is not installed): "
-            "pip install executorch-conform[cluster]"
-        ) from error
     return harness.farm

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,11 +11,14 @@ import pytest
 from harness import registry
 from harness.collection.items import CellItem
 from harness.errors import UsageError
+from harness.record.revision import git
 from harness.results import parts
 from harness.results.sources import Sources
 
 # What every cell is run by, wherever it lies; a conftest.py may do anything.
 _OF_ALL = frozenset({"conftest.py", "pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini"})
+
+_GIT_SECONDS = 60.0  # it goes through the whole work tree
 
 CHANGED: pytest.StashKey[OnlyChanged] = pytest.StashKey()
 CHANGED_INPUT = "conform_changed"
@@ -105,10 +107,5 @@ def changed_since(root: Path, revision: str) -> list[Path]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.decode("utf-8", "surrogateescape") if answer.returncode == 0 else None
+    answer = git(folder, *arguments, seconds=_GIT_SECONDS)
+    return None if answer is None else answer.decode("utf-8", "surrogateescape")

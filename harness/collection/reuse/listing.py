@@ -1,8 +1,10 @@
-"""A session of which every cell is known, without collecting it.
+"""A session of which every cell is known, without collecting it; or nearly every, collecting those
+files alone whose cells are not.
 
 Collecting is importing every suite, in each worker: most of what a run takes that has nothing to
 run. A session that collected notes what it found beside the results, under a number for all that
-this hangs on; one that finds such a note, and a result for every test in it, starts no worker.
+this hangs on; one that finds such a note, and a result for every test in it, starts no worker. Most
+runs have a few tests without one: what crashes as predicted, say, has never a result.
 """
 
 from __future__ import annotations
@@ -99,7 +101,6 @@ class Narrowed:
 
     def __init__(self, note: Note, known: dict[str, Known]) -> None:
         self.note = note
-        self.known = known
         unknown = (nodeid for nodeid in note.nodeids if nodeid not in known)
         self.files = list(dict.fromkeys(nodeid.partition("::")[0] for nodeid in unknown))
 

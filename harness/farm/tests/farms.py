@@ -118,12 +118,10 @@ def conform(
         inside: another command that is handed this one.
     """
     command = [*inside, sys.executable, "-m", "harness.cli", *arguments]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    environ["PYTHONWARNINGS"] = "ignore"
     with subprocess.Popen(
         command,
         cwd=root,
-        env=environ,
+        env=_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -135,6 +133,11 @@ def conform(
             for each in [process, *family(process.pid)]:
                 if each.is_running() if isinstance(each, psutil.Process) else each.poll() is None:
                     each.kill()
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join(filter(None, sys.path))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
 
 
 def family(pid: int) -> list[psutil.Process]:
@@ -184,11 +187,10 @@ def complete(root: Path, folder: str, *options: str) -> subprocess.CompletedProc
 
 
 def _ended(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.run(
         [sys.executable, "-m", "harness.cli", "run", *arguments],
         cwd=root,
-        env={**environ, "PYTHONWARNINGS": "ignore"},
+        env=_environment(),
         capture_output=True,
         text=True,
         timeout=900,
