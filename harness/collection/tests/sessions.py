@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
 from harness.collection.tests import forked
 from harness.collection.workers import forking
 from harness.record.cell import Status
+from harness.record.folder import CELLS_FILE
 from harness.record.run import Run
 
 _SECONDS = 280.0
@@ -112,6 +118,40 @@ def run(
         code = forked.run(asked[3:], project, environ, files, _SECONDS)
         said = [file.read_text(encoding="utf-8", errors="replace") for file in files]
     return subprocess.CompletedProcess(asked, code, *said)
+
+
+@contextmanager
+def begun(project: Path, *arguments: str, after: int = 0) -> Iterator[None]:
+    """A session beside the test, once it has so many records; killed with its workers at the end,
+    by the signal that none can catch."""
+    process = subprocess.Popen(
+        command(*arguments), cwd=project, env=environment(), stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    cells = project / "run" / CELLS_FILE
+    deadline = time.monotonic() + 120
+    try:
+        while not (cells.exists() and cells.read_text().count("\n") >= after):
+            assert time.monotonic() < deadline, "no record appeared"
+            time.sleep(0.1)
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+OF_A_RUN = frozenset({"stages", "memory", "seconds", "overhead", "worker"})
+"""What differs between two records of one cell that ran twice."""
+
+
+def records(run_: Run, *, but: Collection[str] = OF_A_RUN) -> dict[str, dict[str, Any]]:
+    """The records of a run by cell, without some of their fields."""
+    return {
+        cell.id: {
+            name: value for name, value in json.loads(cell.to_json()).items() if name not in but
+        }
+        for cell in run_.cells
+    }
 
 
 def outcomes(run_: Run) -> dict[str, Status]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import resource
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from harness.collection.tests.sessions import (
     HANG,
     SEGFAULT,
     WORKERS,
+    begun,
     command,
     environment,
     outcomes,
@@ -24,7 +22,7 @@ from harness.collection.tests.sessions import (
     write_suite,
 )
 from harness.record.cell import Status
-from harness.record.folder import CELLS_FILE, RUN_FILE, load
+from harness.record.folder import RUN_FILE, load
 
 
 @pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.nightly), "2"])
@@ -218,19 +216,8 @@ def test_a_predicted_crash_is_xfailed(project: Path) -> None:
 
 def test_a_killed_run_is_readable_and_incomplete(project: Path) -> None:
     write_suite(project, HANG)
-    process = subprocess.Popen(
-        command("-n", "1"), cwd=project, env=environment(), stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-    cells = project / "run" / CELLS_FILE
-    deadline = time.monotonic() + 120
-    try:
-        while not (cells.exists() and cells.read_text().count("\n") >= 2):
-            assert time.monotonic() < deadline, "no record appeared"
-            time.sleep(0.2)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    with begun(project, "-n", "1", after=2):
+        pass
     record = load(project / "run")
     assert not record.is_complete
     assert "death/now@null:eager" in record.missing

@@ -8,10 +8,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 
+from harness.collection.tests.sessions import OF_A_RUN, records
 from harness.farm.tests.farms import (
     complete,
     conform,
@@ -27,20 +27,7 @@ from harness.record.folder import load
 from harness.record.run import Run
 
 # What differs between two runs of the same cell on one machine.
-_OF_A_RUN = {
-    "stages", "memory", "seconds", "overhead", "worker", "first_seconds", "steady_seconds",
-}  # fmt: skip
-
-
-def judged(run: Run) -> dict[str, dict[str, object]]:
-    return {
-        cell.id: {
-            name: value
-            for name, value in msgspec.to_builtins(cell).items()
-            if name not in _OF_A_RUN
-        }
-        for cell in run.cells
-    }
+_OF_A_RUN = OF_A_RUN | {"first_seconds", "steady_seconds"}
 
 
 def each_once(run: Run) -> bool:
@@ -62,7 +49,7 @@ def test_records_are_those_of_a_local_run(tmp_path: Path) -> None:
     first, second = load(tmp_path / "here"), load(tmp_path / "there")
     assert second.is_complete
     assert each_once(second)
-    assert judged(first) == judged(second)
+    assert records(first, but=_OF_A_RUN) == records(second, but=_OF_A_RUN)
     assert set(second.info.hosts) == {f"local{number}" for number in range(4)}
     assert {cell.worker for cell in second.cells} <= set(second.info.hosts)
     assert second.info.backends == first.info.backends

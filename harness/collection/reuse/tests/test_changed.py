@@ -10,16 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness.collection.reuse.changed import OnlyChanged, changed_since
-from harness.collection.tests.sessions import WORKERS, new_project, run
+from harness.collection.tests.sessions import WORKERS, run
 from harness.errors import UsageError
 from harness.results.sources import Sources
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """One with more cells than the one beside it."""
-    return new_project(tmp_path)
-
 
 ROOT = Path(__file__).parents[4]
 OTHER = "from suites.build import case\nCASES = [case('mul/e')]\n"

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.collection.tests.sessions import (
     SEGFAULT,
     WORKERS,
-    new_project,
     outcomes,
+    records,
     run,
     write_suite,
 )
@@ -53,12 +52,6 @@ LIMITATIONS = [
 """
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """One with more cells than the one beside it."""
-    return new_project(tmp_path)
-
-
 def taken(folder: Path) -> set[str]:
     return {cell.case for cell in load(folder).cells if cell.cached is not None}
 
@@ -82,18 +75,13 @@ def test_the_second_run_takes_what_the_first_one_left(project: Path, workers: st
     assert b.is_complete
     assert b.info.expected == a.info.expected
     assert b.info.backends == a.info.backends
-    assert numbers(a.cells) == numbers(b.cells)
+    assert records(a, but=_OF_TAKING) == records(b, but=_OF_TAKING)
     (where,) = {(cell.cached.run, cell.cached.host) for cell in b.cells if cell.cached}
     assert where == ("first", a.info.environment.host)
 
 
-def numbers(cells: list[Any]) -> dict[str, dict[str, Any]]:
-    aside = ("cached", "worker", "kept")
-    return {
-        cell.id: {key: value for key, value in json.loads(cell.to_json()).items()
-                  if key not in aside}
-        for cell in cells
-    }  # fmt: skip
+# Besides, nothing differs of one that was taken.
+_OF_TAKING = {"cached", "worker", "kept"}
 
 
 def test_processes_and_workers_take_from_each_other_and_record_the_same(project: Path) -> None:
@@ -108,9 +96,9 @@ def test_processes_and_workers_take_from_each_other_and_record_the_same(project:
     assert taken(project / "workers") == set(outcomes(load(project / "alone")))
     again = run(project, "-n", "0", *REUSING, folder="again", anew=True)
     assert said(again.stdout) == (6, 0), again.stdout
-    found = numbers(load(project / "workers").cells)
-    assert found == numbers(load(project / "again").cells)
-    for name, cell in numbers(load(project / "alone").cells).items():
+    found = records(load(project / "workers"), but=_OF_TAKING)
+    assert found == records(load(project / "again"), but=_OF_TAKING)
+    for name, cell in records(load(project / "alone"), but=_OF_TAKING).items():
         assert found[name] == cell
 
 

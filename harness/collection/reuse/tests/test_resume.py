@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,9 +12,8 @@ import pytest
 from harness.collection.tests.sessions import (
     HANG,
     WORKERS,
-    command,
+    begun,
     environment,
-    new_project,
     outcomes,
     run,
     write_suite,
@@ -25,12 +21,6 @@ from harness.collection.tests.sessions import (
 from harness.record.cell import Status
 from harness.record.folder import CELLS_FILE, RUN_FILE, load
 from harness.record.recorder import CLAIMS, LOGS, Recorder
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """One with more cells than the one beside it."""
-    return new_project(tmp_path)
 
 
 def stop(project: Path, *, records: int, torn: bytes = b"") -> list[str]:
@@ -51,19 +41,9 @@ def stop(project: Path, *, records: int, torn: bytes = b"") -> list[str]:
 def test_a_killed_run_is_completed_in_its_folder(project: Path) -> None:
     """Really killed, by the signal that none can catch, in the middle of a cell."""
     write_suite(project, "while not os.path.exists('go'): time.sleep(0.05)")
-    process = subprocess.Popen(
-        command("-n", "1"), cwd=project, env=environment(), stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
     cells = project / "run" / CELLS_FILE
-    deadline = time.monotonic() + 120
-    try:
-        while not (cells.exists() and cells.read_text().count("\n") >= 2):
-            assert time.monotonic() < deadline, "no record appeared"
-            time.sleep(0.1)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    with begun(project, "-n", "1", after=2):
+        pass
     before = cells.read_bytes()
     assert before.count(b"\n") < 5
     (project / "go").touch()
@@ -205,19 +185,8 @@ def test_what_is_complete_or_no_run_is_refused(project: Path) -> None:
 
 def test_a_run_that_is_still_being_written_is_refused(project: Path) -> None:
     write_suite(project, HANG)
-    process = subprocess.Popen(
-        command("-n", "1"), cwd=project, env=environment(), stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 120
-        while not (project / "run" / CELLS_FILE).exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    with begun(project, "-n", "1"):
         result = run(project, "-n", "0", "--resume", "run", folder=None)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
     assert result.returncode == pytest.ExitCode.INTERNAL_ERROR
     assert "another process is still writing to run" in result.stdout + result.stderr
 

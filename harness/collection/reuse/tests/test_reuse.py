@@ -6,27 +6,44 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from harness.collection.tests.sessions import run
+from harness.collection.tests.sessions import OF_A_RUN, records, run
 from harness.record.cell import Status
 from harness.record.folder import CELLS_FILE, load
 from harness.record.run import Run
 
-# What differs between two runs of one cell.
-_OF_A_RUN = {"stages", "memory", "seconds", "overhead", "worker", "cached"}
+SUITE = """
+import os, signal
+import torch
+from harness.case import Case
+
+class Add(torch.nn.Module):
+    def forward(self, x):
+        return x + x
+
+class Fails(Add):
+    def forward(self, x):
+        raise ValueError("never right")
+
+class Dies(Add):
+    def forward(self, x):
+        if os.environ.get("DIES_NOW"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x + x
+
+def case(name, module=Add):
+    return Case(name, lambda: (module(), (torch.randn(2, 3),)), untelling="")
+
+CASES = [case("add/a"), case("add/b"), case("dies", Dies), case("add/c")]
+"""
 
 
-def judged(found: Run) -> dict[str, dict[str, object]]:
-    return {
-        cell.id: {
-            name: value
-            for name, value in msgspec.to_builtins(cell).items()
-            if name not in _OF_A_RUN
-        }
-        for cell in found.cells
-    }
+@pytest.fixture
+def project(project: Path) -> Path:
+    """With a suite that may end its process."""
+    (project / "suites" / "small.py").write_text(SUITE)
+    return project
 
 
 def session(project: Path, name: str, *arguments: str, code: int = 0) -> tuple[Run, str]:
@@ -51,7 +68,8 @@ def test_an_unchanged_run_runs_nothing(project: Path, workers: str) -> None:
     assert "4 cells were taken" in said
     assert "bringing up nodes" not in said, "no worker has anything to do"
     assert cached(second) == {"add/a", "add/b", "dies", "add/c"}
-    assert judged(first) == judged(second)
+    but = OF_A_RUN | {"cached"}
+    assert records(first, but=but) == records(second, but=but)
     assert second.is_complete
     assert second.info.backends == first.info.backends
     sources = {cell.cached.run for cell in second.cells if cell.cached}
