@@ -9,6 +9,7 @@ import os
 import platform
 import shutil
 import sys
+import sysconfig
 from collections.abc import Iterator
 
 from harness.record.host import vectors
@@ -30,7 +31,7 @@ def packages() -> str:
     packages' folder, such as scripts, which name the place of the environment.
     """
     found = {}
-    for one in importlib.metadata.distributions():
+    for one in importlib.metadata.distributions(path=_places()):
         name = one.metadata["Name"] or ""
         # The first on the path is the one that is imported.
         if name and name != OURS and name not in found:
@@ -39,6 +40,13 @@ def packages() -> str:
                 record.update(line.encode() + b"\n")
             found[name] = f"{name} {one.version} {record.hexdigest()}"
     return hashlib.sha256("\n".join(sorted(found.values())).encode()).hexdigest()
+
+
+def _places() -> list[str]:
+    """Where packages are looked for, without what a package has put on the path of its own inside:
+    whoever imports setuptools finds what it vendors, and is of the same environment as before."""
+    roots = {f"{sysconfig.get_path(name)}{os.sep}" for name in ("purelib", "platlib")}
+    return [place for place in sys.path if not place.startswith(tuple(roots))]
 
 
 def _installed(record: str) -> Iterator[str]:

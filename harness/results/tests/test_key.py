@@ -1,6 +1,7 @@
 """A key changes with everything that a record hangs on, and with nothing else."""
 
 import shutil
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,27 @@ def test_packages_and_the_kind_of_host_count(monkeypatch: pytest.MonkeyPatch) ->
         with monkeypatch.context() as patch:
             patch.setattr(surroundings, name, lambda: "other")
             assert set(keys().values()).isdisjoint(before.values()), name
+
+
+def test_packages_are_those_that_are_installed_and_none_that_a_package_vendors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever imports setuptools has its vendored packages on the path from then on."""
+    read = surroundings.packages.__wrapped__
+
+    def put(on: Path) -> str:
+        info = on / "conform_probe-1.dist-info"
+        info.mkdir(parents=True, exist_ok=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: conform-probe\nVersion: 1\n")
+        monkeypatch.syspath_prepend(on)
+        return read()
+
+    before = read()
+    site = tmp_path / "site-packages"
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(site))
+    assert read() == before
+    assert put(site / "other" / "_vendor") == before
+    assert put(site) != before
 
 
 def test_a_variable_that_vendors_read_is_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
