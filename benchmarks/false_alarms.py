@@ -3,7 +3,8 @@
     python -m benchmarks.false_alarms --seeds 10 --cases '*/tiny' --targets 'xnnpack:*'
 
 Lowers each case below PATHS (default ``suites/models``) once on each of its targets, and judges
-what it does with the inputs of other seeds; cells with a limitation are left out. Prints for each
+what it does with the inputs of other seeds. Cells with a limitation are left out, and so are those
+that do not lower, which are named, and those that the runtime has no kernels for. Prints for each
 target how many draws there were, how many were wrong, and how much of the bound the worst used.
 Weights are those of the first seed: ``pytest --seed N`` draws them anew. Exits with 1 where
 anything was wrong.
@@ -25,7 +26,7 @@ from rich.table import Table
 
 from harness import Case, Tester, registry
 from harness.collection.discovery import all_suites, load_suite
-from harness.errors import StageFailure
+from harness.errors import MissingKernels, StageFailure
 from harness.limitation import Limitation, find
 from harness.pipeline import speed
 from harness.pipeline.route import lower, unsupported
@@ -68,8 +69,17 @@ def main(
         raise click.UsageError(f"no case below {', '.join(map(str, paths))} matches {names!r}")
     console, tallies = Console(), dict[Target, Tally]()
     for number, (case, limitations) in enumerate(chosen, start=1):
-        testers = dict(_lowered(case, targets, limitations, first))
+        testers, failed = {}, list[str]()
+        for target, tester in _prepared(case, targets, limitations, first):
+            try:
+                lower(tester)
+            except StageFailure as failure:  # as ExecuTorch refuses what is not core ATen
+                failed.append(f"  {case.name}@{target} does not lower: {failure}")
+            else:
+                testers[target] = tester
         console.print(f"{number} of {len(chosen)}: {case.name}, {len(testers)} targets")
+        for line in failed:
+            console.print(line, markup=False)
         for seed in range(first, first + seeds):
             for target, tester in testers.items():
                 wrong = _judge(tester, seed, tallies.setdefault(target, Tally()))
@@ -85,7 +95,7 @@ def _matches(globs: str, name: str) -> bool:
     return any(fnmatchcase(name, each) for each in globs.split("|"))
 
 
-def _lowered(
+def _prepared(
     case: Case, globs: str, limitations: Sequence[Limitation], seed: int
 ) -> Iterator[tuple[Target, Tester]]:
     """The case on those of its targets where no gap is known of."""
@@ -97,23 +107,24 @@ def _lowered(
             continue
         tester = Tester(case, target, seed=seed, siblings=siblings)
         if unsupported(tester) is None:
-            lower(tester)
             yield target, tester
 
 
 def _judge(tester: Tester, seed: int, tally: Tally) -> str | None:
     """What is wrong with the outputs for one seed's inputs."""
     calls = tester.case.make(seed).cast(tester.recipe.dtype).calls
-    tally.draws += 1
     try:
         verdict = tester.run(calls).compare().verdict
     except StageFailure as failure:
+        if isinstance(failure.cause, MissingKernels):
+            return None  # what the runtime has no kernel for is nobody's fault
         problem = str(failure)
     else:
         tally.used = max([tally.used, *(row.bound_used for row in verdict.numerics)])
-        if verdict.passed:
-            return None
-        problem = verdict.problem or ""
+        problem = "" if verdict.passed else verdict.problem or "it does not say what"
+    tally.draws += 1
+    if not problem:
+        return None
     tally.wrong.append(problem)
     return problem
 

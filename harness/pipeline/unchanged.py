@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule
+
+
+class Holding(Protocol):
+    """What holds a graph and the values of its inputs, as a program does."""
+
+    @property
+    def graph(self) -> Graph:
+        """Its only one."""
+
+    @property
+    def state_dict(self) -> Mapping[str, Any]:
+        """Parameters and buffers by name."""
+
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        """Other values by name."""
 
 
 class Nodes:
@@ -33,11 +49,11 @@ class Nodes:
 class Snapshot:
     """How a program is now, its tensors by the counter of their writes. It does not keep it."""
 
-    def __init__(self, program: ExportedProgram) -> None:
+    def __init__(self, program: Holding) -> None:
         self._nodes = Nodes(program.graph)
         self._state = list(_state(program))
 
-    def holds(self, program: ExportedProgram, *, but_targets: bool = False) -> bool:
+    def holds(self, program: Holding, *, but_targets: bool = False) -> bool:
         """Whether the program is unchanged; what its nodes call may be left out."""
         nodes = self._nodes.are_of(program.graph, but_targets=but_targets)
         return nodes and self._state == list(_state(program))
@@ -51,7 +67,7 @@ def _held(graph: Graph) -> Iterator[Any]:
         yield node.meta.get("val")
 
 
-def _state(program: ExportedProgram) -> Iterator[tuple[str, int, int]]:
+def _state(program: Holding) -> Iterator[tuple[str, int, int]]:
     for name, value in (*program.state_dict.items(), *program.constants.items()):
         yield name, id(value), value._version if isinstance(value, torch.Tensor) else 0
 

@@ -2,12 +2,11 @@
 
 Lowering one operator takes 0.5 s upstream, most of it for things that do not depend on the program:
 the dispatcher is walked for composite operators, three times, and 36,000 kernels are registered and
-removed again, six times. Such results are kept, keyed by everything they depend on (``kept``,
-``tables``). A program that was decomposed is not decomposed again (``decomposing``), one that is
-functional is not made so (``functional``), a graph that was walked is not walked again for nothing
-(``retracing``, ``rehearsal``), and one that was verified is not verified again (``verifying``).
-Each pass makes Python code of its graph, which hardly any graph ever runs; that waits until
-somebody wants it (``code``). It calls each operator on fake tensors as the pass before did; what
+removed again, six times. Such results are kept, keyed by everything they depend on (``kept``). What
+the targets of a case make alike of the exported program is made once (``converting``). A graph that
+was walked is not walked again for nothing (``retracing``, ``rehearsal``), and one that was verified
+is not verified again (``verifying``). Each pass makes Python code of its graph, which hardly any
+graph ever runs; that waits until somebody wants it (``code``). It calls each operator on fake tensors as the pass before did; what
 came of that is kept, too (``faked``), and arguments are walked with fewer questions (``replay``).
 Arm's propagation of views and permutes walks the graph once instead of dozens of times
 (``propagation``). Calibrating an integer recipe looks for the range of each tensor in up to 100,000
@@ -33,11 +32,11 @@ from harness.pipeline.speed.originals import problems
 
 PARTS = tuple(
     """
-    code kept tables decomposing faked replay retracing propagation verifying untold forgotten
-    calibration
+    code kept converting.tables converting.decomposing converting.edge faked replay retracing
+    propagation verifying untold forgotten calibration
     """.split()
 )
-"""The parts, in the order in which they are installed: each is a module with ``install()``."""
+"""The parts in the order in which they are installed: modules below this one with ``install()``."""
 
 
 @functools.cache

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 import torch.export.decomp_utils
@@ -17,9 +18,11 @@ from executorch.exir import tensor as exir_tensor
 from executorch.exir._serialize import _dataclass
 from torch._decomp import decompositions_for_rng
 from torch._export import utils as export_utils
+from torch._ops import OpOverload
 from torch._subclasses import fake_impls
 from torch.export import ExportedProgram
 from torch.fx import graph as fx_graph
+from torch.fx.experimental import proxy_tensor
 from torch.fx.traceback import NodeSource
 
 Overrides = dict[Any, Callable[..., Any]]
@@ -34,7 +37,7 @@ class Composites(Overrides):
 
 
 def _key(overrides: Overrides) -> frozenset[Any]:
-    return frozenset((op, _identity(function)) for op, function in overrides.items())
+    return frozenset((op, identity(function)) for op, function in overrides.items())
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,10 @@ class _KeptOverrides:
                     (op, _Kernels(before[op], op.py_kernels.copy(), rules.get(op)))
                     for op in overrides
                 ]
-                yield
+                try:
+                    yield
+                finally:
+                    _met(overrides)
             return
         for op, kernels in kept:
             _exchange(op, kernels.inside)
@@ -77,10 +83,59 @@ class _KeptOverrides:
         try:
             yield
         finally:
+            _met(op for op, _ in kept)
             for op, kernels in kept:
                 _exchange(op, kernels.before)
                 if kernels.fake is not None:
                     rules.pop(op, None)
+
+
+_meetings: list[set[Any]] = []
+
+
+def are_met() -> bool:
+    """Whether :func:`meeting` sees composite operators: that overrides are kept."""
+    return type(torch.export.exported_program._override_composite_implicit_decomp) is _KeptOverrides
+
+
+@contextmanager
+def meeting() -> Iterator[set[Any]]:
+    """Collect the operators that a decomposition asks its table about.
+
+    Composite ones are overridden by kernels in Python, whose cache of the dispatcher's answers is
+    empty then: who was called has something there. Others come to the tracer, which looks them up.
+    Both may also be taken apart by name.
+    """
+    met: set[Any] = set()
+
+    def decompose(op: Any, *args: Any, **kwargs: Any) -> Any:
+        met.add(op)
+        return _decompose(op, *args, **kwargs)
+
+    def look_up(mode: Any, op: Any, *args: Any) -> Any:
+        met.add(op)
+        return _look_up(mode, op, *args)
+
+    _meetings.append(met)
+    with (
+        patch.object(OpOverload, "decompose", decompose),
+        patch.object(proxy_tensor, "maybe_handle_decomp", look_up),
+    ):
+        try:
+            yield met
+        finally:
+            _meetings.remove(met)
+
+
+def _met(overridden: Iterable[Any]) -> None:
+    """Note those of the operators that were called since they were overridden."""
+    if _meetings:
+        called = {op for op in overridden if op._dispatch_cache}
+        for met in _meetings:
+            met |= called
+
+
+_decompose, _look_up = OpOverload.decompose, proxy_tensor.maybe_handle_decomp
 
 
 def _exchange(op: Any, kernels: dict[Any, Any]) -> None:
@@ -89,7 +144,7 @@ def _exchange(op: Any, kernels: dict[Any, Any]) -> None:
     op._dispatch_cache.clear()
 
 
-def _identity(function: Callable[..., Any]) -> Any:
+def identity(function: Callable[..., Any] | None) -> Any:
     """Upstream makes a new function for "decompose this" each time; they are all the same."""
     inner = getattr(function, "func", None)
     if inner is not None and inner.__name__ == "_special_op_to_decompose_cia":

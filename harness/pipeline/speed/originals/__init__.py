@@ -37,7 +37,8 @@ REPLACED: dict[str, tuple[str, ...]] = {
         "torch.fx.graph_module:GraphModule.recompile",
         "torch.fx.graph_module:GraphModule.__reduce__",
     ),
-    "decomposing": (f"{_EXPORTED}:ExportedProgram.run_decompositions",),
+    "converting.decomposing": (f"{_EXPORTED}:ExportedProgram.run_decompositions",),
+    "converting.edge": ("executorch.exir.program._program:_generate_edge_program",),
     "faked": ("executorch.exir.dialects.edge._ops:EdgeOpOverload.__call__",),
     "forgotten": ("executorch.exir.backend.utils:is_identical_graph",),
     "kept": (
@@ -47,6 +48,8 @@ REPLACED: dict[str, tuple[str, ...]] = {
         f"{_EXPORTED}:ExportedProgram.call_spec",
         "executorch.exir.tensor:dim_order_from_stride",
         "torch.fx.graph:_snake_case",
+        "torch._ops:OpOverload.decompose",
+        "torch.fx.experimental.proxy_tensor:maybe_handle_decomp",
     ),
     "propagation": (
         f"{_ARM_VIEWS}:PropagateViewCopyPermutePass._retrace",
@@ -65,7 +68,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
         f"{_PASS}:_ExportPassBase.call_submodule",
         f"{_TORCH_PASS}:_ExportPassBaseDeprecatedDoNotUse.call",
     ),
-    "tables": (
+    "converting.tables": (
         "torch.export.decomp_utils:CustomDecompTable.materialize",
         "torch._export.utils:_get_decomp_for_cia",
         f"{_EXPORTED}:_split_decomp_table_to_cia_and_python_decomp",

@@ -11,31 +11,18 @@ from executorch.exir import pass_base
 from executorch.exir.debug_handle_utils import get_greatest_ancestor_node_identifier
 from torch.export import Dim, ExportedProgram, default_decompositions, export
 from torch.fx import GraphModule, Node
-from torch.fx.node import map_arg
 from torch.testing._internal.two_tensor import TwoTensor
 
 from harness import Case, Tester
 from harness.pipeline import speed
 from harness.pipeline.route import lower
 from harness.pipeline.siblings import Siblings
-from harness.pipeline.speed import decomposing, retracing
+from harness.pipeline.speed import retracing
+from harness.pipeline.speed.converting import decomposing
+from harness.pipeline.speed.tests.graphs import NET, Net, are_alike, drawn
 from harness.pipeline.unchanged import Nodes, Snapshot
 
 TARGETS = ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "xnnpack:int8", "tosa:int"]
-
-
-class Net(torch.nn.Module):
-    """Layers, views, numbers beside tensors, two dtypes, an argument named like a function."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = torch.nn.Conv2d(3, 4, 3)
-        self.linear = torch.nn.Linear(6, 5)
-
-    def forward(self, input: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        y = torch.nn.functional.gelu(self.linear(torch.relu(self.conv(input))))
-        halves = (y * 2).split(2, dim=1)
-        return halves[0].transpose(1, 2).mean(-1), (halves[1] > 0.5) + y[:, 2:].amax(0)
 
 
 class Counted(torch.nn.Module):
@@ -48,34 +35,9 @@ class Counted(torch.nn.Module):
         return x + self.calls
 
 
-NET = Case("test/net", lambda: (Net(), (torch.randn(2, 3, 8, 8),)))
-
-
 @pytest.fixture(autouse=True)
 def _installed() -> None:
     speed.install()
-
-
-def _drawn(module: GraphModule) -> list[Any]:
-    """A graph without its names: what is called with what, and what comes of it."""
-    place = {node: index for index, node in enumerate(module.graph.nodes)}
-    return [
-        (node.op, str(node.target) if node.op == "call_function" else "",
-         str(map_arg((node.args, node.kwargs), place.__getitem__)), _kind(node.meta.get("val")))
-        for node in module.graph.nodes
-    ]  # fmt: skip
-
-
-def _names(program: ExportedProgram) -> list[str]:
-    return [node.name for node in program.graph.nodes]
-
-
-def _kind(value: Any) -> Any:
-    if isinstance(value, (tuple, list)):
-        return [_kind(one) for one in value]
-    if isinstance(value, torch.Tensor):
-        return value.dtype, tuple(value.shape), value.stride(), value.storage_offset()
-    return repr(value)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -89,7 +51,7 @@ def test_a_walk_that_is_skipped_changes_nothing(
         nothing = says(walking, module)
         if nothing:
             skipped.add(type(walking).__name__)
-            assert _drawn(retracing._upstream(walking, module).graph_module) == _drawn(module)
+            assert drawn(retracing._upstream(walking, module).graph_module) == drawn(module)
         return nothing
 
     monkeypatch.setattr(retracing, "_changes_nothing", checked)
@@ -158,20 +120,6 @@ def test_a_write_to_a_weight_shows() -> None:
     assert not before.holds(program)
 
 
-@pytest.fixture
-def decompositions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The tables that upstream is asked to decompose with."""
-    asked: list[Any] = []
-    upstream = decomposing._upstream
-
-    def noted(program: ExportedProgram, table: Any = None, **options: Any) -> ExportedProgram:
-        asked.append(table)
-        return upstream(program, table, **options)
-
-    monkeypatch.setattr(decomposing, "_upstream", noted)
-    return asked
-
-
 class Writes(Net):
     """Of what tracing anew changes: a write, a view that may be a copy, what nobody uses."""
 
@@ -185,9 +133,9 @@ def test_a_program_is_made_functional_once(decompositions: list[Any]) -> None:
     program = export(Writes(), (torch.randn(2, 3, 8, 8),))
     made = [program.run_decompositions({}) for _ in range(2)]
     assert len(decompositions) == 1
-    _are_alike(made[0], made[1])
+    are_alike(made[0], made[1])
     assert made[0].graph is not made[1].graph
-    _are_alike(made[0], decomposing._upstream(program, {}))
+    are_alike(made[0], decomposing._upstream(program, {}))
 
 
 def test_what_is_functional_is_not_made_so(decompositions: list[Any]) -> None:
@@ -195,7 +143,7 @@ def test_what_is_functional_is_not_made_so(decompositions: list[Any]) -> None:
     made = program.run_decompositions({})
     assert not decompositions
     upstream = decomposing._upstream(program, {})
-    _are_alike(made, upstream)
+    are_alike(made, upstream)
     assert made.verifiers == upstream.verifiers
     for node, theirs in zip(made.graph.nodes, upstream.graph.nodes, strict=True):
         if node.op == "call_function":
@@ -226,21 +174,15 @@ def test_what_writes_to_an_input_is_decomposed_each_time(decompositions: list[An
     assert torch.ops.aten.copy.default in {node.target for node in twice.graph.nodes}
 
 
-def _are_alike(one: ExportedProgram, other: ExportedProgram) -> None:
-    assert _drawn(one.graph_module) == _drawn(other.graph_module)
-    assert _names(one) == _names(other)
-    assert one.graph_signature == other.graph_signature
-
-
 def test_what_is_decomposed_is_not_decomposed_again(decompositions: list[Any]) -> None:
     program = export(Net(), (torch.randn(2, 3, 8, 8),))
     once = program.run_decompositions(default_decompositions())
     twice = once.run_decompositions(default_decompositions())
     thrice = twice.run_decompositions(default_decompositions())
     assert len(decompositions) == 1
-    assert _drawn(once.graph_module) == _drawn(twice.graph_module) == _drawn(thrice.graph_module)
+    assert drawn(once.graph_module) == drawn(twice.graph_module) == drawn(thrice.graph_module)
     upstream = decomposing._upstream(once, default_decompositions())
-    assert _drawn(upstream.graph_module) == _drawn(once.graph_module)
+    assert drawn(upstream.graph_module) == drawn(once.graph_module)
     relu = next(node for node in twice.graph.nodes if "relu" in node.name)
     relu.target = torch.ops.aten.relu6.default
     twice.run_decompositions(default_decompositions())

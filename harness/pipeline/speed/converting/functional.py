@@ -11,18 +11,42 @@ import copy
 import functools
 import operator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch._export import utils as export_utils
+from torch._export.verifier import Verifier
 from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry
 from torch.export.graph_signature import ExportGraphSignature
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.traceback import NodeSource, NodeSourceAction
 
+# What a program that was made functional is verified as.
+_AS_ATEN: list[type[Verifier]] = [Verifier]
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+
+class Parts(NamedTuple):
+    """What a program consists of, not verified as one."""
+
+    graph_module: GraphModule
+    graph_signature: ExportGraphSignature
+    state_dict: dict[str, Any]
+    range_constraints: dict[Any, Any]
+    module_call_graph: list[ModuleCallEntry]
+    example_inputs: Any
+    constants: dict[str, Any]
+    verifiers: list[type[Verifier]]
+
+    @property
+    def graph(self) -> Graph:
+        """The module's."""
+        return self.graph_module.graph
+
+
+Held: TypeAlias = ExportedProgram | Parts
 
 
 def is_functional(program: ExportedProgram) -> bool:
@@ -70,7 +94,7 @@ _LIFTS = frozenset({torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift_
 
 def as_functional(program: ExportedProgram) -> ExportedProgram:
     """A functional program as tracing would return it."""
-    made = copied(program, verified=False)
+    made = copied(program, _AS_ATEN)
     for before, node in zip(program.graph.nodes, made.graph.nodes, strict=True):
         if node.op != "call_function":
             continue
@@ -84,20 +108,16 @@ def as_functional(program: ExportedProgram) -> ExportedProgram:
     return made
 
 
-def copied(program: ExportedProgram, *, verified: bool = True) -> ExportedProgram:
+def copied(program: Held, verifiers: list[type[Verifier]] | None = None) -> ExportedProgram:
     """A program with a graph and a signature of its own; it shares values with the first.
 
     Args:
         program: a plain one.
-        verified: whether what it is verified as stays; otherwise it is verified as ATen.
+        verifiers: those of the copy; by default its own.
     """
-    graph = copy.deepcopy(program.graph)
-    for its, copy_of_it in zip(program.graph.nodes, graph.nodes, strict=True):
-        copy_of_it.name = its.name  # a name that Python has too, as "input", was changed
-    module = GraphModule(program.graph_module, graph)
-    module.meta.update(program.graph_module.meta)
+    graph = _graph(program)
     return ExportedProgram(
-        root=module,
+        root=program.graph_module,
         graph=graph,
         graph_signature=_signature(program.graph_signature),
         state_dict=dict(program.state_dict),
@@ -105,8 +125,31 @@ def copied(program: ExportedProgram, *, verified: bool = True) -> ExportedProgra
         module_call_graph=[_call(entry) for entry in program.module_call_graph],
         example_inputs=program.example_inputs,
         constants=dict(program.constants),
-        verifiers=program._verifiers if verified else None,
+        verifiers=program.verifiers if verifiers is None else verifiers,
     )
+
+
+def parts(program: ExportedProgram) -> Parts:
+    """Copies of what passes write to in a plain program."""
+    module = GraphModule(program.graph_module, _graph(program))
+    module.meta.update(program.graph_module.meta)
+    return Parts(
+        module,
+        _signature(program.graph_signature),
+        dict(program.state_dict),
+        dict(program.range_constraints),
+        [_call(entry) for entry in program.module_call_graph],
+        program.example_inputs,
+        dict(program.constants),
+        program.verifiers,
+    )
+
+
+def _graph(program: Held) -> Graph:
+    graph = copy.deepcopy(program.graph)
+    for its, copy_of_it in zip(program.graph.nodes, graph.nodes, strict=True):
+        copy_of_it.name = its.name  # a name that Python has too, as "input", was changed
+    return graph
 
 
 def _signature(of: ExportGraphSignature) -> ExportGraphSignature:
