@@ -6,15 +6,15 @@ removed again, six times. Such results are kept, keyed by everything they depend
 the targets of a case make alike of the exported program is made once (``converting``). A graph that
 was walked is not walked again for nothing (``retracing``, ``rehearsal``), and one that was verified
 is not verified again (``verifying``). Each pass makes Python code of its graph, which hardly any
-graph ever runs; that waits until somebody wants it (``code``). It calls each operator on fake tensors as the pass before did; what
-came of that is kept, too (``faked``), and arguments are walked with fewer questions (``replay``).
-Arm's propagation of views and permutes walks the graph once instead of dozens of times
-(``propagation``). Calibrating an integer recipe looks for the range of each tensor in up to 100,000
-steps of two tensor operations; those that change nothing are skipped (``calibration``). Lowering a
-model spends a fifth of its time on deep-copying the provenance of nodes, which nobody writes to; it
-is shared instead. Graphs are not written as text for logs that nobody reads (``untold``), and what
-exir keeps of programs that are done is dropped (``forgotten``). What is lowered is unchanged
-(docs/adr/0004 has the measurements).
+graph ever runs; that waits until somebody wants it (``code``). It calls each operator on fake
+tensors as the pass before did; what came of that is kept, too (``faked``), and arguments are walked
+with fewer questions (``replay``). Arm's propagation of views and permutes walks the graph once
+instead of dozens of times (``propagation``). Calibrating an integer recipe looks for the range of
+each tensor in up to 100,000 steps of two tensor operations; those that change nothing are skipped
+(``calibration``). Lowering a model spends a fifth of its time on deep-copying the provenance of
+nodes, which nobody writes to; it is shared instead. Graphs are not written as text for logs that
+nobody reads (``untold``), and what exir keeps of programs that are done is dropped (``forgotten``).
+What is lowered is unchanged (docs/adr/0004 has the measurements).
 
 A part stands in for functions that it was written against; where a release has others, it is left
 out (``originals``), and the record of a run says so.
