@@ -10,14 +10,16 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
+from typing import Any
 
 import msgspec
+import platformdirs
+from distributed.diskutils import WorkSpace
 
 from harness.budget.death import complete, record_of
 from harness.budget.watch import Watch
@@ -203,7 +205,11 @@ class Slot:
 
 class Crew:
     """All processes of a worker, and what they share: a folder, the memory of the machine, and a
-    watch over it. Threads may call :meth:`run`; as many units run at once as there are slots."""
+    watch over it. Threads may call :meth:`run`; as many units run at once as there are slots.
+
+    Attributes:
+        folder: logs and locks of the processes, until the crew is closed.
+    """
 
     def __init__(self, root: Path, slots: int, memory: float | None = None) -> None:
         """Start nothing yet.
@@ -214,16 +220,20 @@ class Crew:
             memory: GiB that their cells may take together; None for most of what is available.
         """
         room = int(available_memory() * _OF_WHAT_THERE_IS if memory is None else memory * GIB)
-        self._folder = tempfile.TemporaryDirectory(prefix="conform-worker-")
+        # What a worker leaves that was killed is removed when the next one starts.
+        place = platformdirs.user_cache_path("executorch-conform") / "workers"
+        space: Any = WorkSpace(str(place))
+        self._space = space.new_work_dir(prefix="worker-")
+        self.folder = Path(self._space.dir_path)
         self.room = room
-        self._watch = Watch(Path(self._folder.name))
+        self._watch = Watch(self.folder)
         self._watch.start()
         self._free: SimpleQueue[Slot] = SimpleQueue()
         self._slots = [
             Slot(
                 Setting(
                     root=str(root.resolve()),
-                    logs=self._folder.name,
+                    logs=str(self.folder),
                     name=f"slot{number}",
                     room=room,
                 ),
@@ -279,4 +289,4 @@ class Crew:
             slot.close()
         self._watch.close()
         self._watch.join()
-        self._folder.cleanup()
+        self._space.release()

@@ -94,18 +94,24 @@ from harness.farm.slot import Crew
 crew = Crew(Path(sys.argv[1]), 1)
 crew.hello()
 unit = msgspec.json.decode(sys.argv[2], type=Unit)
-crew.run(unit, lambda event: print("began", flush=True))
+crew.run(unit, lambda event: print(crew.folder, flush=True))
 """
 
 
 def test_processes_end_with_their_worker(root: Path) -> None:
-    """Killed, a worker closes nothing; and a process in the middle of a cell reads nothing."""
+    """Killed, a worker closes nothing; and a process in the middle of a cell reads nothing. What it
+    left is removed by the next one."""
     work = msgspec.json.encode(unit(root, "slow/0")).decode()
     command = [sys.executable, "-c", WORKER, str(root), work]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
-        assert worker.stdout.readline() == "began\n"
+        folder = Path(worker.stdout.readline().strip())
         (child,) = runners_of(worker.pid)
         worker.kill()
     psutil.wait_procs([child], timeout=10)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert list(folder.iterdir())
+    with Crew(root, 1) as crew:
+        assert not folder.exists()
+        assert crew.folder.parent == folder.parent
+    assert not crew.folder.exists()
