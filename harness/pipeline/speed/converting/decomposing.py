@@ -29,15 +29,16 @@ _upstream: Callable[..., ExportedProgram] = ExportedProgram.run_decompositions
 _functional: weakref.WeakKeyDictionary[ExportedProgram, tuple[Snapshot, ExportedProgram]] = (
     weakref.WeakKeyDictionary()
 )
-# How a program was when it had been decomposed; by the program.
-_decomposed: weakref.WeakKeyDictionary[ExportedProgram, Snapshot] = weakref.WeakKeyDictionary()
+# How a program was when it had been decomposed, and of which one that was kept it is a copy; by the
+# program.
+_decomposed: weakref.WeakKeyDictionary[ExportedProgram, tuple[Snapshot, ExportedProgram | None]] = (
+    weakref.WeakKeyDictionary()
+)
 # What programs became, by the functional one that they were copies of: what the table had for each
 # operator that was met, and how the outcome was.
 _outcomes: weakref.WeakKeyDictionary[
     ExportedProgram, list[tuple[dict[Any, Any], Snapshot, ExportedProgram]]
 ] = weakref.WeakKeyDictionary()
-# Of which program that was kept another is a copy, unless it was changed since; by the copy.
-_origins: weakref.WeakKeyDictionary[ExportedProgram, ExportedProgram] = weakref.WeakKeyDictionary()
 
 
 def _run_decompositions(
@@ -48,10 +49,10 @@ def _run_decompositions(
         return _upstream(program, decomp_table, **options)
     if not decomp_table:
         return _made_functional(program)
-    before = _decomposed.get(program)
+    before, of = _decomposed.get(program, (None, None))
     untouched = before is not None and before.holds(program, but_targets=True)
     if untouched and _is_done(program, decomp_table):
-        return _noted(copied(program), _origins.get(program))
+        return _noted(copied(program), of)
     if isinstance(decomp_table, CustomDecompTable):
         len(decomp_table)  # makes it complete, once
         decomp_table = decomp_table.decomp_table  # upstream copies one operator after the other
@@ -92,7 +93,7 @@ def _decomposed_by(of: ExportedProgram, program: ExportedProgram, table: _Table)
 def origin(program: ExportedProgram) -> ExportedProgram | None:
     """The program that was kept of which another is a copy; None where there is none, or where
     anything of the copy is another by now."""
-    before, of = _decomposed.get(program), _origins.get(program)
+    before, of = _decomposed.get(program, (None, None))
     if before is None or of is None or not before.holds(program, but_targets=True):
         return None
     pairs = zip(program.graph.nodes, of.graph.nodes, strict=True)
@@ -110,10 +111,8 @@ def _alike(node: Node, other: Node) -> bool:
 
 
 def _noted(program: ExportedProgram, of: ExportedProgram | None = None) -> ExportedProgram:
-    """A program that has been decomposed, and of which functional one it is a copy."""
-    _decomposed[program] = Snapshot(program)
-    if of is not None:
-        _origins[program] = of
+    """A program that has been decomposed, and of which one that was kept it is a copy."""
+    _decomposed[program] = Snapshot(program), of
     return program
 
 

@@ -29,9 +29,9 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 class Parts(NamedTuple):
-    """What a program consists of, not verified as one."""
+    """What a program is made of, by the names that its constructor has; not verified as one."""
 
-    graph_module: GraphModule
+    root: GraphModule
     graph_signature: ExportGraphSignature
     state_dict: dict[str, Any]
     range_constraints: dict[Any, Any]
@@ -42,8 +42,8 @@ class Parts(NamedTuple):
 
     @property
     def graph(self) -> Graph:
-        """The module's."""
-        return self.graph_module.graph
+        """The root's."""
+        return self.root.graph
 
 
 Held: TypeAlias = ExportedProgram | Parts
@@ -115,24 +115,20 @@ def copied(program: Held, verifiers: list[type[Verifier]] | None = None) -> Expo
         program: a plain one.
         verifiers: those of the copy; by default its own.
     """
-    graph = _graph(program)
-    return ExportedProgram(
-        root=program.graph_module,
-        graph=graph,
-        graph_signature=_signature(program.graph_signature),
-        state_dict=dict(program.state_dict),
-        range_constraints=dict(program.range_constraints),
-        module_call_graph=[_call(entry) for entry in program.module_call_graph],
-        example_inputs=program.example_inputs,
-        constants=dict(program.constants),
-        verifiers=program.verifiers if verifiers is None else verifiers,
-    )
+    own = parts(program)
+    if verifiers is not None:
+        own = own._replace(verifiers=verifiers)
+    return ExportedProgram(graph=own.graph, **own._asdict())
 
 
-def parts(program: ExportedProgram) -> Parts:
+def parts(program: Held) -> Parts:
     """Copies of what passes write to in a plain program."""
-    module = GraphModule(program.graph_module, _graph(program))
-    module.meta.update(program.graph_module.meta)
+    graph = copy.deepcopy(program.graph)
+    for its, copy_of_it in zip(program.graph.nodes, graph.nodes, strict=True):
+        copy_of_it.name = its.name  # a name that Python has too, as "input", was changed
+    root = program.root if isinstance(program, Parts) else program.graph_module
+    module = GraphModule(root, graph)
+    module.meta.update(root.meta)
     return Parts(
         module,
         _signature(program.graph_signature),
@@ -143,13 +139,6 @@ def parts(program: ExportedProgram) -> Parts:
         dict(program.constants),
         program.verifiers,
     )
-
-
-def _graph(program: Held) -> Graph:
-    graph = copy.deepcopy(program.graph)
-    for its, copy_of_it in zip(program.graph.nodes, graph.nodes, strict=True):
-        copy_of_it.name = its.name  # a name that Python has too, as "input", was changed
-    return graph
 
 
 def _signature(of: ExportGraphSignature) -> ExportGraphSignature:
