@@ -34,6 +34,7 @@ from harness.pipeline.figures import Stopwatch, Weight, weigh
 from harness.pipeline.keeping.folder import Keep
 from harness.pipeline.route import lower, unsupported
 from harness.pipeline.siblings import Siblings
+from harness.pipeline.speed.stack import roomy
 from harness.pipeline.tester import Tester
 from harness.recipe import Recipe
 from harness.record.cell import (
@@ -52,6 +53,7 @@ from harness.target import Target
 _TRACEBACK_LINES = 60
 
 
+@roomy
 def run_cell(
     case: Case,
     target: Target | str,

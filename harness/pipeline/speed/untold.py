@@ -34,24 +34,41 @@ _OF_TWO = "/backends/arm/_passes/arm_pass"
 _bar = vars(interpreter)["tqdm"]
 
 
-@contextmanager
-def _short(method: str) -> Iterator[None]:
-    full = getattr(GraphModule, method)
-    setattr(GraphModule, method, lambda module, **_: "")
-    try:
-        yield
-    finally:
-        setattr(GraphModule, method, full)
+class _Text:
+    """A method of graph modules that writes their graph; it writes nothing while nobody reads it.
+
+    It stays where it is. Each module has a class of its own, and to write to a class that thousands
+    derive from is to go through all of them.
+    """
+
+    def __init__(self, method: str) -> None:
+        self._unread = 0
+        full = getattr(GraphModule, method)
+
+        @functools.wraps(full)
+        def write(*args: Any, **options: Any) -> Any:
+            return "" if self._unread else full(*args, **options)
+
+        setattr(GraphModule, method, write)
+
+    @contextmanager
+    def unread(self) -> Iterator[None]:
+        """Nobody reads it in here."""
+        self._unread += 1
+        try:
+            yield
+        finally:
+            self._unread -= 1
 
 
-def _untold(function: Callable[..., Any], logger: logging.Logger, method: str) -> Any:
+def _untold(function: Callable[..., Any], logger: logging.Logger, text: _Text) -> Any:
     """The same function, in which graphs have no text while nothing is logged."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         if logger.isEnabledFor(logging.DEBUG):
             return function(*args, **kwargs)
-        with _short(method):
+        with text.unread():
             return function(*args, **kwargs)
 
     return called
@@ -99,10 +116,11 @@ def install() -> None:
     traceback.format_stack = _lines_of_callers
     vars(interpreter)["tqdm"] = _bar_if_shown
     backend_api._create_partitions_in_graph_module = _untold(
-        backend_api._create_partitions_in_graph_module, logging.getLogger(), "__str__"
+        backend_api._create_partitions_in_graph_module, logging.getLogger(), _Text("__str__")
     )
+    readable = _Text("print_readable")
     for module, converting in (
         (convert_to_linear, convert_to_linear.ConvertToLinearPass),
         (convert_to_sdpa, convert_to_sdpa.ConvertToSDPAPass),
     ):
-        converting.call = _untold(converting.call, module.logger, "print_readable")
+        converting.call = _untold(converting.call, module.logger, readable)

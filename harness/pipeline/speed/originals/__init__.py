@@ -41,6 +41,10 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "converting.edge": ("executorch.exir.program._program:_generate_edge_program",),
     "faked": ("executorch.exir.dialects.edge._ops:EdgeOpOverload.__call__",),
     "forgotten": ("executorch.exir.backend.utils:is_identical_graph",),
+    "inductor": (
+        "torch._inductor.dtype_propagation:DtypePropagationOpsHandler.__init__",
+        "torch._dynamo.utils:record_compilation_metrics",
+    ),
     "kept": (
         f"{_EXPORTED}:_override_composite_implicit_decomp",
         "torch._export.utils:_collect_all_valid_cia_ops",

@@ -1,0 +1,44 @@
+"""What Inductor makes again for each program that goes to Metal, or for logs that nobody reads.
+
+The dtypes that its operators give are rules in one handler for the whole process; to ask for it, as
+each kernel does, makes all of them again. Each compilation ends with a record of its metrics, for
+which the configurations of Dynamo and Inductor are written as JSON.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from torch import _utils_internal
+from torch._dynamo import utils
+from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
+
+_make_rules = DtypePropagationOpsHandler.__init__
+_record = utils.record_compilation_metrics
+_trace = logging.getLogger("torch.__trace")
+_rules: set[tuple[int, int]] = set()
+
+
+def _rules_once(handler: DtypePropagationOpsHandler) -> None:
+    """Stands for the handler's ``__init__``, which runs on the only one each time."""
+    from torch._inductor import utils as inductor_utils
+    from torch._inductor.codegen.common import pointwise_overrides_data
+
+    made_of = len(inductor_utils.op_dtype_propagation_rules), len(pointwise_overrides_data)
+    if made_of not in _rules:
+        _make_rules(handler)
+        _rules.add(made_of)
+
+
+def _record_if_read(*args: Any, **kwargs: Any) -> None:
+    """Stands for ``record_compilation_metrics``."""
+    if _trace.handlers or _utils_internal.log.isEnabledFor(logging.INFO):
+        _record(*args, **kwargs)
+
+
+def install() -> None:
+    """Make such things once, or when they are read, from now on."""
+    handlers: Any = DtypePropagationOpsHandler
+    handlers.__init__ = _rules_once
+    utils.record_compilation_metrics = _record_if_read
