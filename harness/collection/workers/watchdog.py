@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import faulthandler
+import gc
 import os
 import sys
 from collections.abc import Generator, Sequence
@@ -55,6 +58,13 @@ class Watchdog:
         ready = load_and_settle(cells)
         if self.board is not None:
             tell(self.board.folder, os.environ["PYTEST_XDIST_WORKER"], ready)
+        atexit.register(leave)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Where all tests were cells, whose warnings are vendors', let pytest not look five times
+        through all objects for what warns when it is collected."""
+        if session.items and all(isinstance(item, CellItem) for item in session.items):
+            gc.freeze()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
@@ -101,6 +111,17 @@ class Watchdog:
         except OSError:
             # A full disk costs the stacks, not the time limit; the controller says that it is full.
             return sys.__stderr__ or sys.stderr
+
+
+def leave() -> None:
+    """End this process at once when all has been done that is to be done at exit: the session waits
+    for it, and to take apart what torch and executorch have loaded takes seconds."""
+    atexit.unregister(leave)
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(0)
 
 
 def load_and_settle(cells: Sequence[CellItem]) -> Ready:
