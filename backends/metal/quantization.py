@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.private.torch import _dispatch_has_kernel_for_dispatch_key
-
 if TYPE_CHECKING:
     import torch
 
@@ -111,6 +109,7 @@ def _kernel() -> Any:
     import torch
 
     from backends.metal.fallbacks import quantized
+    from harness.private.torch import _dispatch_has_kernel_for_dispatch_key
 
     def linear(
         activation: torch.Tensor,

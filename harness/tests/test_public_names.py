@@ -70,3 +70,13 @@ def test_records_start_without_torch() -> None:
         "import sys, harness, harness.record.folder; harness.Run; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_targets_are_known_without_torch() -> None:
+    """Each run waits for the controller to read them before its workers start."""
+    code = (
+        "import sys; from harness import registry; "
+        "found = [recipe for name in registry.names() for recipe in registry.backend(name).recipes]"
+        "; assert found; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

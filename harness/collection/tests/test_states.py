@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 from harness import native_backends, registry
@@ -42,3 +44,19 @@ def test_the_process_of_the_records_does_not_load_executorch(project: Path) -> N
         {cell.target.partition(":")[0] for cell in load(project / "run").cells}, []
     )
     assert load(project / "run").info.backends == here
+
+
+def test_a_worker_leaves_without_taking_apart_what_it_loaded() -> None:
+    code = """
+import atexit
+atexit.register(print, "registered before")
+from harness.collection.workers.watchdog import leave
+class Loaded:
+    def __del__(self): print("taken apart")
+loaded = Loaded()
+atexit.register(print, "registered last but one")
+atexit.register(leave)
+print("over")
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "over\nregistered last but one\nregistered before\n"

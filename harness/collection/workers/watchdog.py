@@ -58,13 +58,14 @@ class Watchdog:
         ready = load_and_settle(cells)
         if self.board is not None:
             tell(self.board.folder, os.environ["PYTEST_XDIST_WORKER"], ready)
-        atexit.register(leave)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Where all tests were cells, whose warnings are vendors', let pytest not look five times
-        through all objects for what warns when it is collected."""
+        """End soon: where all tests were cells, whose warnings are vendors', let pytest not look
+        five times through all objects for what warns when it is collected."""
         if session.items and all(isinstance(item, CellItem) for item in session.items):
             gc.freeze()
+        if self.stack is not None:
+            atexit.register(leave)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
@@ -114,8 +115,11 @@ class Watchdog:
 
 
 def leave() -> None:
-    """End this process at once when all has been done that is to be done at exit: the session waits
-    for it, and to take apart what torch and executorch have loaded takes seconds."""
+    """Do what is to be done at exit, and end this process at once: the session waits for it, and to
+    take apart what torch and executorch have loaded takes seconds.
+
+    To be registered last, as what was registered later is done already, and would be done again.
+    """
     atexit.unregister(leave)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -69,8 +69,9 @@ def _module(part: str) -> Any:
 
 
 _THRESHOLDS = (10_000, 10, 10)
-"""A model's graphs are millions of objects that live on: walking them all each 77,000 that were made
-takes a tenth of lowering, each 1.1 million a twentieth. Rarer is no quicker, and holds more."""
+"""A model's graphs are millions of objects that live on: to walk them all for each 77,000 that were
+made takes a tenth of lowering, for each 1.1 million a twentieth. Rarer is no quicker, and holds
+more."""
 
 
 def settle() -> None:

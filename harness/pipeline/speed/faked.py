@@ -58,7 +58,7 @@ class _Kinds(NamedTuple):
     kinds: list[_Kind]
 
 
-class _NotKept(Exception):
+class NotKept(Exception):
     """More decides about a call, or comes of it, than kinds say."""
 
 
@@ -75,8 +75,8 @@ def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
     if mode is None or not _is_alone():
         return _upstream(overload, *args, **kwargs)
     try:
-        key = overload, _context(overload), _key(args, mode), _key(kwargs.items(), mode)
-    except _NotKept:
+        key = overload, context_of(overload), _key(args, mode), _key(kwargs.items(), mode)
+    except NotKept:
         return _upstream(overload, *args, **kwargs)
     kept = _kept.get(mode)
     if kept is None:
@@ -100,7 +100,7 @@ def _is_alone() -> bool:
     )
 
 
-def _context(overload: EdgeOpOverload) -> object:
+def context_of(overload: EdgeOpOverload) -> object:
     """What decides about the results of an operator besides its arguments."""
     if overload not in _contexts:
         op = overload._op
@@ -111,7 +111,7 @@ def _context(overload: EdgeOpOverload) -> object:
         _contexts[overload] = _NAMESPACES.get(op.namespace) if follows else None
     context = _contexts[overload]
     if context is None:
-        raise _NotKept
+        raise NotKept
     return context()
 
 
@@ -143,17 +143,22 @@ def _key(values: Iterable[Any], mode: FakeTensorMode) -> _Call:
     for value in values:
         its = type(value)
         if its is FakeTensor:
-            parts.append(_kind(value, mode))
+            parts.append(kind_of(value, mode))
         elif its in PLAIN:
             parts.append((its, value))
         elif its is tuple or its is list or its is immutable_list:
             parts.append((its, _key(value, mode)))
         else:
-            raise _NotKept
+            raise NotKept
     return tuple(parts)
 
 
-def _kind(tensor: FakeTensor, mode: FakeTensorMode) -> _Kind:
+def kind_of(tensor: FakeTensor, mode: FakeTensorMode) -> _Kind:
+    """What tells a tensor from others of a mode.
+
+    Raises:
+        NotKept: it is of another mode, has symbols for sizes, or there is more to it.
+    """
     if (
         tensor.fake_mode is not mode
         or tensor._has_symbolic_sizes_strides
@@ -166,10 +171,10 @@ def _kind(tensor: FakeTensor, mode: FakeTensorMode) -> _Kind:
         or tensor.is_neg()
         or tensor.is_inference()
     ):
-        raise _NotKept
+        raise NotKept
     storage = tensor.untyped_storage().nbytes()
     if type(storage) is not int:  # a symbol's, though sizes and strides are known
-        raise _NotKept
+        raise NotKept
     return _Kind(tensor.shape, tensor.stride(), tensor.dtype, tensor.device, storage)
 
 
@@ -192,10 +197,10 @@ def _kind_of_result(result: Any, arguments: Any, mode: FakeTensorMode) -> _Kind 
     if len(given | {_memory(one) for one in made}) < len(given) + len(made):
         return None
     try:
-        kinds = [_kind(one, mode) for one in made]
-    except _NotKept:
+        kinds = [kind_of(one, mode) for one in made]
+    except NotKept:
         return None
-    if any(_kind(_make(kind, mode), mode) != kind for kind in kinds):
+    if any(kind_of(_make(kind, mode), mode) != kind for kind in kinds):
         return None
     return _Kinds(type(result), kinds) if several else kinds[0]
 

@@ -85,6 +85,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
         f"{_XNNPACK}.convert_to_sdpa:ConvertToSDPAPass.call",
     ),
     "verifying": (
+        "executorch.exir.verification.verifier:_check_tensor_args_matching_op_allowed_dtype",
         "torch._export.verifier:Verifier._check_graph_module",
         "executorch.exir.pass_manager:ExportedProgramPassManager.check",
         "executorch.exir.program._program:_remove_invalid_ops_for_not_decompose",

@@ -74,6 +74,56 @@ def test_another_verifier_looks_for_itself(verified: list[Any]) -> None:
     assert len(verified) == 1
 
 
+class _Sum(torch.nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sum(x, self.dim).relu()
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "is_alike"),
+    [
+        (_Sum(-1), torch.zeros(3, 3), True),
+        (_Sum(-2), torch.zeros(3, 3), False),  # hash(-1) == hash(-2)
+        (_Sum(-1), torch.zeros(3, 4), False),
+        (_Sum(-1), torch.zeros(3, 3, dtype=torch.float64), False),
+    ],
+)
+def test_operators_are_called_once_for_graphs_that_are_alike(
+    module: torch.nn.Module, given: torch.Tensor, is_alike: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[GraphModule] = []
+    upstream = verifying._call_operators
+
+    def noted(graph_module: GraphModule) -> None:
+        called.append(graph_module)
+        upstream(graph_module)
+
+    monkeypatch.setattr(verifying, "_call_operators", noted)
+    monkeypatch.setattr(verifying, "_valid", {})
+    graphs = [
+        to_edge(export(each, (inputs,))).exported_program().graph_module
+        for each, inputs in ((_Sum(-1), torch.ones(3, 3)), (module, given))
+    ]
+    verifying._valid.clear()
+    called.clear()
+    for graph_module in graphs:
+        verifying._call_operators_once(graph_module)
+    assert called == (graphs[:1] if is_alike else graphs)
+
+
+def test_what_operators_refuse_is_refused_each_time() -> None:
+    for _ in range(2):
+        program = _edge()
+        relu = next(node for node in program.graph.nodes if node.op == "call_function")
+        relu.meta["val"] = relu.meta["val"].to(torch.complex64)
+        with pytest.raises(SpecViolationError, match="mismatched dtypes"):
+            program.validate()
+
+
 class _Lines(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
