@@ -4,11 +4,14 @@ A pass walks a graph by calling all of its operators on fake tensors, and loweri
 hundred passes: nearly all calls are ones that an earlier pass made, with tensors of the same kind.
 The fake mode keeps results itself, but not those of operators outside of ATen, and it asks much
 before it does. What came of a call is kept here with the fake mode that it was made in, and ends
-with it.
+with it. A walk that comes by a delegate makes a module of what it was made of and calls all of its
+operators; what comes of that is kept for all graphs that make the same calls.
 """
 
 from __future__ import annotations
 
+import importlib
+import operator
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -20,7 +23,8 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     in_kernel_invocation_manager,
 )
-from torch.fx.immutable_collections import immutable_list
+from torch.fx import Graph, Node
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.utils._pytree import tree_leaves
 
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
@@ -75,7 +79,7 @@ def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
     if mode is None or not _is_alone():
         return _upstream(overload, *args, **kwargs)
     try:
-        key = overload, context_of(overload), _key(args, mode), _key(kwargs.items(), mode)
+        key = overload, _context(overload), _key(args, mode), _key(kwargs.items(), mode)
     except NotKept:
         return _upstream(overload, *args, **kwargs)
     kept = _kept.get(mode)
@@ -90,6 +94,101 @@ def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
+class Known(dict[_Call, Any]):
+    """What came of graphs, by their calls; it begins anew when these are too many to keep."""
+
+    def add(self, calls: _Call, known: Any) -> None:
+        """Keep something of a graph."""
+        if len(calls) + sum(map(len, self)) > _MOST:
+            self.clear()
+        self[calls] = known
+
+
+# Its package has the operator by this name.
+_delegates: Any = importlib.import_module("torch._higher_order_ops.executorch_call_delegate")
+_call_delegate = _delegates.call_delegate_cpu
+_MOST = 50_000
+_called = Known()
+
+
+def _call_delegate_once(lowered: Any, *args: Any) -> Any:
+    """Stands for ``call_delegate_cpu``. Programs are copied between walks, delegates with them."""
+    mode: Any = torch._C._get_dispatch_mode(_FAKE)
+    program = lowered.original_module
+    if mode is None or not _is_alone() or not _returns_alone(program):
+        return _call_delegate(lowered, *args)
+    try:
+        calls = (*calls_of(program.graph), _key(args, mode))
+    except NotKept:
+        return _call_delegate(lowered, *args)
+    if calls in _called:
+        return _make(_called[calls], mode)
+    result = _call_delegate(lowered, *args)
+    kind = _kind_of_result(result, args, mode)
+    if kind is not None:
+        _called.add(calls, kind)
+    return result
+
+
+def _returns_alone(program: Any) -> bool:
+    """Whether all that a call of a program does is to return what operators made: no state, and
+    nothing is written to."""
+    signature = program.graph_signature
+    (returned,) = program.graph.output_node().args
+    return not (
+        signature.buffers_to_mutate
+        or signature.user_inputs_to_mutate
+        or any(isinstance(child, torch.fx.GraphModule) for child in program.graph_module.children())
+        or any(getattr(one, "op", None) != "call_function" for one in returned)
+    )
+
+
+def calls_of(graph: Graph) -> _Call:
+    """What a graph calls and what with, its nodes by their places: all that these calls come to.
+
+    Raises:
+        NotKept: more decides about them.
+    """
+    parts: list[Any] = []
+    values = [node.meta.get("val") for node in graph.nodes]
+    mode = next((value.fake_mode for value in values if type(value) is FakeTensor), None)
+    places: dict[Any, int] = {}
+    for node, value in zip(graph.nodes, values, strict=True):
+        given: tuple[Any, ...] = ()
+        if node.op == "call_function":
+            is_edge = isinstance(node.target, EdgeOpOverload)
+            if not is_edge and node.target is not operator.getitem:
+                raise NotKept
+            context = _context(node.target) if is_edge else None
+            given = node.target, context, node.args, node.kwargs
+        elif node.op not in ("placeholder", "output"):
+            raise NotKept
+        if node.op != "output":
+            parts.append((_told((*given[2:], value), places, mode), *given[:2]))
+        places[node] = len(places)
+    return tuple(parts)
+
+
+def _told(values: Iterable[Any], places: dict[Any, int], mode: Any) -> tuple[Any, ...]:
+    """Values as they are told from others; a result by the place of its node."""
+    parts: list[Any] = []
+    for value in values:
+        its = type(value)
+        if its is Node:
+            parts.append((its, places[value]))
+        elif its is FakeTensor:
+            parts.append(_kind(value, mode))
+        elif its in PLAIN:
+            parts.append((its, value))
+        elif its in (tuple, list, immutable_list):
+            parts.append((its, _told(value, places, mode)))
+        elif its in (dict, immutable_dict):
+            parts.append((its, _told(value.items(), places, mode)))
+        else:
+            raise NotKept
+    return tuple(parts)
+
+
 def _is_alone() -> bool:
     """Whether nothing but the fake mode hears of calls or changes what they make."""
     return (
@@ -100,7 +199,7 @@ def _is_alone() -> bool:
     )
 
 
-def context_of(overload: EdgeOpOverload) -> object:
+def _context(overload: EdgeOpOverload) -> object:
     """What decides about the results of an operator besides its arguments."""
     if overload not in _contexts:
         op = overload._op
@@ -143,7 +242,7 @@ def _key(values: Iterable[Any], mode: FakeTensorMode) -> _Call:
     for value in values:
         its = type(value)
         if its is FakeTensor:
-            parts.append(kind_of(value, mode))
+            parts.append(_kind(value, mode))
         elif its in PLAIN:
             parts.append((its, value))
         elif its is tuple or its is list or its is immutable_list:
@@ -153,7 +252,7 @@ def _key(values: Iterable[Any], mode: FakeTensorMode) -> _Call:
     return tuple(parts)
 
 
-def kind_of(tensor: FakeTensor, mode: FakeTensorMode) -> _Kind:
+def _kind(tensor: FakeTensor, mode: FakeTensorMode) -> _Kind:
     """What tells a tensor from others of a mode.
 
     Raises:
@@ -197,10 +296,10 @@ def _kind_of_result(result: Any, arguments: Any, mode: FakeTensorMode) -> _Kind 
     if len(given | {_memory(one) for one in made}) < len(given) + len(made):
         return None
     try:
-        kinds = [kind_of(one, mode) for one in made]
+        kinds = [_kind(one, mode) for one in made]
     except NotKept:
         return None
-    if any(kind_of(_make(kind, mode), mode) != kind for kind in kinds):
+    if any(_kind(_make(kind, mode), mode) != kind for kind in kinds):
         return None
     return _Kinds(type(result), kinds) if several else kinds[0]
 
@@ -214,3 +313,4 @@ def _memory(tensor: torch.Tensor) -> int:
 def install() -> None:
     """Keep what edge operators make of fake tensors from now on."""
     EdgeOpOverload.__call__ = _call
+    _delegates.call_delegate_cpu = _call_delegate_once

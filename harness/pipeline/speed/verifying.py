@@ -8,20 +8,16 @@ graphs like one that was found valid: what targets share is copied, delegates ar
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.pass_manager import ExportedProgramPassManager
 from executorch.exir.program import _program
 from executorch.exir.verification import verifier
 from torch._export.verifier import Verifier
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx import Graph, GraphModule, Node
-from torch.fx.immutable_collections import immutable_dict, immutable_list
+from torch.fx import GraphModule
 
-from harness.pipeline.speed.faked import PLAIN, NotKept, context_of, kind_of
+from harness.pipeline.speed.faked import Known, NotKept, calls_of
 from harness.pipeline.unchanged import Nodes
 
 _MARK = "_conform_verified"
@@ -78,63 +74,20 @@ def _check(manager: ExportedProgramPassManager, program: Any) -> None:
 
 
 _call_operators = verifier._check_tensor_args_matching_op_allowed_dtype
-_MOST = 50_000
-_valid: dict[tuple[Any, ...], None] = {}
+_valid = Known()
 
 
 def _call_operators_once(module: GraphModule) -> None:
     """Stands for ``_check_tensor_args_matching_op_allowed_dtype``, which calls all operators of a
     graph and asks of each whether it takes these dtypes."""
     try:
-        calls = tuple(_calls(module.graph))
+        calls = calls_of(module.graph)
     except NotKept:
         _call_operators(module)
         return
     if calls not in _valid:
         _call_operators(module)
-        if len(calls) + sum(map(len, _valid)) > _MOST:
-            _valid.clear()
-        _valid[calls] = None
-
-
-def _calls(graph: Graph) -> Iterator[tuple[Any, ...]]:
-    """What a graph calls and what with, its nodes by their places: all that these calls come to."""
-    values = [node.meta.get("val") for node in graph.nodes]
-    mode = next((value.fake_mode for value in values if type(value) is FakeTensor), None)
-    places: dict[Any, int] = {}
-    for node, value in zip(graph.nodes, values, strict=True):
-        given: tuple[Any, ...] = ()
-        if node.op == "call_function":
-            is_edge = isinstance(node.target, EdgeOpOverload)
-            if not is_edge and node.target is not operator.getitem:
-                raise NotKept
-            context = context_of(node.target) if is_edge else None
-            given = node.target, context, node.args, node.kwargs
-        elif node.op not in ("placeholder", "output"):
-            raise NotKept
-        if node.op != "output":
-            yield _told((*given[2:], value), places, mode), *given[:2]
-        places[node] = len(places)
-
-
-def _told(values: Iterable[Any], places: dict[Any, int], mode: Any) -> tuple[Any, ...]:
-    """Values as they are told from others; a result by the place of its node."""
-    parts: list[Any] = []
-    for value in values:
-        its = type(value)
-        if its is Node:
-            parts.append((its, places[value]))
-        elif its is FakeTensor:
-            parts.append(kind_of(value, mode))
-        elif its in PLAIN:
-            parts.append((its, value))
-        elif its in (tuple, list, immutable_list):
-            parts.append((its, _told(value, places, mode)))
-        elif its in (dict, immutable_dict):
-            parts.append((its, _told(value.items(), places, mode)))
-        else:
-            raise NotKept
-    return tuple(parts)
+        _valid.add(calls, None)
 
 
 _is_kept = _program._remove_invalid_ops_for_not_decompose
