@@ -13,8 +13,10 @@ instead of dozens of times (``propagation``). Calibrating an integer recipe look
 each tensor in up to 100,000 steps of two tensor operations; those that change nothing are skipped
 (``calibration``). Lowering a model spends a fifth of its time on deep-copying the provenance of
 nodes, which nobody writes to; it is shared instead. Graphs are not written as text for logs that
-nobody reads (``untold``), and what exir keeps of programs that are done is dropped (``forgotten``).
-What is lowered is unchanged (docs/adr/0004 has the measurements).
+nobody reads (``untold``), Inductor's rules are not made for each kernel (``inductor``), and what
+exir keeps of programs that are done is dropped (``forgotten``). Calls of a cell find their frames
+in one chunk of Python's stack (``stack``). What is lowered is unchanged (docs/adr/0004 has the
+measurements).
 
 A part stands in for functions that it was written against; where a release has others, it is left
 out (``originals``), and the record of a run says so.
