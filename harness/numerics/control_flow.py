@@ -19,9 +19,13 @@ _DENSE = DispatchKey.CompositeExplicitAutograd
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """While modules run eagerly: nothing is compiled, whoever asks for it."""
+    """While modules run eagerly: nothing is compiled, whoever asks for it. Runs that follow each
+    other may do so within one, as Dynamo's reset takes longer than a small module."""
     from harness.private.torch import _dynamo
 
+    if _dynamo.config.disable:
+        yield
+        return
     try:
         with _dynamo.config.patch(disable=True):
             yield

@@ -18,6 +18,7 @@ import torch
 from harness.case import Given
 from harness.execution.interface import Place
 from harness.numerics.bounds import Spread
+from harness.numerics.control_flow import uncompiled
 from harness.numerics.eager import EagerRuns, Returned, Widened, run_calls_in_float64
 from harness.numerics.exact import Exact, numbers, run_exactly, values_of
 from harness.numerics.formats.semantics import GENERIC, Semantics
@@ -118,10 +119,11 @@ def bounded(
         for values in zip(exact.natives, exact.truths, strict=True)
     ]
     exact.trace.sums.forget_magnitudes()
-    for sample in range(precision.samples):
-        mode = PerturbedMode(precision, seed, sample, exact.trace, semantics)
-        run = run_calls_in_float64(module, calls, mode, seed, exact.changed, wide)
-        _count(run, spreads)
+    with uncompiled():
+        for sample in range(precision.samples):
+            mode = PerturbedMode(precision, seed, sample, exact.trace, semantics)
+            run = run_calls_in_float64(module, calls, mode, seed, exact.changed, wide)
+            _count(run, spreads)
     bound = []
     for places, call_spreads in zip(exact.places, spreads, strict=True):
         outputs = sum(place.role == "output" for place in places)
