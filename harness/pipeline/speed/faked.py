@@ -4,13 +4,11 @@ A pass walks a graph by calling all of its operators on fake tensors, and loweri
 hundred passes: nearly all calls are ones that an earlier pass made, with tensors of the same kind.
 The fake mode keeps results itself, but not those of operators outside of ATen, and it asks much
 before it does. What came of a call is kept here with the fake mode that it was made in, and ends
-with it. A walk that comes by a delegate makes a module of what it was made of and calls all of its
-operators; what comes of that is kept for all graphs that make the same calls.
+with it.
 """
 
 from __future__ import annotations
 
-import importlib
 import operator
 import weakref
 from collections.abc import Callable, Iterable
@@ -92,55 +90,6 @@ def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
     if key not in kept:
         kept[key] = _kind_of_result(result, (args, kwargs), mode)
     return result
-
-
-class Known(dict[_Call, Any]):
-    """What came of graphs, by their calls; it begins anew when these are too many to keep."""
-
-    def add(self, calls: _Call, known: Any) -> None:
-        """Keep something of a graph."""
-        if len(calls) + sum(map(len, self)) > _MOST:
-            self.clear()
-        self[calls] = known
-
-
-# Its package has the operator by this name.
-_delegates: Any = importlib.import_module("torch._higher_order_ops.executorch_call_delegate")
-_call_delegate = _delegates.call_delegate_cpu
-_MOST = 50_000
-_called = Known()
-
-
-def _call_delegate_once(lowered: Any, *args: Any) -> Any:
-    """Stands for ``call_delegate_cpu``. Programs are copied between walks, delegates with them."""
-    mode: Any = torch._C._get_dispatch_mode(_FAKE)
-    program = lowered.original_module
-    if mode is None or not _is_alone() or not _returns_alone(program):
-        return _call_delegate(lowered, *args)
-    try:
-        calls = (*calls_of(program.graph), _key(args, mode))
-    except NotKept:
-        return _call_delegate(lowered, *args)
-    if calls in _called:
-        return _make(_called[calls], mode)
-    result = _call_delegate(lowered, *args)
-    kind = _kind_of_result(result, args, mode)
-    if kind is not None:
-        _called.add(calls, kind)
-    return result
-
-
-def _returns_alone(program: Any) -> bool:
-    """Whether all that a call of a program does is to return what operators made: no state, and
-    nothing is written to."""
-    signature = program.graph_signature
-    (returned,) = program.graph.output_node().args
-    return not (
-        signature.buffers_to_mutate
-        or signature.user_inputs_to_mutate
-        or any(isinstance(child, torch.fx.GraphModule) for child in program.graph_module.children())
-        or any(getattr(one, "op", None) != "call_function" for one in returned)
-    )
 
 
 def calls_of(graph: Graph) -> _Call:
@@ -313,4 +262,3 @@ def _memory(tensor: torch.Tensor) -> int:
 def install() -> None:
     """Keep what edge operators make of fake tensors from now on."""
     EdgeOpOverload.__call__ = _call
-    _delegates.call_delegate_cpu = _call_delegate_once

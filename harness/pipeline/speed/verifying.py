@@ -17,7 +17,7 @@ from executorch.exir.verification import verifier
 from torch._export.verifier import Verifier
 from torch.fx import GraphModule
 
-from harness.pipeline.speed.faked import Known, NotKept, calls_of
+from harness.pipeline.speed.faked import NotKept, calls_of
 from harness.pipeline.unchanged import Nodes
 
 _MARK = "_conform_verified"
@@ -74,7 +74,8 @@ def _check(manager: ExportedProgramPassManager, program: Any) -> None:
 
 
 _call_operators = verifier._check_tensor_args_matching_op_allowed_dtype
-_valid = Known()
+_MOST = 50_000  # nodes of graphs that are kept
+_valid: set[tuple[Any, ...]] = set()
 
 
 def _call_operators_once(module: GraphModule) -> None:
@@ -87,7 +88,9 @@ def _call_operators_once(module: GraphModule) -> None:
         return
     if calls not in _valid:
         _call_operators(module)
-        _valid.add(calls, None)
+        if len(calls) + sum(map(len, _valid)) > _MOST:
+            _valid.clear()
+        _valid.add(calls)
 
 
 _is_kept = _program._remove_invalid_ops_for_not_decompose

@@ -39,10 +39,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
     ),
     "converting.decomposing": (f"{_EXPORTED}:ExportedProgram.run_decompositions",),
     "converting.edge": ("executorch.exir.program._program:_generate_edge_program",),
-    "faked": (
-        "executorch.exir.dialects.edge._ops:EdgeOpOverload.__call__",
-        "torch._higher_order_ops.executorch_call_delegate:call_delegate_cpu",
-    ),
+    "faked": ("executorch.exir.dialects.edge._ops:EdgeOpOverload.__call__",),
     "forgotten": ("executorch.exir.backend.utils:is_identical_graph",),
     "inductor": (
         "torch._inductor.dtype_propagation:DtypePropagationOpsHandler.__init__",
