@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +23,7 @@ from torch._subclasses.fake_tensor import (
     in_kernel_invocation_manager,
 )
 from torch.fx import Graph, Node
-from torch.fx.immutable_collections import immutable_dict, immutable_list
+from torch.fx.immutable_collections import immutable_list
 from torch.utils._pytree import tree_leaves
 
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
@@ -100,7 +101,7 @@ def calls_of(graph: Graph) -> _Call:
     """
     parts: list[Any] = []
     values = [node.meta.get("val") for node in graph.nodes]
-    mode = next((value.fake_mode for value in values if type(value) is FakeTensor), None)
+    mode: Any = next((value.fake_mode for value in values if type(value) is FakeTensor), None)
     places: dict[Any, int] = {}
     for node, value in zip(graph.nodes, values, strict=True):
         given: tuple[Any, ...] = ()
@@ -109,32 +110,14 @@ def calls_of(graph: Graph) -> _Call:
             if not is_edge and node.target is not operator.getitem:
                 raise NotKept
             context = _context(node.target) if is_edge else None
-            given = node.target, context, node.args, node.kwargs
-        elif node.op not in ("placeholder", "output"):
+            called_with = (_key(each, mode, places) for each in (node.args, node.kwargs.items()))
+            given = node.target, context, *called_with
+        elif node.op == "output":
+            continue
+        elif node.op != "placeholder":
             raise NotKept
-        if node.op != "output":
-            parts.append((_told((*given[2:], value), places, mode), *given[:2]))
+        parts.append((*given, _key((value,), mode, places)))
         places[node] = len(places)
-    return tuple(parts)
-
-
-def _told(values: Iterable[Any], places: dict[Any, int], mode: Any) -> tuple[Any, ...]:
-    """Values as they are told from others; a result by the place of its node."""
-    parts: list[Any] = []
-    for value in values:
-        its = type(value)
-        if its is Node:
-            parts.append((its, places[value]))
-        elif its is FakeTensor:
-            parts.append(_kind(value, mode))
-        elif its in PLAIN:
-            parts.append((its, value))
-        elif its in (tuple, list, immutable_list):
-            parts.append((its, _told(value, places, mode)))
-        elif its in (dict, immutable_dict):
-            parts.append((its, _told(value.items(), places, mode)))
-        else:
-            raise NotKept
     return tuple(parts)
 
 
@@ -184,9 +167,11 @@ _NAMESPACES = {
 }
 
 
-def _key(values: Iterable[Any], mode: FakeTensorMode) -> _Call:
+def _key(
+    values: Iterable[Any], mode: FakeTensorMode, places: Mapping[Node, int] = MappingProxyType({})
+) -> _Call:
     """What tells arguments from others: kinds of tensors, and other values with their types, as 1
-    and 1.0 make different results."""
+    and 1.0 make different results; in a graph, the places of the nodes that make them."""
     parts: list[Any] = []
     for value in values:
         its = type(value)
@@ -195,7 +180,9 @@ def _key(values: Iterable[Any], mode: FakeTensorMode) -> _Call:
         elif its in PLAIN:
             parts.append((its, value))
         elif its is tuple or its is list or its is immutable_list:
-            parts.append((its, _key(value, mode)))
+            parts.append((its, _key(value, mode, places)))
+        elif its is Node:
+            parts.append((its, places[value]))
         else:
             raise NotKept
     return tuple(parts)

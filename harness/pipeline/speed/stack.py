@@ -2,9 +2,9 @@
 
 CPython (3.11 and later) keeps the frames of a thread in chunks of 16 KiB, which it maps when a call
 does not fit and unmaps when that call returns (``push_chunk``, Python/pystate.c). A loop that calls
-across the end of a chunk asks the kernel for memory at each call: 800 times for a mean that goes to
-Metal. A frame that is larger than a chunk gets one of the next power of two, and what it calls has
-the rest.
+across the end of a chunk asks the kernel for memory at each call: hundreds of times for a mean that
+goes to Metal. A frame that is larger than a chunk gets one of the next power of two, and what it
+calls has the rest. No vendor's function is replaced, so that ``--no-speed`` leaves it as it is.
 """
 
 from __future__ import annotations
