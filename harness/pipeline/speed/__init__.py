@@ -34,8 +34,8 @@ from harness.pipeline.speed.originals import problems
 
 PARTS = tuple(
     """
-    code kept converting.tables converting.decomposing converting.edge faked replay retracing
-    propagation verifying untold forgotten calibration inductor
+    code kept converting.tables converting.tracing converting.decomposing converting.edge faked
+    replay retracing propagation verifying untold forgotten calibration inductor
     """.split()
 )
 """The parts in the order in which they are installed: modules below this one with ``install()``."""

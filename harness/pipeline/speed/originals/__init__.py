@@ -25,6 +25,7 @@ _FILE = Path(__file__).with_name("known.json")
 
 _EXPORTED = "torch.export.exported_program"
 _PASS = "executorch.exir.pass_base"
+_PROXY = "torch.fx.experimental.proxy_tensor"
 _TORCH_PASS = "torch._export.pass_base"
 _ARM_VIEWS = "executorch.backends.transforms.propagate_view_copy_permute_pass"
 _XNNPACK = "executorch.backends.xnnpack._passes"
@@ -53,7 +54,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
         "executorch.exir.tensor:dim_order_from_stride",
         "torch.fx.graph:_snake_case",
         "torch._ops:OpOverload.decompose",
-        "torch.fx.experimental.proxy_tensor:maybe_handle_decomp",
+        f"{_PROXY}:maybe_handle_decomp",
     ),
     "propagation": (
         f"{_ARM_VIEWS}:PropagateViewCopyPermutePass._retrace",
@@ -61,7 +62,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
     ),
     "replay": (
         f"{_PASS}:_ExportPassBase.ExportInterpreter.run_node",
-        "torch.fx.experimental.proxy_tensor:PythonKeyTracer.create_arg",
+        f"{_PROXY}:PythonKeyTracer.create_arg",
         f"{_PASS}:_ExportPassBase.ExportTracer.create_arg",
         f"{_PASS}:ExportPass.ExportTracer.create_arg",
     ),
@@ -78,6 +79,14 @@ REPLACED: dict[str, tuple[str, ...]] = {
         f"{_EXPORTED}:_split_decomp_table_to_cia_and_python_decomp",
         f"{_EXPORTED}:default_decompositions",
         "torch._decomp:get_decompositions",
+    ),
+    "converting.tracing": (
+        "torch.fx._symbolic_trace:_Patcher.patch_method",
+        "torch.fx._symbolic_trace:Tracer.trace",
+        f"{_PROXY}:PythonKeyTracer.getattr",
+        f"{_PROXY}:PythonKeyTracer.call_module",
+        f"{_PROXY}:_ModuleStackTracer.getattr",
+        f"{_PROXY}:_ModuleStackTracer.call_module",
     ),
     "untold": (
         "executorch.exir.backend.backend_api:_create_partitions_in_graph_module",
