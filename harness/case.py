@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import copy
 import functools
-import hashlib
 import math
-import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.copies import Shared, convert_state, copy_module, is_lazy, plain_state, wrappers
 from harness.errors import CaseError, describe, printable
 from harness.target import Target, speaks_of
+from harness.values.seeding import seeded
 
 if TYPE_CHECKING:
     import torch
@@ -363,34 +361,3 @@ def _settled(inputs: Any) -> Any:
         return item.contiguous() if overlapping else item
 
     return tree_map(settle, inputs)
-
-
-def case_seed(seed: int, name: str) -> int:
-    """The 63-bit seed of one case, from the run seed and the case name alone."""
-    digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
-
-
-def seeded(seed: int, name: str) -> AbstractContextManager[None]:
-    """Seed torch, NumPy and ``random`` from (run seed, name); restore their states after."""
-    return seeded_with(case_seed(seed, name))
-
-
-@contextmanager
-def seeded_with(value: int) -> Iterator[None]:
-    """Seed torch, NumPy and ``random`` with a number of up to 63 bits; restore them after."""
-    import numpy
-    import torch
-
-    torch_state = torch.get_rng_state()
-    python_state, numpy_state = random.getstate(), numpy.random.get_state()
-    # Not torch.manual_seed: it keeps a call, with its stack, for each device that is absent.
-    torch.default_generator.manual_seed(value)
-    random.seed(value)
-    numpy.random.seed(value % 2**32)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(torch_state)
-        random.setstate(python_state)
-        numpy.random.set_state(numpy_state)

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from harness.case import Call, Given, arguments, named, seeded
+from harness.case import Call, Given, arguments, named
 from harness.checking import exported, objects
 from harness.errors import UsageError
 from harness.values.reading import read_inputs
+from harness.values.seeding import seeded
 
 _RETURNS = (
     "a module, (module, inputs) or (module, inputs, inputs by name); inputs are a tuple, a tensor "

@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 
-from harness.case import Given, arguments, seeded_with
+from harness.case import Given, arguments
 from harness.copies import copy_tensor
 from harness.numerics.arithmetic import Float64Mode, storage_of, wide_dtype
 from harness.numerics.casts import CastsAlike
 from harness.numerics.control_flow import uncompiled
 from harness.numerics.formats.semantics import PreserveMeaning
 from harness.private.torch import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from harness.values.seeding import seeded_with
 
 State = dict[str, torch.Tensor]
 

@@ -25,6 +25,7 @@ from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.numerics.perturbation import PerturbedMode
 from harness.precision import Precision
 from harness.private.torch import TreeSpec
+from harness.values.seeding import restored
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def bounded(
         for values in zip(exact.natives, exact.truths, strict=True)
     ]
     exact.trace.sums.forget_magnitudes()
-    with uncompiled():
+    with uncompiled(), restored():
         for sample in range(precision.samples):
             mode = PerturbedMode(precision, seed, sample, exact.trace, semantics)
             run = run_calls_in_float64(module, calls, mode, seed, exact.changed, wide)

@@ -21,7 +21,7 @@ from torch.export import ExportedProgram
 
 from harness import registry
 from harness.backend import Backend
-from harness.case import Built, Case, Given, case_seed
+from harness.case import Built, Case, Given
 from harness.copies import copy_module
 from harness.errors import ConflictingOptions, StageOrderError
 from harness.execution.interface import Interface
@@ -40,6 +40,7 @@ from harness.pipeline.siblings import Siblings
 from harness.pipeline.stages import LowerOptions, Pass
 from harness.recipe import Lowered, Recipe
 from harness.target import Target
+from harness.values.seeding import case_seed
 
 # Stages that are the vendors' work; everything else a cell spends is ours.
 VENDOR_STAGES = ("export", "quantize", "to_edge", "transform", "lower", "to_executorch", "ship",

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from harness import Case, Tester
-from harness.case import case_seed
+from harness.values.seeding import case_seed, restored, seeded_with
 
 
 def _noisy() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
@@ -39,16 +39,38 @@ def test_neither_order_nor_surroundings_matter() -> None:
     assert fingerprint(CASE) == first
 
 
+def _seed_all(value: int) -> None:
+    torch.manual_seed(value)
+    random.seed(value)
+    numpy.random.seed(value)
+
+
+def _draw() -> tuple[float, float, float]:
+    return torch.rand(1).item(), random.random(), float(numpy.random.rand())
+
+
 def test_the_surroundings_are_left_as_they_were() -> None:
-    torch.manual_seed(5)
-    random.seed(5)
-    numpy.random.seed(5)
-    expected = (torch.rand(1).item(), random.random(), numpy.random.rand())
-    torch.manual_seed(5)
-    random.seed(5)
-    numpy.random.seed(5)
+    _seed_all(5)
+    expected = _draw()
+    _seed_all(5)
     CASE.make(3)
-    assert (torch.rand(1).item(), random.random(), numpy.random.rand()) == expected
+    assert _draw() == expected
+
+
+def test_what_follows_each_other_is_seeded_each_and_restored_once() -> None:
+    with seeded_with(1):
+        first, second = _draw(), _draw()
+    _seed_all(5)
+    expected = _draw()
+    _seed_all(5)
+    with restored():
+        for _ in range(2):
+            with seeded_with(1):
+                assert _draw() == first
+                with seeded_with(2):
+                    _draw()
+                assert _draw() == second, "what is seeded within a run is restored there"
+    assert _draw() == expected
 
 
 def test_seed_and_name_matter() -> None:

@@ -1,0 +1,73 @@
+"""Generators of random numbers: torch's, NumPy's and Python's, seeded and put back."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+_outer_restores: ContextVar[bool] = ContextVar("outer_restores", default=False)
+
+
+def case_seed(seed: int, name: str) -> int:
+    """The 63-bit seed of one case, from the run seed and the case name alone."""
+    digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def seeded(seed: int, name: str) -> AbstractContextManager[None]:
+    """Seed torch, NumPy and ``random`` from (run seed, name); restore their states after."""
+    return seeded_with(case_seed(seed, name))
+
+
+@contextmanager
+def seeded_with(value: int) -> Iterator[None]:
+    """Seed torch, NumPy and ``random`` with a number of up to 63 bits; restore them after."""
+    import numpy
+    import torch
+
+    before = None if _outer_restores.get() else _states()
+    # What is seeded in here restores what this one seeded.
+    token = _outer_restores.set(False)
+    # Not torch.manual_seed: it keeps a call, with its stack, for each device that is absent.
+    torch.default_generator.manual_seed(value)
+    random.seed(value)
+    numpy.random.seed(value % 2**32)
+    try:
+        yield
+    finally:
+        _outer_restores.reset(token)
+        if before is not None:
+            _restore(before)
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Restore the generators after. What is seeded in here, one after the other, does not do so
+    itself: NumPy's state takes longer to copy than a small module to run."""
+    before = _states()
+    token = _outer_restores.set(True)
+    try:
+        yield
+    finally:
+        _outer_restores.reset(token)
+        _restore(before)
+
+
+def _states() -> tuple[Any, ...]:
+    import numpy
+    import torch
+
+    return torch.get_rng_state(), random.getstate(), numpy.random.get_state()
+
+
+def _restore(states: tuple[Any, ...]) -> None:
+    import numpy
+    import torch
+
+    torch.set_rng_state(states[0])
+    random.setstate(states[1])
+    numpy.random.set_state(states[2])
