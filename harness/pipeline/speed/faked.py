@@ -17,11 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
-from torch._subclasses.fake_tensor import (
-    FakeTensor,
-    FakeTensorMode,
-    in_kernel_invocation_manager,
-)
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, Node
 from torch.fx.immutable_collections import immutable_list
 from torch.utils._pytree import tree_leaves
@@ -217,7 +213,8 @@ def _make(kind: _Kind | _Kinds, mode: FakeTensorMode) -> Any:
     """New fake tensors, made as the mode makes those that it keeps itself."""
     if isinstance(kind, _Kinds):
         return kind.holder(_make(one, mode) for one in kind.kinds)
-    with in_kernel_invocation_manager(mode):
+    # The mode's own guard also says that a kernel runs, which none does.
+    with torch._C._DisableTorchDispatch():
         empty = torch.empty_strided(kind.shape, kind.stride, dtype=kind.dtype, device="meta")
     return FakeTensor(mode, empty, kind.device)
 
