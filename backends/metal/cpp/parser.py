@@ -51,6 +51,7 @@ _TEMPLATES = frozenset(
     "std::numeric_limits std::pair std::tuple".split()
 )
 _QUALIFIERS = ("attribute_declaration", "storage_class_specifier", "type_qualifier")
+_BETWEEN = ("comment", ",")
 _MARKS = ("abstract_pointer_declarator", "abstract_reference_declarator")
 _UNARY = frozenset("- + ! ~ & *".split())
 _BINARY = frozenset("|| && | ^ & == != < > <= >= << + - * / %".split())
@@ -98,14 +99,18 @@ def _plain(node: Node) -> list[Node]:
     return [part for part in _parts(node) if part.type not in _QUALIFIERS]
 
 
-def _types(node: Node, parts: Sequence[Node]) -> list[str]:
-    """What a node is and is made of, to be matched as a whole."""
-    return [node.type, *(part.type for part in parts)]
+def _taken_apart(node: Node) -> tuple[list[str], list[Node]]:
+    """What a node is and is made of, to be matched as a whole, and its parts."""
+    parts = node.children
+    types = [node.type, *(part.type for part in parts)]
+    if "comment" in types:
+        return [kind for kind in types if kind != "comment"], _parts(node)
+    return types, parts
 
 
 def _listed(node: Node) -> list[Node]:
     """What stands between brackets and commas."""
-    return [part for part in _parts(node)[1:-1] if part.type != ","]
+    return [part for part in node.children if part.type not in _BETWEEN][1:-1]
 
 
 def _text(node: Node) -> str:
@@ -168,7 +173,7 @@ class _Reader:
     def declared(self, node: Node) -> str:
         """The name that a parameter or declarator is about."""
         parts = _plain(node)
-        match _types(node, parts):
+        match [node.type, *(part.type for part in parts)]:
             case ["parameter_declaration", _, _]:
                 return self.declared(parts[1])
             case ["identifier"]:
@@ -191,8 +196,8 @@ class _Reader:
         return tuple(self.statement(part) for part in parts if _text(part) != ";")
 
     def statement(self, node: Node) -> Statement:
-        line, parts = self.line(node), _parts(node)
-        match _types(node, parts):
+        line, (types, parts) = self.line(node), _taken_apart(node)
+        match types:
             case ["compound_statement", *_]:
                 return Block(self.body(node), line)
             case ["expression_statement", "assignment_expression", ";"]:
@@ -223,8 +228,8 @@ class _Reader:
         kind, *declarators, _ = _plain(node)
         type_name, declarator = self.name(kind), self.only(node, declarators)
         value: Expression | None
-        parts = _parts(declarator)
-        match _types(declarator, parts):
+        types, parts = _taken_apart(declarator)
+        match types:
             case ["init_declarator", _, "=", _]:
                 value = self.expression(parts[2])
             case ["init_declarator", _, "argument_list"]:
@@ -256,8 +261,8 @@ class _Reader:
         return tuple(self.expression(part) for part in _listed(node))
 
     def expression(self, node: Node) -> Expression:
-        parts = _parts(node)
-        match _types(node, parts):
+        types, parts = _taken_apart(node)
+        match types:
             case ["identifier" | "this"] if (word := _text(node)) not in _CASTS:
                 return Name(word)
             case ["number_literal"]:
@@ -327,8 +332,8 @@ class _Reader:
 
     def string(self, node: Node) -> str:
         """The text between the quotes; escapes stay as they are written."""
-        parts = _parts(node)
-        match _types(node, parts):
+        types, parts = _taken_apart(node)
+        match types:
             case ["concatenated_string", *_]:
                 return "".join(map(self.string, parts))
             case ["raw_string_literal", 'R"', *_]:
@@ -346,8 +351,8 @@ class _Reader:
 
     def name(self, node: Node, scope: str = "") -> str:
         """A name with its qualifiers; template arguments are dropped."""
-        parts = _parts(node)
-        match _types(node, parts):
+        types, parts = _taken_apart(node)
+        match types:
             case ["identifier" | "type_identifier" | "namespace_identifier" | "primitive_type"]:
                 return scope + _text(node)
             case ["placeholder_type_specifier", "auto"]:

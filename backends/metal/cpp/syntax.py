@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -52,16 +50,14 @@ class Source:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def line(self, at: int) -> int:
         """Number of the line, from 1, that holds this character."""
-        return bisect.bisect_right(self._starts, at)
+        return self.text.count("\n", 0, at) + 1
 
     def quote(self, line: int) -> str:
         """The text of a line."""
-        end = self._starts[line] - 1 if line < len(self._starts) else len(self.text)
-        return self.text[self._starts[line - 1] : end]
+        return self.text.split("\n", line)[line - 1]
 
     def error(self, message: str, at: int) -> UnknownStatement:
         """Says where in the text something is wrong."""
