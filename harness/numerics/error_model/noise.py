@@ -141,8 +141,8 @@ class Noise:
         phase = self._next()
         if count not in self._orders:
             self._orders[count] = self._draw(count, _ORDERS)
-        chosen = opposite.mul_(_ORDERS).add_(self._orders[count])
-        return self._signs[phase][chosen].reshape(shape)
+        chosen = self._orders[count].add(opposite, alpha=_ORDERS)
+        return self._signs[phase].index_select(0, chosen).reshape(shape)
 
     def _next(self) -> int:
         """Which operation of a cycle begins."""
@@ -160,7 +160,7 @@ class Noise:
             large = torch.zeros_like(size)
             self.disturb(large, size)
             return large
-        noise = torch.empty(size.shape, dtype=torch.float64)
+        noise = torch.empty_like(size, dtype=torch.float64, memory_format=torch.contiguous_format)
         noise.uniform_(_LEAST, _MOST, generator=self._sizes)
         noise.mul_(self.signs(size.shape, rows)).mul_(size)
         # An infinity has no neighbourhood: perturbing it would make NaN.
@@ -181,8 +181,10 @@ class Noise:
         """
         values = tensor if tensor.numel() < _LARGE else tensor.permute(tensor.dim_order())
         if tensor.numel() < _LARGE or not values.is_contiguous():
-            size = (tensor.abs() if size is None else size) * factor
-            tensor.add_(self.uniform(size.expand_as(tensor)))
+            size = tensor.abs().mul_(factor) if size is None else size * factor
+            tensor.add_(
+                self.uniform(size if size.shape == tensor.shape else size.expand_as(tensor))
+            )
             return
         if isinstance(factor, torch.Tensor):
             size, factor = (tensor if size is None else size) * factor, 1.0
@@ -280,10 +282,10 @@ def _drawn() -> torch.Tensor:
 
 
 @functools.cache
-def _signs() -> torch.Tensor:
-    """The signs of each order, and then their opposites: float64, (run, operation, order)."""
+def _signs() -> list[tuple[torch.Tensor, ...]]:
+    """The signs of each order, and then their opposites: by run and operation, float64 (order)."""
     drawn = _drawn().double()
-    return torch.cat([drawn, -drawn], -1)
+    return [run.unbind() for run in torch.cat([drawn, -drawn], -1)]
 
 
 @functools.cache
