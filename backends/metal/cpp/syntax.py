@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -57,7 +58,11 @@ class Source:
 
     def quote(self, line: int) -> str:
         """The text of a line."""
-        return self.text.split("\n", line)[line - 1]
+        return self._lines[line - 1]
+
+    @functools.cached_property
+    def _lines(self) -> list[str]:
+        return self.text.split("\n")
 
     def error(self, message: str, at: int) -> UnknownStatement:
         """Says where in the text something is wrong."""
