@@ -165,10 +165,16 @@ class _CollectedOnce:
         # Listing all operators takes 6 ms; nothing is registered without one of these growing.
         loaded = len(sys.modules), len(torch.ops.loaded_libraries), len(torch.library._defs)
         if loaded != self._loaded and self._registered != _registrations():
-            self._found = self._collect()
+            self._found = self._collect_at_once()
             self._registered = _registrations()  # collecting itself materialises operators
         self._loaded = loaded
         return self._found
+
+    def _collect_at_once(self) -> Any:
+        """As upstream, which materialises those of C++ anew for each of forty namespaces."""
+        export_utils._materialize_cpp_cia_ops()
+        with patch.object(export_utils, "_materialize_cpp_cia_ops", lambda: None):
+            return self._collect()
 
 
 def _registrations() -> tuple[int, int]:
