@@ -9,7 +9,6 @@ with it.
 
 from __future__ import annotations
 
-import operator
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx import Graph, Node
+from torch.fx import Node
 from torch.fx.immutable_collections import immutable_list
 from torch.utils._pytree import tree_leaves
 
@@ -61,8 +60,9 @@ class NotKept(Exception):
     """More decides about a call, or comes of it, than kinds say."""
 
 
-_Call = tuple[Any, ...]
-_Results = dict[_Call, _Kind | _Kinds | None]
+Call = tuple[Any, ...]
+"""What tells a call, or a value in it, from others."""
+_Results = dict[Call, _Kind | _Kinds | None]
 _upstream = EdgeOpOverload.__call__
 _kept: weakref.WeakKeyDictionary[FakeTensorMode, _Results] = weakref.WeakKeyDictionary()
 _contexts: dict[EdgeOpOverload, Callable[[], object] | None] = {}
@@ -74,7 +74,7 @@ def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
     if mode is None or not _is_alone():
         return _upstream(overload, *args, **kwargs)
     try:
-        key = overload, _context(overload), _key(args, mode), _key(kwargs.items(), mode)
+        key = overload, context_of(overload), key_of(args, mode), key_of(kwargs.items(), mode)
     except NotKept:
         return _upstream(overload, *args, **kwargs)
     kept = _kept.get(mode)
@@ -89,34 +89,6 @@ def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
-def calls_of(graph: Graph) -> _Call:
-    """What a graph calls and what with, its nodes by their places: all that these calls come to.
-
-    Raises:
-        NotKept: more decides about them.
-    """
-    parts: list[Any] = []
-    values = [node.meta.get("val") for node in graph.nodes]
-    mode: Any = next((value.fake_mode for value in values if type(value) is FakeTensor), None)
-    places: dict[Any, int] = {}
-    for node, value in zip(graph.nodes, values, strict=True):
-        given: tuple[Any, ...] = ()
-        if node.op == "call_function":
-            is_edge = isinstance(node.target, EdgeOpOverload)
-            if not is_edge and node.target is not operator.getitem:
-                raise NotKept
-            context = _context(node.target) if is_edge else None
-            called_with = (_key(each, mode, places) for each in (node.args, node.kwargs.items()))
-            given = node.target, context, *called_with
-        elif node.op == "output":
-            continue
-        elif node.op != "placeholder":
-            raise NotKept
-        parts.append((*given, _key((value,), mode, places)))
-        places[node] = len(places)
-    return tuple(parts)
-
-
 def _is_alone() -> bool:
     """Whether nothing but the fake mode hears of calls or changes what they make."""
     return (
@@ -127,8 +99,12 @@ def _is_alone() -> bool:
     )
 
 
-def _context(overload: EdgeOpOverload) -> object:
-    """What decides about the results of an operator besides its arguments."""
+def context_of(overload: EdgeOpOverload) -> object:
+    """What decides about the results of an operator besides its arguments.
+
+    Raises:
+        NotKept: nobody knows.
+    """
     if overload not in _contexts:
         op = overload._op
         values = (*op._schema.arguments, *op._schema.returns)
@@ -163,11 +139,16 @@ _NAMESPACES = {
 }
 
 
-def _key(
-    values: Iterable[Any], mode: FakeTensorMode, places: Mapping[Node, int] = MappingProxyType({})
-) -> _Call:
+def key_of(
+    values: Iterable[Any], mode: FakeTensorMode, given: Mapping[Node, Call] = MappingProxyType({})
+) -> Call:
     """What tells arguments from others: kinds of tensors, and other values with their types, as 1
-    and 1.0 make different results; in a graph, the places of the nodes that make them."""
+    and 1.0 make different results; in a graph, what is given of the nodes that make them.
+
+    Raises:
+        NotKept: more decides about them.
+        KeyError: nothing is given of a node.
+    """
     parts: list[Any] = []
     for value in values:
         its = type(value)
@@ -176,9 +157,9 @@ def _key(
         elif its in PLAIN:
             parts.append((its, value))
         elif its is tuple or its is list or its is immutable_list:
-            parts.append((its, _key(value, mode, places)))
+            parts.append((its, key_of(value, mode, given)))
         elif its is Node:
-            parts.append((its, places[value]))
+            parts.append((its, given[value]))
         else:
             raise NotKept
     return tuple(parts)

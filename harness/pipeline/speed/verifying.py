@@ -2,22 +2,28 @@
 
 Each pass of exir verifies the program before and after, and hardly any changes it: XNNPACK verifies
 a delegate's graph 35 times, LSTM's programs have two dozen delegates. A verifier looks at each
-operator, its dialect, its tags, and calls all of them to look at dtypes. Half of these calls are of
-graphs like one that was found valid: what targets share is copied, delegates are cut out alike.
+operator, its dialect, its tags, and calls all of them to look at dtypes. Most of these calls were
+made before with tensors of the same kinds: targets share programs, delegates are cut out alike.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.pass_manager import ExportedProgramPassManager
 from executorch.exir.program import _program
 from executorch.exir.verification import verifier
+from executorch.exir.verification.arg_validator import EdgeOpArgValidator
 from torch._export.verifier import Verifier
-from torch.fx import GraphModule
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Graph, GraphModule, Node
 
-from harness.pipeline.speed.faked import NotKept, calls_of
+from harness.pipeline.speed.faked import Call, NotKept, context_of, key_of
 from harness.pipeline.unchanged import Nodes
 
 _MARK = "_conform_verified"
@@ -74,23 +80,99 @@ def _check(manager: ExportedProgramPassManager, program: Any) -> None:
 
 
 _call_operators = verifier._check_tensor_args_matching_op_allowed_dtype
-_MOST = 50_000  # nodes of graphs that are kept
-_valid: set[tuple[Any, ...]] = set()
+_MOST = 50_000
+# What valid calls of operators give: by operator, its arguments and the result that a graph says it
+# has, kinds for tensors, the kind of the one that it has.
+_valid: dict[Call, Call] = {}
+
+
+class _Calls:
+    """The calls of a graph as they are told apart, while it is walked.
+
+    Args:
+        graph: whose.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        values = (node.meta.get("val") for node in graph.nodes)
+        self._mode: Any = next((one.fake_mode for one in values if type(one) is FakeTensor), None)
+        self.given: dict[Node, Call] = {}
+
+    def by(self, node: Node) -> Call:
+        """What tells the call of a node from others.
+
+        Raises:
+            NotKept: more decides about it.
+            KeyError: a node before it has not been given its kind, or it says nothing.
+        """
+        its = node.target
+        if not isinstance(its, EdgeOpOverload) and its is not operator.getitem:
+            raise NotKept
+        context = context_of(its) if isinstance(its, EdgeOpOverload) else None
+        given = (key_of(each, self._mode, self.given) for each in (node.args, node.kwargs.items()))
+        return its, context, *given, key_of((node.meta["val"],), self._mode)
+
+    def give(self, node: Node, value: Any) -> Call:
+        """Say what came of a node; see :meth:`by`."""
+        self.given[node] = found = key_of((value,), self._mode)
+        return found
+
+
+class _Noting(EdgeOpArgValidator):  # type: ignore[misc, unused-ignore]
+    """Notes the calls that it finds valid."""
+
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__(module)
+        self._calls = _Calls(module.graph)
+        self._found: dict[Call, Call] = {}
+
+    def run_node(self, n: Node) -> Any:
+        """Call an operator."""
+        result: Any = super().run_node(n)
+        with suppress(NotKept, KeyError):
+            kind = self._calls.give(n, result)
+            if n.op == "call_function":
+                self._found[self._calls.by(n)] = kind
+        return result
+
+    def run(self, *args: Any, **options: Any) -> Any:
+        """Call all operators up to the first delegate, which raises."""
+        try:
+            return super().run(*args, **options)
+        finally:
+            if not self.violating_ops:
+                if len(_valid) + len(self._found) > _MOST:
+                    _valid.clear()
+                _valid.update(self._found)
+
+
+def _are_valid(module: GraphModule) -> bool:
+    """Whether all calls of a graph up to its first delegate, where upstream leaves it, were found
+    valid, with what comes of those before them."""
+    calls = _Calls(module.graph)
+    try:
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                calls.give(node, node.meta.get("val"))
+            elif node.op == "call_function":
+                if isinstance(node.target, HigherOrderOperator):
+                    return True
+                calls.given[node] = _valid[calls.by(node)]
+            # Nothing is given of an attribute: delegates alone are called with one.
+            elif node.op == "get_attr":
+                getattr(module, node.target)
+            elif node.op != "output":
+                return False
+    except (NotKept, KeyError, AttributeError):
+        return False
+    return True
 
 
 def _call_operators_once(module: GraphModule) -> None:
     """Stands for ``_check_tensor_args_matching_op_allowed_dtype``, which calls all operators of a
     graph and asks of each whether it takes these dtypes."""
-    try:
-        calls = calls_of(module.graph)
-    except NotKept:
+    if not _are_valid(module):
         _call_operators(module)
-        return
-    if calls not in _valid:
-        _call_operators(module)
-        if len(calls) + sum(map(len, _valid)) > _MOST:
-            _valid.clear()
-        _valid.add(calls)
 
 
 _is_kept = _program._remove_invalid_ops_for_not_decompose
@@ -112,4 +194,5 @@ def install() -> None:
     verifiers._check_graph_module = _check_graph_module
     ExportedProgramPassManager.check = _check
     verifier._check_tensor_args_matching_op_allowed_dtype = _call_operators_once
+    verifier.EdgeOpArgValidator = _Noting
     _program._remove_invalid_ops_for_not_decompose = _remove_invalid_once

@@ -95,6 +95,8 @@ REPLACED: dict[str, tuple[str, ...]] = {
     ),
     "verifying": (
         "executorch.exir.verification.verifier:_check_tensor_args_matching_op_allowed_dtype",
+        "executorch.exir.verification.arg_validator:EdgeOpArgValidator.run_node",
+        "executorch.exir.verification.arg_validator:EdgeOpArgValidator.call_function",
         "torch._export.verifier:Verifier._check_graph_module",
         "executorch.exir.pass_manager:ExportedProgramPassManager.check",
         "executorch.exir.program._program:_remove_invalid_ops_for_not_decompose",

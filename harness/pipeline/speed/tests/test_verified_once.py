@@ -83,36 +83,76 @@ class _Sum(torch.nn.Module):
         return torch.sum(x, self.dim).relu()
 
 
+class _Relus(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu().relu().relu()
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> list[GraphModule]:
+    """The graphs whose operators upstream is asked to call; no call is known yet."""
+    asked: list[GraphModule] = []
+    upstream = verifying._call_operators
+
+    def noted(graph_module: GraphModule) -> None:
+        asked.append(graph_module)
+        upstream(graph_module)
+
+    monkeypatch.setattr(verifying, "_call_operators", noted)
+    monkeypatch.setattr(verifying, "_valid", {})
+    return asked
+
+
+def _forget(called: list[GraphModule]) -> None:
+    verifying._valid.clear()
+    called.clear()
+
+
 @pytest.mark.parametrize(
-    ("module", "given", "is_alike"),
+    ("module", "given", "is_known"),
     [
         (_Sum(-1), torch.zeros(3, 3), True),
+        (_Relus(), torch.zeros(3), True),  # what the sum is
+        (_Relus(), torch.zeros(3, 1), False),
         (_Sum(-2), torch.zeros(3, 3), False),  # hash(-1) == hash(-2)
         (_Sum(-1), torch.zeros(3, 4), False),
         (_Sum(-1), torch.zeros(3, 3, dtype=torch.float64), False),
     ],
 )
-def test_operators_are_called_once_for_graphs_that_are_alike(
-    module: torch.nn.Module, given: torch.Tensor, is_alike: bool, monkeypatch: pytest.MonkeyPatch
+def test_operators_are_not_called_again_with_what_they_took(
+    module: torch.nn.Module, given: torch.Tensor, is_known: bool, called: list[GraphModule]
 ) -> None:
-    called: list[GraphModule] = []
-    upstream = verifying._call_operators
-
-    def noted(graph_module: GraphModule) -> None:
-        called.append(graph_module)
-        upstream(graph_module)
-
-    monkeypatch.setattr(verifying, "_call_operators", noted)
-    monkeypatch.setattr(verifying, "_valid", set())
     graphs = [
         to_edge(export(each, (inputs,))).exported_program().graph_module
         for each, inputs in ((_Sum(-1), torch.ones(3, 3)), (module, given))
     ]
-    verifying._valid.clear()
-    called.clear()
+    _forget(called)
     for graph_module in graphs:
         verifying._call_operators_once(graph_module)
-    assert called == (graphs[:1] if is_alike else graphs)
+    assert called == (graphs[:1] if is_known else graphs)
+
+
+def test_operators_are_called_up_to_a_delegate(called: list[GraphModule]) -> None:
+    program = export(_Sum(-1), (torch.ones(3, 3),))
+    edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+    lowered = edge.exported_program().graph_module
+    delegates = [node for node in lowered.graph.nodes if node.op == "get_attr"]
+    assert delegates
+    _forget(called)
+    for _ in range(2):
+        verifying._call_operators_once(lowered)
+    assert called == [lowered]
+    delegates[0].target = "gone"
+    with pytest.raises(Exception, match="gone"):
+        verifying._call_operators_once(lowered)
+
+
+def test_what_a_graph_says_of_a_known_call_is_looked_at() -> None:
+    program = _edge()
+    relu = next(node for node in program.graph.nodes if node.op == "call_function")
+    relu.meta["val"] = relu.meta["val"].to(torch.float16)
+    with pytest.raises(SpecViolationError, match="mismatched dtypes"):
+        program.validate()
 
 
 def test_what_operators_refuse_is_refused_each_time() -> None:
