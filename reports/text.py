@@ -23,7 +23,9 @@ def clean(text: str, limit: int | None = None) -> str:
         text: any text.
         limit: cut to this many characters, with an ellipsis.
     """
-    shown = _CONTROLS.sub("\ufffd", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+    shown = text
+    if not text.isprintable():  # as nearly all are
+        shown = _CONTROLS.sub("\ufffd", _ESCAPES.sub("", text.replace("\r\n", "\n")))
     if limit is not None and len(shown) > limit:
         return shown[: max(limit - 1, 0)].rstrip() + "…"
     return shown

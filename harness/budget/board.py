@@ -45,6 +45,9 @@ class Doing(msgspec.Struct, frozen=True, kw_only=True):
     asked: int = 0
 
 
+_DOING = msgspec.json.Decoder(Doing)
+
+
 class Board:
     """A worker's own file."""
 
@@ -141,9 +144,9 @@ def kept(folder: Path, worker: str, cell: str) -> Cell | None:
 
 def _read(file: Path) -> Doing | None:
     try:
-        with file.open("rb", buffering=0) as opened:
+        with open(file, "rb", buffering=0) as opened:
             line, end, _ = (opened.read(_LONGEST) or b"").partition(b"\n")
-            return msgspec.json.decode(line, type=Doing) if end else None
+            return _DOING.decode(line) if end else None
     except (OSError, msgspec.MsgspecError):
         return None
 

@@ -18,8 +18,10 @@ from harness.budget import board
 from harness.budget.board import Doing
 from harness.execution.memory import GIB, family, proportional, resident, said
 
-# Memory is filled at some GB/s at most: what is not seen in between is a small part of a budget.
-_INTERVAL = 0.03
+# Seconds between two looks, the fewer the less is left of a budget: memory is filled at some GB/s
+# at most, and what is not seen in between is a small part.
+_SHORTEST, _LONGEST = 0.03, 0.1
+_FASTEST = 8 * GIB
 # In which a signal stops the last thread of a process, and a fork becomes another program.
 _STOPPING = 0.005
 
@@ -53,7 +55,11 @@ class Sighting:
 
 
 class Watch(threading.Thread):
-    """Looks at all workers many times a second, and ends those whose cell is beyond its budget."""
+    """Looks at all workers many times a second, and ends those whose cell is beyond its budget.
+
+    What it takes is taken from the workers, where there are as many as cores: every look is half a
+    millisecond.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Watch nobody yet.
@@ -89,15 +95,18 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         """Look, until :meth:`close`."""
-        while not self._over.wait(_INTERVAL):
+        wait = _SHORTEST
+        while not self._over.wait(wait):
             with self._lock:
-                for worker in self._workers:
-                    self._look(worker)
+                left = [self._look(worker) for worker in self._workers]
+            wait = min(max(min(left, default=0) / _FASTEST, _SHORTEST), _LONGEST)
 
-    def _look(self, worker: str) -> None:
+    def _look(self, worker: str) -> int:
+        """The bytes that are left to a worker's cell; a cell that begins has its budget yet."""
         doing = board.read(self._folder, worker)
         if doing is None:
-            return
+            return 0
+        left = doing.budget
         own, below = resident(doing.pid), family(doing.pid)
         # Seen at the turn of two stages it would be counted to the wrong one.
         if own and board.read(self._folder, worker) == doing and doing.cell:
@@ -107,9 +116,11 @@ class Watch(threading.Thread):
             seen.doing = doing
             held = _above(seen, own, below)
             seen.note(held)
-            if held > doing.budget:
+            left -= held
+            if left < 0:
                 self._judge(worker, seen)
         self._workers[worker] = below
+        return left
 
     def _judge(self, worker: str, seen: Sighting) -> None:
         """Look closely at a worker that holds still, and end it or let it go on."""
