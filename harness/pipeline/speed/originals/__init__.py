@@ -49,6 +49,8 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "kept": (
         f"{_EXPORTED}:_override_composite_implicit_decomp",
         "torch._export.utils:_collect_all_valid_cia_ops",
+        "torch._export.utils:_collect_all_valid_cia_ops_for_namespace",
+        "torch._export.utils:_materialize_cpp_cia_ops",
         "torch._decomp.decompositions_for_rng:PhiloxState.reset",
         f"{_EXPORTED}:ExportedProgram.call_spec",
         "executorch.exir.tensor:dim_order_from_stride",
