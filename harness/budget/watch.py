@@ -57,8 +57,7 @@ class Sighting:
 class Watch(threading.Thread):
     """Looks at all workers many times a second, and ends those whose cell is beyond its budget.
 
-    What it takes is taken from the workers, where there are as many as cores: every look is half a
-    millisecond.
+    What it takes is taken from the workers, where there are as many as cores.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -102,7 +101,7 @@ class Watch(threading.Thread):
             wait = min(max(min(left, default=0) / _FASTEST, _SHORTEST), _LONGEST)
 
     def _look(self, worker: str) -> int:
-        """The bytes that are left to a worker's cell; a cell that begins has its budget yet."""
+        """The bytes that are left to a worker's cell, of which all are left as it begins."""
         doing = board.read(self._folder, worker)
         if doing is None:
             return 0

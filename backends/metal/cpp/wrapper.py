@@ -14,7 +14,7 @@ RUN = "AOTInductorModel::run_impl"
 CONSTANT_RUN = "AOTInductorModel::_const_run_impl"
 
 # Four fifths of a wrapper are the same in all. A pattern that starts with a word passes over them
-# ten times as quickly as one that starts with a line.
+# several times as quickly as one that starts with a line.
 _FUNCTION = re.compile(
     r"void (AOTInductorModel::(?:run_impl|_const_run_impl)"
     r"|check_input_\w+|__check_inputs_outputs)(?=\()"
