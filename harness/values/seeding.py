@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any
 
 _outer_restores: ContextVar[bool] = ContextVar("outer_restores", default=False)
 
@@ -29,45 +28,33 @@ def seeded_with(value: int) -> Iterator[None]:
     import numpy
     import torch
 
-    before = None if _outer_restores.get() else _states()
-    # What is seeded in here restores what this one seeded.
-    token = _outer_restores.set(False)
-    # Not torch.manual_seed: it keeps a call, with its stack, for each device that is absent.
-    torch.default_generator.manual_seed(value)
-    random.seed(value)
-    numpy.random.seed(value % 2**32)
-    try:
-        yield
-    finally:
-        _outer_restores.reset(token)
-        if before is not None:
-            _restore(before)
+    with nullcontext() if _outer_restores.get() else restored():
+        # What is seeded in here restores what this one seeded.
+        token = _outer_restores.set(False)
+        # Not torch.manual_seed: it keeps a call, with its stack, for each device that is absent.
+        torch.default_generator.manual_seed(value)
+        random.seed(value)
+        numpy.random.seed(value % 2**32)
+        try:
+            yield
+        finally:
+            _outer_restores.reset(token)
 
 
 @contextmanager
 def restored() -> Iterator[None]:
     """Restore the generators after. What is seeded in here, one after the other, does not do so
     itself: NumPy's state takes longer to copy than a small module to run."""
-    before = _states()
+    import numpy
+    import torch
+
+    torch_state = torch.get_rng_state()
+    python_state, numpy_state = random.getstate(), numpy.random.get_state()
     token = _outer_restores.set(True)
     try:
         yield
     finally:
         _outer_restores.reset(token)
-        _restore(before)
-
-
-def _states() -> tuple[Any, ...]:
-    import numpy
-    import torch
-
-    return torch.get_rng_state(), random.getstate(), numpy.random.get_state()
-
-
-def _restore(states: tuple[Any, ...]) -> None:
-    import numpy
-    import torch
-
-    torch.set_rng_state(states[0])
-    random.setstate(states[1])
-    numpy.random.set_state(states[2])
+        torch.set_rng_state(torch_state)
+        random.setstate(python_state)
+        numpy.random.set_state(numpy_state)
