@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -72,6 +73,9 @@ def wheel_folder() -> Path:
     )
 
 
+_LOADING = threading.Lock()
+
+
 def ensure(source: Path, cache: Path | None = None) -> Path:
     """The folder that holds the completed package, generated when it is not there yet.
 
@@ -117,14 +121,15 @@ def load_generator(folder: Path) -> Any:
     if spec is None or spec.loader is None or not path.exists():
         raise GenerationError(f"{path} is missing; reinstall executorch")
     module = importlib.util.module_from_spec(spec)
-    # Its dataclasses look their module up while they are made.
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise GenerationError(f"{path} does not import: {error}") from error
-    finally:
-        sys.modules.pop(spec.name, None)
+    # Its dataclasses look their module up while they are made: no other thread's under that name.
+    with _LOADING:
+        sys.modules[spec.name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise GenerationError(f"{path} does not import: {error}") from error
+        finally:
+            sys.modules.pop(spec.name, None)
     return module
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import platformdirs
@@ -287,3 +288,10 @@ def test_without_executorch_the_error_says_what_to_install(
     monkeypatch.setattr(codegen.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(GenerationError, match="has no backends/mlx; install the version"):
         codegen.wheel_folder()
+
+
+def test_threads_that_load_the_generator_at_once_all_get_it() -> None:
+    folders = [codegen.wheel_folder() / "serialization"] * 32
+    with ThreadPoolExecutor(8) as threads:
+        loaded = list(threads.map(codegen.load_generator, folders))
+    assert all(hasattr(module, "generate_python_serializers") for module in loaded)
