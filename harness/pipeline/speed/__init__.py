@@ -3,20 +3,17 @@
 Lowering one operator takes 0.5 s upstream, most of it for things that do not depend on the program:
 the dispatcher is walked for composite operators, three times, and 36,000 kernels are registered and
 removed again, six times. Such results are kept, keyed by everything they depend on (``kept``). What
-the targets of a case make alike of the exported program is made once (``converting``). A graph that
-was walked is not walked again for nothing (``retracing``, ``rehearsal``), and one that was verified
-is not verified again (``verifying``). Each pass makes Python code of its graph, which hardly any
-graph ever runs; that waits until somebody wants it (``code``). It calls each operator on fake
-tensors as the pass before did; what came of that is kept, too (``faked``), and arguments are walked
-with fewer questions (``replay``). Arm's propagation of views and permutes walks the graph once
-instead of dozens of times (``propagation``). Calibrating an integer recipe looks for the range of
-each tensor in up to 100,000 steps of two tensor operations; those that change nothing are skipped
-(``calibration``). Lowering a model spends a fifth of its time on deep-copying the provenance of
-nodes, which nobody writes to; it is shared instead. Graphs are not written as text for logs that
-nobody reads (``untold``), Inductor's rules are not made for each kernel (``inductor``), and what
-exir keeps of programs that are done is dropped (``forgotten``). Calls of a cell find their frames
-in one chunk of Python's stack (``stack``). What is lowered is unchanged (docs/adr/0004 has the
-measurements).
+the targets of a case make alike of the exported program is made once (``converting``). Passes and
+verifiers call every operator of a graph on fake tensors, as those before them did; what came of
+that is kept, and a graph is not walked for nothing (``walking``). Each pass makes Python code of
+its graph, which hardly any graph ever runs; that waits until somebody wants it (``code``).
+Calibrating an integer recipe looks for the range of each tensor in up to 100,000 steps of two
+tensor operations; those that change nothing are skipped (``calibration``). Lowering a model spends
+a fifth of its time on deep-copying the provenance of nodes, which nobody writes to; it is shared
+instead. Graphs are not written as text for logs that nobody reads (``untold``), Inductor's rules
+are not made for each kernel (``inductor``), and what exir keeps of programs that are done is
+dropped (``forgotten``). Calls of a cell find their frames in one chunk of Python's stack
+(``stack``). What is lowered is unchanged (docs/adr/0004 has the measurements).
 
 A part stands in for functions that it was written against; where a release has others, it is left
 out (``originals``), and the record of a run says so.
@@ -34,8 +31,9 @@ from harness.pipeline.speed.originals import problems
 
 PARTS = tuple(
     """
-    code kept converting.tables converting.tracing converting.decomposing converting.edge faked
-    replay retracing propagation verifying untold forgotten calibration inductor
+    code kept converting.tables converting.tracing converting.decomposing converting.edge
+    walking.faked walking.delegated walking.replay walking.retracing walking.propagation
+    walking.verifying untold forgotten calibration inductor
     """.split()
 )
 """The parts in the order in which they are installed: modules below this one with ``install()``."""

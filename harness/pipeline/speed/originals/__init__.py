@@ -40,7 +40,15 @@ REPLACED: dict[str, tuple[str, ...]] = {
     ),
     "converting.decomposing": (f"{_EXPORTED}:ExportedProgram.run_decompositions",),
     "converting.edge": ("executorch.exir.program._program:_generate_edge_program",),
-    "faked": ("executorch.exir.dialects.edge._ops:EdgeOpOverload.__call__",),
+    "walking.delegated": (
+        "torch._higher_order_ops.executorch_call_delegate:call_delegate_cpu",
+        "torch._higher_order_ops.executorch_call_delegate:trace_call_delegate",
+        "torch._higher_order_ops.executorch_call_delegate:call_delegate_fake_tensor_mode",
+    ),
+    "walking.faked": (
+        "executorch.exir.dialects.edge._ops:EdgeOpOverload.__call__",
+        "torch.fx.interpreter:Interpreter.call_function",
+    ),
     "forgotten": ("executorch.exir.backend.utils:is_identical_graph",),
     "inductor": (
         "torch._inductor.dtype_propagation:DtypePropagationOpsHandler.__init__",
@@ -58,17 +66,17 @@ REPLACED: dict[str, tuple[str, ...]] = {
         "torch._ops:OpOverload.decompose",
         f"{_PROXY}:maybe_handle_decomp",
     ),
-    "propagation": (
+    "walking.propagation": (
         f"{_ARM_VIEWS}:PropagateViewCopyPermutePass._retrace",
         f"{_ARM_VIEWS}:PropagateViewCopyPermutePass.call",
     ),
-    "replay": (
+    "walking.replay": (
         f"{_PASS}:_ExportPassBase.ExportInterpreter.run_node",
         f"{_PROXY}:PythonKeyTracer.create_arg",
         f"{_PASS}:_ExportPassBase.ExportTracer.create_arg",
         f"{_PASS}:ExportPass.ExportTracer.create_arg",
     ),
-    "retracing": (
+    "walking.retracing": (
         f"{_PASS}:_ExportPassBase.__init__",
         f"{_PASS}:_ExportPassBase.call",
         f"{_PASS}:_ExportPassBase.call_operator",
@@ -95,7 +103,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
         f"{_XNNPACK}.convert_to_linear:ConvertToLinearPass.call",
         f"{_XNNPACK}.convert_to_sdpa:ConvertToSDPAPass.call",
     ),
-    "verifying": (
+    "walking.verifying": (
         "executorch.exir.verification.verifier:_check_tensor_args_matching_op_allowed_dtype",
         "executorch.exir.verification.arg_validator:EdgeOpArgValidator.run_node",
         "executorch.exir.verification.arg_validator:EdgeOpArgValidator.call_function",

@@ -13,7 +13,7 @@ from torch.export import export
 from torch.fx import GraphModule
 
 from harness.pipeline import speed
-from harness.pipeline.speed import rehearsal, retracing
+from harness.pipeline.speed.walking import rehearsal, retracing
 
 ADD = torch.ops.aten.add.Tensor
 

@@ -30,8 +30,8 @@ from torch.utils import _pytree as pytree
 from harness import Case, Tester, registry
 from harness.pipeline import speed
 from harness.pipeline.route import lower
-from harness.pipeline.speed import faked, propagation, replay
 from harness.pipeline.speed.converting import tables
+from harness.pipeline.speed.walking import faked, propagation, replay
 
 ROOT = Path(__file__).parents[4]
 

@@ -17,9 +17,9 @@ from harness import Case, Tester
 from harness.pipeline import speed
 from harness.pipeline.route import lower
 from harness.pipeline.siblings import Siblings
-from harness.pipeline.speed import retracing
 from harness.pipeline.speed.converting import decomposing
 from harness.pipeline.speed.tests.graphs import NET, Net, are_alike, drawn
+from harness.pipeline.speed.walking import retracing
 from harness.pipeline.unchanged import Nodes, Snapshot
 
 TARGETS = ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "xnnpack:int8", "tosa:int"]

@@ -15,7 +15,7 @@ from torch.export import ExportedProgram, export
 from torch.fx import GraphModule
 
 from harness.pipeline import speed
-from harness.pipeline.speed import verifying
+from harness.pipeline.speed.walking import verifying
 
 
 @pytest.fixture(autouse=True)

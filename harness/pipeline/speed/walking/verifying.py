@@ -23,7 +23,7 @@ from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 
-from harness.pipeline.speed.faked import Call, NotKept, context_of, key_of
+from harness.pipeline.speed.walking.faked import Call, NotKept, context_of, key_of
 from harness.pipeline.unchanged import Nodes
 
 _MARK = "_conform_verified"
@@ -108,7 +108,7 @@ class _Calls:
         its = node.target
         if not isinstance(its, EdgeOpOverload) and its is not operator.getitem:
             raise NotKept
-        context = context_of(its) if isinstance(its, EdgeOpOverload) else None
+        context = context_of(its._op) if isinstance(its, EdgeOpOverload) else None
         given = (key_of(each, self._mode, self.given) for each in (node.args, node.kwargs.items()))
         return its, context, *given, key_of((node.meta["val"],), self._mode)
 

@@ -1,14 +1,16 @@
-"""What operators of the edge dialect make of fake tensors, kept as long as a program is lowered.
+"""What operators make of fake tensors when a graph is walked, kept as long as a program is lowered.
 
 A pass walks a graph by calling all of its operators on fake tensors, and lowering to TOSA takes a
 hundred passes: nearly all calls are ones that an earlier pass made, with tensors of the same kind.
 The fake mode keeps results itself, but not those of operators outside of ATen, and it asks much
 before it does. What came of a call is kept here with the fake mode that it was made in, and ends
-with it.
+with it. An operator of the edge dialect calls one of ATen, so what came of the one came of the
+other.
 """
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -16,12 +18,14 @@ from typing import Any, NamedTuple
 
 import torch
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx import Node
+from torch.fx import Interpreter, Node
 from torch.fx.immutable_collections import immutable_list
 from torch.utils._pytree import tree_leaves
 
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
+_IS_INCLUDED = torch._C._dispatch_tls_is_dispatch_key_included
 _UNKEPT_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 PLAIN = frozenset(
     {
@@ -39,7 +43,7 @@ PLAIN = frozenset(
 """Types of arguments that are what they are: no tensor, and nothing inside."""
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
     """All that tells a fake tensor from others, where there is no more to it."""
 
     shape: tuple[int, ...]
@@ -53,7 +57,7 @@ class _Kinds(NamedTuple):
     """The kinds of several results."""
 
     holder: type[Any]
-    kinds: list[_Kind]
+    kinds: list[Kind]
 
 
 class NotKept(Exception):
@@ -62,57 +66,79 @@ class NotKept(Exception):
 
 Call = tuple[Any, ...]
 """What tells a call, or a value in it, from others."""
-_Results = dict[Call, _Kind | _Kinds | None]
+_Results = dict[Call, Kind | _Kinds | None]
 _upstream = EdgeOpOverload.__call__
+_interpreted = Interpreter.call_function
 _kept: weakref.WeakKeyDictionary[FakeTensorMode, _Results] = weakref.WeakKeyDictionary()
-_contexts: dict[EdgeOpOverload, Callable[[], object] | None] = {}
+_contexts: dict[OpOverload, Callable[[], object] | None] = {}
 
 
 def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
     """Stands for ``EdgeOpOverload.__call__``."""
-    mode: Any = torch._C._get_dispatch_mode(_FAKE)
-    if mode is None or not _is_alone():
-        return _upstream(overload, *args, **kwargs)
+    return _result(functools.partial(_upstream, overload), overload._op, args, kwargs)
+
+
+def _call_function(interpreter: Any, target: Any, args: Any, kwargs: Any) -> Any:
+    """Stands for ``torch.fx.Interpreter.call_function``."""
+    if type(target) is not OpOverload:
+        return _interpreted(interpreter, target, args, kwargs)
+    return _result(target, target, args, kwargs)
+
+
+def _result(function: Callable[..., Any], op: OpOverload, args: Any, kwargs: Any) -> Any:
+    """What a function that calls an operator returns."""
+    mode = mode_alone()
+    if mode is None:
+        return function(*args, **kwargs)
     try:
-        key = overload, context_of(overload), key_of(args, mode), key_of(kwargs.items(), mode)
+        key = op, context_of(op), _surroundings(), key_of(args, mode), key_of(kwargs.items(), mode)
     except NotKept:
-        return _upstream(overload, *args, **kwargs)
+        return function(*args, **kwargs)
     kept = _kept.get(mode)
     if kept is None:
         kept = _kept[mode] = {}
     kind = kept.get(key)
     if kind is not None:
         return _make(kind, mode)
-    result = _upstream(overload, *args, **kwargs)
+    result = function(*args, **kwargs)
     if key not in kept:
         kept[key] = _kind_of_result(result, (args, kwargs), mode)
     return result
 
 
-def _is_alone() -> bool:
-    """Whether nothing but the fake mode hears of calls or changes what they make."""
-    return (
-        torch._C._len_torch_dispatch_stack() == 1
+def _surroundings() -> object:
+    """What decides about results of every operator, and is neither an argument nor a mode."""
+    return torch.get_default_dtype(), _IS_INCLUDED(torch._C.DispatchKey.PythonDispatcher)
+
+
+def mode_alone() -> FakeTensorMode | None:
+    """The fake mode that makes what is called, if nothing else hears of calls or changes what they
+    make."""
+    mode: FakeTensorMode | None = torch._C._get_dispatch_mode(_FAKE)
+    is_alone = (
+        mode is not None
+        and torch._C._len_torch_dispatch_stack() == 1
         and torch._C._len_torch_function_stack() == 0
         and torch._C._functorch.peek_interpreter_stack() is None
         and not torch.is_inference_mode_enabled()
+        and not torch._C._is_any_autocast_enabled()
     )
+    return mode if is_alone else None
 
 
-def context_of(overload: EdgeOpOverload) -> object:
+def context_of(op: OpOverload) -> object:
     """What decides about the results of an operator besides its arguments.
 
     Raises:
         NotKept: nobody knows.
     """
-    if overload not in _contexts:
-        op = overload._op
+    if op not in _contexts:
         values = (*op._schema.arguments, *op._schema.returns)
         follows = not _UNKEPT_TAGS.intersection(op.tags) and not any(
             value.alias_info for value in values
         )
-        _contexts[overload] = _NAMESPACES.get(op.namespace) if follows else None
-    context = _contexts[overload]
+        _contexts[op] = _NAMESPACES.get(op.namespace) if follows else None
+    context = _contexts[op]
     if context is None:
         raise NotKept
     return context()
@@ -153,7 +179,7 @@ def key_of(
     for value in values:
         its = type(value)
         if its is FakeTensor:
-            parts.append(_kind(value, mode))
+            parts.append(kind_of(value, mode))
         elif its in PLAIN:
             parts.append((its, value))
         elif its is tuple or its is list or its is immutable_list:
@@ -165,8 +191,12 @@ def key_of(
     return tuple(parts)
 
 
-def _kind(tensor: FakeTensor, mode: FakeTensorMode) -> _Kind:
+def kind_of(tensor: FakeTensor, mode: FakeTensorMode) -> Kind:
     """What tells a tensor from others of a mode.
+
+    Args:
+        tensor: a fake one.
+        mode: that it should be of.
 
     Raises:
         NotKept: it is of another mode, has symbols for sizes, or there is more to it.
@@ -187,10 +217,10 @@ def _kind(tensor: FakeTensor, mode: FakeTensorMode) -> _Kind:
     storage = tensor.untyped_storage().nbytes()
     if type(storage) is not int:  # a symbol's, though sizes and strides are known
         raise NotKept
-    return _Kind(tensor.shape, tensor.stride(), tensor.dtype, tensor.device, storage)
+    return Kind(tensor.shape, tensor.stride(), tensor.dtype, tensor.device, storage)
 
 
-def _make(kind: _Kind | _Kinds, mode: FakeTensorMode) -> Any:
+def _make(kind: Kind | _Kinds, mode: FakeTensorMode) -> Any:
     """New fake tensors, made as the mode makes those that it keeps itself."""
     if isinstance(kind, _Kinds):
         return kind.holder(_make(one, mode) for one in kind.kinds)
@@ -200,7 +230,7 @@ def _make(kind: _Kind | _Kinds, mode: FakeTensorMode) -> Any:
     return FakeTensor(mode, empty, kind.device)
 
 
-def _kind_of_result(result: Any, arguments: Any, mode: FakeTensorMode) -> _Kind | _Kinds | None:
+def _kind_of_result(result: Any, arguments: Any, mode: FakeTensorMode) -> Kind | _Kinds | None:
     """What is enough to make a result again; None where nothing is."""
     several = type(result) is tuple or type(result) is list
     made = result if several else [result]
@@ -210,10 +240,10 @@ def _kind_of_result(result: Any, arguments: Any, mode: FakeTensorMode) -> _Kind 
     if len(given | {_memory(one) for one in made}) < len(given) + len(made):
         return None
     try:
-        kinds = [_kind(one, mode) for one in made]
+        kinds = [kind_of(one, mode) for one in made]
     except NotKept:
         return None
-    if any(_kind(_make(kind, mode), mode) != kind for kind in kinds):
+    if any(kind_of(_make(kind, mode), mode) != kind for kind in kinds):
         return None
     return _Kinds(type(result), kinds) if several else kinds[0]
 
@@ -225,5 +255,7 @@ def _memory(tensor: torch.Tensor) -> int:
 
 
 def install() -> None:
-    """Keep what edge operators make of fake tensors from now on."""
+    """Keep what operators make of fake tensors from now on, where a graph is walked."""
     EdgeOpOverload.__call__ = _call
+    walks: Any = Interpreter
+    walks.call_function = _call_function

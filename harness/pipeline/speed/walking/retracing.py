@@ -4,9 +4,9 @@ A pass of exir takes a graph apart and traces it again, operator by operator, wh
 something to change or not; XNNPACK alone does so eleven times a delegate. A graph that was traced
 and not touched since comes out as it went in, unless the pass has something to do on the way: one
 that only changes graphs in place has not, of a few others ``_ACTS`` says on which nodes they act,
-and Arm's are asked (:mod:`harness.pipeline.speed.rehearsal`). Lowering to TOSA makes a hundred
-passes, most of which look at the graph and leave it: what a pass needs for a walk is made when it
-begins one.
+and Arm's are asked (:mod:`harness.pipeline.speed.walking.rehearsal`). Lowering to TOSA makes a
+hundred passes, most of which look at the graph and leave it: what a pass needs for a walk is made
+when it begins one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from torch._export import pass_base as torch_pass_base
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassResult
 
-from harness.pipeline.speed import rehearsal
+from harness.pipeline.speed.walking import rehearsal
 from harness.pipeline.unchanged import Nodes
 
 _MARK = "_conform_traced"

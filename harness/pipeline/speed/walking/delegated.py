@@ -1,0 +1,83 @@
+"""What delegates make of fake tensors, without a module made of their program.
+
+A walk over a program that is lowered comes to its delegates, and calls what each was made of.
+Upstream makes a module of that for the call: attributes for the weights, guards on the inputs,
+code. Where the inputs are of the kinds that the graph was made for, its operators are called in
+their order instead, as the module would call them.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from executorch.exir import delegate
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import Node, map_arg
+
+from harness.pipeline.speed.walking.faked import NotKept, kind_of, mode_alone
+
+# Where the operator is: torch's own by now.
+_HOME: Any = sys.modules[type(delegate.executorch_call_delegate).__module__]
+_upstream = _HOME.call_delegate_cpu
+_READ = {InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR}
+
+
+def _call_delegate(lowered: Any, *args: Any) -> Any:
+    """Stands for ``call_delegate_cpu``."""
+    mode = mode_alone()
+    if mode is not None:
+        try:
+            return _called(lowered.original_module, args, mode)
+        except NotKept:
+            pass
+    return _upstream(lowered, *args)
+
+
+def _called(program: ExportedProgram, args: Sequence[Any], mode: Any) -> tuple[Any, ...]:
+    """What the operators of a program make of fake tensors.
+
+    Raises:
+        NotKept: it writes, calls anything else, or is given others than it was made for.
+    """
+    signature, tree = program.graph_signature, program.call_spec.out_spec
+    if any(spec.kind is not OutputKind.USER_OUTPUT for spec in signature.output_specs):
+        raise NotKept
+    nodes = list(program.graph.nodes)
+    made = nodes[-1].args[0]
+    if tree is None or tree.type is not tuple or not tree.num_leaves == tree.num_children:
+        raise NotKept
+    if not all(isinstance(one, Node) and one.op == "call_function" for one in made):
+        raise NotKept
+    inputs = [node for node in nodes if node.op == "placeholder"]
+    if sum(spec.kind is InputKind.USER_INPUT for spec in signature.input_specs) != len(args):
+        raise NotKept
+    given = iter(args)
+    values: dict[Node, Any] = {}
+    for node, spec in zip(inputs, signature.input_specs, strict=True):
+        values[node] = own = node.meta.get("val")
+        if type(own) is not FakeTensor:
+            raise NotKept
+        kind = kind_of(own, mode)
+        if spec.kind is InputKind.USER_INPUT:
+            values[node] = value = next(given)
+            if type(value) is not FakeTensor or kind_of(value, mode) != kind:
+                raise NotKept
+        elif spec.kind not in _READ:
+            raise NotKept
+    for node in nodes[len(inputs) : -1]:
+        if not isinstance(node.target, EdgeOpOverload) and node.target is not operator.getitem:
+            raise NotKept
+        its_args, its_kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+        values[node] = node.target(*its_args, **its_kwargs)
+    return tuple(values[node] for node in made)
+
+
+def install() -> None:
+    """Call the operators of a delegate's program from now on."""
+    _HOME.call_delegate_cpu = _call_delegate
