@@ -24,6 +24,7 @@ import msgspec
 _FILE = Path(__file__).with_name("known.json")
 
 _EXPORTED = "torch.export.exported_program"
+_FAKE = "torch._subclasses.fake_tensor"
 _PASS = "executorch.exir.pass_base"
 _PROXY = "torch.fx.experimental.proxy_tensor"
 _TORCH_PASS = "torch._export.pass_base"
@@ -48,6 +49,9 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "walking.faked": (
         "executorch.exir.dialects.edge._ops:EdgeOpOverload.__call__",
         "torch.fx.interpreter:Interpreter.call_function",
+        f"{_FAKE}:FakeTensorMode.dispatch",
+        f"{_FAKE}:FakeTensor.__new__",
+        f"{_FAKE}:FakeTensor.__init__",
     ),
     "forgotten": ("executorch.exir.backend.utils:is_identical_graph",),
     "inductor": (

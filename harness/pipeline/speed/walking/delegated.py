@@ -20,7 +20,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node, map_arg
 
-from harness.pipeline.speed.walking.faked import NotKept, kind_of, mode_alone
+from harness.pipeline.speed.walking.faked import mode_alone
+from harness.pipeline.speed.walking.kinds import NotKept, kind_of
 
 # Where the operator is: torch's own by now.
 _HOME: Any = sys.modules[type(delegate.executorch_call_delegate).__module__]

@@ -23,7 +23,7 @@ from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 
-from harness.pipeline.speed.walking.faked import Call, NotKept, context_of, key_of
+from harness.pipeline.speed.walking.kinds import Call, NotKept, context_of, key_of
 from harness.pipeline.unchanged import Nodes
 
 _MARK = "_conform_verified"
