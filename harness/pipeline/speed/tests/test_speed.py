@@ -170,6 +170,7 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return upstream(overload, *args, **kwargs)
 
     monkeypatch.setattr(faked, "_upstream", noted)
+    monkeypatch.setattr(faked, "_results", {})
     return asked
 
 
@@ -205,9 +206,14 @@ def test_what_fake_tensors_become_is_asked_once(
     assert first is not again
     with mode:
         assert _described(strided) == _described(op._op(torch.empty_strided((2, 4), (1, 2)), *more))
-    with FakeTensorMode():
+    with FakeTensorMode() as other:
+        elsewhere = op(torch.empty(2, 4), *more)
+    made = elsewhere if isinstance(elsewhere, tuple | list) else [elsewhere]
+    assert len(asked) == 2
+    assert all(one.fake_mode is other for one in made)
+    with FakeTensorMode(shape_env=ShapeEnv(specialize_zero_one=False)):
         op(torch.empty(2, 4), *more)
-    assert len(asked) == 3, "another mode has tensors of its own"
+    assert len(asked) == 3, "a mode of other settings may make something else"
 
 
 def test_a_number_of_another_type_makes_another_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,11 @@
-"""What operators make of fake tensors, kept as long as a program is lowered.
+"""What operators make of fake tensors, kept for all programs.
 
 A pass walks a graph by calling all of its operators on fake tensors, and lowering to TOSA takes a
 hundred passes: nearly all calls are ones that an earlier pass made, with tensors of the same kind.
-A trace calls what earlier traces called. The fake mode keeps results itself, but not those of
-operators outside of ATen, and it asks much before it does. What came of a call is kept here with
-the fake mode that it was made in, and ends with it. An operator of the edge dialect calls one of
-ATen, so what came of the one came of the other.
+A trace calls what earlier traces called. Fake modes keep results themselves, but not those of
+operators outside of ATen, and they ask much before they do. What came of a call is kept here by
+kinds, for modes of the same settings. An operator of the edge dialect calls one of ATen, so what
+came of the one came of the other.
 """
 
 from __future__ import annotations
@@ -36,19 +36,16 @@ class _Kinds(NamedTuple):
     kinds: list[Kind]
 
 
-class _Kept:
-    """What was made in a fake mode."""
-
-    def __init__(self) -> None:
-        self.results: dict[Call, Kind | _Kinds | None] = {}
-        self.attributes: dict[torch.device, dict[str, Any]] = {}
-
-
+_MOST = 20_000
+_results: dict[Call, Kind | _Kinds | None] = {}
+# What tensors of a mode have in common, by their device.
+_attributes: weakref.WeakKeyDictionary[FakeTensorMode, dict[torch.device, dict[str, Any]]] = (
+    weakref.WeakKeyDictionary()
+)
 _NONE: immutable_dict[str, Any] = immutable_dict()
 _upstream = EdgeOpOverload.__call__
 _interpreted = Interpreter.call_function
 _dispatched = FakeTensorMode.dispatch
-_kept: weakref.WeakKeyDictionary[FakeTensorMode, _Kept] = weakref.WeakKeyDictionary()
 
 
 def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
@@ -89,27 +86,31 @@ def _result(
 ) -> Any:
     """What a function that calls an operator returns in a mode."""
     try:
-        key = op, context_of(op), _surroundings(), key_of(args, mode), key_of(kwargs.items(), mode)
+        given = key_of(args, mode), key_of(kwargs.items(), mode)
+        key = op, context_of(op), _surroundings(mode), *given
     except NotKept:
         return function(*args, **kwargs)
-    kept = _kept.get(mode)
-    if kept is None:
-        kept = _kept[mode] = _Kept()
-    kind = kept.results.get(key)
+    kind = _results.get(key)
     if kind is not None:
-        return _make(kind, mode, kept)
+        return _make(kind, mode)
     result = function(*args, **kwargs)
-    if key not in kept.results:
-        kept.results[key] = _kind_of_result(result, (args, kwargs), mode, kept)
+    if key not in _results:
+        if len(_results) >= _MOST:
+            _results.clear()
+        _results[key] = _kind_of_result(result, (args, kwargs), mode)
     return result
 
 
-def _surroundings() -> object:
-    """What decides about results of every operator, and is neither an argument nor a mode."""
+def _surroundings(mode: FakeTensorMode) -> object:
+    """What decides about results of every operator, and is no argument: what the mode's own key has
+    of it, and who decomposes."""
+    shapes = mode.shape_env
     return (
         torch.get_default_dtype(),
         torch._C._get_default_device(),
         _IS_INCLUDED(torch._C.DispatchKey.PythonDispatcher),
+        shapes and shapes.settings,
+        mode.allow_meta,
     )
 
 
@@ -128,17 +129,18 @@ def mode_alone() -> FakeTensorMode | None:
     return mode if is_alone else None
 
 
-def _make(kind: Kind | _Kinds, mode: FakeTensorMode, kept: _Kept) -> Any:
+def _make(kind: Kind | _Kinds, mode: FakeTensorMode) -> Any:
     """New fake tensors, made as the mode makes those that it keeps itself."""
     if isinstance(kind, _Kinds):
-        return kind.holder(_make(one, mode, kept) for one in kind.kinds)
+        return kind.holder(_make(one, mode) for one in kind.kinds)
     # The mode's own guard also says that a kernel runs, which none does.
     with torch._C._DisableTorchDispatch():
         empty = torch.empty_strided(kind.shape, kind.stride, dtype=kind.dtype, device="meta")
-    attributes = kept.attributes.get(kind.device)
+    known = _attributes.setdefault(mode, {})
+    attributes = known.get(kind.device)
     if attributes is None or FakeTensorConfig.debug:
         made = FakeTensor(mode, empty, kind.device)
-        kept.attributes[kind.device] = dict(vars(made))
+        known[kind.device] = dict(vars(made))
         return made
     # As the constructor does, which checks and sets one by one what is the same for all.
     made = torch.Tensor._make_subclass(
@@ -153,9 +155,7 @@ def _make(kind: Kind | _Kinds, mode: FakeTensorMode, kept: _Kept) -> Any:
     return made
 
 
-def _kind_of_result(
-    result: Any, arguments: Any, mode: FakeTensorMode, kept: _Kept
-) -> Kind | _Kinds | None:
+def _kind_of_result(result: Any, arguments: Any, mode: FakeTensorMode) -> Kind | _Kinds | None:
     """What is enough to make a result again; None where nothing is."""
     several = type(result) is tuple or type(result) is list
     made = result if several else [result]
@@ -168,7 +168,7 @@ def _kind_of_result(
         kinds = [kind_of(one, mode) for one in made]
     except NotKept:
         return None
-    if any(kind_of(_make(kind, mode, kept), mode) != kind for kind in kinds):
+    if any(kind_of(_make(kind, mode), mode) != kind for kind in kinds):
         return None
     return _Kinds(type(result), kinds) if several else kinds[0]
 
