@@ -6,7 +6,8 @@ The model and its sources are in docs/numerics.md. Imports no torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -43,3 +44,56 @@ class Precision:
     def ulps(self, function: str) -> float:
         """Allowed error of one elementary function, in ULP."""
         return self.functions.get(function, self.function_ulps)
+
+    def sums_wide(self, operation: str) -> bool:
+        """Whether the sums of an operation accumulate in float32."""
+        return operation in self.float32_sums
+
+
+Question = tuple[str, ...]
+"""A field of a rounding model; or a method, and the operation that it is asked about."""
+
+
+class Asked(Precision):
+    """A rounding model that notes what it is asked and answers.
+
+    Who answers the same questions alike gets the same bounds: a program without elementary
+    functions has those of every target that differs in functions alone.
+
+    Attributes:
+        answers: those that were given, by question.
+    """
+
+    answers: dict[Question, Any]
+    _model: Precision
+
+    def __init__(self, model: Precision) -> None:
+        self.__dict__.update(_model=model, answers={})  # its base is frozen
+
+    def __getattribute__(self, name: str) -> Any:
+        """A field is asked for as it is read."""
+        if name in _FIELDS:
+            return self._answer(name)
+        return super().__getattribute__(name)
+
+    def ulps(self, function: str) -> float:
+        """As :meth:`Precision.ulps`."""
+        return float(self._answer("ulps", function))
+
+    def sums_wide(self, operation: str) -> bool:
+        """As :meth:`Precision.sums_wide`."""
+        return bool(self._answer("sums_wide", operation))
+
+    def _answer(self, *question: str) -> Any:
+        self.answers[question] = answer = answer_of(self._model, question)
+        return answer
+
+
+def answer_of(model: Precision, question: Question) -> Any:
+    """What a rounding model has for a question."""
+    name, *operations = question
+    found = getattr(model, name)
+    return found(*operations) if operations else found
+
+
+_FIELDS = frozenset(each.name for each in fields(Precision))

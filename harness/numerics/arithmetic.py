@@ -63,7 +63,6 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         inputs: the program's inputs, widened; they stay alive while the mode is in use.
         settled: tensors that are the same in every run.
         trace: what the run met.
-        running_means: whether the deviations of a variance err one by one.
         perturbs: whether results err.
         depth: how many compound operations the current one is inside of.
         written: storages that operators wrote to.
@@ -73,7 +72,6 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
             a copy here.
     """
 
-    running_means = False
     supports_higher_order_operators = True
     perturbs = False
 
@@ -89,6 +87,11 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         self.number_dtype = torch.float32
         self.cast: set[int | None] = set()
         self.wrote_to_cast = False
+
+    @property
+    def running_means(self) -> bool:
+        """Whether the deviations of a variance err one by one."""
+        return False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -64,7 +64,6 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self._exact = exact or Trace()
         self.trace.casts = self._exact.casts
         self.precision = precision
-        self.running_means = precision.running_means
         self.noise = Noise(seed, sample, self._exact.patterns)
         self.unit = 0.0
         self._sample = sample
@@ -76,6 +75,11 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self._jumped = False
         # Made of nothing that the program is given: positions, above all.
         self._counted = Settled()
+
+    @property
+    def running_means(self) -> bool:
+        """Whether the deviations of a variance err one by one."""
+        return self.precision.running_means
 
     def observe_dtype(self, dtype: torch.dtype) -> None:
         """Results may be rounded to this dtype; the coarsest counts. One byte is a code: what
@@ -326,7 +330,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         return self.unit
 
     def _sums_wide(self, name: str) -> bool:
-        return self._wide or name in self.precision.float32_sums
+        return self._wide or self.precision.sums_wide(name)
 
     def _sum_error(
         self,
@@ -348,7 +352,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:
         """While a compound operation runs as its parts: do its sums accumulate in float32?"""
-        outer, self._wide = self._wide, self._wide or name in self.precision.float32_sums
+        outer, self._wide = self._wide, self._wide or self.precision.sums_wide(name)
         try:
             with super().inside(name):
                 yield

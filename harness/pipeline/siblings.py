@@ -1,5 +1,5 @@
 """What the cells of one case compute alike: the exported program, the runs that no target has a
-part in, and the bounds of those targets that round alike.
+part in, and the bounds of those targets that round alike where this program rounds.
 
 A cell builds its module anew. What an earlier one found counts for it where its state, its inputs
 and what eager makes of them are the same, bit by bit.
@@ -8,8 +8,8 @@ and what eager makes of them are the same, bit by bit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from harness.numerics.formats.semantics import GENERIC
 from harness.numerics.oracle import Reference, bounded
 from harness.pipeline.reference.sequence import written_buffers
 from harness.pipeline.unchanged import Snapshot, is_plain
-from harness.precision import Precision
+from harness.precision import Asked, Precision, answer_of
 from harness.private.torch import tree_leaves
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -42,7 +42,7 @@ class Siblings:
         default_factory=dict
     )
     _exact: dict[Hashable, Exact] = field(default_factory=dict)
-    _references: dict[Hashable, Reference] = field(default_factory=dict)
+    _references: dict[Hashable, list[tuple[Asked, Reference]]] = field(default_factory=dict)
 
     def export(
         self,
@@ -104,16 +104,18 @@ class Siblings:
         module = built.module
         digest = _digest(_findings(built, calls, runs))
         key = digest, runs.seed, tuple(sorted(changed))
-        precise = key, _key(precision)
-        if digest is not None and (known := self._references.get(precise)) is not None:
-            return known
+        known = self._references.get(key, []) if digest is not None else []
+        for asked, reference in known:
+            if all(answer_of(precision, each) == said for each, said in asked.answers.items()):
+                return reference
         exact = self._exact.get(key) if digest is not None else None
         if exact is None:
             exact = run_exactly(module, calls, runs.seed, GENERIC, changed=changed, runs=runs)
-        reference = bounded(exact, module, calls, precision, runs.seed)
+        asked = Asked(precision)
+        reference = bounded(exact, module, calls, asked, runs.seed)
         if digest is not None and not exact.is_large:
             self._exact[key] = exact
-            self._references[precise] = reference
+            self._references.setdefault(key, []).append((asked, reference))
         return reference
 
     def _enter(self, case: Case) -> None:
@@ -150,10 +152,3 @@ def _digest(values: Sequence[Any]) -> str | None:
         else:
             return None
     return found.hexdigest()
-
-
-def _key(precision: Precision) -> Hashable:
-    values: list[Any] = [getattr(precision, each.name) for each in fields(precision)]
-    return tuple(
-        tuple(sorted(value.items())) if isinstance(value, Mapping) else value for value in values
-    )

@@ -86,6 +86,29 @@ def test_alike_ones_share_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _refer(CASE, shared) is first
 
 
+@pytest.mark.parametrize(
+    ("other", "is_shared"),
+    [
+        (Precision(functions={"erf": 5.0}, division_roundings=3.0, running_means=True), True),
+        (Precision(float32_sums=frozenset({"bmm"})), True),
+        (Precision(functions={"tanh": 5.0}), False),
+        (Precision(argument_roundings=2.0), False),
+        (Precision(float32_sums=frozenset({"addmm"})), False),
+        (Precision(safety=8.0), False),
+        (Precision(samples=16), False),
+    ],
+)
+def test_bounds_are_shared_by_those_that_round_alike_where_the_program_does(
+    other: Precision, is_shared: bool
+) -> None:
+    """It has sums of products, a mean and a tanh, and neither a division nor a variance."""
+    shared = Siblings()
+    first = _refer(CASE, shared)
+    found = _refer(CASE, shared, other)
+    assert (found is first) == is_shared
+    assert _same_references(found, _refer(CASE, None, other))
+
+
 def test_other_numbers_are_run_again(exact_runs: list[Any]) -> None:
     scale = iter([1.0, 1.0, 1.0001])
     case = Case("moody", lambda: (torch.nn.Hardtanh(), (torch.ones(3) * next(scale),)))
