@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-from executorch.backends.arm.tosa import TosaSpecification
-from executorch.backends.arm.tosa.specification import TosaLoweringContext
 from executorch.backends.transforms.propagate_view_copy_permute_pass import (
     PropagateViewCopyPermutePass,
 )
 from executorch.exir import pass_base
-from executorch.exir.dialects._ops import ops as exir_ops
 from torch._export import utils as export_utils
-from torch._subclasses import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.utils import _pytree as pytree
 
@@ -31,7 +23,7 @@ from harness import Case, Tester, registry
 from harness.pipeline import speed
 from harness.pipeline.route import lower
 from harness.pipeline.speed.converting import tables
-from harness.pipeline.speed.walking import faked, propagation, replay
+from harness.pipeline.speed.walking import propagation, replay
 
 ROOT = Path(__file__).parents[4]
 
@@ -158,113 +150,6 @@ def test_composite_operators_are_collected_again_when_one_is_registered() -> Non
         found = set(collect())
         assert found == set(collect._collect())  # type: ignore[attr-defined]
         assert found - before == {torch.ops.conform_speed_test.twice.default}
-
-
-def _asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The operators that upstream is asked to call from now on."""
-    asked: list[Any] = []
-    upstream = faked._upstream
-
-    def noted(overload: Any, *args: Any, **kwargs: Any) -> Any:
-        asked.append(overload)
-        return upstream(overload, *args, **kwargs)
-
-    monkeypatch.setattr(faked, "_upstream", noted)
-    monkeypatch.setattr(faked, "_results", {})
-    return asked
-
-
-def _described(result: Any) -> Any:
-    made = result if isinstance(result, tuple | list) else [result]
-    return type(result), [
-        (type(one), one.shape, one.stride(), one.dtype, one.device, one.fake_mode) for one in made
-    ]
-
-
-ADD, SPLIT = exir_ops.edge.aten.add.Tensor, exir_ops.edge.aten.split_with_sizes_copy.default
-QUANTIZE = exir_ops.edge.quantized_decomposed.quantize_per_tensor.default
-
-
-@pytest.mark.parametrize(
-    ("op", "more"),
-    [(ADD, (1,)), (QUANTIZE, (0.5, 3, -128, 127, torch.int8)), (SPLIT, ([1, 3], 1))],
-)
-def test_what_fake_tensors_become_is_asked_once(
-    op: Any, more: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    speed.install()
-    asked = _asked(monkeypatch)
-    mode = FakeTensorMode()
-    with mode:
-        first = op(torch.empty(2, 4), *more)
-        again = op(torch.empty(2, 4), *more)
-        transposed = op(torch.empty(4, 2).t().contiguous(), *more)
-        assert len(asked) == 1
-        strided = op(torch.empty_strided((2, 4), (1, 2)), *more)
-        assert len(asked) == 2
-    assert _described(again) == _described(first) == _described(transposed)
-    assert first is not again
-    with mode:
-        assert _described(strided) == _described(op._op(torch.empty_strided((2, 4), (1, 2)), *more))
-    with FakeTensorMode() as other:
-        elsewhere = op(torch.empty(2, 4), *more)
-    made = elsewhere if isinstance(elsewhere, tuple | list) else [elsewhere]
-    assert len(asked) == 2
-    assert all(one.fake_mode is other for one in made)
-    with FakeTensorMode(shape_env=ShapeEnv(specialize_zero_one=False)):
-        op(torch.empty(2, 4), *more)
-    assert len(asked) == 3, "a mode of other settings may make something else"
-
-
-def test_a_number_of_another_type_makes_another_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    speed.install()
-    asked = _asked(monkeypatch)
-    with FakeTensorMode():
-        made = [ADD(torch.empty(2, dtype=torch.int32), number) for number in (1, 1.0, True)]
-    assert [one.dtype for one in made] == [torch.int32, torch.float32, torch.int32]
-    assert len(asked) == 3
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: ADD(torch.empty(2, requires_grad=True), 1),
-        lambda: ADD(torch.empty(4)[2:], 1),
-        lambda: exir_ops.edge.aten.t.default(torch.empty(2, 3)),
-        lambda: exir_ops.edge.aten.nonzero.default(torch.empty(2)),
-    ],
-    ids=["has a gradient", "has an offset", "shares memory", "depends on data"],
-)
-def test_calls_that_have_more_to_them_are_left_to_upstream(
-    call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    speed.install()
-    asked = _asked(monkeypatch)
-    with FakeTensorMode(shape_env=ShapeEnv()):
-        call()
-        call()
-    assert len(asked) == 2
-
-
-def test_calls_are_traced_though_they_were_made_before() -> None:
-    speed.install()
-    with FakeTensorMode() as mode:
-        ADD(torch.empty(2), 1)
-        traced = make_fx(lambda x: ADD(x, 1))(mode.from_tensor(torch.empty(2)))
-    assert "add" in traced.code
-
-
-def test_what_an_operator_refuses_on_one_variant_of_tosa_another_takes() -> None:
-    speed.install()
-    plain, extended = map(TosaSpecification.create_from_string, ("TOSA-1.0+INT", "TOSA-1.0+INT+FP"))
-    importlib.import_module("executorch.backends.arm.tosa.dialect.ops")  # registers them
-    add = exir_ops.backend.tosa.ADD.default
-    with FakeTensorMode():
-        operands = torch.empty(2), torch.empty(2)
-        with TosaLoweringContext(extended):
-            assert add(*operands).dtype is torch.float32
-        with TosaLoweringContext(plain), pytest.raises(ValueError, match="TOSA"):
-            add(*operands)
 
 
 class Pair(NamedTuple):

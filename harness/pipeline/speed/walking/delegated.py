@@ -13,15 +13,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from executorch.exir import delegate
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node, map_arg
 
-from harness.pipeline.speed.walking.faked import mode_alone
-from harness.pipeline.speed.walking.kinds import NotKept, kind_of
+from harness.pipeline.speed.walking.faked import make, mode_alone
+from harness.pipeline.speed.walking.kinds import Kind, NotKept, kind_of
 
 # Where the operator is: torch's own by now.
 _HOME: Any = sys.modules[type(delegate.executorch_call_delegate).__module__]
@@ -40,7 +41,7 @@ def _call_delegate(lowered: Any, *args: Any) -> Any:
     return _upstream(lowered, *args)
 
 
-def _called(program: ExportedProgram, args: Sequence[Any], mode: Any) -> tuple[Any, ...]:
+def _called(program: ExportedProgram, args: Sequence[Any], mode: FakeTensorMode) -> tuple[Any, ...]:
     """What the operators of a program make of fake tensors.
 
     Raises:
@@ -61,15 +62,11 @@ def _called(program: ExportedProgram, args: Sequence[Any], mode: Any) -> tuple[A
     given = iter(args)
     values: dict[Node, Any] = {}
     for node, spec in zip(inputs, signature.input_specs, strict=True):
-        values[node] = own = node.meta.get("val")
-        if type(own) is not FakeTensor:
-            raise NotKept
-        kind = kind_of(own, mode)
         if spec.kind is InputKind.USER_INPUT:
-            values[node] = value = next(given)
-            if type(value) is not FakeTensor or kind_of(value, mode) != kind:
-                raise NotKept
-        elif spec.kind not in _READ:
+            values[node] = _as_declared(next(given), node.meta.get("val"), mode)
+        elif spec.kind in _READ:
+            values[node] = make(_kind_of_held(program, spec.target), mode)
+        else:
             raise NotKept
     for node in nodes[len(inputs) : -1]:
         if not isinstance(node.target, EdgeOpOverload) and node.target is not operator.getitem:
@@ -77,6 +74,24 @@ def _called(program: ExportedProgram, args: Sequence[Any], mode: Any) -> tuple[A
         its_args, its_kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
         values[node] = node.target(*its_args, **its_kwargs)
     return tuple(values[node] for node in made)
+
+
+def _as_declared(value: Any, declared: Any, mode: FakeTensorMode) -> Any:
+    if type(value) is not FakeTensor or type(declared) is not FakeTensor:
+        raise NotKept
+    if kind_of(value, mode) != kind_of(declared, mode):
+        raise NotKept
+    return value
+
+
+def _kind_of_held(program: ExportedProgram, name: str | None) -> Kind:
+    """Of a weight or a constant as the mode takes it in: without its values."""
+    held = program.state_dict.get(name, program.constants.get(name))
+    if type(held) not in (torch.Tensor, torch.nn.Parameter) or held.layout is not torch.strided:
+        raise NotKept
+    if held.storage_offset() or held.is_conj() or held.is_neg() or held.is_quantized:
+        raise NotKept
+    return Kind(held.shape, held.stride(), held.dtype, held.device, 0)
 
 
 def install() -> None:

@@ -85,20 +85,26 @@ def _result(
     mode: FakeTensorMode, function: Callable[..., Any], op: OpOverload, args: Any, kwargs: Any
 ) -> Any:
     """What a function that calls an operator returns in a mode."""
-    try:
-        given = key_of(args, mode), key_of(kwargs.items(), mode)
-        key = op, context_of(op), _surroundings(mode), *given
-    except NotKept:
+    key = _key(mode, op, args, kwargs)
+    if key is None:
         return function(*args, **kwargs)
     kind = _results.get(key)
     if kind is not None:
-        return _make(kind, mode)
+        return make(kind, mode)
     result = function(*args, **kwargs)
     if key not in _results:
         if len(_results) >= _MOST:
             _results.clear()
         _results[key] = _kind_of_result(result, (args, kwargs), mode)
     return result
+
+
+def _key(mode: FakeTensorMode, op: OpOverload, args: Any, kwargs: Any) -> Call | None:
+    try:
+        given = key_of(args, mode), key_of(kwargs.items(), mode)
+        return op, context_of(op), _surroundings(mode), *given
+    except NotKept:
+        return None
 
 
 def _surroundings(mode: FakeTensorMode) -> object:
@@ -129,10 +135,15 @@ def mode_alone() -> FakeTensorMode | None:
     return mode if is_alone else None
 
 
-def _make(kind: Kind | _Kinds, mode: FakeTensorMode) -> Any:
-    """New fake tensors, made as the mode makes those that it keeps itself."""
+def make(kind: Kind | _Kinds, mode: FakeTensorMode) -> Any:
+    """New fake tensors, made as a mode makes those that it keeps itself.
+
+    Args:
+        kind: theirs; their storages have no more bytes than they need.
+        mode: whose they are.
+    """
     if isinstance(kind, _Kinds):
-        return kind.holder(_make(one, mode) for one in kind.kinds)
+        return kind.holder(make(one, mode) for one in kind.kinds)
     # The mode's own guard also says that a kernel runs, which none does.
     with torch._C._DisableTorchDispatch():
         empty = torch.empty_strided(kind.shape, kind.stride, dtype=kind.dtype, device="meta")
@@ -168,7 +179,7 @@ def _kind_of_result(result: Any, arguments: Any, mode: FakeTensorMode) -> Kind |
         kinds = [kind_of(one, mode) for one in made]
     except NotKept:
         return None
-    if any(kind_of(_make(kind, mode), mode) != kind for kind in kinds):
+    if any(kind_of(make(kind, mode), mode) != kind for kind in kinds):
         return None
     return _Kinds(type(result), kinds) if several else kinds[0]
 
