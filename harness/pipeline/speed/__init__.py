@@ -33,7 +33,7 @@ PARTS = tuple(
     """
     code kept converting.tables converting.tracing converting.decomposing converting.edge
     walking.faked walking.delegated walking.replay walking.retracing walking.propagation
-    walking.verifying untold forgotten calibration inductor
+    walking.verifying walking.unmatched untold forgotten calibration inductor
     """.split()
 )
 """The parts in the order in which they are installed: modules below this one with ``install()``."""

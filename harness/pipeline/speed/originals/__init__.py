@@ -107,6 +107,12 @@ REPLACED: dict[str, tuple[str, ...]] = {
         f"{_XNNPACK}.convert_to_linear:ConvertToLinearPass.call",
         f"{_XNNPACK}.convert_to_sdpa:ConvertToSDPAPass.call",
     ),
+    "walking.unmatched": (
+        f"{_XNNPACK}.convert_to_sdpa:ConvertToSDPAPass.call",
+        f"{_XNNPACK}.convert_to_upsample_bilinear2d:ConvertToUpsampleBilinear2d.call",
+        "executorch.backends.xnnpack.partition.graphs.sdpa:get_graphs",
+        "executorch.backends.xnnpack.partition.graphs.bilinear_2d:_get_bilinear_2d_graphs",
+    ),
     "walking.verifying": (
         "executorch.exir.verification.verifier:_check_tensor_args_matching_op_allowed_dtype",
         "executorch.exir.verification.arg_validator:EdgeOpArgValidator.run_node",
