@@ -38,7 +38,7 @@ class _Kinds(NamedTuple):
 
 _MOST = 20_000
 _results: dict[Call, Kind | _Kinds | None] = {}
-# What tensors of a mode have in common, by their device.
+# What tensors of a mode have in common but for the mode itself, which lives as long as its own.
 _attributes: weakref.WeakKeyDictionary[FakeTensorMode, dict[torch.device, dict[str, Any]]] = (
     weakref.WeakKeyDictionary()
 )
@@ -151,7 +151,7 @@ def make(kind: Kind | _Kinds, mode: FakeTensorMode) -> Any:
     attributes = known.get(kind.device)
     if attributes is None or FakeTensorConfig.debug:
         made = FakeTensor(mode, empty, kind.device)
-        known[kind.device] = dict(vars(made))
+        known[kind.device] = {name: of for name, of in vars(made).items() if of is not mode}
         return made
     # As the constructor does, which checks and sets one by one what is the same for all.
     made = torch.Tensor._make_subclass(
@@ -161,7 +161,7 @@ def make(kind: Kind | _Kinds, mode: FakeTensorMode) -> Any:
         torch._C._set_warn_deprecated_on_mutable_data_ptr(made)
     else:
         torch._C._set_throw_on_mutable_data_ptr(made)
-    vars(made).update(attributes)
+    vars(made).update(attributes, fake_mode=mode)
     made.__init__()  # type: ignore[misc]
     return made
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -235,6 +237,17 @@ def test_a_constant_and_a_write_are_left_to_the_mode(dispatched: list[Any]) -> N
             assert (constant + 1).item() == 4
             torch.empty(2).add_(1)
     assert dispatched.count(aten.add_.Tensor) == 2
+
+
+def test_a_mode_ends_with_its_tensors() -> None:
+    mode = FakeTensorMode()
+    with mode:
+        made = [aten.full.default([5, 4], 1.5) for _ in range(3)]
+    assert all(one.fake_mode is mode for one in made)
+    ended = weakref.ref(mode)
+    del made, mode
+    gc.collect()
+    assert ended() is None
 
 
 def test_no_more_than_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
