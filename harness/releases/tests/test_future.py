@@ -28,8 +28,8 @@ from harness.pipeline import speed
 speed.install()
 left = speed.left_out()
 print(sorted(left))
-print(left["verifying"])
-print(left["faked"])
+print(left["walking.verifying"])
+print(left["walking.faked"])
 assert EdgeOpOverload.__call__ is renewed
 import torch
 assert torch.fx.GraphModule.recompile.__module__ == "harness.pipeline.speed.code"
@@ -140,7 +140,7 @@ def _in_a_process(code: str, *arguments: str) -> str:
 
 def test_what_stands_in_for_a_renamed_function_is_left_out_and_the_rest_is_not() -> None:
     names, gone, other = _in_a_process(RENAMED).splitlines()[-3:]
-    assert names == "['faked', 'verifying']"
+    assert names == "['walking.faked', 'walking.verifying']"
     assert "ExportedProgramPassManager.check is not the one that was read" in gone  # its base's
     # From Python 3.13 on what -c defines has a source.
     why = "is not the one that was read" if sys.version_info >= (3, 13) else "has no source to read"

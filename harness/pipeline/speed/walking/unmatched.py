@@ -8,6 +8,7 @@ do without has no match.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -31,8 +32,12 @@ NEEDED = {
 def _unless_unmatched(call: Callable[..., PassResult], needed: tuple[str, ...]) -> Any:
     """A pass's call, without its search where nothing is to be found."""
 
+    logger = logging.getLogger(call.__module__)
+
     @functools.wraps(call)
     def called(converting: XNNPACKPass, graph_module: GraphModule) -> PassResult:
+        if logger.isEnabledFor(logging.DEBUG):  # it tells that it searches
+            return call(converting, graph_module)
         names = {str(node.target) for node in graph_module.graph.nodes}
         if any(part in name for name in names for part in needed):
             return call(converting, graph_module)
