@@ -52,7 +52,7 @@ def _called(program: ExportedProgram, args: Sequence[Any], mode: FakeTensorMode)
         raise NotKept
     nodes = list(program.graph.nodes)
     made = nodes[-1].args[0]
-    if tree is None or tree.type is not tuple or not tree.num_leaves == tree.num_children:
+    if tree is None or tree.type is not tuple or tree.num_leaves != tree.num_children:
         raise NotKept
     if not all(isinstance(one, Node) and one.op == "call_function" for one in made):
         raise NotKept

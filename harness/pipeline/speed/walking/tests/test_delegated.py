@@ -11,7 +11,6 @@ import torch
 from executorch.exir.delegate import executorch_call_delegate
 
 from harness import Case, Tester
-from harness.pipeline import speed
 from harness.pipeline.route import lower
 from harness.pipeline.speed.walking import delegated
 
@@ -31,11 +30,6 @@ class Plain(torch.nn.Module):
 
 PLAIN = Case("test/plain", lambda: (Plain(), (torch.randn(2, 3, 8, 8),)))
 TARGETS = ["xnnpack:fp32", "tosa:fp", "mlx:fp32", "xnnpack:int8"]
-
-
-@pytest.fixture(autouse=True)
-def _installed() -> None:
-    speed.install()
 
 
 @pytest.fixture

@@ -18,15 +18,9 @@ from torch.fx import Graph, GraphModule, Interpreter
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from harness.pipeline import speed
 from harness.pipeline.speed.walking import faked
 
 aten = torch.ops.aten
-
-
-@pytest.fixture(autouse=True)
-def _installed() -> None:
-    speed.install()
 
 
 @pytest.fixture

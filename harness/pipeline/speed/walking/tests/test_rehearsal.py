@@ -12,18 +12,12 @@ from executorch.exir.pass_base import NodeMetadata
 from torch.export import export
 from torch.fx import GraphModule
 
-from harness.pipeline import speed
 from harness.pipeline.speed.walking import rehearsal, retracing
 
 ADD = torch.ops.aten.add.Tensor
 
 
 _WHERE = "executorch.backends.arm._passes.tested"
-
-
-@pytest.fixture(autouse=True)
-def _installed() -> None:
-    speed.install()
 
 
 class Arms(pass_base.ExportPass):

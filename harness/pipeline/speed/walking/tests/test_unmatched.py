@@ -15,15 +15,9 @@ from executorch.backends.xnnpack._passes.convert_to_upsample_bilinear2d import (
 from executorch.backends.xnnpack.partition.graphs import bilinear_2d, sdpa
 
 from harness import Case, Tester
-from harness.pipeline import speed
 from harness.pipeline.route import lower
 from harness.pipeline.speed.tests.graphs import NET
 from harness.pipeline.speed.walking.unmatched import NEEDED
-
-
-@pytest.fixture(autouse=True)
-def _installed() -> None:
-    speed.install()
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,7 @@ from torch._export.verifier import SpecViolationError
 from torch.export import ExportedProgram, export
 from torch.fx import GraphModule
 
-from harness.pipeline import speed
 from harness.pipeline.speed.walking import verifying
-
-
-@pytest.fixture(autouse=True)
-def _installed() -> None:
-    speed.install()
 
 
 @pytest.fixture
