@@ -16,6 +16,9 @@ from torch._C import (
 )
 from torch._decomp import decomposition_table as decomposition_table
 from torch._export.verifier import SpecViolationError as SpecViolationError
+from torch._dynamo import config as dynamo_config
+from torch._functorch import config as functorch_config
+from torch._inductor import config as inductor_config
 from torch._inductor.codecache import AotCodeCompiler as AotCodeCompiler
 from torch._inductor.codegen.mps import MetalKernel as MetalKernel
 from torch._inductor.fx_passes import joint_graph as joint_graph, post_grad as post_grad
@@ -26,6 +29,7 @@ from torch._prims_common import (
     make_channels_last_strides_for as make_channels_last_strides_for,
     suggest_memory_format as suggest_memory_format,
 )
+from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
 from torch.ao.quantization.fx import _decomposed as _decomposed
 from torch.fx.graph import _PyTreeCodeGen as _PyTreeCodeGen
 from torch.nn.modules.batchnorm import _BatchNorm as _BatchNorm

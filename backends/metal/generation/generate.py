@@ -18,13 +18,13 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 
-from backends.metal.generation import lowbit
+from backends.metal.generation import kept, lowbit
 from backends.metal.generation.generated import Generated, collect, encode
 from backends.metal.generation.host_tensor import MPS, to_host
 from backends.metal.generation.own import remember
 from backends.metal.generation.pretend import pretending
 from backends.metal.generation.upstream import METHOD, AotiBackend, MetalBackend, quiet
-from harness import ConformError
+from harness import ConformError, is_sped_up
 
 # The names by which preprocess finds the two files among those that a compilation left.
 LIBRARY, WEIGHTS = "partition.wrapper.so", "partition.wrapper_weights.blob"
@@ -74,7 +74,14 @@ def preprocess(edge_program: ExportedProgram, compile_specs: list[Any]) -> Prepr
         MissingFallback: see :func:`generate`.
         torch._inductor.exc.InductorError: see :func:`generate`.
     """
-    return _run(edge_program, compile_specs)[1]
+    key = kept.key(edge_program, compile_specs) if is_sped_up() else None
+    result = kept.find(key) if key else None
+    if result is None:
+        result = _run(edge_program, compile_specs)[1]
+        if key:
+            kept.keep(key, result)
+    remember(result)
+    return result
 
 
 def _run(
@@ -90,9 +97,7 @@ def _run(
             generated = collect(graph, wrapper, tuple(asked.names))
             made.append(generated)
             library, weights = Path(folder, LIBRARY), Path(folder, WEIGHTS)
-            code = encode(generated)
-            remember(code)
-            library.write_bytes(code)
+            library.write_bytes(encode(generated))
             weights.write_bytes(generated.weights)
             return [str(library), str(weights)]
 

@@ -63,6 +63,11 @@ def install() -> None:
             _module(part).install()
 
 
+def is_sped_up() -> bool:
+    """Whether this process keeps what would be made again: False with ``--no-speed``."""
+    return install.cache_info().currsize > 0
+
+
 def _module(part: str) -> Any:
     found: ModuleType = importlib.import_module(f"{__name__}.{part}")
     return found
