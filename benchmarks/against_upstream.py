@@ -1,7 +1,8 @@
-"""The same programs through upstream's operator suite and through ours, in turn.
+r"""The same programs through upstream's operator suite and through ours, in turn.
 
     python -m benchmarks.against_upstream [--flow xnnpack] [-n 2] [--rounds 3] [--every K]
-    python -m benchmarks.against_upstream --targets xnnpack:fp32,tosa:fp,mlx:fp32,metal:fp32
+    python -m benchmarks.against_upstream --warm \
+        --targets xnnpack:fp32,tosa:fp,mlx:fp32,metal:fp32
 
 A round is upstream's suite on one flow, and then ours (``suites/upstream``) on the same test
 functions, each as a command of its own with everything that it does: start, collection, workers.
@@ -133,6 +134,12 @@ def lost(chosen: Sequence[Function], report: Path, run: Path) -> list[Lost]:
     ]
 
 
+def show(name: str, made: Spent) -> None:
+    """A line for a command, with its own last one."""
+    closing = made.output.strip().splitlines()[-1:]
+    print(f"{name:9}{made.wall:8.1f} s wall{made.cpu:8.1f} s CPU  {closing}", flush=True)
+
+
 def main() -> None:
     """Measure, print a line a round and the ratios, and fail where a program is lost."""
     parser = argparse.ArgumentParser(
@@ -146,6 +153,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of both (%(default)s)")
     parser.add_argument("--every", type=int, default=1, help="take each Kth test function (1)")
     parser.add_argument("--json", type=Path, help="keep the figures there")
+    parser.add_argument(
+        "--warm",
+        action="store_true",
+        help="run ours once before: Metal's code and kernels are kept from then on",
+    )
     given = parser.parse_args()
     targets = given.targets or FLOWS[given.flow]
     chosen = functions(given.every)
@@ -153,17 +165,16 @@ def main() -> None:
     cells = sum(len(each.cases) for each in chosen) * len(targets.split(","))
     print(f"{len(chosen)} test functions of upstream; {cells} cells on {targets}", flush=True)
     rounds: list[Round] = []
+    cases = [name for each in sampled for name in each.cases]
     with tempfile.TemporaryDirectory() as folder:
+        if given.warm:
+            show("before", ours(targets, cases, given.workers, Path(folder) / "before"))
         for number in range(given.rounds):
             report, run = Path(folder) / f"{number}.xml", Path(folder) / str(number)
             first = upstream(given.flow, [each.test for each in sampled], given.workers, report)
-            cases = [name for each in sampled for name in each.cases]
             rounds.append(Round(first, ours(targets, cases, given.workers, run)))
             for name, made in zip(("upstream", "ours"), rounds[-1], strict=True):
-                closing = made.output.strip().splitlines()[-1:]
-                print(
-                    f"{name:9}{made.wall:8.1f} s wall{made.cpu:8.1f} s CPU  {closing}", flush=True
-                )
+                show(name, made)
         missing = lost(chosen, report, run)
     walls = Ratio.of([each.upstream.wall for each in rounds], [each.ours.wall for each in rounds])
     cpus = Ratio.of([each.upstream.cpu for each in rounds], [each.ours.cpu for each in rounds])
@@ -177,6 +188,7 @@ def main() -> None:
         flow=given.flow,
         targets=targets,
         workers=given.workers,
+        warm=given.warm,
         functions=len(chosen),
         cells=cells,
         rounds=[

@@ -2,6 +2,7 @@ from torch import (
     _C as _C,
     _debug_has_internal_overlap as _debug_has_internal_overlap,
     _dynamo as _dynamo,
+    _functorch as _functorch,
     _higher_order_ops as _higher_order_ops,
     _inductor as _inductor,
 )
@@ -16,9 +17,6 @@ from torch._C import (
 )
 from torch._decomp import decomposition_table as decomposition_table
 from torch._export.verifier import SpecViolationError as SpecViolationError
-from torch._dynamo import config as dynamo_config
-from torch._functorch import config as functorch_config
-from torch._inductor import config as inductor_config
 from torch._inductor.codecache import AotCodeCompiler as AotCodeCompiler
 from torch._inductor.codegen.mps import MetalKernel as MetalKernel
 from torch._inductor.fx_passes import joint_graph as joint_graph, post_grad as post_grad

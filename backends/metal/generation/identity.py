@@ -1,9 +1,9 @@
 """What tells a partition from every other as far as generating code for it goes, in one digest.
 
-Everything that ``preprocess`` can read of a program is in it: operators with their arguments, names,
-kinds of tensors, metadata, which Inductor copies into comments, signature and the bytes of all
-constants, some of which become literals. A program with anything that has no spelling here, such as
-a symbolic size, a branch or an operator of an unknown library, has no digest.
+Everything that ``preprocess`` can read of a program is in it: operators with their arguments and
+names, kinds of tensors, metadata, which Inductor copies into comments, the signature, and the bytes
+of all constants, some of which become literals. A program with anything that has no spelling here,
+such as a symbolic size, a branch or an operator of an unknown library, has no digest.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from torch.fx.traceback import NodeSource
 
 from harness.private.torch import FakeTensor, OpOverload
 
-_LIBRARIES = frozenset({"aten", "dim_order_ops", "prim", "prims", "quantized_decomposed"})
-"""Of operators that the installed packages alone define."""
+_LIBRARIES = frozenset(
+    {"aten", "dim_order_ops", "prim", "prims", "quantized_decomposed", "torchao"}
+)
+"""Of operators that the installed packages define, and ``lowbit``."""
 
 _WITHOUT_EFFECT = frozenset({"seq_nr"})  # counts what autograd recorded in this process
 _NUMBERED = re.compile(r"<eval_with_key>\.\d+")  # counts the graphs that this process compiled
@@ -53,7 +55,7 @@ def identity(program: ExportedProgram, specs: Sequence[Any]) -> str | None:
 
 def _parts(program: ExportedProgram, specs: Sequence[Any]) -> Iterator[str | bytes]:
     spell = _Spelling()
-    if program.range_constraints or len(list(program.graph_module.modules())) > 1:
+    if len(list(program.graph_module.modules())) > 1:
         raise Unspelt
     yield spell([(spec.key, bytes(spec.value)) for spec in specs])
     for node in program.graph.nodes:
@@ -62,6 +64,7 @@ def _parts(program: ExportedProgram, specs: Sequence[Any]) -> Iterator[str | byt
     yield spell(program.graph_module.meta)
     yield spell(program.graph_signature)
     yield from (str(call) for call in program.module_call_graph)
+    yield from (f"{symbol} {limits}" for symbol, limits in program.range_constraints.items())
     for values in (program.state_dict, program.constants):
         for name, value in values.items():
             if type(value) not in (torch.Tensor, torch.nn.Parameter):
@@ -73,7 +76,7 @@ def _parts(program: ExportedProgram, specs: Sequence[Any]) -> Iterator[str | byt
 def _bytes(tensor: torch.Tensor) -> bytes:
     try:
         flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-        return hashlib.sha256(flat.numpy()).digest()
+        return hashlib.sha256(flat.numpy().data).digest()
     except (RuntimeError, TypeError) as error:  # no storage, or a type that has no bytes
         raise Unspelt from error
 

@@ -19,13 +19,13 @@ import torch
 
 import harness
 from backends.metal.generation.upstream import MetalBackend
-from harness.private.torch import dynamo_config, functorch_config, inductor_config
+from harness.private.torch import _dynamo, _functorch, _inductor
 
 _GENERATING = ("executorch", "sympy", "torch", "torchao")
 _UPSTREAM = ("executorch.backends.aoti", "executorch.backends.apple.metal")
 _VENDORS = ("abc", "builtins", "contextlib", "enum", "executorch", "torch", "typing")
-_PLACES = ("TORCHINDUCTOR_CACHE_DIR",)  # which Inductor sets itself
-_PLACE = re.compile(r" at 0x[0-9a-f]+")
+_SET_BY_INDUCTOR = ("TORCHINDUCTOR_CACHE_DIR",)
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _CODE = (".py", ".so", ".dylib", ".pyd")
 _HARNESS = Path(harness.__file__).parent
 _OURS = (Path(__file__).parent, _HARNESS / "private", _HARNESS / "pipeline" / "speed")
@@ -33,7 +33,7 @@ _OURS = (Path(__file__).parent, _HARNESS / "private", _HARNESS / "pipeline" / "s
 
 def settings() -> str:
     """What a process may change between two programs."""
-    configs: list[Any] = [inductor_config, functorch_config, dynamo_config]
+    configs: list[Any] = [_inductor.config, _functorch.config, _dynamo.config]
     return (
         f"{[_values(config, config.get_hash()) for config in configs]} {torch.get_default_dtype()} "
         f"{torch.are_deterministic_algorithms_enabled()} {torch.get_float32_matmul_precision()}"
@@ -47,7 +47,7 @@ def _values(config: Any, state: bytes) -> str:
     found = hashlib.sha256()
     for name, value in sorted(config.save_config_portable().items()):
         told = sorted(map(repr, value)) if isinstance(value, (set, frozenset)) else repr(value)
-        found.update(f"{name}={_PLACE.sub('', str(told))}\n".encode())
+        found.update(f"{name}={_ADDRESS.sub('', str(told))}\n".encode())
     return found.hexdigest()
 
 
@@ -91,14 +91,15 @@ def digest() -> str:
 def _lines() -> Iterator[str]:
     yield f"{sys.version} {sys.platform} {platform.machine()}"
     for key, value in sorted(os.environ.items()):
-        if key.startswith("TORCH") and key not in _PLACES:
+        if key.startswith("TORCH") and key not in _SET_BY_INDUCTOR:
             yield f"{key}={value}"
     for place in sys.path:
         yield from sorted(path.name for path in Path(place).glob("*.dist-info"))
     for name in _GENERATING:
         yield from _package(name)
     for folder in _OURS:
-        yield from map(_content, sorted(folder.rglob("*.py*[!c]")))
+        found = (path for path in sorted(folder.rglob("*.py")) if path.parent.name != "tests")
+        yield from map(_content, found)
     for name, module in sorted(sys.modules.items()):
         if name.rpartition(".")[2] == "conftest" and module.__file__:
             yield _content(Path(module.__file__))
