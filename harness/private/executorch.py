@@ -13,7 +13,7 @@ _PTE = "reading and writing .pte files"
 USES = {
     "executorch.exir._serialize._flatbuffer": "listing XNNPACK's payloads",
     "executorch.exir._serialize._flatbuffer_program": _PTE,
-    "executorch.exir._serialize._named_data_store": _PTE,
+    "executorch.exir._serialize._named_data_store": f"{_PTE}, and kept Metal code",
     "executorch.exir._serialize._program": _PTE,
     "executorch.exir._serialize.data_serializer": _PTE,
     "executorch.exir.dialects._ops": "operators of the edge dialect",

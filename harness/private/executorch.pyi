@@ -3,6 +3,7 @@ from executorch.exir._serialize._flatbuffer_program import (
     _flatbuffer_to_program as _flatbuffer_to_program,
 )
 from executorch.exir._serialize._named_data_store import (
+    NamedDataStore as NamedDataStore,
     NamedDataStoreOutput as NamedDataStoreOutput,
 )
 from executorch.exir._serialize._program import (

@@ -25,7 +25,7 @@ def test_the_public_names_are_these() -> None:
         "Reference", "Run", "RuntimeKernels", "Script", "Selecting", "Semantics", "StageFailure",
         "Status", "Target", "Tester", "UnsupportedProgram", "UsageError", "Verdict",
         "arguments", "check", "check_backend", "describe", "execute", "has_module",
-        "installed", "installed_as", "installed_within", "native_backends", "op_name",
+        "installed", "installed_as", "installed_within", "is_sped_up", "native_backends", "op_name",
         "refer", "run_cell", "run_native", "torch_dtype", "trace", "uncalibratable", "unread",
         "with_divergence",
     ]  # fmt: skip

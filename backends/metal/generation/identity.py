@@ -17,10 +17,10 @@ from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, Metho
 from typing import Any
 
 import torch
-from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from torch.export import ExportedProgram
 from torch.fx.traceback import NodeSource
 
+from harness.private.executorch import EdgeOpOverload
 from harness.private.torch import FakeTensor, OpOverload
 
 _LIBRARIES = frozenset(

@@ -23,12 +23,12 @@ from typing import Any
 
 import msgspec
 import platformdirs
-from executorch.exir._serialize._named_data_store import NamedDataStore
 from executorch.exir.backend.backend_details import PreprocessResult
 from torch.export import ExportedProgram
 
 from backends.metal.generation import surroundings
 from backends.metal.generation.identity import identity
+from harness.private.executorch import NamedDataStore
 
 _LARGEST = 16 << 20  # bytes of a payload; of a model's weights there are copies enough
 _UNUSED_SECONDS = 30 * 86400.0  # after which what was generated in other surroundings goes

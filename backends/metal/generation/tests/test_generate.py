@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from backends.metal.generation import lowbit, upstream
+from backends.metal.generation import kept, lowbit, upstream
 from backends.metal.generation.generate import MissingFallback, generate, preprocess
 from backends.metal.generation.generated import Generated, decode
 from backends.metal.generation.host_tensor import MPS, HostTensor, to_cpu, to_host
@@ -33,13 +33,16 @@ def test_same_program_gives_the_same_text() -> None:
     assert generate(program) == first
 
 
-def test_another_process_gives_the_same_text() -> None:
+def test_another_process_gives_the_same_text_and_keeps_it_under_the_same_key() -> None:
     def digest() -> str:
         torch.manual_seed(0)
-        generated = generate(partition(torch.nn.Linear(8, 16), torch.ones(2, 8)))
-        return hashlib.sha256(generated.wrapper.encode() + generated.weights).hexdigest()
+        program = partition(torch.nn.Linear(8, 16), torch.ones(2, 8))
+        generated = generate(program)
+        text = hashlib.sha256(generated.wrapper.encode() + generated.weights).hexdigest()
+        return f"{text} {kept.key(program, [])}"
 
-    script = "import hashlib, torch\nfrom backends.metal.generation.generate import generate\n"
+    script = "import hashlib, torch\nfrom backends.metal.generation import kept\n"
+    script += "from backends.metal.generation.generate import generate\n"
     script += "from backends.metal.tests.programs import partition\n"
     script += textwrap.dedent(inspect.getsource(digest)) + "print('digest', digest())"
     done = subprocess.run(
@@ -51,6 +54,7 @@ def test_another_process_gives_the_same_text() -> None:
         env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.stdout.split("digest ")[1].strip() == digest()
+    assert "None" not in digest()
 
 
 def test_program_is_left_as_it_is() -> None:

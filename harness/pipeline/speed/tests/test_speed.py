@@ -59,7 +59,7 @@ class Writes(torch.nn.Module):
 def small():
     case = Case("net/small", lambda: (Net(), (torch.randn(1, 3, 8, 8),)))
     writes = Case("net/writes", lambda: (Writes(), (torch.randn(2, 3),)))
-    targets = ("portable:fp32", "xnnpack:fp32", "tosa:fp", "tosa:int", "mlx:fp32")
+    targets = ("portable:fp32", "xnnpack:fp32", "tosa:fp", "tosa:int", "mlx:fp32", "metal:fp32")
     native = [(writes, target) for target in targets[:2]]
     return ([(case, target) for target in targets] + native) * (2 if mode == "with" else 1)
 
@@ -100,25 +100,28 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-def programs(mode: str, what: str) -> list[str]:
+def programs(mode: str, what: str, **environment: str) -> list[str]:
     result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CODE, mode, what],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
-        env=os.environ | {"PYTHONHASHSEED": "0"},  # col2im on TOSA goes by the order of a set
+        # col2im on TOSA goes by the order of a set.
+        env=os.environ | {"PYTHONHASHSEED": "0"} | environment,
     )
     return [line for line in result.stdout.splitlines() if line.startswith("PROGRAM")]
 
 
 @pytest.mark.nightly
-def test_programs_are_the_same_byte_for_byte() -> None:
-    made = programs("with", "small")
-    assert len(made) == 14
+def test_programs_are_the_same_byte_for_byte(tmp_path: Path) -> None:
+    made = programs("with", "small", XDG_CACHE_HOME=str(tmp_path))
+    assert len(made) == 16
     assert all(" lowered " in line for line in made), made
-    assert made[:7] == made[7:], "the second lowering uses what the first one kept"
-    assert made[:7] == programs("without", "small")
+    assert made[:8] == made[8:], "the second lowering uses what the first one kept"
+    assert made[:8] == programs("without", "small")
+    (generated,) = (tmp_path / "executorch-conform" / "metal-generated").iterdir()
+    assert len(list(generated.iterdir())) == 1
 
 
 @pytest.mark.nightly
