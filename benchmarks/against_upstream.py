@@ -167,8 +167,10 @@ def main() -> None:
     rounds: list[Round] = []
     cases = [name for each in sampled for name in each.cases]
     with tempfile.TemporaryDirectory() as folder:
+        before = None
         if given.warm:
-            show("before", ours(targets, cases, given.workers, Path(folder) / "before"))
+            before = ours(targets, cases, given.workers, Path(folder) / "before")
+            show("before", before)
         for number in range(given.rounds):
             report, run = Path(folder) / f"{number}.xml", Path(folder) / str(number)
             first = upstream(given.flow, [each.test for each in sampled], given.workers, report)
@@ -188,7 +190,7 @@ def main() -> None:
         flow=given.flow,
         targets=targets,
         workers=given.workers,
-        warm=given.warm,
+        before=before and [before.wall, before.cpu],
         functions=len(chosen),
         cells=cells,
         rounds=[

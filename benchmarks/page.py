@@ -76,13 +76,15 @@ def against(name: str, found: Figures) -> str:
         for why, cells in sorted(reasons.items(), key=lambda item: -len(item[1]))
     )
     targets = found["targets"]
-    warm = " --warm" if found.get("warm") else ""
+    before = found.get("before")
+    warm = " --warm" if before else ""
+    first = f"Before, ours ran once and took {before[0]:.0f} s.\n" if before else ""
     return f"""## Upstream's operator suite, flow `{found["flow"]}`, against ours on {targets}
 
 `python -m benchmarks.against_upstream{warm} --flow {found["flow"]} --targets {targets}`:
 {found["functions"]} test functions, {found["cells"]} cells of ours, {found["workers"]} processes.
 Upstream takes **{_spread(found["wall"])} times the wall time** and {_spread(found["cpu"])} times
-the CPU. {_host(found)}
+the CPU. {first}{_host(found)}
 
 ![Wall seconds](performance/{name}.svg)
 

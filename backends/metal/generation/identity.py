@@ -23,12 +23,10 @@ from torch.fx.traceback import NodeSource
 from harness.private.executorch import EdgeOpOverload
 from harness.private.torch import FakeTensor, OpOverload
 
-_LIBRARIES = frozenset(
-    {"aten", "dim_order_ops", "prim", "prims", "quantized_decomposed", "torchao"}
-)
+_LIBRARIES = {"aten", "dim_order_ops", "prim", "prims", "quantized_decomposed", "torchao"}
 """Of operators that the installed packages define, and ``lowbit``."""
 
-_WITHOUT_EFFECT = frozenset({"seq_nr"})  # counts what autograd recorded in this process
+_WITHOUT_EFFECT = {"seq_nr"}  # counts what autograd recorded in this process
 _NUMBERED = re.compile(r"<eval_with_key>\.\d+")  # counts the graphs that this process compiled
 
 
@@ -59,6 +57,8 @@ def _parts(program: ExportedProgram, specs: Sequence[Any]) -> Iterator[str | byt
         raise Unspelt
     yield spell([(spec.key, bytes(spec.value)) for spec in specs])
     for node in program.graph.nodes:
+        if node.op == "call_function" and isinstance(node.target, FunctionType):
+            raise Unspelt  # a name does not say what it does
         meta = {key: value for key, value in node.meta.items() if key not in _WITHOUT_EFFECT}
         yield spell((node.op, node.name, node.target, node.args, node.kwargs, node.type, meta))
     yield spell(program.graph_module.meta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -111,12 +112,14 @@ def _content(path: Path) -> str:
 
 def _package(name: str) -> Iterator[str]:
     """The files as they were installed, and those that were changed since."""
-    found = importlib.metadata.distribution(name)
-    record = found.read_text("RECORD") or ""
-    lines = sorted(line for line in record.splitlines() if "__pycache__" not in line)
-    yield f"{name} {found.version} {hashlib.sha256(repr(lines).encode()).hexdigest()}"
-    written = Path(str(found.locate_file(f"{name}-{found.version}.dist-info/RECORD")))
-    since = written.stat().st_mtime_ns if written.is_file() else 0
+    since = 0
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a checkout on the path
+        found = importlib.metadata.distribution(name)
+        record = found.read_text("RECORD") or ""
+        lines = sorted(line for line in record.splitlines() if "__pycache__" not in line)
+        yield f"{name} {found.version} {hashlib.sha256(repr(lines).encode()).hexdigest()}"
+        written = Path(str(found.locate_file(f"{name}-{found.version}.dist-info/RECORD")))
+        since = written.stat().st_mtime_ns if written.is_file() else 0
     spec = importlib.util.find_spec(name)
     for place in (spec.submodule_search_locations or ()) if spec else ():
         for folder, _, files in sorted(os.walk(place)):
