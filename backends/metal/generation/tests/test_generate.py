@@ -17,6 +17,7 @@ from backends.metal.generation.generate import MissingFallback, generate, prepro
 from backends.metal.generation.generated import Generated, decode
 from backends.metal.generation.host_tensor import MPS, HostTensor, to_cpu, to_host
 from backends.metal.tests.programs import Apply, Apply3, partition
+from harness.pipeline import speed
 
 
 def calls(generated: Generated) -> str:
@@ -35,6 +36,7 @@ def test_same_program_gives_the_same_text() -> None:
 
 def test_another_process_gives_the_same_text_and_keeps_it_under_the_same_key() -> None:
     def digest() -> str:
+        speed.install()  # nodes say where they come from; with it, in fewer words
         torch.manual_seed(0)
         program = partition(torch.nn.Linear(8, 16), torch.ones(2, 8))
         generated = generate(program)
@@ -43,6 +45,7 @@ def test_another_process_gives_the_same_text_and_keeps_it_under_the_same_key() -
 
     script = "import hashlib, torch\nfrom backends.metal.generation import kept\n"
     script += "from backends.metal.generation.generate import generate\n"
+    script += "from harness.pipeline import speed\n"
     script += "from backends.metal.tests.programs import partition\n"
     script += textwrap.dedent(inspect.getsource(digest)) + "print('digest', digest())"
     done = subprocess.run(
