@@ -90,7 +90,10 @@ def keep(key: str, result: PreprocessResult) -> None:
     if payload is None or folder is None:
         return
     packed = zlib.compress(msgspec.msgpack.encode(payload), 1)
-    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=folder) as making:
+    with (
+        contextlib.suppress(OSError),
+        tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as making,
+    ):
         draft = Path(making, key)
         draft.write_bytes(hashlib.sha256(packed).digest() + packed)
         os.replace(draft, folder / key)
