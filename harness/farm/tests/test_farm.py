@@ -42,15 +42,15 @@ def test_records_are_those_of_a_local_run(tmp_path: Path) -> None:
     write_suite(tmp_path, plain=6, slow=1, seconds=0.01)
     here = run(tmp_path, "here", "-n", "0")
     assert here.returncode == 0, said(here)
-    with local_farm(tmp_path, 4) as (address, _):
+    with local_farm(tmp_path, 2) as (address, _):
         there = run(tmp_path, "there", "--cluster", address)
     assert there.returncode == 0, said(there)
-    assert "workers: 4, slots: 4" in there.stdout
+    assert "workers: 2, slots: 2" in there.stdout
     first, second = load(tmp_path / "here"), load(tmp_path / "there")
     assert second.is_complete
     assert each_once(second)
     assert records(first, but=_OF_A_RUN) == records(second, but=_OF_A_RUN)
-    assert set(second.info.hosts) == {f"local{number}" for number in range(4)}
+    assert set(second.info.hosts) == {f"local{number}" for number in range(2)}
     assert {cell.worker for cell in second.cells} <= set(second.info.hosts)
     assert second.info.backends == first.info.backends
 
@@ -128,9 +128,9 @@ def holds(found: Run, status: int, cells: int) -> None:
 
 
 def test_killed_workers_lose_no_cell(tmp_path: Path) -> None:
-    found, status, killed = killed_run(tmp_path, cells=40, kills=3, workers=2)
+    found, status, killed = killed_run(tmp_path, cells=30, kills=2, workers=2)
     assert killed
-    holds(found, status, 40)
+    holds(found, status, 30)
 
 
 @pytest.mark.nightly
