@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from harness import Limitation, Status
+from harness import Limitation, Status, installed_within
 from harness.target import Target, any_glob, speaks_of
 
 
@@ -18,6 +18,8 @@ def variants(operator: str, names: str) -> str:
 def as_known(known: Iterable[Limitation], target: str, case: str, cases: str) -> Limitation:
     """What is known of one case on a target, of others on that target.
 
+    Of several entries that of the installed release: a case may have failed otherwise before.
+
     Args:
         known: entries among which there is one of the case.
         target: whose.
@@ -27,10 +29,14 @@ def as_known(known: Iterable[Limitation], target: str, case: str, cases: str) ->
     Raises:
         LookupError: there is no such entry.
     """
-    for entry in known:
-        if speaks_of(entry.target, Target.parse(target)) and any_glob(entry.case, case):
-            return replace(entry, target=target, case=cases, op="*", tag=None)
-    raise LookupError(f"no limitation of {case} on {target}")
+    wanted = Target.parse(target)
+    found = [
+        entry for entry in known if speaks_of(entry.target, wanted) and any_glob(entry.case, case)
+    ]
+    if not found:
+        raise LookupError(f"no limitation of {case} on {target}")
+    entry = next((one for one in found if installed_within(one.since, one.until)), found[0])
+    return replace(entry, target=target, case=cases, op="*", tag=None)
 
 
 def absent(target: str, case: str, what: str, *, stage: str, error: str) -> Limitation:
