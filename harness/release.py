@@ -7,6 +7,7 @@ A release counts by its numbers alone: what is built of a main branch that calls
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.metadata
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -32,6 +33,26 @@ def installed(package: str = PACKAGE) -> str:
 def installed_as(package: str = PACKAGE) -> str:
     """A package and its version, for a sentence: ``executorch 1.5.1``."""
     return f"{package} {installed(package) or '(not installed)'}"
+
+
+def recorded(distribution: importlib.metadata.Distribution) -> str:
+    """What tells one installation of a package from another: its name, version, and a digest of
+    what of it was installed as its RECORD has it, so that a build of the same version from other
+    sources differs.
+
+    What lies outside of the packages' folder, such as scripts, which name the place of the
+    environment, is left out.
+    """
+    digest = hashlib.sha256()
+    for line in sorted(filter(_is_content, (distribution.read_text("RECORD") or "").splitlines())):
+        digest.update(line.encode() + b"\n")
+    return f"{distribution.metadata['Name']} {distribution.version} {digest.hexdigest()}"
+
+
+def _is_content(line: str) -> bool:
+    name = line.partition(",")[0]
+    beside = name.rpartition("/")[2] in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
+    return not (name.startswith(("..", "/")) or "__pycache__" in name or beside)
 
 
 @functools.cache

@@ -10,10 +10,9 @@ import platform
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator
 
 from harness.record.host import vectors
-from harness.release import OURS
+from harness.release import OURS, recorded
 
 # Variables that change how vendors compute or what is found; CXX compiles Metal's shaders.
 _PREFIXES = ("ATEN_", "CUDA_", "EXECUTORCH_", "GOMP_", "KMP_", "MKL_", "MLX_", "OMP_",
@@ -24,21 +23,16 @@ _COMPILERS = ("g++", "c++", "clang++")
 
 @functools.cache
 def packages() -> str:
-    """A digest of every distribution that is installed: name, version, and what of it was installed
-    as its RECORD has it, so that a build of the same version from other sources differs.
+    """A digest of every distribution that is installed, as it was recorded.
 
-    This project's own is left out: its files are read one by one. So is what lies outside of the
-    packages' folder, such as scripts, which name the place of the environment.
+    This project's own is left out: its files are read one by one.
     """
     found = {}
     for one in importlib.metadata.distributions(path=_places()):
         name = one.metadata["Name"] or ""
         # The first on the path is the one that is imported.
         if name and name != OURS and name not in found:
-            record = hashlib.sha256()
-            for line in sorted(_installed(one.read_text("RECORD") or "")):
-                record.update(line.encode() + b"\n")
-            found[name] = f"{name} {one.version} {record.hexdigest()}"
+            found[name] = recorded(one)
     return hashlib.sha256("\n".join(sorted(found.values())).encode()).hexdigest()
 
 
@@ -47,14 +41,6 @@ def _places() -> list[str]:
     whoever imports setuptools finds what it vendors, and is of the same environment as before."""
     roots = {f"{sysconfig.get_path(name)}{os.sep}" for name in ("purelib", "platlib")}
     return [place for place in sys.path if not place.startswith(tuple(roots))]
-
-
-def _installed(record: str) -> Iterator[str]:
-    for line in record.splitlines():
-        name = line.partition(",")[0]
-        beside = name.rpartition("/")[2] in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
-        if not (name.startswith(("..", "/")) or "__pycache__" in name or beside):
-            yield line
 
 
 def host_class() -> str:

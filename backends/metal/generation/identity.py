@@ -102,7 +102,7 @@ class _Spelling:
         plain = _PLAIN.get(kind)
         if plain is not None:
             return plain(value)
-        if kind in (tuple, list, torch.Size) or isinstance(value, Sequence):
+        if isinstance(value, Sequence):
             return f"{kind.__name__}[{','.join(map(self, value))}]"
         if isinstance(value, Mapping):
             items = (f"{self(key)}:{self(item)}" for key, item in value.items())

@@ -14,7 +14,6 @@ import functools
 import hashlib
 import os
 import shutil
-import tempfile
 import time
 import zlib
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ from torch.export import ExportedProgram
 from backends.metal.generation import surroundings
 from backends.metal.generation.identity import identity
 from harness.private.executorch import NamedDataStore
+from harness.record.folder import replace_file
 
 _LARGEST = 16 << 20  # bytes of a payload; of a model's weights there are copies enough
 _UNUSED_SECONDS = 30 * 86400.0  # after which what was generated in other surroundings goes
@@ -90,13 +90,8 @@ def keep(key: str, result: PreprocessResult) -> None:
     if payload is None or folder is None:
         return
     packed = zlib.compress(msgspec.msgpack.encode(payload), 1)
-    with (
-        contextlib.suppress(OSError),
-        tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as making,
-    ):
-        draft = Path(making, key)
-        draft.write_bytes(hashlib.sha256(packed).digest() + packed)
-        os.replace(draft, folder / key)
+    with contextlib.suppress(OSError):
+        replace_file(folder / key, hashlib.sha256(packed).digest() + packed)
 
 
 def _payload(result: PreprocessResult) -> Payload | None:

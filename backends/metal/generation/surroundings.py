@@ -21,6 +21,7 @@ import torch
 import harness
 from backends.metal.generation.upstream import MetalBackend
 from harness.private.torch import _dynamo, _functorch, _inductor
+from harness.release import recorded
 
 _GENERATING = ("executorch", "sympy", "torch", "torchao")
 _UPSTREAM = ("executorch.backends.aoti", "executorch.backends.apple.metal")
@@ -115,9 +116,7 @@ def _package(name: str) -> Iterator[str]:
     since = 0
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a checkout on the path
         found = importlib.metadata.distribution(name)
-        record = found.read_text("RECORD") or ""
-        lines = sorted(line for line in record.splitlines() if "__pycache__" not in line)
-        yield f"{name} {found.version} {hashlib.sha256(repr(lines).encode()).hexdigest()}"
+        yield recorded(found)
         written = Path(str(found.locate_file(f"{name}-{found.version}.dist-info/RECORD")))
         since = written.stat().st_mtime_ns if written.is_file() else 0
     spec = importlib.util.find_spec(name)

@@ -69,7 +69,7 @@ def test_the_second_time_nothing_is_generated(folder: Path, generated: list[Any]
 
 
 def test_kept_code_is_run_in_this_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    remembered: list[bytes] = []
+    remembered: list[PreprocessResult] = []
     monkeypatch.setattr(generate, "remember", lambda result: remembered.append(result))
     assert [generate.preprocess(linear(), []) for _ in range(2)] == remembered
 
