@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import torch
 
+from harness.execution.settings import restored_settings
 from harness.private.torch import _get_current_dispatch_mode_stack, _pop_mode
 
 _LOCK = threading.RLock()
@@ -21,13 +22,12 @@ _LOCK = threading.RLock()
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """Hold the lock; restore default dtype, gradients, random numbers, threads and modes after.
+    """Hold the lock; restore torch's settings, random numbers and modes after.
 
     A thread that holds it already may take it again.
     """
-    with _LOCK, torch.random.fork_rng(devices=[]):
-        dtype, gradients = torch.get_default_dtype(), torch.is_grad_enabled()
-        threads, modes = torch.get_num_threads(), len(_get_current_dispatch_mode_stack())
+    with _LOCK, torch.random.fork_rng(devices=[]), restored_settings():
+        modes = len(_get_current_dispatch_mode_stack())
         try:
             yield
         except BaseException:
@@ -38,7 +38,3 @@ def exclusive() -> Iterator[None]:
         finally:
             while len(_get_current_dispatch_mode_stack()) > modes:
                 _pop_mode()
-            torch.set_default_dtype(dtype)
-            torch.set_grad_enabled(gradients)
-            if torch.get_num_threads() != threads:
-                torch.set_num_threads(threads)

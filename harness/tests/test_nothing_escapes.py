@@ -11,6 +11,7 @@ import torch
 
 from harness import Case, run_cell
 from harness.errors import CaseError, UsageError, describe
+from harness.private.torch import _inductor
 from harness.record.cell import Cell, Status
 
 
@@ -117,6 +118,27 @@ def test_state_of_the_process_does_not_leak() -> None:
     run_cell(case(lambda x: x + torch.rand(3, 4)), "null:eager")
     assert (torch.get_default_dtype(), torch.is_grad_enabled()) == before[:2]
     assert torch.equal(torch.random.get_rng_state(), before[2]), "the global generator is untouched"
+
+
+def test_settings_that_a_module_makes_while_it_is_built_do_not_leak() -> None:
+    def build() -> Any:
+        from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+        torch.set_float32_matmul_precision("medium")
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        module = torch.nn.Sequential(torch.nn.Linear(4, 4)).eval()
+        quantize_(module, Int8WeightOnlyConfig())
+        built.append(compiler.get_hash())
+        return module, (torch.randn(3, 4),)
+
+    built: list[bytes] = []
+    compiler: Any = _inductor.config
+    before = compiler.get_hash(), compiler.get_config_copy()
+    run_cell(Case("odd/settings", build), "null:eager")
+    assert built[0] != before[0], "torchao sets what it recommends"
+    assert (compiler.get_hash(), compiler.get_config_copy()) == before
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_a_control_flow_that_fails_does_not_poison_the_next() -> None:

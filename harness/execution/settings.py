@@ -1,0 +1,59 @@
+"""torch's settings for the whole process, put back.
+
+torchao sets Inductor's for good when it quantizes a module, and a module may set any of them while
+it is built.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from harness.private.torch import _dynamo, _functorch, _inductor
+
+_CONFIGURATIONS: tuple[Any, ...] = (_inductor.config, _functorch.config, _dynamo.config)
+
+
+@contextmanager
+def restored_settings() -> Iterator[None]:
+    """Restore default dtype, gradients, threads, precision of products, determinism, and what
+    torch's compilers are configured to do, options aside that change nothing that they make."""
+    dtype, gradients = torch.get_default_dtype(), torch.is_grad_enabled()
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    # Made again after a change only, where a copy of all options takes half a millisecond.
+    before = [config.get_hash() for config in _CONFIGURATIONS]
+    for config, state in zip(_CONFIGURATIONS, before, strict=True):
+        _options(config, state)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(gradients)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        if torch.get_float32_matmul_precision() != precision:
+            torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warns)
+        for config, state in zip(_CONFIGURATIONS, before, strict=True):
+            if config.get_hash() != state:
+                _restore(config, _options(config, state))
+
+
+@functools.lru_cache(64)
+def _options(config: Any, _state: bytes) -> dict[str, Any]:
+    """All options of a configuration in a state; they are asked for while it is in that state."""
+    options: dict[str, Any] = config.get_config_copy()
+    return options
+
+
+def _restore(config: Any, options: dict[str, Any]) -> None:
+    now = config.get_config_copy()
+    for name, value in options.items():
+        if now.get(name) != value:
+            setattr(config, name, value)
