@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import _utils_internal
 from torch._dynamo import utils
@@ -17,7 +18,7 @@ from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 _make_rules = DtypePropagationOpsHandler.__init__
 _record = utils.record_compilation_metrics
 _trace = logging.getLogger("torch.__trace")
-_rules: set[tuple[int, int]] = set()
+_made: WeakKeyDictionary[DtypePropagationOpsHandler, tuple[int, int]] = WeakKeyDictionary()
 
 
 def _rules_once(handler: DtypePropagationOpsHandler) -> None:
@@ -25,10 +26,10 @@ def _rules_once(handler: DtypePropagationOpsHandler) -> None:
     from torch._inductor import utils as inductor_utils
     from torch._inductor.codegen.common import pointwise_overrides_data
 
-    made_of = len(inductor_utils.op_dtype_propagation_rules), len(pointwise_overrides_data)
-    if made_of not in _rules:
+    of = len(inductor_utils.op_dtype_propagation_rules), len(pointwise_overrides_data)
+    if _made.get(handler) != of:
         _make_rules(handler)
-        _rules.add(made_of)
+        _made[handler] = of
 
 
 def _record_if_read(*args: Any, **kwargs: Any) -> None:

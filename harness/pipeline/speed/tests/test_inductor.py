@@ -23,12 +23,12 @@ def _rules(handler: DtypePropagationOpsHandler) -> dict[str, Any]:
 
 
 def test_rules_are_made_once_and_are_those_of_upstream() -> None:
-    # A handler of its own: the class hands out the only one that there is.
-    ours, upstreams = (object.__new__(DtypePropagationOpsHandler) for _ in range(2))
-    inductor._rules.clear()
+    # Handlers of their own: the class hands out the only one that there is.
+    ours, another, upstreams = (object.__new__(DtypePropagationOpsHandler) for _ in range(3))
     inductor._rules_once(ours)
+    inductor._rules_once(another)
     inductor._make_rules(upstreams)
-    assert _rules(ours) == _rules(upstreams) != {}
+    assert _rules(ours) == _rules(another) == _rules(upstreams) != {}
     vars(ours).clear()
     inductor._rules_once(ours)
     assert not _rules(ours)
