@@ -43,10 +43,11 @@ def recorded(distribution: importlib.metadata.Distribution) -> str:
     What lies outside of the packages' folder, such as scripts, which name the place of the
     environment, is left out.
     """
+    metadata = distribution.metadata  # parsed each time that it is asked for
     digest = hashlib.sha256()
     for line in sorted(filter(_is_content, (distribution.read_text("RECORD") or "").splitlines())):
         digest.update(line.encode() + b"\n")
-    return f"{distribution.metadata['Name']} {distribution.version} {digest.hexdigest()}"
+    return f"{metadata['Name'] or ''} {metadata['Version']} {digest.hexdigest()}"
 
 
 def _is_content(line: str) -> bool:

@@ -27,12 +27,12 @@ def packages() -> str:
 
     This project's own is left out: its files are read one by one.
     """
-    found = {}
-    for one in importlib.metadata.distributions(path=_places()):
-        name = one.metadata["Name"] or ""
+    found: dict[str, str] = {}
+    for one in map(recorded, importlib.metadata.distributions(path=_places())):
+        name = one.partition(" ")[0]
         # The first on the path is the one that is imported.
-        if name and name != OURS and name not in found:
-            found[name] = recorded(one)
+        if name and name != OURS:
+            found.setdefault(name, one)
     return hashlib.sha256("\n".join(sorted(found.values())).encode()).hexdigest()
 
 

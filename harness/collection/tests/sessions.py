@@ -25,6 +25,9 @@ from harness.record.run import Run
 _SECONDS = 280.0
 ROOT = Path(__file__).parents[3]
 
+# What other packages have installed, and no session of ours asks for.
+_OTHERS = ("anyio", "hydra_pytest", "hypothesispytest", "kgb", "platformdirs")
+
 # A session is seconds: with one worker every change, without at night.
 WORKERS = [pytest.param("0", marks=pytest.mark.nightly), "1"]
 
@@ -79,8 +82,9 @@ def command(
     written = [] if folder is None else ["--run-dir", folder]
     # Reports are for the tests of reports; a project that wants one says so in its conftest.py.
     quiet = () if reporting else ("-p", "no:harness.cli.session")
+    others = (part for name in _OTHERS for part in ("-p", f"no:{name}"))
     return [
-        sys.executable, "-m", "pytest", *quiet, *paths, *written, *chosen, *arguments
+        sys.executable, "-m", "pytest", *quiet, *others, *paths, *written, *chosen, *arguments
     ]  # fmt: skip
 
 

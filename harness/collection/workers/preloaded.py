@@ -5,7 +5,22 @@ Importing computes nothing, and starts no thread.
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import importlib
 import warnings
+
+_LATER = (
+    # By the first export and the first lowering.
+    "executorch.exir",
+    "executorch.runtime",
+    "torch._functorch.partitioners",
+    "torch._inductor.compile_fx",
+    "torch.export._trace",
+    # By pytest: a plugin of hydra's, which executorch brings, is loaded wherever pytest is.
+    "omegaconf",
+)
+"""What is imported late, or by others, and takes a good part of the seconds of a short session."""
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -13,3 +28,10 @@ with warnings.catch_warnings():
     from harness.pipeline import speed
 
     speed.left_out()  # imports its parts
+    for name in _LATER:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+# A collection in a forked process would write to what it shares with the others.
+gc.collect()
+gc.freeze()
