@@ -72,8 +72,10 @@ class Library:
         key = (preamble, checked)
         if key not in self._libraries:
             members = self._units[preamble]
-            unit = translation_unit([(index, self.sources[index]) for index in members])
-            path = toolchain.compile_library(unit, checked=checked, cache=self.cache)
+            text = source_of([(index, self.sources[index]) for index in members])
+            path = toolchain.compile_library(
+                header_of(preamble), text, checked=checked, cache=self.cache
+            )
             self._libraries[key] = ctypes.CDLL(str(path))
         return self._libraries[key]
 
@@ -142,12 +144,15 @@ class Kernel:
         )
 
 
-def translation_unit(sources: Sequence[tuple[int, KernelSource]]) -> str:
-    """One C++ source of several Metal sources with the same preamble, each in its namespace."""
-    preamble = sources[0][1].preamble
-    text = ["#include <metal_stdlib>\n", '#line 1 "preamble.metal"\n', preamble, "\n"]
+def header_of(preamble: str) -> str:
+    """What the C++ of Metal sources with this preamble begins with."""
+    return f'#include <metal_stdlib>\n#line 1 "preamble.metal"\n{preamble}\n'
+
+
+def source_of(sources: Sequence[tuple[int, KernelSource]]) -> str:
+    """The C++ of several Metal sources with the same preamble, each in its namespace."""
     # Metal has no such type, and code that names it must not compile here.
-    text.append("#pragma GCC poison double\n")
+    text = ["#pragma GCC poison double\n"]
     for index, source in sources:
         text += [f"namespace source{index} {{\n", f'#line {source.line} "source{index}.metal"\n']
         text += [source.body, '\n#line 1 "entries"\n']

@@ -1,7 +1,9 @@
 """The compiler, its flags, and the cache of what it made.
 
-A folder of the cache belongs to one compiler, one shim and one set of flags; in it lie the runtime
-and a library for each set of sources. Files appear by rename, so processes cannot see half of one.
+A folder of the cache belongs to one compiler, one shim and one set of flags; in it lie the runtime,
+a library for each set of sources, and what g++ made of the headers that sources begin with, which
+are a handful and take longer to read than a kernel. Files appear by rename, so processes cannot see
+half of one.
 """
 
 from __future__ import annotations
@@ -43,11 +45,12 @@ _OPTIMIZE = {False: ("-O1",), True: ("-O1", "-DCONFORM_CHECKED", "-fsanitize=thr
 _CHECKED = ("--param", "tsan-instrument-func-entry-exit=0")
 
 
-def compile_library(source: str, *, checked: bool, cache: Path | None = None) -> Path:
+def compile_library(header: str, source: str, *, checked: bool, cache: Path | None = None) -> Path:
     """The shared library of a C++ source, compiled when the cache has none.
 
     Args:
-        source: includes the shim.
+        header: what the source begins with, as other sources do; includes the shim.
+        source: the rest.
         checked: whether accesses are watched.
         cache: folder of all entries; the user's cache folder by default.
 
@@ -55,11 +58,11 @@ def compile_library(source: str, *, checked: bool, cache: Path | None = None) ->
         CompileError: there is no compiler, or it refuses the source.
     """
     folder = toolchain_folder(cache)
-    digest = hashlib.sha256(f"{checked}\n{source}".encode()).hexdigest()[:32]
+    digest = hashlib.sha256(f"{checked}\n{header}{source}".encode()).hexdigest()[:32]
     target = folder / f"{digest}.so"
     if not target.exists():
-        flags = [*_FLAGS, *_OPTIMIZE[checked], *(_CHECKED if checked else ())]
-        _build(folder, target, source, flags)
+        flags = [*_FLAGS, *_OPTIMIZE[checked], *(_CHECKED if checked else ()), *_including(folder)]
+        _build(folder, target, header, source, flags)
     return target
 
 
@@ -167,14 +170,36 @@ def _cache_folder() -> Path:
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
-def _build(folder: Path, target: Path, source: str, flags: list[str]) -> None:
+def _including(folder: Path) -> list[str]:
     include = _torch_include()
+    return [f"-I{_HERE / 'include'}", *([f"-I{include}"] if include else []), f"-I{folder}"]
+
+
+def _precompiled(folder: Path, header: str, flags: list[str]) -> str:
+    """The name of a header in the folder, with what these flags made of it beside it.
+
+    g++ reads the header itself where what lies there is not of this compiler and these flags.
+    """
+    digest = hashlib.sha256("\n".join([*flags, header]).encode()).hexdigest()[:32]
+    name = f"{digest}.h"
+    made = folder / f"{name}.gch"
+    if not made.exists():
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as making:
+            text = Path(making) / name
+            text.write_text(header)
+            _run([*flags, "-x", "c++-header", str(text), "-o", f"{text}.gch"])
+            os.replace(text, folder / name)
+            os.replace(f"{text}.gch", made)
+    return name
+
+
+def _build(folder: Path, target: Path, header: str, source: str, flags: list[str]) -> None:
+    begin = f'#include "{_precompiled(folder, header, flags)}"\n'
     with tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as making:
         unit = Path(making) / "kernel.cpp"
-        unit.write_text(source)
-        place = [f"-I{_HERE / 'include'}", *([f"-I{include}"] if include else [])]
+        unit.write_text(begin + source)
         made = Path(making) / "kernel.o"
-        _run([*flags, *place, "-c", str(unit), "-o", str(made)])
+        _run([*flags, "-c", str(unit), "-o", str(made)])
         library = Path(making) / "kernel.so"
         # Linked without the sanitizer's flag: its runtime is ours.
         linked = [str(_runtime_path(folder)), "-lm", "-Wl,-rpath,$ORIGIN", "-Wl,--no-undefined"]

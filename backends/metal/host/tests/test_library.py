@@ -196,6 +196,25 @@ def test_compiled_once(tmp_path, monkeypatch):
     Library(SOURCE, cache=tmp_path).prepare()
 
 
+def test_headers_are_read_once_and_again_where_that_is_damaged(tmp_path, monkeypatch):
+    commands = []
+    run = toolchain._run
+    monkeypatch.setattr(toolchain, "_run", lambda given: (commands.append(given), run(given)))
+
+    def made_for(term):
+        commands.clear()
+        out, data = np.zeros(1, np.float32), np.ones(1, np.float32)
+        library = Library(SOURCE.replace("+ ks0", f"+ {term}"), cache=tmp_path)
+        library.kernel().dispatch([out, 0, data], (1, 1, 1), (1, 1, 1))
+        assert out[0] == 2 + term
+        return sum("c++-header" in command for command in commands)
+
+    assert (made_for(3), made_for(4)) == (1, 0)
+    (made,) = tmp_path.glob("*/*.h.gch")
+    made.write_bytes(b"gpch" + bytes(100))
+    assert made_for(5) == 0
+
+
 def test_a_cache_emptied_meanwhile(tmp_path):
     out = np.zeros(1, np.float32)
     for wanted in (7, 8):
