@@ -24,8 +24,7 @@ def restored_settings() -> Iterator[None]:
     torch's compilers are configured to do, options aside that change nothing that they make."""
     dtype, gradients = torch.get_default_dtype(), torch.is_grad_enabled()
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    deterministic = _determinism()
     # Made again after a change only, where a copy of all options takes half a millisecond.
     before = [config.get_hash() for config in _CONFIGURATIONS]
     for config, state in zip(_CONFIGURATIONS, before, strict=True):
@@ -39,10 +38,17 @@ def restored_settings() -> Iterator[None]:
             torch.set_num_threads(threads)
         if torch.get_float32_matmul_precision() != precision:
             torch.set_float32_matmul_precision(precision)
-        torch.use_deterministic_algorithms(deterministic, warn_only=warns)
+        if _determinism() != deterministic:
+            is_on, warns = deterministic
+            torch.use_deterministic_algorithms(is_on, warn_only=warns)
         for config, state in zip(_CONFIGURATIONS, before, strict=True):
             if config.get_hash() != state:
                 _restore(config, _options(config, state))
+
+
+def _determinism() -> tuple[bool, bool]:
+    is_on = torch.are_deterministic_algorithms_enabled()
+    return is_on, torch.is_deterministic_algorithms_warn_only_enabled()
 
 
 @functools.lru_cache(64)
