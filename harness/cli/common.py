@@ -35,7 +35,8 @@ SPEED = click.option(
     "--speed/--no-speed",
     default=True,
     show_default=True,
-    help="Keep what torch computes for every program again; programs are the same without.",
+    help="Keep what torch computes for every program again; programs are the same without. "
+    "CONFORM_NO_SPEED=walking.faked,code goes without single parts.",
 )
 
 

@@ -38,6 +38,7 @@ from harness.collection.workers import forking
 from harness.collection.workers.watchdog import Watchdog
 from harness.errors import ConflictingOptions, ConformError, UsageError
 from harness.execution.vendors import quiet_imports
+from harness.pipeline import speed
 from harness.record.contradictions import INTEGERS
 from harness.record.folder import check_writable, new_folder
 from harness.record.host import available_memory
@@ -124,7 +125,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--no-speed",
         action="store_true",
-        help="leave torch as it is (harness.pipeline.speed, docs/adr/0004); programs are the same",
+        help="leave torch as it is (harness.pipeline.speed, docs/adr/0004); programs are the same. "
+        "The variable CONFORM_NO_SPEED names single parts to go without: walking.faked,code",
     )
     group.addoption(
         "--cell-timeout",
@@ -290,6 +292,7 @@ def _check_options(config: pytest.Config) -> None:
     signals = config.getini("conform_untelling")
     if signals not in ("warn", "error"):
         raise UsageError(f"conform_untelling is {signals!r}; there are warn and error")
+    speed.unwanted()  # says which name is none
 
 
 def _listed(config: pytest.Config, option: str) -> list[Target] | None:

@@ -17,7 +17,7 @@ from harness.release import OURS, recorded
 # Variables that change how vendors compute or what is found; CXX compiles Metal's shaders.
 _PREFIXES = ("ATEN_", "CUDA_", "EXECUTORCH_", "GOMP_", "KMP_", "MKL_", "MLX_", "OMP_",
              "OPENBLAS_", "TORCH", "XNN")  # fmt: skip
-_NAMES = ("CC", "CXX", "LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH")
+_NAMES = ("CC", "CONFORM_NO_SPEED", "CXX", "LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH")
 _COMPILERS = ("g++", "c++", "clang++")
 
 

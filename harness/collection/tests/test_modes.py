@@ -225,6 +225,30 @@ def test_torch_is_left_as_it_is_when_asked(
     assert load(project / "run").info.speed is installed
 
 
+def test_torch_is_left_as_it_is_in_parts(project: Path) -> None:
+    (project / "suites" / "test_speed.py").write_text(
+        "from torch.fx import GraphModule\n"
+        "from torchao.quantization.pt2e.observer import HistogramObserver\n"
+        "import harness.pipeline.tester\n"
+        "def test_it():\n"
+        "    search = HistogramObserver._non_linear_param_search\n"
+        "    assert not search.__module__.startswith('harness')\n"
+        "    assert GraphModule.recompile.__module__ == 'harness.pipeline.speed.code'\n"
+    )
+    asked = {"CONFORM_NO_SPEED": "calibration, untold"}
+    result = run(project, "-n", "0", "-k", "add/a or test_it", env=asked)
+    assert result.returncode == 0, result.stdout
+    assert "2 passed" in result.stdout
+    info = load(project / "run").info
+    assert info.speed
+    assert dict.fromkeys(("calibration", "untold"), "CONFORM_NO_SPEED names it").items() <= (
+        info.slow.items()
+    )
+    wrong = run(project, "-n", "0", folder="wrong", env={"CONFORM_NO_SPEED": "calibrating"})
+    assert wrong.returncode == 4
+    assert "CONFORM_NO_SPEED: no part calibrating; there are code, kept, " in wrong.stderr
+
+
 def test_a_seed_that_no_record_can_hold_is_refused(project: Path) -> None:
     result = run(project, "-n", "0", "--seed", str(2**63))
     assert result.returncode == 4

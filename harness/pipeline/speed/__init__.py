@@ -24,9 +24,11 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import os
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from harness.errors import UsageError
 from harness.pipeline.speed.originals import problems
 
 PARTS = tuple(
@@ -39,10 +41,38 @@ PARTS = tuple(
 """The parts in the order in which they are installed: modules below this one with ``install()``."""
 
 
-@functools.cache
+WITHOUT = "CONFORM_NO_SPEED"
+"""The variable that names parts, with commas, that a process and those that it starts go without:
+which of them makes another program than upstream is found so."""
+
+
+def unwanted() -> frozenset[str]:
+    """The parts that :data:`WITHOUT` names.
+
+    Raises:
+        UsageError: one is no part.
+    """
+    named = frozenset(filter(None, os.environ.get(WITHOUT, "").replace(" ", "").split(",")))
+    if unknown := named.difference(PARTS):
+        raise UsageError(
+            f"{WITHOUT}: no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}"
+        )
+    return named
+
+
 def left_out() -> MappingProxyType[str, str]:
     """The parts that this process goes without, and why: the vendors' functions that they stand in
-    for are not those that were read, or are gone. Nothing is installed by asking."""
+    for are not those that were read, or are gone, or they are :func:`unwanted`. Nothing is
+    installed by asking.
+
+    Raises:
+        UsageError: what is unwanted is no part.
+    """
+    return MappingProxyType(dict.fromkeys(unwanted(), f"{WITHOUT} names it") | _impossible())
+
+
+@functools.cache
+def _impossible() -> dict[str, str]:
     found = {}
     for part in PARTS:
         reasons = problems(part)
@@ -52,7 +82,7 @@ def left_out() -> MappingProxyType[str, str]:
             reasons.append(f"it does not import: {error}")
         if reasons:
             found[part] = "; ".join(reasons)
-    return MappingProxyType(found)
+    return found
 
 
 @functools.cache
