@@ -7,15 +7,15 @@ it is built.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from harness.private.torch import _dynamo, _functorch, _inductor
-
-_CONFIGURATIONS: tuple[Any, ...] = (_inductor.config, _functorch.config, _dynamo.config)
+# Whoever lowers has loaded them.
+_CONFIGURATIONS = ("torch._inductor.config", "torch._functorch.config", "torch._dynamo.config")
 
 
 @contextmanager
@@ -25,9 +25,12 @@ def restored_settings() -> Iterator[None]:
     dtype, gradients = torch.get_default_dtype(), torch.is_grad_enabled()
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     deterministic = _determinism()
+    configurations: list[Any] = [
+        sys.modules[name] for name in _CONFIGURATIONS if name in sys.modules
+    ]
     # Made again after a change only, where a copy of all options takes half a millisecond.
-    before = [config.get_hash() for config in _CONFIGURATIONS]
-    for config, state in zip(_CONFIGURATIONS, before, strict=True):
+    states = [config.get_hash() for config in configurations]
+    for config, state in zip(configurations, states, strict=True):
         _options(config, state)
     try:
         yield
@@ -41,7 +44,7 @@ def restored_settings() -> Iterator[None]:
         if _determinism() != deterministic:
             is_on, warns = deterministic
             torch.use_deterministic_algorithms(is_on, warn_only=warns)
-        for config, state in zip(_CONFIGURATIONS, before, strict=True):
+        for config, state in zip(configurations, states, strict=True):
             if config.get_hash() != state:
                 _restore(config, _options(config, state))
 
