@@ -126,7 +126,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--no-speed",
         action="store_true",
         help="leave torch as it is (harness.pipeline.speed, docs/adr/0004); programs are the same. "
-        "The variable CONFORM_NO_SPEED names single parts to go without: walking.faked,code",
+        f"The variable {speed.WITHOUT} names single parts to go without: walking.faked,code",
     )
     group.addoption(
         "--cell-timeout",

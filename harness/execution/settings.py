@@ -25,13 +25,9 @@ def restored_settings() -> Iterator[None]:
     dtype, gradients = torch.get_default_dtype(), torch.is_grad_enabled()
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     deterministic = _determinism()
-    configurations: list[Any] = [
-        sys.modules[name] for name in _CONFIGURATIONS if name in sys.modules
-    ]
+    loaded: list[Any] = [sys.modules[name] for name in _CONFIGURATIONS if name in sys.modules]
     # Made again after a change only, where a copy of all options takes half a millisecond.
-    states = [config.get_hash() for config in configurations]
-    for config, state in zip(configurations, states, strict=True):
-        _options(config, state)
+    before = [(config, state := config.get_hash(), _options(config, state)) for config in loaded]
     try:
         yield
     finally:
@@ -44,9 +40,9 @@ def restored_settings() -> Iterator[None]:
         if _determinism() != deterministic:
             is_on, warns = deterministic
             torch.use_deterministic_algorithms(is_on, warn_only=warns)
-        for config, state in zip(configurations, states, strict=True):
+        for config, state, options in before:
             if config.get_hash() != state:
-                _restore(config, _options(config, state))
+                _restore(config, options)
 
 
 def _determinism() -> tuple[bool, bool]:

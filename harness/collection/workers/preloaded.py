@@ -6,13 +6,13 @@ Importing computes nothing, and starts no thread.
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import warnings
 
+from harness.collection.items import collector_paused
+
 _LATER = (
     # By the first export and the first lowering.
-    "executorch.exir",
     "executorch.runtime",
     "torch._functorch.partitioners",
     "torch._inductor.compile_fx",
@@ -22,7 +22,8 @@ _LATER = (
 )
 """What is imported late, or by others, and takes a good part of the seconds of a short session."""
 
-with warnings.catch_warnings():
+# What is loaded here stays: a collection in a forked process would write to what it shares.
+with collector_paused(), warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import harness.pipeline.runner  # noqa: F401
     from harness.pipeline import speed
@@ -31,7 +32,3 @@ with warnings.catch_warnings():
     for name in _LATER:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-
-# A collection in a forked process would write to what it shares with the others.
-gc.collect()
-gc.freeze()
