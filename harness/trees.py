@@ -8,20 +8,31 @@ all are numbers, tensors and lists of these. What else there is, torch walks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import NoneType
 from typing import Any
 
+import torch
+from torch.fx import Node, Proxy
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
-from harness.private.torch import _pytree
+from harness.private.torch import FakeTensor, _pytree
+
+_NUMBERS = NoneType, bool, int, float, str
+_SAID = torch.dtype, torch.device, torch.layout, torch.memory_format
+_LEAVES = frozenset((*_NUMBERS, *_SAID, torch.Tensor, FakeTensor, torch.nn.Parameter, Node, Proxy))
+"""Types that are no tree to torch, and most values are of."""
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
     """What torch's ``tree_map`` makes of a tree with a function of one argument."""
     its = type(tree)
-    if its is tuple:
-        return tuple([map_leaves(function, item) for item in tree])
-    if its is list or its is immutable_list:
-        return its([map_leaves(function, item) for item in tree])
+    if its is tuple or its is list or its is immutable_list:
+        return its(
+            [
+                function(item) if type(item) in _LEAVES else map_leaves(function, item)
+                for item in tree
+            ]
+        )
     if its is dict or its is immutable_dict:
         return its({key: map_leaves(function, value) for key, value in tree.items()})
     if its in _pytree.SUPPORTED_NODES or issubclass(its, tuple):
@@ -40,7 +51,10 @@ def _collect(tree: Any, found: list[Any]) -> None:
     its = type(tree)
     if its is tuple or its is list or its is immutable_list:
         for item in tree:
-            _collect(item, found)
+            if type(item) in _LEAVES:
+                found.append(item)
+            else:
+                _collect(item, found)
     elif its is dict or its is immutable_dict:
         for value in tree.values():
             _collect(value, found)

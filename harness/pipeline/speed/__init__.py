@@ -5,8 +5,9 @@ the dispatcher is walked for composite operators, three times, and 36,000 kernel
 removed again, six times. Such results are kept, keyed by everything they depend on (``kept``). What
 the targets of a case make alike of the exported program is made once (``converting``). Passes and
 verifiers call every operator of a graph on fake tensors, as those before them did; what came of
-that is kept, and a graph is not walked for nothing (``walking``). Each pass makes Python code of
-its graph, which hardly any graph ever runs; that waits until somebody wants it (``code``).
+that is kept, and a graph is not walked for nothing (``walking``). Partitions are merged in fewer
+steps, and delegates written without another process (``delegating``). Each pass makes Python code
+of its graph, which hardly any graph ever runs; that waits until somebody wants it (``code``).
 Calibrating an integer recipe looks for the range of each tensor in up to 100,000 steps of two
 tensor operations; those that change nothing are skipped (``calibration``). Lowering a model spends
 a fifth of its time on deep-copying the provenance of nodes, which nobody writes to; it is shared
@@ -35,7 +36,8 @@ PARTS = tuple(
     """
     code kept converting.tables converting.tracing converting.decomposing converting.edge
     walking.faked walking.delegated walking.replay walking.retracing walking.propagation
-    walking.verifying walking.unmatched untold forgotten calibration inductor
+    walking.verifying walking.unmatched delegating.merging delegating.payloads untold forgotten
+    calibration inductor
     """.split()
 )
 """The parts in the order in which they are installed: modules below this one with ``install()``."""

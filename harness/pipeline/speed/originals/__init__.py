@@ -41,6 +41,17 @@ REPLACED: dict[str, tuple[str, ...]] = {
     ),
     "converting.decomposing": (f"{_EXPORTED}:ExportedProgram.run_decompositions",),
     "converting.edge": ("executorch.exir.program._program:_generate_edge_program",),
+    "delegating.merging": (
+        "executorch.exir.backend.canonical_partitioners.group_partitioner"
+        ":GroupBasedPartitioner._can_merge_partitions",
+    ),
+    "delegating.payloads": (
+        "executorch.backends.xnnpack.serialization.xnnpack_graph_serialize:convert_to_flatbuffer",
+        "executorch.exir._serialize._dataclass:_DataclassEncoder.default",
+        "executorch.exir._serialize._flatbuffer:_replace_non_finite_in_json",
+        "executorch.exir._serialize._flatbuffer:_flatc_compile",
+        "flatbuffers.builder:Builder.WriteVtable",
+    ),
     "walking.delegated": (
         "torch._higher_order_ops.executorch_call_delegate:call_delegate_cpu",
         "torch._higher_order_ops.executorch_call_delegate:trace_call_delegate",
@@ -101,6 +112,8 @@ REPLACED: dict[str, tuple[str, ...]] = {
         f"{_PROXY}:PythonKeyTracer.call_module",
         f"{_PROXY}:_ModuleStackTracer.getattr",
         f"{_PROXY}:_ModuleStackTracer.call_module",
+        "torch.fx.proxy:TracerBase.create_node",
+        "torch.fx.proxy:TracerBase._filter_traceback_frames",
     ),
     "untold": (
         "executorch.exir.backend.backend_api:_create_partitions_in_graph_module",

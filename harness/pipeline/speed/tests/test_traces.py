@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch.export import ExportedProgram, export
-from torch.fx import _symbolic_trace
+from torch.fx import _symbolic_trace, proxy
 from torch.fx.experimental.proxy_tensor import _ModuleStackTracer, make_fx
+from torch.utils._traceback import CapturedTraceback
 
 from harness.pipeline.speed.converting import tracing
 
@@ -62,6 +64,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     upstream = tracing._patch
     monkeypatch.setattr(tracing, "_patch", patch)
     monkeypatch.setattr(_symbolic_trace._Patcher, "patch_method", tracing._patch_where_needed)
+    monkeypatch.setattr(proxy, "CapturedTraceback", tracing._Stack)
     yield seen
     assert {name: vars(torch.nn.Module)[name] for name in _ORIGINALS} == _ORIGINALS
 
@@ -69,13 +72,19 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def _upstreams(monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any]) -> Any:
     with monkeypatch.context() as patched:
         patched.setattr(_symbolic_trace._Patcher, "patch_method", tracing._patch)
+        patched.setattr(proxy, "CapturedTraceback", CapturedTraceback)
         return make()
 
 
 def _said(graph: torch.fx.GraphModule) -> list[Any]:
     """Every node with what a trace says of where it comes from."""
     return [
-        (node.format_node(), node.meta.get("nn_module_stack"), node.meta.get("torch_fn"))
+        (
+            node.format_node(),
+            *(node.meta.get(what) for what in ("nn_module_stack", "torch_fn")),
+            # A number counts the graphs that the process has compiled.
+            re.sub(r"(eval_with_key>).\d+", r"\1", node.meta.get("stack_trace", "")),
+        )
         for each in graph.modules()
         if isinstance(each, torch.fx.GraphModule)
         for node in each.graph.nodes
@@ -106,7 +115,8 @@ def test_an_export_writes_what_it_needs_and_says_the_same(
     assert set(written) == methods
     upstreams = _said(_upstreams(monkeypatch, lambda: _exported(module)).graph_module)
     assert ours == upstreams
-    assert any(stack for _, stack, _ in ours)
+    assert any(stack for _, stack, _, _ in ours)
+    assert any(f"{__file__}" in trace for *_, trace in ours)
 
 
 def test_a_program_is_decomposed_as_before(
@@ -139,3 +149,20 @@ def test_a_trace_below_one_that_wrote_writes(
         patched.setattr(torch.nn.Module, "__call__", lambda *given: _ORIGINALS["__call__"](*given))
         make_fx(module)(torch.ones(2, 3))
     assert written == ["__call__"]
+
+
+@pytest.mark.parametrize("forward_only", [True, False])
+def test_a_tracer_keeps_the_same_frames(forward_only: bool) -> None:
+    tracer = _symbolic_trace.Tracer()
+    tracer._record_forward_stack_traces_only = forward_only
+
+    def forward() -> list[str]:
+        found = [each.extract().summary() for each in (CapturedTraceback, tracing._Stack)]
+        kept = ["".join(tracer._filter_traceback_frames(each).format()) for each in found]
+        assert len(found[1]) < len(found[0])
+        return kept
+
+    between = torch.fx.Interpreter(torch.fx.symbolic_trace(_Doubling()))  # frames of no interest
+    upstreams, ours = between.call_function(forward, (), {})
+    assert ours == upstreams
+    assert "forward" in ours
