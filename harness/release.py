@@ -43,11 +43,20 @@ def recorded(distribution: importlib.metadata.Distribution) -> str:
     What lies outside of the packages' folder, such as scripts, which name the place of the
     environment, is left out.
     """
-    metadata = distribution.metadata  # parsed each time that it is asked for
     digest = hashlib.sha256()
     for line in sorted(filter(_is_content, (distribution.read_text("RECORD") or "").splitlines())):
         digest.update(line.encode() + b"\n")
-    return f"{metadata['Name'] or ''} {metadata['Version']} {digest.hexdigest()}"
+    return f"{' '.join(_name_and_version(distribution))} {digest.hexdigest()}"
+
+
+def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
+    """From the first lines, where they say: all of it is parsed as an e-mail else."""
+    head = (distribution.read_text("METADATA") or "").partition("\n\n")[0]
+    said = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
+    if {"Name", "Version"} <= said.keys():
+        return said["Name"], said["Version"]
+    metadata = distribution.metadata
+    return metadata["Name"] or "", metadata["Version"]
 
 
 def _is_content(line: str) -> bool:

@@ -112,6 +112,12 @@ class Controller:
         with allocations_limited(self.config.stash[ROOM]):
             return (yield)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        """While workers import, read what cells may hang on: they would wait for it else."""
+        if self.config.pluginmanager.hasplugin("dsession"):
+            self._reuse.inputs()
+
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Without xdist this process runs the cells itself."""
         if session.config.option.collectonly:
