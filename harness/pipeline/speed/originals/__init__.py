@@ -132,6 +132,8 @@ REPLACED: dict[str, tuple[str, ...]] = {
         "executorch.exir.verification.arg_validator:EdgeOpArgValidator.call_function",
         "torch._export.verifier:Verifier._check_graph_module",
         "executorch.exir.pass_manager:ExportedProgramPassManager.check",
+        "torch._export.verifier:_verify_exported_program_module_call_graph",
+        "torch._export.verifier:_verify_exported_program_signature",
         "executorch.exir.program._program:_remove_invalid_ops_for_not_decompose",
     ),
 }

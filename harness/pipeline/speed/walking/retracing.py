@@ -20,6 +20,7 @@ import torch
 from executorch.exir import pass_base
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.passes import memory_format_ops_pass as memory_formats
+from executorch.exir.passes.const_prop_pass import ConstPropPass
 from executorch.exir.passes.dim_order_ops_registry import DimOrderOpsMap, MemoryFormatOpsMap
 from executorch.exir.passes.legalize_portable_dim_order_pass import LegalizePortableDimOrderPass
 from executorch.exir.passes.normalize_transpose_pass import NormalizeTransposePass
@@ -92,6 +93,8 @@ _ACTS: dict[type[Any], Callable[[Node], bool]] = {
     ReplaceBrokenOpsWithFunctionalOpsPass: _is_view,
     ScalarToTensorPass: _has_number_for_tensor,
     SymToTensorPass: lambda node: isinstance(node.meta.get("val"), _SYMBOLS),
+    # It folds what depends on no node.
+    ConstPropPass: lambda node: not node.all_input_nodes,
     memory_formats.DimOrderOpsRevertPass: lambda node: node.target in MemoryFormatOpsMap,
     memory_formats.MemoryFormatOpsPass: lambda node: node.target in DimOrderOpsMap,
 }

@@ -52,31 +52,59 @@ def _others(module: GraphModule) -> Iterator[tuple[str, int]]:
         yield node.name, id(attribute)
 
 
-def _known(module: GraphModule) -> _Verified | None:
-    known: _Verified | None = vars(module.graph).get(_MARK)
-    return known if known is not None and known.holds(module) else None
+def known(module: GraphModule) -> _Verified | None:
+    """How a graph was when it was verified, where it still is so."""
+    found: _Verified | None = vars(module.graph).get(_MARK)
+    return found if found is not None and found.holds(module) else None
 
 
 def _check_graph_module(verifier: Verifier, module: GraphModule) -> None:
     """Stands for ``Verifier._check_graph_module``."""
-    known = _known(module)
-    if known is not None and type(verifier) in known.by:
+    found = known(module)
+    if found is not None and type(verifier) in found.by:
         return
     _upstream(verifier, module)
     if any(isinstance(child, GraphModule) for child in module.children()):
         return  # a branch may change on its own
-    known = known or _Verified(module)
-    known.by.add(type(verifier))
-    vars(module.graph)[_MARK] = known
+    found = found or _Verified(module)
+    found.by.add(type(verifier))
+    vars(module.graph)[_MARK] = found
 
 
 def _check(manager: ExportedProgramPassManager, program: Any) -> None:
     """Stands for the pass manager's ``check``, which asks of the graph what the verifier has asked,
     and then verifies the program."""
-    if _known(program.graph_module) is not None:
-        program.validate()
-    else:
+    if known(program.graph_module) is None:
         _check_upstream(manager, program)
+    elif vars(program).get(_CHECKED) != (said := _said(program)):
+        program.validate()
+        vars(program)[_CHECKED] = said
+
+
+_CHECKED = "_conform_checked"
+
+
+def _said(program: Any) -> list[Any]:
+    """What is verified of a program beside its graph: names that are to be of its nodes and of its
+    values, and what these are."""
+    signature, calls = program.graph_signature, program.module_call_graph
+    specs = (*signature.input_specs, *signature.output_specs)
+    given = [
+        one for call in calls if (its := call.signature) for one in (*its.inputs, *its.outputs)
+    ]
+    return [
+        program.graph_module,
+        *program.verifiers,
+        *((one.kind, type(one.arg), _name(one.arg), one.target) for one in specs),
+        *(getattr(one, "persistent", None) for one in specs),
+        *map(_name, given),
+        *((name, type(value)) for name, value in program.state_dict.items()),
+        *program.constants,
+    ]
+
+
+def _name(argument: Any) -> str | None:
+    return getattr(argument, "name", None)
 
 
 _call_operators = verifier._check_tensor_args_matching_op_allowed_dtype
