@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from typing import Any
 
@@ -12,6 +13,7 @@ from executorch.exir import to_edge, to_edge_transform_and_lower
 from executorch.exir.pass_manager import ExportedProgramPassManager
 from torch._export.verifier import SpecViolationError
 from torch.export import ExportedProgram, export
+from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule
 
 from harness.pipeline.speed.walking import verifying
@@ -57,6 +59,69 @@ def test_what_was_touched_is_refused(checking: Any) -> None:
     relu.target = torch.ops.aten.relu.default
     with pytest.raises(SpecViolationError, match="not an Edge operator"):
         checking(program)
+
+
+@pytest.fixture
+def validated(monkeypatch: pytest.MonkeyPatch) -> list[ExportedProgram]:
+    """The programs that upstream is asked to verify."""
+    asked: list[ExportedProgram] = []
+    upstream = ExportedProgram.validate
+
+    def noted(program: ExportedProgram) -> None:
+        asked.append(program)
+        upstream(program)
+
+    monkeypatch.setattr(ExportedProgram, "validate", noted)
+    return asked
+
+
+def _as_it_was(program: ExportedProgram) -> None:
+    pass
+
+
+def _renamed(program: ExportedProgram) -> None:
+    program.graph_signature.input_specs[0].arg.name = "another"
+
+
+def _of_another_kind(program: ExportedProgram) -> None:
+    program.graph_signature.input_specs[0].kind = InputKind.CUSTOM_OBJ
+
+
+def _without_values(program: ExportedProgram) -> None:
+    program.state_dict.clear()
+
+
+def _with_values_of_another_type(program: ExportedProgram) -> None:
+    program.state_dict.update({name: torch.zeros(1) for name in program.state_dict})
+
+
+@pytest.mark.parametrize(
+    ("change", "asked"),
+    [
+        (_as_it_was, False),
+        (_renamed, True),
+        (_of_another_kind, True),
+        (_without_values, True),
+        (_with_values_of_another_type, True),
+    ],
+)
+def test_a_program_is_verified_when_a_name_of_it_changes(
+    change: Any, asked: bool, validated: list[ExportedProgram]
+) -> None:
+    edge = to_edge(export(torch.nn.Linear(2, 2), (torch.randn(1, 2),)))
+    program = edge.exported_program()
+    check = ExportedProgramPassManager([]).check
+    program.validate()
+    check(program)
+    validated.clear()
+    change(program)
+    if asked:
+        with pytest.raises((SpecViolationError, AttributeError)):
+            check(program)
+    else:
+        check(program)
+        check(copy.copy(program))
+    assert bool(validated) is asked
 
 
 def test_another_verifier_looks_for_itself(verified: list[Any]) -> None:
