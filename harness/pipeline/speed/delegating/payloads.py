@@ -12,7 +12,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import math
 import struct
+import subprocess
 import tempfile
 from collections.abc import Callable, Hashable, Sequence
 from enum import IntEnum
@@ -29,8 +31,9 @@ from harness.pipeline.speed.delegating import schema
 from harness.pipeline.speed.delegating.schema import Base, Field, NotWritten, Schema
 
 _upstream: Callable[[Any], bytes] = upstream.convert_to_flatbuffer
-_LARGEST, _OFFSET = 8, 4
+_OFFSET = 4  # bytes of where something is that a table or a vector holds
 _INFINITE = ("-inf", "+inf", "inf")  # JSON has no numbers for them
+_NORMAL = numpy.finfo(numpy.float32)
 _HALFWAY, _BELOW_FLOAT = 1 << 28, (1 << 29) - 1
 
 _FLAGS: dict[Base, Any] = {
@@ -99,14 +102,14 @@ class _Writer:
         placed: list[tuple[int, Field, int | float]] = []
         for name in _names(kind):
             field, value = fields[name], getattr(one, name)
+            if field.is_deprecated and (value is not None or field.base in _FLAGS):
+                raise NotWritten(name)
             if field.base is Base.UNION:
                 member, table = self._schema.unions[field.number][type(value).__name__]
                 placed.append((_OFFSET, field, self._table(table, value)))
                 placed.append((1, fields[f"{name}_type"], member))
             elif field.base in _FLAGS:
                 placed.append((_FLAGS[field.base].bytewidth, field, _number(field.base, value)))
-            elif value is not None and field.is_deprecated:
-                raise NotWritten(name)
             elif value is not None:
                 placed.append((_OFFSET, field, self._held(field, value)))
         placed.sort(key=lambda each: (each[0], each[1].slot), reverse=True)
@@ -177,6 +180,8 @@ def _number(base: Base, value: Any) -> int | float:
         return float(value)
     if type(value) is not float:
         raise NotWritten(type(value).__name__)
+    if value and math.isfinite(value) and not _NORMAL.tiny <= abs(value) <= _NORMAL.max:
+        raise NotWritten(f"{value} is no normal number of float32")
     if struct.unpack("<q", struct.pack("<d", value))[0] & _BELOW_FLOAT == _HALFWAY:
         raise NotWritten(f"{value} lies between two numbers of float32")
     return float(numpy.float32(value))
@@ -184,14 +189,15 @@ def _number(base: Base, value: Any) -> int | float:
 
 @functools.cache
 def _schema() -> Schema | None:
-    """XNNPACK's, or nothing where it is more than is written here."""
+    """XNNPACK's; nothing where it is more than is written here, or ``flatc`` does not tell."""
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "schema.fbs")
         text.write_bytes(upstream._get_schema_bytes())
-        _flatbuffer._run_flatc(["--binary", "--schema", "--bfbs-builtins", "-o", folder, str(text)])
+        asked = ["--binary", "--schema", "--bfbs-builtins", "-o", folder, str(text)]
         try:
+            _flatbuffer._run_flatc(asked)
             return schema.read(Path(folder, "schema.bfbs").read_bytes())
-        except NotWritten:
+        except (NotWritten, OSError, subprocess.CalledProcessError):
             return None
 
 
