@@ -82,8 +82,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Hypothesis' plugin imports all of it to sum up tests that nobody has run: a quarter of a
     second in each process."""
-    if "hypothesis" not in sys.modules:
-        session.config.pluginmanager.unregister(name="hypothesispytest")
+    plugins = session.config.pluginmanager
+    if "hypothesis" not in sys.modules and plugins.hasplugin("hypothesispytest"):
+        plugins.unregister(name="hypothesispytest")
 
 
 @pytest.hookimpl(optionalhook=True)
