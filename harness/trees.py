@@ -17,9 +17,22 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from harness.private.torch import FakeTensor, _pytree
 
-_NUMBERS = NoneType, bool, int, float, str
-_SAID = torch.dtype, torch.device, torch.layout, torch.memory_format
-_LEAVES = frozenset((*_NUMBERS, *_SAID, torch.Tensor, FakeTensor, torch.nn.Parameter, Node, Proxy))
+PLAIN = frozenset(
+    {
+        bool,
+        int,
+        float,
+        str,
+        NoneType,
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+    }
+)
+"""Types of arguments that are what they are: no tensor, and nothing inside."""
+
+_LEAVES = PLAIN | {torch.Tensor, FakeTensor, torch.nn.Parameter, Node, Proxy}
 """Types that are no tree to torch, and most values are of."""
 
 

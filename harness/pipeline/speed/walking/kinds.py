@@ -16,21 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Node
 from torch.fx.immutable_collections import immutable_list
 
+from harness.trees import PLAIN
+
 _UNKEPT_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-PLAIN = frozenset(
-    {
-        bool,
-        int,
-        float,
-        str,
-        type(None),
-        torch.dtype,
-        torch.device,
-        torch.layout,
-        torch.memory_format,
-    }
-)
-"""Types of arguments that are what they are: no tensor, and nothing inside."""
 
 
 class Kind(NamedTuple):

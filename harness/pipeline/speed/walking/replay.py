@@ -22,8 +22,7 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.fx.proxy import _create_arg_bypass
 from torch.utils import _pytree as pytree
 
-from harness.pipeline.speed.walking.kinds import PLAIN
-from harness.trees import leaves, map_leaves
+from harness.trees import PLAIN, leaves, map_leaves
 
 # No tracer has more to say of these than torch.fx's own table does.
 _COMMON = (

@@ -26,7 +26,7 @@ from torch.fx import Graph, GraphModule, Node
 from harness.pipeline.speed.walking.kinds import Call, NotKept, context_of, key_of
 from harness.pipeline.unchanged import Nodes
 
-_MARK = "_conform_verified"
+_MARK, _CHECKED = "_conform_verified", "_conform_checked"
 _upstream = Verifier._check_graph_module
 _check_upstream = ExportedProgramPassManager.check
 
@@ -52,36 +52,33 @@ def _others(module: GraphModule) -> Iterator[tuple[str, int]]:
         yield node.name, id(attribute)
 
 
-def known(module: GraphModule) -> _Verified | None:
-    """How a graph was when it was verified, where it still is so."""
-    found: _Verified | None = vars(module.graph).get(_MARK)
-    return found if found is not None and found.holds(module) else None
+def _known(module: GraphModule) -> _Verified | None:
+    known: _Verified | None = vars(module.graph).get(_MARK)
+    return known if known is not None and known.holds(module) else None
 
 
 def _check_graph_module(verifier: Verifier, module: GraphModule) -> None:
     """Stands for ``Verifier._check_graph_module``."""
-    found = known(module)
-    if found is not None and type(verifier) in found.by:
+    known = _known(module)
+    if known is not None and type(verifier) in known.by:
         return
     _upstream(verifier, module)
     if any(isinstance(child, GraphModule) for child in module.children()):
         return  # a branch may change on its own
-    found = found or _Verified(module)
-    found.by.add(type(verifier))
-    vars(module.graph)[_MARK] = found
+    known = known or _Verified(module)
+    known.by.add(type(verifier))
+    vars(module.graph)[_MARK] = known
 
 
 def _check(manager: ExportedProgramPassManager, program: Any) -> None:
     """Stands for the pass manager's ``check``, which asks of the graph what the verifier has asked,
     and then verifies the program."""
-    if known(program.graph_module) is None:
+    known = _known(program.graph_module)
+    if known is None:
         _check_upstream(manager, program)
-    elif vars(program).get(_CHECKED) != (said := _said(program)):
+    elif vars(program).get(_CHECKED) != (said := [known, *_said(program)]):
         program.validate()
         vars(program)[_CHECKED] = said
-
-
-_CHECKED = "_conform_checked"
 
 
 def _said(program: Any) -> list[Any]:
@@ -93,7 +90,6 @@ def _said(program: Any) -> list[Any]:
         one for call in calls if (its := call.signature) for one in (*its.inputs, *its.outputs)
     ]
     return [
-        program.graph_module,
         *program.verifiers,
         *((one.kind, type(one.arg), _name(one.arg), one.target) for one in specs),
         *(getattr(one, "persistent", None) for one in specs),

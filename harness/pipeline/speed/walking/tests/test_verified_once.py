@@ -124,6 +124,22 @@ def test_a_program_is_verified_when_a_name_of_it_changes(
     assert bool(validated) is asked
 
 
+def test_a_graph_that_another_verifier_saw_since_is_verified(
+    validated: list[ExportedProgram],
+) -> None:
+    program = _edge()
+    check = ExportedProgramPassManager([]).check
+    program.validate()
+    check(program)
+    relu = next(node for node in program.graph.nodes if node.op == "call_function")
+    relu.meta["val"] = relu.meta["val"].clone()
+    other: Any = type("Other", (program.verifier,), {"dialect": "ANOTHER"})
+    other()._check_graph_module(program.graph_module)
+    validated.clear()
+    check(program)
+    assert validated == [program]
+
+
 def test_another_verifier_looks_for_itself(verified: list[Any]) -> None:
     program = _edge()
     program.validate()
