@@ -1,4 +1,5 @@
-"""``python -m harness.farm.child``: a process that runs cells of this checkout for a worker.
+"""A process that runs cells of this checkout for a worker: forked from one that has imported what
+it needs, where that is possible, else ``python -m harness.farm.child``.
 
 It is handed units of work on a socket and tells on it what becomes of their cells. A cell that
 crashes, takes too long or too much memory ends the process; the worker starts another.
@@ -14,8 +15,9 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -25,6 +27,7 @@ from harness.budget.board import Board, Doing
 from harness.budget.death import stack_of
 from harness.collection import running
 from harness.collection.discovery import Suite, is_suite, load_suite
+from harness.collection.workers import forking
 from harness.errors import ConformError, UsageError
 from harness.execution.child import die_with_parent
 from harness.execution.memory import GIB
@@ -35,6 +38,9 @@ from harness.target import cell_id
 
 if TYPE_CHECKING:
     from harness.pipeline.siblings import Siblings
+
+CALLED = "conform-cells"
+"""The name of such a process, for ``ps`` and ``top``."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +183,31 @@ def _serve(setting: Setting, connection: socket.socket) -> None:
                     tell(Refused(str(error)))
 
 
-def _main(setting: str, connection: str, lifeline: str) -> None:
+def forked(
+    setting: str,
+    connection: socket.socket,
+    lifeline: socket.socket,
+    log: Connection,
+    environ: Mapping[str, str],
+) -> None:
+    """What :func:`main` does, in a process that was forked: with what it says going into a log."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    root = msgspec.json.decode(setting, type=Setting).root
+    forking.enter(root, environ, (nothing, log.fileno(), log.fileno()))
+    os.close(nothing)
+    log.close()
+    forking.call(CALLED)
+    main(setting, str(connection.detach()), str(lifeline.detach()))
+
+
+def main(setting: str, connection: str, lifeline: str) -> None:
+    """Run cells for a worker until it has no more.
+
+    Args:
+        setting: a :class:`Setting` as JSON.
+        connection: number of the socket of units and what becomes of them.
+        lifeline: of one that closes when the worker ends.
+    """
     # Crashing is what the process is for: no core files.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # What to do at an interrupt from the keyboard is for the worker to say.
@@ -194,4 +224,4 @@ def _main(setting: str, connection: str, lifeline: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    main(*sys.argv[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from distributed.comm.core import connect
 from distributed.security import Security
 from distributed.utils import get_ip
 
+from harness.collection.workers import forking
 from harness.errors import UsageError
 from harness.farm.trust import restrict
 from harness.farm.worker import FarmWorker, close_doors, quiet
@@ -111,6 +113,8 @@ async def serve(post: Post, ready: Callable[[], None]) -> None:
         UsageError: the scheduler does not answer any more.
         RuntimeError: the worker does not start, the first time.
     """
+    # Of all workers of this process and those that take their places: one imports for them.
+    forking.announce(os.environ)
     has_begun = False
     while True:
         nanny = post.nanny()

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import platformdirs
@@ -23,9 +24,12 @@ from distributed.diskutils import WorkSpace
 
 from harness.budget.death import complete, record_of
 from harness.budget.watch import Watch
+from harness.collection.workers import forking
+from harness.collection.workers.forking import Forked
 from harness.errors import UsageError
 from harness.execution.child import how_it_ended
 from harness.execution.memory import GIB
+from harness.farm import child
 from harness.farm.child import Setting
 from harness.farm.messages import (
     Began,
@@ -60,7 +64,7 @@ class Slot:
     def __init__(self, setting: Setting, watch: Watch) -> None:
         self._setting = setting
         self._watch = watch
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
         self._socket: socket.socket | None = None
         self._lifeline: socket.socket | None = None
         self._log = Path(setting.logs) / f"{setting.name}.log"
@@ -84,18 +88,8 @@ class Slot:
         self._socket, theirs = socket.socketpair()
         self._lifeline, watched = socket.socketpair()
         with theirs, watched, self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                # -P: a file in the working folder must not be taken for a module of ours.
-                [sys.executable, "-P", "-m", "harness.farm.child",
-                 msgspec.json.encode(self._setting).decode(),
-                 str(theirs.fileno()), str(watched.fileno())],
-                pass_fds=(theirs.fileno(), watched.fileno()),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self._setting.root,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )  # fmt: skip
+            begin = _forked if forking.is_possible() else _started
+            self._process = begin(self._setting, theirs, watched, log)
         self._watch.add(self._setting.name)
         for event in self._events():
             if isinstance(event, Hello):
@@ -201,6 +195,36 @@ class Slot:
         if not is_judged and not was_ended and cell.traceback is None:
             cell.error = f"its process {fate}"
         return Died(name, cell.to_json(), judged=is_judged, final=is_judged or was_ended)
+
+
+def _forked(
+    setting: Setting, connection: socket.socket, lifeline: socket.socket, log: IO[bytes]
+) -> Forked:
+    """A process from one that has imported what it needs."""
+    said = Connection(os.dup(log.fileno()), readable=False)
+    try:
+        text = msgspec.json.encode(setting).decode()
+        return Forked(child.forked, text, connection, lifeline, said, dict(os.environ))
+    finally:
+        said.close()
+
+
+def _started(
+    setting: Setting, connection: socket.socket, lifeline: socket.socket, log: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """A process by a command."""
+    ends = (connection.fileno(), lifeline.fileno())
+    return subprocess.Popen(
+        # -P: a file in the working folder must not be taken for a module of ours.
+        [sys.executable, "-P", "-m", child.__name__,
+         msgspec.json.encode(setting).decode(), *map(str, ends)],
+        pass_fds=ends,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        cwd=setting.root,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
 
 
 class Crew:

@@ -1,12 +1,14 @@
-"""A pytest session in a process that is forked from one that has imported torch and executorch.
+"""``python -m pytest``, or another module, in a process forked from one that has imported torch and
+executorch.
 
 Sessions of the tests are seconds each, nearly all of them imports. The new process is as new as one
-that a command starts but for these: nothing of this project's is loaded, nothing was computed.
+that a command starts but for these: nothing was computed.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,13 +18,14 @@ from harness.collection.workers import forking
 
 
 def run(
+    module: str,
     arguments: Sequence[str],
     folder: Path,
     environ: Mapping[str, str],
     files: tuple[Path, Path],
     seconds: float,
 ) -> int:
-    """Run ``python -m pytest`` with these arguments, output and errors into two files.
+    """Run a module with these arguments, output and errors into two files.
 
     Returns:
         Its exit code, or the signal that ended it below 0.
@@ -30,18 +33,22 @@ def run(
     Raises:
         TimeoutError: it took longer, and was killed.
     """
-    given = (tuple(arguments), str(folder), dict(environ), tuple(map(str, files)))
+    given = (module, tuple(arguments), str(folder), dict(environ), tuple(map(str, files)))
     process = forking.server().Process(target=_session, args=given)
     process.start()
     process.join(seconds)
     if process.exitcode is None:
         process.kill()
-        raise TimeoutError(f"pytest {' '.join(arguments)} took longer than {seconds:g} s")
+        raise TimeoutError(f"{module} {' '.join(arguments)} took longer than {seconds:g} s")
     return process.exitcode
 
 
 def _session(
-    arguments: Sequence[str], folder: str, environ: Mapping[str, str], files: Sequence[str]
+    module: str,
+    arguments: Sequence[str],
+    folder: str,
+    environ: Mapping[str, str],
+    files: Sequence[str],
 ) -> None:
     opened = [os.open(os.devnull, os.O_RDONLY)]
     opened += [os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for name in files]
@@ -52,12 +59,8 @@ def _session(
     # a package that lies there would be one that is installed.
     installed = [place for place in sys.path if place.startswith((sys.prefix, sys.base_prefix))]
     sys.path[:] = [folder, *environ.get("PYTHONPATH", "").split(os.pathsep), *installed]
-    sys.argv = ["pytest", *arguments]
+    sys.argv = [module, *arguments]
     # As PYTHONWARNINGS=ignore would have it.
     sys.warnoptions.append("ignore")
     warnings.simplefilter("ignore")
-    import pytest
-
-    code = pytest.main(list(arguments))
-    sys.stdout.flush()
-    sys.exit(int(code))
+    runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -112,14 +112,29 @@ def run(
     reporting = "harness.cli.session" in (project / "conftest.py").read_text(encoding="utf-8")
     asked = command(*arguments, targets=targets, paths=paths, folder=folder, reporting=reporting)
     environ = {**environment(), **(env or {})}
+    return ended("pytest", asked[3:], project, environ, anew=anew)
+
+
+def ended(
+    module: str,
+    arguments: Sequence[str],
+    folder: Path,
+    environ: Mapping[str, str],
+    *,
+    anew: bool = False,
+    seconds: float = _SECONDS,
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m`` a module to its end; ``anew`` as a command, not in a process that was
+    forked."""
+    asked = [sys.executable, "-m", module, *arguments]
     if anew or not forking.is_possible():
         return subprocess.run(
-            asked, cwd=project, env=environ, capture_output=True, text=True, timeout=_SECONDS,
+            asked, cwd=folder, env=environ, capture_output=True, text=True, timeout=seconds,
             check=False,
         )  # fmt: skip
     with TemporaryDirectory() as folder_of_output:
         files = Path(folder_of_output, "out"), Path(folder_of_output, "errors")
-        code = forked.run(asked[3:], project, environ, files, _SECONDS)
+        code = forked.run(module, arguments, folder, environ, files, seconds)
         said = [file.read_text(encoding="utf-8", errors="replace") for file in files]
     return subprocess.CompletedProcess(asked, code, *said)
 

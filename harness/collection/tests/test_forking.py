@@ -110,7 +110,7 @@ def test_which_are_started_by_a_command(
     server = SimpleNamespace(
         _forkserver_address=address, ensure_running=lambda: begun.append("the server")
     )
-    monkeypatch.setattr("multiprocessing.forkserver._forkserver", server)
+    monkeypatch.setattr(forking, "_server", server)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr("execnet.gateway_io.create_io", None)
     asked: list[int] = []

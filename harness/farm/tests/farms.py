@@ -9,9 +9,14 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from harness.collection.tests import sessions
+from harness.collection.workers import forking
+from harness.farm import child
+from harness.farm.child import CALLED
 from harness.farm.messages import Hello
 from harness.farm.placing import Place
 from harness.record.host import Environment
@@ -57,6 +62,8 @@ SUITE = """
         *(case("once", Once) for _ in range({once})),
     ]
 """
+
+_OF_A_RUN = ("--targets", "null:eager", "--progress", "lines")
 
 
 def place(name: str, *, slots: int = 1, memory: float = 8.0, **runtimes: str) -> Place:
@@ -121,7 +128,7 @@ def conform(
     with subprocess.Popen(
         command,
         cwd=root,
-        env=_environment(),
+        env=_environment(shared=not inside),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -135,9 +142,13 @@ def conform(
                     each.kill()
 
 
-def _environment() -> dict[str, str]:
+def _environment(*, shared: bool = True) -> dict[str, str]:
+    """For a command: it may fork from what this process of the tests has imported for its own."""
     path = os.pathsep.join(filter(None, sys.path))
-    return {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
+    environ = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
+    if shared:
+        forking.announce(environ)
+    return environ
 
 
 def family(pid: int) -> list[psutil.Process]:
@@ -150,19 +161,25 @@ def family(pid: int) -> list[psutil.Process]:
 
 def workers_of(pid: int) -> list[psutil.Process]:
     """Of the processes below one, those that are workers of Dask's."""
-    return [each for each in family(pid) if _says(each, "spawn_main")]
+    return [each for each in family(pid) if "spawn_main" in " ".join(_of(each, "cmdline") or ())]
 
 
-def runners_of(pid: int) -> list[psutil.Process]:
-    """Of the processes below one, those that run cells."""
-    return [each for each in family(pid) if _says(each, "harness.farm.child")]
+def runners_of(root: Path) -> list[psutil.Process]:
+    """The processes that run cells of a checkout."""
+    return [
+        each
+        for each in psutil.process_iter()
+        if _of(each, "cwd") == str(root)
+        and (_of(each, "name") == CALLED or child.__name__ in (_of(each, "cmdline") or ()))
+    ]
 
 
-def _says(process: psutil.Process, word: str) -> bool:
+def _of(process: psutil.Process, what: str) -> Any:
+    """What is known of a process; None where it is gone, or another user's."""
     try:
-        return any(word in part for part in process.cmdline())
+        return getattr(process, what)()
     except psutil.Error:
-        return False
+        return None
 
 
 @contextmanager
@@ -177,22 +194,12 @@ def local_farm(root: Path, workers: int, *options: str) -> Iterator[tuple[str, i
 
 
 def run(root: Path, folder: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Cells of a checkout, to their end: what ``conform run`` asks of pytest, without its own start."""
+    asked = ("-q", "-p", "no:logging", "-n", "0", *_OF_A_RUN, "--run-dir", folder, *options)
+    return sessions.ended("pytest", [*asked, "suites"], root, _environment(), seconds=900)
+
+
+def by_command(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """``conform run`` in a checkout, to its end."""
-    return _ended(root, "--targets", "null:eager", "--run-dir", folder, *options, "suites")
-
-
-def complete(root: Path, folder: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """``conform run --resume`` in a checkout, to its end."""
-    return _ended(root, "--resume", folder, *options)
-
-
-def _ended(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "harness.cli", "run", *arguments],
-        cwd=root,
-        env=_environment(),
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    command = ["run", *arguments]
+    return sessions.ended("harness.cli", command, root, _environment(), seconds=900)

@@ -13,7 +13,7 @@ import pytest
 
 from harness.collection.tests.sessions import OF_A_RUN, records
 from harness.farm.tests.farms import (
-    complete,
+    by_command,
     conform,
     local_farm,
     run,
@@ -40,10 +40,11 @@ def said(ran: subprocess.CompletedProcess[str]) -> str:
 
 def test_records_are_those_of_a_local_run(tmp_path: Path) -> None:
     write_suite(tmp_path, plain=6, slow=1, seconds=0.01)
-    here = run(tmp_path, "here", "-n", "0")
+    asked = ("--targets", "null:eager", "--run-dir")
+    here = by_command(tmp_path, *asked, "here", "-n", "0", "suites")
     assert here.returncode == 0, said(here)
     with local_farm(tmp_path, 2) as (address, _):
-        there = run(tmp_path, "there", "--cluster", address)
+        there = by_command(tmp_path, *asked, "there", "--cluster", address, "suites")
     assert there.returncode == 0, said(there)
     assert "workers: 2, slots: 2" in there.stdout
     first, second = load(tmp_path / "here"), load(tmp_path / "there")
@@ -89,11 +90,11 @@ def kill_now_and_then(
     wait_for_records(root)
     while len(killed) < kills and not done.is_set():
         time.sleep(draw.uniform(0.3, 2.5))
-        alive = runners_of(pid) + (workers_of(pid) if draw.random() < 0.5 else [])
+        alive = runners_of(root) + (workers_of(pid) if draw.random() < 0.5 else [])
         if alive:
             victim = draw.choice(alive)
             try:
-                killed.append(" ".join(victim.cmdline())[:60])
+                killed.append(victim.name())
                 victim.kill()
             except psutil.Error:
                 continue
@@ -221,7 +222,7 @@ def test_a_scheduler_that_ends_leaves_a_run_that_reads(tmp_path: Path) -> None:
     assert 0 < before < 20
     assert len({cell.id for cell in found.cells}) == before
     with local_farm(tmp_path, 2) as (address, _):
-        ran = complete(tmp_path, "run", "--cluster", address)
+        ran = by_command(tmp_path, "--resume", "run", "--cluster", address)
     assert ran.returncode == 0, said(ran)
     found = load(tmp_path / "run")
     assert found.is_complete

@@ -105,8 +105,9 @@ def test_processes_end_with_their_worker(root: Path) -> None:
     command = [sys.executable, "-c", WORKER, str(root), work]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
+        before = {each.pid for each in runners_of(root)}
         folder = Path(worker.stdout.readline().strip())
-        (child,) = runners_of(worker.pid)
+        (child,) = (each for each in runners_of(root) if each.pid not in before)
         worker.kill()
     psutil.wait_procs([child], timeout=10)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
