@@ -194,7 +194,7 @@ def local_farm(root: Path, workers: int, *options: str) -> Iterator[tuple[str, i
 
 
 def run(root: Path, folder: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Cells of a checkout, to their end: what ``conform run`` asks of pytest, without its own start."""
+    """Cells of a checkout, to their end: what ``conform run`` asks of pytest."""
     asked = ("-q", "-p", "no:logging", "-n", "0", *_OF_A_RUN, "--run-dir", folder, *options)
     return sessions.ended("pytest", [*asked, "suites"], root, _environment(), seconds=900)
 

@@ -102,7 +102,7 @@ def kill_now_and_then(
 
 
 def killed_run(root: Path, cells: int, kills: int, workers: int) -> tuple[Run, int, list[str]]:
-    write_suite(root, plain=0, slow=cells, seconds=0.05)
+    write_suite(root, plain=0, slow=cells, seconds=0.04)
     killed: list[str] = []
     done = threading.Event()
     with local_farm(root, workers) as (address, pid):
@@ -129,9 +129,9 @@ def holds(found: Run, status: int, cells: int) -> None:
 
 
 def test_killed_workers_lose_no_cell(tmp_path: Path) -> None:
-    found, status, killed = killed_run(tmp_path, cells=30, kills=2, workers=2)
+    found, status, killed = killed_run(tmp_path, cells=24, kills=2, workers=2)
     assert killed
-    holds(found, status, 30)
+    holds(found, status, 24)
 
 
 @pytest.mark.nightly
@@ -205,7 +205,8 @@ def test_a_worker_whose_disk_is_full_accuses_no_cell(
 
 
 def test_a_scheduler_that_ends_leaves_a_run_that_reads(tmp_path: Path) -> None:
-    write_suite(tmp_path, plain=0, slow=20, seconds=0.1)
+    # Each is run a dozen times: eager, for its reference, and for the noise of that.
+    write_suite(tmp_path, plain=0, slow=20, seconds=0.02)
     with local_farm(tmp_path, 1) as (address, pid):
 
         def kill() -> None:

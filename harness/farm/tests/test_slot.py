@@ -22,7 +22,7 @@ ASKED = Asked(cell_timeout=60, selected=["null:eager"])
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkout")
-    write_suite(folder, plain=2, slow=1, seconds=5, ends=1)
+    write_suite(folder, plain=2, slow=1, seconds=2, ends=1)
     return folder
 
 
