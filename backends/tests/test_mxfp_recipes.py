@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 
@@ -17,6 +15,7 @@ from backends.tosa.graph import Graph, TosaOperator, TosaTensor
 from backends.tosa.mxfp import FORMATS
 from backends.tosa.mxfp_graph import converted, graphs, problems, verify
 from harness import Case, Lowered, Tester, run_cell
+from harness.collection.tests import sessions
 from harness.numerics.formats.packing import unpacked
 from harness.pipeline.route import lower
 
@@ -75,9 +74,8 @@ def lowered(name: str) -> Tester:
 
 
 def test_a_fresh_process_lowers_and_imports_no_test() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FRESH], capture_output=True, text=True, check=True
-    )
+    done = sessions.script(FRESH)
+    assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND")]
     found = json.loads(line.removeprefix("FOUND"))
     assert found["tests"] == []

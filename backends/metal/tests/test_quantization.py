@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,6 +18,7 @@ from backends.metal.fallbacks.quantized import unpack
 from backends.metal.quantization import Format, install, int4
 from backends.metal.semantics import int4 as int4_semantics
 from harness import Case, Program, Recipe, Tester, run_cell
+from harness.collection.tests import sessions
 from harness.pipeline.route import lower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
@@ -82,9 +81,7 @@ def packed_layer() -> Any:
 
 
 def test_a_fresh_process_lowers_to_the_runtimes_kernel() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FRESH], capture_output=True, text=True, check=False
-    )
+    ran = sessions.script(FRESH)
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout.splitlines()[-1])
     assert found["layers"] == ["UIntxWeightOnlyQuantizedLinear", "ReLU", "Linear"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +15,7 @@ from backends.mlx.backend import edge_config, partitioners, passes
 from backends.mlx.payload import reader
 from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
 from harness import GENERIC, Case, Precision, Program, Recipe, Tester
+from harness.collection.tests import sessions
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 
@@ -153,9 +152,7 @@ def weight_of(weight_format: Format) -> Any:
 
 
 def test_a_fresh_process_lowers_them_to_quantized_instructions() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FRESH], capture_output=True, text=True, check=False
-    )
+    ran = sessions.script(FRESH)
     assert ran.returncode == 0, ran.stderr
     for name, found in json.loads(ran.stdout.splitlines()[-1]).items():
         assert found["operators"].count(f"torchao.{OPERATORS[name]}.default") == 2

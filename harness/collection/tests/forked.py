@@ -25,7 +25,7 @@ def run(
     files: tuple[Path, Path],
     seconds: float,
 ) -> int:
-    """Run a module with these arguments, output and errors into two files.
+    """Run a module with these arguments, or what ``-c`` is given, output and errors into two files.
 
     Returns:
         Its exit code, or the signal that ended it below 0.
@@ -63,4 +63,7 @@ def _session(
     # As PYTHONWARNINGS=ignore would have it.
     sys.warnoptions.append("ignore")
     warnings.simplefilter("ignore")
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    if module == "-c":
+        exec(arguments[0], {"__name__": "__main__"})
+    else:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -126,7 +126,7 @@ def ended(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``python -m`` a module to its end; ``anew`` as a command, not in a process that was
     forked."""
-    asked = [sys.executable, "-m", module, *arguments]
+    asked = [sys.executable, *([] if module == "-c" else ["-m"]), module, *arguments]
     if anew or not forking.is_possible():
         return subprocess.run(
             asked, cwd=folder, env=environ, capture_output=True, text=True, timeout=seconds,
@@ -137,6 +137,13 @@ def ended(
         code = forked.run(module, arguments, folder, environ, files, seconds)
         said = [file.read_text(encoding="utf-8", errors="replace") for file in files]
     return subprocess.CompletedProcess(asked, code, *said)
+
+
+def script(code: str) -> subprocess.CompletedProcess[str]:
+    """Run what ``python -c`` is given in a process where torch and executorch are imported, and
+    nothing of a backend's or a test's is."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return ended("-c", [code], ROOT, environ)
 
 
 @contextmanager

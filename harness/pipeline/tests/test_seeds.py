@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 
 import numpy
 import torch
 from hypothesis import given, strategies as st
 
 from harness import Case, Tester
+from harness.collection.tests import sessions
 from harness.values.seeding import case_seed, restored, seeded_with
 
 
@@ -80,9 +79,7 @@ def test_seed_and_name_matter() -> None:
 
 def test_another_process_sees_the_same() -> None:
     code = "from harness.pipeline.tests.test_seeds import *; print(fingerprint(CASE, 7))"
-    output = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
-    )
+    output = sessions.script(code)
     assert output.stdout.strip() == str(fingerprint(CASE, 7))
 
 
