@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -49,6 +50,50 @@ def test_a_worker_has_torch_from_the_start(tmp_path: Path) -> None:
 def test_a_worker_is_started_anew_when_asked(tmp_path: Path) -> None:
     found = _found(sessions.new_project(tmp_path), "--fresh-workers")
     assert not found["torch"]
+
+
+def _left(place: Path) -> str:
+    """What a forked process runs: it leaves who has forked it, and whether torch was there."""
+    return (
+        "import os, pathlib, sys\n"
+        f"pathlib.Path({str(place)!r}).write_text(f\"{{os.getppid()}} {{'torch' in sys.modules}}\")"
+    )
+
+
+BELOW = """
+import sys
+from harness.collection.workers import forking
+
+forking.PRELOADED.clear()  # of its own it wants none
+raise SystemExit(forking.Forked(exec, sys.argv[1]).wait())
+"""
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_process_below_asks_the_server_that_was_announced_as_long_as_there_is_one(
+    is_there: bool, tmp_path: Path
+) -> None:
+    environ = dict(os.environ)
+    forking.announce(environ)
+    if not is_there:
+        environ[forking._ANNOUNCED] = os.pathsep.join((sys.prefix, str(tmp_path / "gone")))
+    assert forking.Forked(exec, _left(tmp_path / "ours")).wait() == 0
+    command = [sys.executable, "-c", BELOW, _left(tmp_path / "theirs")]
+    subprocess.run(command, env=environ, check=True)
+    ours, theirs = ((tmp_path / name).read_text().split() for name in ("ours", "theirs"))
+    assert ours[1] == "True"
+    assert (ours == theirs) is is_there
+
+
+def test_what_is_forked_ends_as_a_command_does() -> None:
+    forked = forking.Forked(exec, "import time; time.sleep(600)")
+    assert forked.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        forked.wait(0.01)
+    forked.kill()
+    assert forked.wait(30) == -9
+    assert forked.poll() == -9
+    assert forking.Forked(exec, "raise SystemExit(3)").wait(30) == 3
 
 
 @pytest.fixture

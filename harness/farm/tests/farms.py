@@ -128,7 +128,7 @@ def conform(
     with subprocess.Popen(
         command,
         cwd=root,
-        env=_environment(shared=not inside),
+        env=environment(shared=not inside),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -142,7 +142,7 @@ def conform(
                     each.kill()
 
 
-def _environment(*, shared: bool = True) -> dict[str, str]:
+def environment(*, shared: bool = True) -> dict[str, str]:
     """For a command: it may fork from what this process of the tests has imported for its own."""
     path = os.pathsep.join(filter(None, sys.path))
     environ = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
@@ -196,10 +196,10 @@ def local_farm(root: Path, workers: int, *options: str) -> Iterator[tuple[str, i
 def run(root: Path, folder: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Cells of a checkout, to their end: what ``conform run`` asks of pytest."""
     asked = ("-q", "-p", "no:logging", "-n", "0", *_OF_A_RUN, "--run-dir", folder, *options)
-    return sessions.ended("pytest", [*asked, "suites"], root, _environment(), seconds=900)
+    return sessions.ended("pytest", [*asked, "suites"], root, environment(), seconds=900)
 
 
 def by_command(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """``conform run`` in a checkout, to its end."""
     command = ["run", *arguments]
-    return sessions.ended("harness.cli", command, root, _environment(), seconds=900)
+    return sessions.ended("harness.cli", command, root, environment(), seconds=900)

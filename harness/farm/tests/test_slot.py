@@ -11,9 +11,11 @@ import psutil
 import pytest
 
 from harness.collection.running import Asked
+from harness.collection.workers import forking
+from harness.farm import child
 from harness.farm.messages import Began, Died, Ended, Unit
 from harness.farm.slot import Crew
-from harness.farm.tests.farms import runners_of, write_suite
+from harness.farm.tests.farms import environment, runners_of, write_suite
 from harness.record.cell import Cell, Status
 
 ASKED = Asked(cell_timeout=60, selected=["null:eager"])
@@ -47,6 +49,15 @@ def test_a_cell_has_its_record(crew: Crew, root: Path) -> None:
     assert isinstance(told[1], Ended)
     cell = Cell.from_json(told[1].record)
     assert (cell.status, cell.runtime, cell.suite) == (Status.PASSED, "emulated", "suites.small")
+
+
+def test_where_nothing_is_forked_a_command_starts_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forking, "is_possible", lambda: False)
+    with Crew(root, 1) as crew:
+        assert crew.run(unit(root, "plain/0"), lambda event: None).ended
+        assert child.__name__ in {part for one in runners_of(root) for part in one.cmdline()}
 
 
 def test_a_crash_has_its_stack_and_the_next_cell_runs(crew: Crew, root: Path) -> None:
@@ -103,14 +114,14 @@ def test_processes_end_with_their_worker(root: Path) -> None:
     left is removed by the next one."""
     work = msgspec.json.encode(unit(root, "slow/0")).decode()
     command = [sys.executable, "-c", WORKER, str(root), work]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as worker:
         assert worker.stdout is not None
         before = {each.pid for each in runners_of(root)}
         folder = Path(worker.stdout.readline().strip())
-        (child,) = (each for each in runners_of(root) if each.pid not in before)
+        (runner,) = (each for each in runners_of(root) if each.pid not in before)
         worker.kill()
-    psutil.wait_procs([child], timeout=10)
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    psutil.wait_procs([runner], timeout=10)
+    assert not runner.is_running() or runner.status() == psutil.STATUS_ZOMBIE
     assert list(folder.iterdir())
     with Crew(root, 1) as crew:
         assert not folder.exists()
