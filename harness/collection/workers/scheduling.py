@@ -74,6 +74,17 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is unt
             if left := {nodeid: done for nodeid, done in tests.items() if nodeid not in there}:
                 yield scope, left
 
+    def mark_test_complete(
+        self, node: WorkerController, item_index: int, duration: float = 0
+    ) -> None:
+        """Mark a test; a unit that is done is forgotten: xdist goes through all that a worker has
+        had at each test, to count what is left."""
+        super().mark_test_complete(node, item_index, duration)
+        units = self.assigned_work[node]
+        unit = self._split_scope(self.registered_collections[node][item_index])
+        if all(units[unit].values()):
+            del units[unit]
+
     def remove_node(self, node: WorkerController) -> str | None:
         """Take a worker out; the test it died in counts as done, the others go back.
 
