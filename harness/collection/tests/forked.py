@@ -1,8 +1,8 @@
 """``python -m pytest``, or another module, in a process forked from one that has imported torch and
 executorch.
 
-Sessions of the tests are seconds each, nearly all of them imports. The new process is as new as one
-that a command starts but for these: nothing was computed.
+Sessions of the tests are seconds each, nearly all of them imports. But for these the new process is
+as new as one that a command starts: nothing was computed in it.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from multiprocessing import forkserver, popen_forkserver
 from multiprocessing.connection import Connection
@@ -34,6 +35,8 @@ _ANNOUNCED = "CONFORM_FORK_SERVER"
 """A variable by which processes find the server of one above them: of which Python, and where."""
 
 _PR_SET_NAME = 15  # of Linux's prctl
+
+_disowning = threading.Lock()
 
 _upstream = gateway_io.create_io
 _server: Any = vars(forkserver)["_forkserver"]
@@ -56,12 +59,15 @@ class Forked:
         process: Any = server().Process(target=target, args=given)
         is_announced = _adopt()
         try:
-            self._process = popen_forkserver.Popen(process)
-        except (ConnectionError, FileNotFoundError):
-            if not is_announced:
-                raise
-            _disown()
-            self._process = popen_forkserver.Popen(process)
+            try:
+                self._process = popen_forkserver.Popen(process)
+            except (ConnectionError, FileNotFoundError):
+                if not is_announced:
+                    raise
+                _disown()
+                self._process = popen_forkserver.Popen(process)
+        except EOFError as error:
+            raise ChildProcessError("the process that others are forked from has ended") from error
 
     def poll(self) -> int | None:
         """Its exit code, or the signal that ended it below 0; None as long as it goes on."""
@@ -190,10 +196,12 @@ def _adopt() -> bool:
 
 def _disown() -> None:
     """Have a server of this process's own, as the one that was announced is gone."""
-    os.environ.pop(_ANNOUNCED, None)
-    os.close(_server._forkserver_alive_fd)
-    _server._forkserver_address = _server._forkserver_alive_fd = None
-    vars(_server).pop("ensure_running", None)
+    with _disowning:
+        if os.environ.pop(_ANNOUNCED, None) is None:
+            return  # another thread was first
+        os.close(_server._forkserver_alive_fd)
+        _server._forkserver_address = _server._forkserver_alive_fd = None
+        vars(_server).pop("ensure_running", None)
 
 
 def install(workers: int) -> None:

@@ -114,9 +114,9 @@ def test_processes_end_with_their_worker(root: Path) -> None:
     left is removed by the next one."""
     work = msgspec.json.encode(unit(root, "slow/0")).decode()
     command = [sys.executable, "-c", WORKER, str(root), work]
+    before = {each.pid for each in runners_of(root)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as worker:
         assert worker.stdout is not None
-        before = {each.pid for each in runners_of(root)}
         folder = Path(worker.stdout.readline().strip())
         (runner,) = (each for each in runners_of(root) if each.pid not in before)
         worker.kill()
