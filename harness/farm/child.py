@@ -196,7 +196,7 @@ def forked(
     forking.enter(root, environ, (nothing, log.fileno(), log.fileno()))
     os.close(nothing)
     log.close()
-    forking.call(CALLED)
+    forking.name_process(CALLED)
     main(setting, str(connection.detach()), str(lifeline.detach()))
 
 

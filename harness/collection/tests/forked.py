@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import subprocess
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -34,13 +35,13 @@ def run(
         TimeoutError: it took longer, and was killed.
     """
     given = (module, tuple(arguments), str(folder), dict(environ), tuple(map(str, files)))
-    process = forking.server().Process(target=_session, args=given)
-    process.start()
-    process.join(seconds)
-    if process.exitcode is None:
+    process = forking.Forked(_session, *given)
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
         process.kill()
-        raise TimeoutError(f"{module} {' '.join(arguments)} took longer than {seconds:g} s")
-    return process.exitcode
+        said = f"{module} {' '.join(arguments)} took longer than {seconds:g} s"
+        raise TimeoutError(said) from None
 
 
 def _session(

@@ -142,7 +142,7 @@ def enter(folder: str, environ: Mapping[str, str], streams: Sequence[int]) -> No
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
 
 
-def call(name: str) -> None:
+def name_process(name: str) -> None:
     """Have what lists processes show this one under a name, of at most 15 bytes."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
