@@ -60,11 +60,13 @@ def _session(
     # a package that lies there would be one that is installed.
     installed = [place for place in sys.path if place.startswith((sys.prefix, sys.base_prefix))]
     sys.path[:] = [folder, *environ.get("PYTHONPATH", "").split(os.pathsep), *installed]
-    sys.argv = [module, *arguments]
     # As PYTHONWARNINGS=ignore would have it.
     sys.warnoptions.append("ignore")
     warnings.simplefilter("ignore")
     if module == "-c":
-        exec(arguments[0], {"__name__": "__main__"})
+        code, *rest = arguments
+        sys.argv = [module, *rest]
+        exec(code, {"__name__": "__main__"})
     else:
+        sys.argv = [module, *arguments]
         runpy.run_module(module, run_name="__main__", alter_sys=True)

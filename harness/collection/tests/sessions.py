@@ -88,7 +88,9 @@ def command(
     ]  # fmt: skip
 
 
-def environment() -> dict[str, str]:
+def environment(*, shared: bool = False) -> dict[str, str]:
+    """For a session; ``shared`` where its workers may be forked from what this process of the tests
+    has imported for its own."""
     # Under tox pytest keeps its cache in the environment's folder: what cells of one project took
     # would then order those of another.
     kept = {
@@ -96,7 +98,10 @@ def environment() -> dict[str, str]:
         for key, value in os.environ.items()
         if not key.startswith("PYTEST_") and key != "TOX_ENV_DIR"
     }
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    environ = {**kept, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    if shared:
+        forking.announce(environ)
+    return environ
 
 
 def run(
@@ -139,11 +144,11 @@ def ended(
     return subprocess.CompletedProcess(asked, code, *said)
 
 
-def script(code: str) -> subprocess.CompletedProcess[str]:
+def script(code: str, *arguments: str, anew: bool = False) -> subprocess.CompletedProcess[str]:
     """Run what ``python -c`` is given in a process where torch and executorch are imported, and
-    nothing of a backend's or a test's is."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return ended("-c", [code], ROOT, environ)
+    nothing of a backend's or a test's is; ``anew`` where nothing is."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    return ended("-c", [code, *arguments], ROOT, environ, anew=anew)
 
 
 @contextmanager

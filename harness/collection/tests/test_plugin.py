@@ -154,7 +154,7 @@ def test_who_replaces_a_dead_worker_and_knows_other_tests_ends_the_session(proje
 # given work.
 TOGETHER = """
 if os.environ.get("PYTEST_XDIST_WORKER") == "gw3":
-    time.sleep(5)
+    time.sleep(2)
 
 class Together(Add):
     def forward(self, x):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from harness import registry
-from harness.collection.tests.sessions import ROOT, environment, run
+from harness.collection.tests.sessions import ROOT, ended, environment, run
 from harness.errors import UnknownTarget
 from harness.record.folder import RUN_FILE, load
 from harness.selection import parse_list, parse_targets
@@ -44,11 +42,8 @@ def test_a_backend_that_does_not_import_has_nothing_to_run(
 def test_conform_run_does_not_fall_back_to_the_default_targets(
     project: Path, broken: dict[str, str]
 ) -> None:
-    command = [sys.executable, "-m", "harness.cli", "run", "--targets", "broken", "-n", "0"]
-    result = subprocess.run(
-        command, cwd=project, env={**environment(), **broken}, capture_output=True, text=True,
-        timeout=280, check=False,
-    )  # fmt: skip
+    command = ["run", "--targets", "broken", "-n", "0"]
+    result = ended("harness.cli", command, project, {**environment(), **broken})
     assert result.returncode == 4, result.stdout
     assert "no libbroken.so" in result.stderr
     assert not (project / "runs").exists()

@@ -4,7 +4,8 @@ exir writes the whole graph as Python once for each delegate that it cuts out, a
 each delegate, as an argument of ``debug``: the text is made whether it is logged or not. With two
 dozen delegates that is a twelfth of lowering. The partitioners of XNNPACK and MLX ask by
 ``inspect.stack`` which functions called them; it looks for the source of each frame, which below a
-worker of pytest takes a third of an operator's lowering. Each walk over a graph makes a progress
+worker of pytest takes a third of an operator's lowering. So does torch's database of operators for
+each sample that it makes, to find a test of its own. Each walk over a graph makes a progress
 bar, shown or not. For each node that they make Arm's passes format the whole stack of calls, of
 which they keep the second line from below.
 """
@@ -26,8 +27,10 @@ from executorch.exir.backend import backend_api
 from torch.fx import GraphModule, interpreter
 
 _stack = inspect.stack
-# They look at names of functions and files alone.
-_ASKING = frozenset({"_check_if_called_from_to_backend", "_is_to_edge_transform_and_lower"})
+# They look at frames, and at names of functions and files, alone.
+_ASKING = frozenset(
+    {"_check_if_called_from_to_backend", "_is_to_edge_transform_and_lower", "extract_test_fn"}
+)
 _format_stack = traceback.format_stack
 # They keep the second line from below.
 _OF_TWO = "/backends/arm/_passes/arm_pass"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from backends.metal.contract import bind, check
 from backends.metal.contract.rule import READ
+from harness.collection.tests.sessions import script
 
 # A private function was renamed, and another does something else now.
 RENAMED = """
@@ -127,19 +127,14 @@ def test_a_node_that_nobody_knows_costs_the_programs_that_have_it(tmp_path: Path
     assert "TeleportNode cannot be executed on this host" in error
 
 
-def _in_a_process(code: str, *arguments: str) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _in_a_process(code: str, *arguments: str, anew: bool = False) -> str:
+    ran = script(code, *arguments, anew=anew)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
 
 def test_what_stands_in_for_a_renamed_function_is_left_out_and_the_rest_is_not() -> None:
-    names, gone, other = _in_a_process(RENAMED).splitlines()[-3:]
+    names, gone, other = _in_a_process(RENAMED, anew=True).splitlines()[-3:]
     assert names == "['walking.faked', 'walking.verifying']"
     assert "ExportedProgramPassManager.check is not the one that was read" in gone  # its base's
     # From Python 3.13 on what -c defines has a source.

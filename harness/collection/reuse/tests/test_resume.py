@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from harness.collection.tests.sessions import (
     HANG,
     WORKERS,
     begun,
+    ended,
     environment,
     outcomes,
     run,
@@ -192,17 +192,14 @@ def test_a_run_that_is_still_being_written_is_refused(project: Path) -> None:
 
 
 def conform(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "harness.cli", "run", *arguments],
-        cwd=project, env=environment(), capture_output=True, text=True, check=False, timeout=280,
-    )  # fmt: skip
+    return ended("harness.cli", ["run", *arguments], project, environment(shared=True))
 
 
 def test_the_command_takes_all_else_from_the_run(project: Path) -> None:
     arguments = ("-n", "1", "--targets", "null:eager", "--run-dir", "run", "--seed", "3", "-k")
     assert conform(project, *arguments, "add or sub").returncode == 0
     stop(project, records=1)
-    result = conform(project, "--resume", "run", "-n", "0")
+    result = conform(project, "--resume", "run", "-n", "1")
     assert result.returncode == 0, result.stdout + result.stderr
     record = load(project / "run")
     assert record.is_complete

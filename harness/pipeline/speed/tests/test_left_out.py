@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import traceback
+import unittest
 from typing import Any
 
 import pytest
@@ -41,6 +42,19 @@ def test_a_partitioner_finds_the_callers_that_it_would_find() -> None:
         assert mine.filename.endswith(full.filename.rpartition("/")[2])
     assert ours[0].function == "_check_if_called_from_to_backend"
     assert ours[1].function == "test_a_partitioner_finds_the_callers_that_it_would_find"
+
+
+def test_torchs_samples_find_the_test_that_makes_them() -> None:
+    from torch.testing._internal.common_utils import extract_test_fn
+
+    class Makes(unittest.TestCase):
+        def test_it(self) -> None:
+            self.found = extract_test_fn()
+
+    test = Makes("test_it")
+    test.debug()
+    assert test.found is Makes.test_it
+    assert extract_test_fn() is None
 
 
 def test_others_get_frames_with_their_sources() -> None:
