@@ -19,6 +19,10 @@ _LATER = (
     "torch.export._trace",
     # By pytest: a plugin of hydra's, which executorch brings, is loaded wherever pytest is.
     "omegaconf",
+    # By our plugin, which pytest must find not yet imported.
+    "harness.collection.controller",
+    "harness.collection.hooks",
+    "harness.collection.progress",
 )
 """What is imported late, or by others, and takes a good part of the seconds of a short session."""
 

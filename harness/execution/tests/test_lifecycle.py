@@ -125,6 +125,13 @@ def equal(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
     return len(one) == len(other) > 0 and all(map(torch.equal, one, other))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _settled() -> None:
+    """What is there already is not walked whenever somebody asks what is held."""
+    gc.collect()
+    gc.freeze()
+
+
 def held() -> int:
     gc.collect()
     _trim()
