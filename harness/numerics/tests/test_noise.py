@@ -28,7 +28,8 @@ def runs(operations: int, size: torch.Tensor) -> list[torch.Tensor]:
 
 
 def test_signs_are_balanced_and_never_cancel() -> None:
-    signs = [found.sign() for found in runs(noise.CYCLE, torch.ones(COUNT, dtype=torch.float64))]
+    errors = runs(noise.CYCLE, torch.ones(COUNT, dtype=torch.float64))
+    signs = [found.sign().to(torch.int8) for found in errors]
     for one in signs:
         assert not one.sum(0).any()
     for one, other in itertools.combinations(signs, 2):
