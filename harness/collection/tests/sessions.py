@@ -147,8 +147,7 @@ def ended(
 def script(code: str, *arguments: str, anew: bool = False) -> subprocess.CompletedProcess[str]:
     """Run what ``python -c`` is given in a process where torch and executorch are imported, and
     nothing of a backend's or a test's is; ``anew`` where nothing is."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    return ended("-c", [code, *arguments], ROOT, environ, anew=anew)
+    return ended("-c", [code, *arguments], ROOT, environment(), anew=anew)
 
 
 @contextmanager

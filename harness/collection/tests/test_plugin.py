@@ -118,7 +118,7 @@ def test_workers_write_to_a_folder_that_the_session_named(project: Path) -> None
 
 
 def test_what_took_longest_is_started_first_the_next_time(project: Path) -> None:
-    write_suite(project, "time.sleep(0.05)")
+    write_suite(project, "time.sleep(0.2)")
     assert run(project, "-n", "1").returncode == 0
     again = run(project, "-n", "1", "-v", folder="again")
     assert re.findall(r"PASSED \S+::(\S+)@", again.stdout)[0] == "death/now", again.stdout

@@ -17,6 +17,7 @@ import torch
 from harness import Case, Interpreter, Program, RuntimeKernels, Tester, native_backends, registry
 from harness.execution import container
 from harness.execution.memory import _trim, resident
+from harness.pipeline import speed
 from harness.pipeline.route import lower
 from suites.models.vision import CASES
 
@@ -128,8 +129,7 @@ def equal(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
 @pytest.fixture(scope="module", autouse=True)
 def _settled() -> None:
     """What is there already is not walked whenever somebody asks what is held."""
-    gc.collect()
-    gc.freeze()
+    speed.settle()
 
 
 def held() -> int:

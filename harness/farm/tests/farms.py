@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -14,7 +13,6 @@ from typing import Any
 import psutil
 
 from harness.collection.tests import sessions
-from harness.collection.workers import forking
 from harness.farm import child
 from harness.farm.child import CALLED
 from harness.farm.messages import Hello
@@ -144,11 +142,7 @@ def conform(
 
 def environment(*, shared: bool = True) -> dict[str, str]:
     """For a command: it may fork from what this process of the tests has imported for its own."""
-    path = os.pathsep.join(filter(None, sys.path))
-    environ = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
-    if shared:
-        forking.announce(environ)
-    return environ
+    return sessions.environment(shared=shared)
 
 
 def family(pid: int) -> list[psutil.Process]:

@@ -20,9 +20,6 @@ _SHARES = 8
 """How many tests the operators are divided into. Their names take torch's database, and seconds,
 which collecting the suites would pay for."""
 
-_LEAST = 12
-"""Each of them refuses more programs than that."""
-
 
 @functools.cache
 def _with_errors() -> list[str]:
@@ -46,19 +43,17 @@ def _refused(info: Any) -> Iterator[tuple[torch.nn.Module, Inputs]]:
 
 def test_there_is_something_to_refuse() -> None:
     assert len(_with_errors()) > 40
+    assert sum(1 for name in _with_errors() for _ in _refused(entries()[name])) > 150
 
 
 @pytest.mark.parametrize("share", range(_SHARES))
 def test_the_harness_refuses_what_eager_refuses(share: int) -> None:
-    refused = 0
     for name in _with_errors()[share::_SHARES]:
         for module, inputs in _refused(entries()[name]):
             cell = harness.run_cell(Case.from_module("refused", module, inputs), "portable:fp32")
             assert cell.status.is_red, (name, cell)
             assert cell.stage == "build", (name, cell)
             assert not cell.numerics, (name, cell)
-            refused += 1
-    assert refused > _LEAST
 
 
 class Indexed(torch.nn.Module):

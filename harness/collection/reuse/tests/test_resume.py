@@ -199,7 +199,7 @@ def test_the_command_takes_all_else_from_the_run(project: Path) -> None:
     arguments = ("-n", "1", "--targets", "null:eager", "--run-dir", "run", "--seed", "3", "-k")
     assert conform(project, *arguments, "add or sub").returncode == 0
     stop(project, records=1)
-    result = conform(project, "--resume", "run", "-n", "1")
+    result = conform(project, "--resume", "run", "-n", "2")
     assert result.returncode == 0, result.stdout + result.stderr
     record = load(project / "run")
     assert record.is_complete
