@@ -148,10 +148,19 @@ WAYS = {"bare": bare, "ours": ours}
 
 
 def measured(way: str, cases: int, targets: Sequence[str]) -> Seconds:
-    """One of both, in a process of its own."""
+    """One of both, in a process of its own.
+
+    Raises:
+        SystemExit: that process failed; with the end of what it printed.
+    """
     command = [sys.executable, "-m", "benchmarks.stages", "--cases", str(cases)]
     command += ["--targets", ",".join(targets), "--one", way]
-    made = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    # Apart: what vendors log of each of some hundred programs would bury the table.
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise SystemExit(
+            f"{' '.join(command)} ended with {made.returncode}:\n{made.stderr[-2000:]}"
+        )
     found: Seconds = json.loads(made.stdout.splitlines()[-1])
     return found
 
@@ -182,7 +191,12 @@ def main() -> None:
     if given.one:
         print(json.dumps(WAYS[given.one](given.cases, targets)))
         return
-    rounds = [[measured(way, given.cases, targets) for way in WAYS] for _ in range(given.rounds)]
+    rounds: list[list[Seconds]] = []
+    for turn in range(1, given.rounds + 1):
+        rounds.append([])
+        for way in WAYS:
+            print(f"round {turn} of {given.rounds}: {way}", file=sys.stderr)
+            rounds[-1].append(measured(way, given.cases, targets))
     table = Table(title="milliseconds a cell: bare calls, and ours")
     for column in ("target", "cells", *STAGES, OUTSIDE, "bare to ours"):
         table.add_column(column, justify="left" if column == "target" else "right")
