@@ -7,6 +7,11 @@ from __future__ import annotations
 
 import pytest
 
+# Now: pytest puts folders of the project that it tests in front of sys.path, and one of them may
+# have reports of its own.
+from reports.render import folder as report_folder, terminal
+from reports.summary import Summary
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -19,9 +24,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if controller is None or controller.recorder is None:
         return
     from rich.console import Console
-
-    from reports.render import folder as report_folder, terminal
-    from reports.summary import Summary
 
     console = Console()
     try:

@@ -1,9 +1,13 @@
-"""What exir keeps of programs that were lowered long ago, forgotten.
+"""What exir and torch keep of programs that were lowered long ago, forgotten.
 
 A partitioner must leave the program as it was, and exir compares it with a copy; every pair of
 nodes that it compares stays in a cache without bounds, and with a node its whole program: 400
 objects an operator for as long as the process lives, which each full garbage collection walks. No
 pair is met again in another comparison.
+
+Fake modes keep that a call of a delegate cannot be kept, by its arguments; the first is the lowered
+partition, with its payload and the weights that it was made from. Every model that a process lowers
+would stay in it twice. No other call has the same partition.
 """
 
 from __future__ import annotations
@@ -12,10 +16,13 @@ import functools
 from typing import Any
 
 from executorch.exir.backend import utils
+from executorch.exir.delegate import executorch_call_delegate
+from torch._subclasses import fake_tensor
 
 from harness.pipeline.speed.kept import replace_everywhere
 
 _upstream = utils.is_identical_graph
+_keep = fake_tensor._set_cache_key
 
 
 @functools.wraps(_upstream)
@@ -27,6 +34,13 @@ def _is_identical_graph(*graphs: Any) -> bool:
         utils.is_same_node.cache_clear()
 
 
+def _keep_unless_delegated(cache: Any, key: Any, entry: Any) -> None:
+    """Stands for ``_set_cache_key``."""
+    if key.key[0] is not executorch_call_delegate:
+        _keep(cache, key, entry)
+
+
 def install() -> None:
-    """Forget what was compared from now on."""
+    """Forget what was compared, and what was delegated, from now on."""
     replace_everywhere(_upstream, _is_identical_graph)
+    fake_tensor._set_cache_key = _keep_unless_delegated

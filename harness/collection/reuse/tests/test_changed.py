@@ -40,9 +40,10 @@ def checkout(project: Path) -> Path:
     return project
 
 
-def cells(checkout: Path, *arguments: str, workers: str = "0") -> set[str]:
-    listing = ("--collect-only", "-q") if workers == "0" else ("-v",)
-    result = run(checkout, "-n", workers, *listing, "--changed-since", "HEAD", *arguments)
+def cells(checkout: Path, *arguments: str, workers: str | None = None) -> set[str]:
+    """What is selected: listed, or run by so many workers."""
+    way = ("0", "--collect-only", "-q") if workers is None else (workers, "-v")
+    result = run(checkout, "-n", *way, "--changed-since", "HEAD", *arguments)
     return set(re.findall(r"::(\w+/\w+)@null", result.stdout))
 
 

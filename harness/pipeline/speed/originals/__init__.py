@@ -64,7 +64,10 @@ REPLACED: dict[str, tuple[str, ...]] = {
         f"{_FAKE}:FakeTensor.__new__",
         f"{_FAKE}:FakeTensor.__init__",
     ),
-    "forgotten": ("executorch.exir.backend.utils:is_identical_graph",),
+    "forgotten": (
+        "executorch.exir.backend.utils:is_identical_graph",
+        f"{_FAKE}:_set_cache_key",
+    ),
     "inductor": (
         "torch._inductor.dtype_propagation:DtypePropagationOpsHandler.__init__",
         "torch._dynamo.utils:record_compilation_metrics",
