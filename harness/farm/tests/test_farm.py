@@ -179,6 +179,7 @@ def test_a_worker_whose_disk_is_full_accuses_no_cell(
     small = tmp_path / "small"
     small.mkdir()
     monkeypatch.setenv("TMPDIR", str(small))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(small))  # where a worker writes
     if subprocess.run([*_SMALL_DISK, "true"], check=False).returncode:
         pytest.skip("this user may not mount anything")
     write_suite(tmp_path, plain=0, slow=30, seconds=0.2)
@@ -189,6 +190,7 @@ def test_a_worker_whose_disk_is_full_accuses_no_cell(
         full = ("worker", address, "-n", "1", "--name", "full")
         with conform(tmp_path, *full, inside=_SMALL_DISK) as worker:
             monkeypatch.delenv("TMPDIR")
+            monkeypatch.delenv("XDG_CACHE_HOME")
             assert worker.stdout is not None
             assert "serves" in worker.stdout.readline()
             filled = Path(f"/proc/{workers_of(worker.pid)[0].pid}/root{small}/filling")
