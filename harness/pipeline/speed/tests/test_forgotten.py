@@ -15,15 +15,6 @@ from harness.pipeline import speed
 from harness.pipeline.siblings import Siblings
 
 
-class _Linear(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = torch.nn.Linear(8, 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(self.linear(x))
-
-
 @pytest.mark.parametrize("target", ["xnnpack:fp32", "mlx:fp32", "metal:fp32", "tosa:fp"])
 def test_a_lowered_partition_goes_with_its_cell(
     target: str, monkeypatch: pytest.MonkeyPatch
@@ -37,7 +28,8 @@ def test_a_lowered_partition_goes_with_its_cell(
         made.append(weakref.ref(module))
 
     monkeypatch.setattr(LoweredBackendModule, "__init__", noted)
-    case = Case("forgotten/linear", lambda: (_Linear(), (torch.ones(2, 8),)))
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    case = Case("forgotten/linear", lambda: (layers, (torch.ones(2, 8),)))
     cell = run_cell(case, target, siblings=Siblings())
     assert cell.status is Status.PASSED
     assert made
