@@ -251,12 +251,14 @@ def batch_normed(function: Callable[..., Any]) -> Generator:
 
 
 def varied(draw: Draw, x: torch.Tensor, above: float = 0.0) -> torch.Tensor:
-    """Large values that vary by a thousandth at least. Of equal ones the variance is 0, and
-    roundings come out multiplied by 1/sqrt(eps), which is not modelled (docs/numerics.md)."""
+    """Large values that vary by a thousandth at least, and by what the dtype can tell apart. Of
+    equal ones the variance is 0, and roundings come out multiplied by 1/sqrt(eps), which is not
+    modelled (docs/numerics.md)."""
     if not float(x.abs().max()) > above:
         return x
     noise = torch.randn(x.shape, generator=draw.generator)
-    return (x.double() * (1 + 1e-3 * noise)).to(draw.dtype)
+    amount = max(1e-3, 2 * torch.finfo(draw.dtype).eps)
+    return (x.double() * (1 + amount * noise)).to(draw.dtype)
 
 
 def chosen(function: Callable[..., Any]) -> Generator:
