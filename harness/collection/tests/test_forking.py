@@ -85,6 +85,19 @@ def test_a_process_below_asks_the_server_that_was_announced_as_long_as_there_is_
     assert (ours == theirs) is is_there
 
 
+def test_a_temporary_folder_whose_name_no_socket_may_have(tmp_path: Path) -> None:
+    long = tmp_path / ("of-a-job" * 12)
+    long.mkdir()
+    environ = dict(os.environ, TMPDIR=str(long))
+    environ.pop(forking._ANNOUNCED, None)
+    left = tmp_path / "left"
+    kept = "import os, tempfile\nassert tempfile.gettempdir() == os.environ['TMPDIR']\n"
+    command = [sys.executable, "-c", BELOW, kept + _left(left)]
+    subprocess.run(command, env=environ, check=True)
+    assert left.exists()
+    assert not list(long.iterdir())
+
+
 def test_what_is_forked_ends_as_a_command_does() -> None:
     forked = forking.Forked(exec, "import time; time.sleep(600)")
     assert forked.poll() is None

@@ -18,9 +18,10 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from multiprocessing import forkserver, popen_forkserver
+from multiprocessing import forkserver, popen_forkserver, util
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from typing import Any
@@ -35,6 +36,8 @@ _ANNOUNCED = "CONFORM_FORK_SERVER"
 """A variable by which processes find the server of one above them: of which Python, and where."""
 
 _PR_SET_NAME = 15  # of Linux's prctl
+# The longest name of a folder for a socket in a folder of multiprocessing's: Linux takes 107 bytes.
+_LONGEST = 107 - len("/pymp-12345678/listener-12345678")
 
 _disowning = threading.Lock()
 
@@ -169,7 +172,19 @@ def server() -> ForkServerContext:
     """Processes of this context are forked from what has imported :data:`PRELOADED`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
+    _shorten()
     return context
+
+
+def _shorten() -> None:
+    """Have multiprocessing keep sockets in /tmp where the name of TMPDIR is too long for one."""
+    if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST:
+        return
+    chosen, tempfile.tempdir = tempfile.tempdir, "/tmp"
+    try:
+        util.get_temp_dir()  # made once
+    finally:
+        tempfile.tempdir = chosen
 
 
 def announce(environ: MutableMapping[str, str]) -> None:
