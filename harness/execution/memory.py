@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import resource
 import sys
@@ -24,10 +25,10 @@ from harness.errors import OutOfMemory
 GIB = 2**30
 _LINUX = sys.platform == "linux"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# What earlier cells left on the heap is given back when it is at least so much, and such a share of
-# all that is held: going through a gigabyte of heap takes a tenth of a second.
-_WORTH_TRIMMING = 64 * 2**20
-_SHARE_WORTH_TRIMMING = 0.25
+# What was left is given back when it is at least so much, and such a share of all that is held:
+# going through a gigabyte of heap takes a tenth of a second, and so does a model's graph.
+_WORTH_RELEASING = 64 * 2**20
+_SHARE_WORTH_RELEASING = 0.25
 # Between two looks where there is no mark to set back.
 _INTERVAL = 0.02
 # How allocators of others say that there is no more, in exceptions that are no MemoryError: torch
@@ -120,7 +121,7 @@ class Meter:
         Args:
             entered: told the name of each stage as it begins.
         """
-        self.base = _MARK.base()
+        self.base = _MARK.release()
         self.peaks: dict[str, int] = {}
         self._entered = entered
 
@@ -129,6 +130,7 @@ class Meter:
         """Whatever is held in here is held by that stage."""
         if self._entered is not None:
             self._entered(name)
+        _MARK.release()
         section = _Section()
         _MARK.begin(section)
         try:
@@ -167,11 +169,15 @@ class _Mark:
         self._lifetime = 0
         self._base = 0
 
-    def base(self) -> int:
-        """What the process holds as a cell begins, without what lies free on the heap: the cell
-        would take that first, and seem smaller than it is."""
+    def release(self) -> int:
+        """Give back what earlier cells and stages left, where that is much, and say what is held.
+
+        What lies free on the heap, the next stage would take first, and seem smaller than it is.
+        Cycles are gone as well: the collector counts objects, and a gigabyte of weights may be one.
+        """
         held = resident()
-        if held - self._base >= max(_WORTH_TRIMMING, _SHARE_WORTH_TRIMMING * self._base):
+        if held - self._base >= max(_WORTH_RELEASING, _SHARE_WORTH_RELEASING * self._base):
+            gc.collect()
             _trim()
             self._base = held = resident()
         self._base = min(self._base, held)

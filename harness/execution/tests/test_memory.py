@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import subprocess
 import sys
@@ -47,6 +48,29 @@ def test_a_peak_belongs_to_the_stage_it_was_in_however_short() -> None:
     assert entered == ["build", "lower", "run", "lower"]
     assert meter.peaks["lower"] == about(96 * MIB)
     assert max(meter.peaks["build"], meter.peaks["run"]) <= SLACK
+
+
+class _Model:
+    """Holds itself, and much."""
+
+    def __init__(self) -> None:
+        self.graph = self
+        self.weights = torch.ones(96 * MIB, dtype=torch.uint8)
+
+
+@linux
+def test_what_was_left_in_cycles_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = memory._Mark()
+    base = mark.release()
+    monkeypatch.setattr(memory, "_SHARE_WORTH_RELEASING", 0.0)
+    gc.collect()
+    gc.disable()  # it may look any time
+    try:
+        _Model()
+        assert resident() > base + 80 * MIB
+        assert mark.release() <= base + SLACK
+    finally:
+        gc.enable()
 
 
 @linux
