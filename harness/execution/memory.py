@@ -25,10 +25,13 @@ from harness.errors import OutOfMemory
 GIB = 2**30
 _LINUX = sys.platform == "linux"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# What was left is given back when it is at least so much, and such a share of all that is held:
-# going through a gigabyte of heap takes a tenth of a second, and so does a model's graph.
-_WORTH_RELEASING = 64 * 2**20
-_SHARE_WORTH_RELEASING = 0.25
+# What lies free on the heap is given back when it is at least so much, and such a share of all that
+# is held: going through a gigabyte of heap takes a tenth of a second.
+_WORTH_TRIMMING = 64 * 2**20
+_SHARE_WORTH_TRIMMING = 0.25
+# Cycles are looked for when the process has grown by so much: the graphs that a worker keeps take a
+# second to go through.
+_WORTH_COLLECTING = 2**29
 # Between two looks where there is no mark to set back.
 _INTERVAL = 0.02
 # How allocators of others say that there is no more, in exceptions that are no MemoryError: torch
@@ -168,6 +171,7 @@ class _Mark:
         self._sampler: threading.Thread | None = None
         self._lifetime = 0
         self._base = 0
+        self._collected = 0
 
     def release(self) -> int:
         """Give back what earlier cells and stages left, where that is much, and say what is held.
@@ -176,11 +180,16 @@ class _Mark:
         Cycles are gone as well: the collector counts objects, and a gigabyte of weights may be one.
         """
         held = resident()
-        if held - self._base >= max(_WORTH_RELEASING, _SHARE_WORTH_RELEASING * self._base):
+        collects = held - self._collected >= _WORTH_COLLECTING
+        if collects:
             gc.collect()
+        if collects or held - self._base >= max(
+            _WORTH_TRIMMING, _SHARE_WORTH_TRIMMING * self._base
+        ):
             _trim()
             self._base = held = resident()
         self._base = min(self._base, held)
+        self._collected = held if collects else min(self._collected, held)
         return held
 
     def begin(self, section: _Section) -> None:

@@ -62,7 +62,7 @@ class _Model:
 def test_what_was_left_in_cycles_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     mark = memory._Mark()
     base = mark.release()
-    monkeypatch.setattr(memory, "_SHARE_WORTH_RELEASING", 0.0)
+    monkeypatch.setattr(memory, "_WORTH_COLLECTING", 64 * MIB)
     gc.collect()
     gc.disable()  # it may look any time
     try:
