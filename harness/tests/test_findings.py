@@ -79,6 +79,8 @@ def _run(path: Path, folder: Path, *arguments: str) -> subprocess.CompletedProce
 @pytest.mark.parametrize("path", SCRIPTS, ids=_name)
 def test_the_defect_still_shows(path: Path, tmp_path: Path) -> None:
     ended = _run(path, tmp_path)
+    if "cannot be tried here: this CPU" in ended.stdout:
+        pytest.skip(ended.stdout)
     assert ended.returncode == SHOWS, (
         f"{path.name} ends with {ended.returncode}: the finding is gone (0) or not judged (2); "
         f"update docs/findings.md and the limitations that name its cause\n"
