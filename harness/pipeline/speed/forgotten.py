@@ -8,6 +8,9 @@ pair is met again in another comparison.
 Fake modes keep that a call of a delegate cannot be kept, by its arguments; the first is the lowered
 partition, with its payload and the weights that it was made from. Every model that a process lowers
 would stay in it twice. No other call has the same partition.
+
+Each module of XNNPACK's that says why a node is not partitioned keeps the last such node until it
+says so of another, and with it a model. What it says of it needs the name alone.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from harness.pipeline.speed.kept import replace_everywhere
 
 _upstream = utils.is_identical_graph
 _keep = fake_tensor._set_cache_key
+_say_why = utils.WhyNoPartition.__call__
 
 
 @functools.wraps(_upstream)
@@ -40,7 +44,14 @@ def _keep_unless_delegated(cache: Any, key: Any, entry: Any) -> None:
         _keep(cache, key, entry)
 
 
+def _say_why_once(why: Any, node: Any, reason: str) -> None:
+    """Stands for ``WhyNoPartition.__call__``."""
+    _say_why(why, node, reason)
+    why.node = str(node)
+
+
 def install() -> None:
-    """Forget what was compared, and what was delegated, from now on."""
+    """Forget what was compared, delegated and refused from now on."""
     replace_everywhere(_upstream, _is_identical_graph)
     fake_tensor._set_cache_key = _keep_unless_delegated
+    utils.WhyNoPartition.__call__ = _say_why_once

@@ -66,6 +66,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
     ),
     "forgotten": (
         "executorch.exir.backend.utils:is_identical_graph",
+        "executorch.exir.backend.utils:WhyNoPartition.__call__",
         f"{_FAKE}:_set_cache_key",
     ),
     "inductor": (
