@@ -44,7 +44,7 @@ def _keep_unless_delegated(cache: Any, key: Any, entry: Any) -> None:
         _keep(cache, key, entry)
 
 
-def _say_why_once(why: Any, node: Any, reason: str) -> None:
+def _say_why_by_name(why: Any, node: Any, reason: str) -> None:
     """Stands for ``WhyNoPartition.__call__``."""
     _say_why(why, node, reason)
     why.node = str(node)
@@ -54,4 +54,4 @@ def install() -> None:
     """Forget what was compared, delegated and refused from now on."""
     replace_everywhere(_upstream, _is_identical_graph)
     fake_tensor._set_cache_key = _keep_unless_delegated
-    utils.WhyNoPartition.__call__ = _say_why_once
+    utils.WhyNoPartition.__call__ = _say_why_by_name
