@@ -10,6 +10,16 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 
+RUNTIME_FLOAT32_SUMS = frozenset(
+    "sum mean mm bmm _softmax _log_softmax _adaptive_avg_pool2d native_group_norm".split()
+)
+"""Operations whose 16-bit sums the kernels of ExecuTorch's runtime accumulate in float32, by ATen
+name: op_sum.cpp, op_mean.cpp, op_softmax.cpp and op_log_softmax.cpp of kernels/portable since 1.4
+(pytorch/executorch #20090), its op__adaptive_avg_pool2d.cpp and op_native_group_norm.cpp, and the
+matrix products of kernels/optimized. Others, such as addmm, convolution, avg_pool2d,
+native_layer_norm, var and cumsum, accumulate in the program's dtype."""
+
+
 @dataclass(frozen=True)
 class Precision:
     """The rounding model of a recipe. The unit roundoff ``u`` follows from each case's dtype.

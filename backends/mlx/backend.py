@@ -43,8 +43,8 @@ FLOAT32 = Precision(argument_roundings=2.0, division_roundings=2.0)
 # (steel_gemm_fused.metal, layer_norm.metal, rms_norm.metal, logsumexp.h).
 _FLOAT32_SUMS = frozenset(
     """
-    mm bmm addmm baddbmm mv dot linear convolution native_layer_norm layer_norm rms_norm
-    _fused_rms_norm logsumexp _scaled_dot_product_flash_attention_for_cpu
+    mm bmm addmm baddbmm mv dot linear convolution native_layer_norm layer_norm native_group_norm
+    group_norm rms_norm _fused_rms_norm logsumexp _scaled_dot_product_flash_attention_for_cpu
     """.split()
 )
 

@@ -15,16 +15,21 @@ from typing import Any
 
 import torch
 
-from harness.numerics.casts import Kept
 from harness.numerics.control_flow import run_dense
+from harness.numerics.dtypes import EagerDtypes, is_widening
 from harness.numerics.error_model import jumps
 from harness.numerics.error_model.noise import Patterns
-from harness.numerics.error_model.operators import operator
+from harness.numerics.error_model.operators import Operator, operator
 from harness.numerics.error_model.ranges import domain, inside
-from harness.numerics.error_model.rounding import ACTIVATIONS, RoundingKind, kind_of
+from harness.numerics.error_model.rounding import ACTIVATIONS, CASTS, RoundingKind, kind_of
 from harness.numerics.formats.block_scaled import BlockProduct
 from harness.numerics.formats.dequantize import Blocks, dequantize
-from harness.numerics.formats.semantics import DEFAULT_EPSILON, GENERIC, Semantics
+from harness.numerics.formats.semantics import (
+    DEFAULT_EPSILON,
+    GENERIC,
+    PreserveMeaning,
+    Semantics,
+)
 from harness.numerics.large import attention
 from harness.numerics.large.deviations import Linear
 from harness.numerics.large.sharing import Settled, Sums, is_large
@@ -42,7 +47,6 @@ class Trace:
         encoded: every activation that was encoded to blocks, before it was.
         jumps: arguments and result of everything that jumps.
         within: which arguments of a function were in its domain; None for all of them.
-        casts: which casts hand out what they were given; None where none needs to.
     """
 
     sums: Sums = field(default_factory=Sums)
@@ -50,7 +54,6 @@ class Trace:
     encoded: list[torch.Tensor] = field(default_factory=list)
     jumps: list[tuple[tuple[Any, ...], torch.Tensor]] = field(default_factory=list)
     within: list[torch.Tensor | None] = field(default_factory=list)
-    casts: Kept | None = None
 
 
 class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
@@ -66,10 +69,8 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         perturbs: whether results err.
         depth: how many compound operations the current one is inside of.
         written: storages that operators wrote to.
-        number_dtype: the finest floating dtype of state and inputs: what holds a program's numbers.
-        cast: storages of what was cast from one floating dtype to another, and of the results.
-        wrote_to_cast: whether a write went there: a cast that eager does not make may have been
-            a copy here.
+        dtypes: the dtype of each tensor in eager; also the function mode that answers with it.
+        dtype: in which the current operator computes in eager; inside of a compound one, its own.
     """
 
     supports_higher_order_operators = True
@@ -84,9 +85,8 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         self.trace = Trace()
         self.depth = 0
         self.written: set[int | None] = set()
-        self.number_dtype = torch.float32
-        self.cast: set[int | None] = set()
-        self.wrote_to_cast = False
+        self.dtypes = EagerDtypes(torch.get_default_dtype())
+        self.dtype = torch.get_default_dtype()
 
     @property
     def running_means(self) -> bool:
@@ -98,8 +98,11 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         """Else torch wraps every call of the mode, for a compiler that never runs under it."""
         return False
 
-    def observe_dtype(self, dtype: torch.dtype) -> None:
-        """A value of this dtype occurs in the program."""
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """While code of the program runs: it sees the dtypes that its tensors have in eager."""
+        with self.dtypes, PreserveMeaning(self.semantics), self:
+            yield
 
     def __torch_dispatch__(
         self,
@@ -109,13 +112,26 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if isinstance(func, HigherOrderOperator):
-            return run_dense(func, args, kwargs or {}, self)
-        known = operator(func)
-        name, kwargs = known.name, kwargs or {}
+            return run_dense(func, args, kwargs or {}, self.running)
+        known, kwargs = operator(func), kwargs or {}
         if known.is_mutable:
-            written = {*_written(func, args, kwargs)}
-            self.written |= written
-            self.wrote_to_cast = self.wrote_to_cast or not self.cast.isdisjoint(written)
+            self.written |= {*_written(func, args, kwargs)}
+        outer = self.dtype
+        if not self.depth:
+            self.dtype = self.dtypes.of_result(func, args, kwargs)
+        try:
+            result = self._run(known, func, args, kwargs)
+            if not known.is_mutable:
+                self.dtypes.mark(result, self.dtype)
+            return result
+        finally:
+            self.dtype = outer
+
+    def _run(
+        self, known: Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run an operator in float64: as it is, or as what it is made of."""
+        name = known.name
         if known.encodes:
             return self.quantize(func, args, kwargs)
         if known.measures:
@@ -124,9 +140,6 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
             meant = self._run_as_meant(func, args, kwargs)
             if meant is not None:
                 return meant
-        for leaf in leaves(kwargs) if kwargs else ():
-            if isinstance(leaf, torch.dtype):
-                self.observe_dtype(leaf)
         args, kwargs = self.round_numbers(name, args, kwargs)
         kwargs = map_leaves(_widen, kwargs) if kwargs else kwargs
         args = map_leaves(_keep if known.is_mutable else _widen, args)
@@ -135,7 +148,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         if name == "_fused_rms_norm" and args[3] is None:
             args = (*args[:3], DEFAULT_EPSILON)
         if known.own is not None:
-            with self:  # written in Python: run as what it is made of
+            with self.dtypes, self:  # written in Python: run as what it is made of
                 return known.own(*args, **kwargs)
         if name == attention.NAME and (call := attention.large(*args, **kwargs)) is not None:
             # No program uses the second result.
@@ -182,7 +195,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         """What an operator of the semantics returns; None where this call is arithmetic."""
         blocks = self.semantics.decode(func, args, kwargs)
         if blocks is not None:
-            self.observe_dtype(blocks.dtype)
+            self.dtype = blocks.dtype
             return self.dequantize(blocks)
         fused = self.semantics.product(func, args, kwargs)
         if fused is not None:
@@ -262,10 +275,8 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
 
     def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one primitive operation on float64 arguments."""
-        kind, settled = kind_of(name, args, kwargs), self.settled.hold((args, kwargs))
+        kind, settled = self.kind(name, args, kwargs), self.settled.hold((args, kwargs))
         out = func(*args, **kwargs)
-        if name == "_to_copy" and is_wide(args[0]) and is_wide(out):
-            self.cast |= {storage_of(args[0]), storage_of(out)}
         if kind is RoundingKind.EXACT and settled:
             self.settled.add(out)
         elif kind is RoundingKind.REDUCTION and is_large(func, args):
@@ -273,6 +284,15 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
             given = None if call is None else call.erring
             self.trace.sums.note(func, args, out, settled=settled, given=given)
         return out
+
+    def kind(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RoundingKind:
+        """How an operator rounds; a cast only where the other dtype has fewer digits. What is
+        inside of a compound operation, targets may compute by a formula without that cast."""
+        if name in CASTS and not self.depth:
+            source = args[-1] if name == "copy" else args[0]
+            keeps = is_wide(source) and is_widening(self.dtypes.of(source), self.dtype)
+            return RoundingKind.EXACT if keeps else RoundingKind.ROUNDED
+        return kind_of(name, args, kwargs)
 
     def linear(
         self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -13,6 +13,8 @@ from harness.precision import Precision
 
 # Elements that are looked at together: what a cache holds.
 _PART = 2**17
+# The share of the runs that have to be finite at an element: of fewer there is no spread.
+_LEAST_EVIDENCE = 1 / 4
 
 
 class Spread:
@@ -34,7 +36,7 @@ class Spread:
         self._runs = 0
         # Flat, and so is what follows: deviations that are not finite, Σ of squares, and the
         # largest square; of integers the largest deviation.
-        self._silent: torch.Tensor | None = None
+        self._nonfinite: torch.Tensor | None = None
         self._squares = torch.zeros(truth.numel(), dtype=torch.float64)
         self._largest = torch.zeros(truth.numel(), dtype=torch.float64)
 
@@ -85,9 +87,9 @@ class Spread:
         the dtype's range. Which elements are infinite, though not in truth; None for none."""
         unknown = ~(run.double() - truth).isfinite()
         squares.masked_fill_(unknown, 0.0)
-        if self._silent is None:
-            self._silent = torch.zeros(len(self._squares), dtype=torch.int16)
-        self._silent[here] += unknown
+        if self._nonfinite is None:
+            self._nonfinite = torch.zeros(len(self._squares), dtype=torch.int16)
+        self._nonfinite[here] += unknown
         infinite = run.isinf() & truth.isfinite()
         return infinite if bool(infinite.any()) else None
 
@@ -106,8 +108,9 @@ class Spread:
             step: quantization step of the output, in its unit; None where it has none.
 
         Returns:
-            float64, shaped like the oracle's numbers. Of integers and bools, how far the runs are
-            from it: zero where all agree.
+            float64, shaped like the oracle's numbers. Infinite where hardly any run is finite, so
+            that nothing is known of an element. Of integers and bools, how far the runs are from
+            the oracle: zero where all agree.
         """
         if not self._dtype.is_floating_point:
             return self._largest.reshape(self._truth.shape)
@@ -121,15 +124,17 @@ class Spread:
         flat = self._truth.reshape(-1)
         for start in range(0, len(flat), _PART):
             here = slice(start, start + _PART)
-            told: torch.Tensor | int = max(1, self._runs)
-            if self._silent is not None:
-                told = (self._runs - self._silent[here]).clamp_min_(1)
-            limit = self._squares[here].div_(told).sqrt_().mul_(precision.safety)
+            finite: torch.Tensor | int = max(1, self._runs)
+            if self._nonfinite is not None:
+                finite = self._runs - self._nonfinite[here]
+            limit = self._squares[here].div_(finite).sqrt_().mul_(precision.safety)
             # What a run returns conforms; where one of them jumps, the spread alone says less.
             torch.maximum(limit, self._largest[here].sqrt_(), out=limit)
             limit += flat[here].abs().mul_(finfo.eps / 2)
             limit += finfo.tiny  # results below the normal range may be flushed to zero
             limit.clamp_min_(least)
+            if isinstance(finite, torch.Tensor):
+                limit.masked_fill_(finite < _LEAST_EVIDENCE * self._runs, math.inf)
             if not math.isfinite(float(flat[here].sum())):
                 # A non-finite oracle is compared by kind.
                 limit.masked_fill_(~flat[here].isfinite(), 0.0)

@@ -6,8 +6,8 @@ forgets a failure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -34,7 +34,10 @@ def uncompiled() -> Iterator[None]:
 
 
 def run_dense(
-    operator: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Any
+    operator: HigherOrderOperator,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    running: Callable[[], AbstractContextManager[None]],
 ) -> Any:
     """Run a control flow operator by its own plain kernel, which calls the branches that it takes.
 
@@ -42,7 +45,7 @@ def run_dense(
         operator: what a dispatch mode was handed.
         args: its arguments; those that can be called run under the mode.
         kwargs: the same by name.
-        mode: the dispatch mode, which is not active here.
+        running: makes the context in which code of the program runs; it is not active here.
 
     Raises:
         NotImplementedError: it has none.
@@ -56,7 +59,7 @@ def run_dense(
             return function
 
         def called(*inner: Any, **named: Any) -> Any:
-            with mode:
+            with running():
                 return function(*inner, **named)
 
         return called

@@ -47,7 +47,7 @@ class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is u
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if isinstance(func, HigherOrderOperator):
-            return run_dense(func, args, kwargs or {}, self)
+            return run_dense(func, args, kwargs or {}, lambda: self)
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **(kwargs or {}))
         # It may draw, and does not where it drops nothing out.

@@ -16,9 +16,8 @@ import torch
 from harness.case import Given, arguments
 from harness.copies import copy_tensor
 from harness.numerics.arithmetic import Float64Mode, storage_of, wide_dtype
-from harness.numerics.casts import CastsAlike
 from harness.numerics.control_flow import uncompiled
-from harness.numerics.formats.semantics import PreserveMeaning
+from harness.numerics.dtypes import mark
 from harness.private.torch import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 from harness.values.seeding import seeded_with
 
@@ -65,11 +64,6 @@ class Widened:
         self._wide: dict[str, tuple[Any, int]] = {}
         self._storages: set[int] = set()
         self.renew(())
-
-    @property
-    def dtypes(self) -> set[torch.dtype]:
-        """Of the tensors as they were given."""
-        return {tensor.dtype for tensor in _tensors(list(self._given.values()))}
 
     @property
     def elements(self) -> int:
@@ -170,19 +164,14 @@ def run_calls_in_float64(
         wide: state and inputs, where several runs share them.
     """
     wide = Widened(module, calls) if wide is None else wide
-    for dtype in wide.dtypes:
-        mode.observe_dtype(dtype)
     state, wide_calls = wide.of_a_run()
     mode.inputs = _tensors(wide_calls)
     mode.settled.add((wide_calls, state))
     default = torch.get_default_dtype()
-    mode.observe_dtype(default)
-    mode.number_dtype = _finest(wide.dtypes, default)
     # Integers promote to the default dtype; that must not round the oracle.
     torch.set_default_dtype(torch.float64)
-    casts = nullcontext() if mode.trace.casts is None else CastsAlike(mode.trace.casts)
     try:
-        with casts, PreserveMeaning(mode.semantics), mode:
+        with mode.running():
             results = _run(module, state, wide_calls, calls, seed, inputs)
     finally:
         torch.set_default_dtype(default)
@@ -205,12 +194,6 @@ def coarsest_dtype(module: torch.nn.Module, calls: Sequence[Given]) -> torch.dty
         if tensor.is_floating_point() and tensor.dtype.itemsize > 1
     ]
     return max(floating, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
-
-
-def _finest(dtypes: Collection[torch.dtype], default: torch.dtype) -> torch.dtype:
-    """The floating dtype with the smallest unit, one byte types aside."""
-    floating = [each for each in dtypes if each.is_floating_point and each.itemsize > 1]
-    return min(floating, key=lambda dtype: torch.finfo(dtype).eps, default=default)
 
 
 def _run(
@@ -290,7 +273,9 @@ def _copy(item: Any) -> Any:
 def _widen_copy(item: Any) -> Any:
     if not isinstance(item, torch.Tensor):
         return item
-    return item.to(wide_dtype(item.dtype) or item.dtype, copy=True)
+    copy = item.to(wide_dtype(item.dtype) or item.dtype, copy=True)
+    mark(copy, item.dtype)
+    return copy
 
 
 def _version(item: Any) -> int:

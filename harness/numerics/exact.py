@@ -17,7 +17,6 @@ from harness.case import Given
 from harness.errors import NotDeterministic
 from harness.execution.interface import Place, output_paths
 from harness.numerics.arithmetic import Float64Mode, Trace
-from harness.numerics.casts import Casts
 from harness.numerics.determinism import LARGE, Draws, agree
 from harness.numerics.eager import (
     EagerRuns,
@@ -96,15 +95,8 @@ def run_exactly(
     again = Draws() if is_large else None
     _must_agree(eager, run_calls(module, calls, seed + 1, changed, within=again), module, calls)
     exact = run_calls_in_float64(module, calls, plain, seed, changed, wide)
-    if plain.wrote_to_cast:
-        plain = Float64Mode(semantics)
-        with Casts() as casts:
-            run_calls(module, calls, seed, changed)
-        plain.trace.casts = casts.kept
-        exact = run_calls_in_float64(module, calls, plain, seed, changed, wide)
     if again is None or again.drew:
         mode = Float64Mode(semantics)
-        mode.trace.casts = plain.trace.casts
         second = run_calls_in_float64(module, calls, mode, seed + 1, changed, wide)
         _must_agree(exact, second, module, calls)
     models = None if model is None else run_eagerly(model, calls)

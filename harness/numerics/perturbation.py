@@ -15,13 +15,14 @@ from typing import Any
 import torch
 
 from harness.numerics.arithmetic import Float64Mode, Trace
+from harness.numerics.dtypes import roundoff
 from harness.numerics.error_model.constants import COMPARISONS, rounded
 from harness.numerics.error_model.held import is_held
 from harness.numerics.error_model.interpolation import interpolate
 from harness.numerics.error_model.magnitudes import Reduction, is_inexact, reduction
 from harness.numerics.error_model.noise import Noise
 from harness.numerics.error_model.ranges import Range, domain, halfway, usual
-from harness.numerics.error_model.rounding import RoundingKind, base_name, kind_of
+from harness.numerics.error_model.rounding import RoundingKind, base_name
 from harness.numerics.formats.block_scaled import BlockProduct
 from harness.numerics.formats.dequantize import Blocks
 from harness.numerics.formats.semantics import GENERIC, Semantics
@@ -62,13 +63,11 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     ) -> None:
         super().__init__(semantics)
         self._exact = exact or Trace()
-        self.trace.casts = self._exact.casts
         self.precision = precision
         self.noise = Noise(seed, sample, self._exact.patterns)
-        self.unit = 0.0
         self._sample = sample
-        self._range = Range()
         self._wide = False
+        self._largest_unit = math.inf
         self._exact_terms = 1
         self._domains = 0
         self._sums = 0
@@ -81,13 +80,10 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         """Whether the deviations of a variance err one by one."""
         return self.precision.running_means
 
-    def observe_dtype(self, dtype: torch.dtype) -> None:
-        """Results may be rounded to this dtype; the coarsest counts. One byte is a code: what
-        rounds to it is in the graph."""
-        dtype = dtype.to_real() if dtype.is_complex else dtype
-        if dtype.is_floating_point and dtype != torch.float64 and dtype.itemsize > 1:
-            self.unit = max(self.unit, torch.finfo(dtype).eps / 2)
-            self._range.narrow(dtype)
+    @property
+    def unit(self) -> float:
+        """Unit roundoff of the current operator: that of the dtype it computes in."""
+        return min(roundoff(self.dtype), self._largest_unit)
 
     def round_numbers(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -101,11 +97,13 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             off = torch.tensor(abs(held - number), dtype=torch.float64)
             return number + float(self.noise.uniform(off))
 
-        return rounded(name, args, kwargs, self.number_dtype, draw)
+        return rounded(name, args, kwargs, self.dtype.to_real(), draw)
 
     def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one primitive operation and perturb what it rounds."""
-        kind = kind_of(name, args, kwargs)
+        kind = self.kind(name, args, kwargs)
+        if kind is RoundingKind.EXACT:
+            args = self._round_to_result(args)
         if kind is RoundingKind.FUNCTION:
             args = self.perturb_arguments(func, name, args)
         # Before the operation, which may write to its arguments.
@@ -170,11 +168,10 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """A result as its usual formula has it where an intermediate leaves the dtype's range; and
         within a compound operation, as the dtype holds the result."""
-        if self._sample % 2 == 0 or not self.unit:
+        if self._sample % 2 == 0:
             return result
-        keep = Range() if self._sums_wide(name) else self._range
-        if keep is not self._range:
-            keep.narrow(torch.float32)
+        keep = Range()
+        keep.narrow(torch.float32 if self._sums_wide(name) else self.dtype)
         first = result[0] if isinstance(result, tuple) else result
         if not is_inexact(first) or first.is_complex():
             return result
@@ -311,6 +308,18 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         steps = self._steps(values.shape).mul_(settled.steps())
         return torch.where(unsettled, settled.values() + steps, values)
 
+    def _round_to_result(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arguments as an operator takes them that rounds nothing itself: a tensor without
+        dimensions does not promote the others, and is rounded to their dtype."""
+
+        def narrowed(item: Any) -> Any:
+            if not isinstance(item, torch.Tensor) or item.dim() or not item.is_floating_point():
+                return item
+            finer = roundoff(self.dtypes.of(item)) < roundoff(self.dtype)
+            return self.noise.disturbed(item, self.unit) if finer else item
+
+        return args if self.depth else tuple(map(narrowed, args))
+
     def _steps(self, shape: torch.Size) -> torch.Tensor:
         """Errors of a requantization, in its steps."""
         self._jumped = True
@@ -363,12 +372,11 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     def in_float32(self, exact_terms: int) -> Iterator[None]:
         """While an operation runs in float32, whatever the program's dtype, and rounds its sums
         once in so many terms."""
-        outer = self.unit
-        self.unit, self._exact_terms = min(self.unit, _FLOAT32_UNIT), exact_terms
+        self._largest_unit, self._exact_terms = _FLOAT32_UNIT, exact_terms
         try:
             yield
         finally:
-            self.unit, self._exact_terms = outer, 1
+            self._largest_unit, self._exact_terms = math.inf, 1
 
     def perturb_arguments(self, func: Any, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """A backward error of each argument: what range reduction and composition cost. It does not

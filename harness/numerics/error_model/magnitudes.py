@@ -18,6 +18,9 @@ from harness.trees import leaves
 # λ of the probabilistic summation bound (Higham & Mary 2019, theorem 2.4): the chance that
 # one sum of a million terms exceeds λ√K·u is below 1e-7.
 LAMBDA = 6.0
+# A bound is the safety factor times the root mean square of the noise, 4 · 0.764 amplitudes: the
+# amplitude of a sum is its probabilistic bound over that.
+_SUM_LAMBDA = LAMBDA / 3.0
 
 _FFT = frozenset({"_fft_r2c", "_fft_c2r", "_fft_c2c"})
 # Their error is relative to the result itself.
@@ -51,10 +54,10 @@ class Reduction:
         """
         if isinstance(self.terms, torch.Tensor):  # the first is a copy: nothing rounds
             added = self.terms - 1
-            error = torch.minimum(added, LAMBDA * added.sqrt())
+            error = torch.minimum(added, _SUM_LAMBDA * added.sqrt())
             return error if self.repeated is None else (error + self.repeated).minimum(added)
         length = -(-self.terms // exact_terms)
-        independent = min(float(length), LAMBDA * math.sqrt(length))
+        independent = min(float(length), _SUM_LAMBDA * math.sqrt(length))
         if self.repeated is None or independent == length:
             return independent + 1
         return (self.repeated / exact_terms + independent).clamp_max(float(length)) + 1

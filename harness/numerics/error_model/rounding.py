@@ -48,7 +48,10 @@ EXACT_NAMES = frozenset(
     select_copy slice_copy squeeze_copy unsqueeze_copy transpose_copy split_copy unbind_copy
     """.split()
 )
-_ROUNDED = frozenset("add sub rsub mul sqrt square _to_copy to hardshrink softshrink".split())
+CASTS = frozenset("_to_copy to copy".split())
+"""Operations that round to another dtype, or not at all."""
+
+_ROUNDED = CASTS | frozenset("add sub rsub mul sqrt square hardshrink softshrink".split())
 _DIVISION = frozenset("div true_divide reciprocal floor_divide remainder fmod rsqrt".split())
 _REDUCTION = frozenset(
     """

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
 
 from harness.numerics.error_model.rounding import base_name, sums
 from harness.numerics.formats.semantics import GENERIC, Semantics
-from harness.precision import Precision
+from harness.precision import RUNTIME_FLOAT32_SUMS, Precision
 from harness.recipe import Recipe
 from harness.record.cell import Delegation
 
@@ -22,8 +23,9 @@ def precision_of(
 ) -> Precision:
     """How the program rounds.
 
-    Where a sum was left to the runtime no sum counts as wide: the portable kernels add up in the
-    program's dtype (``accum`` in op_convolution.cpp), whatever the recipe's backend does.
+    A 16-bit sum accumulates in float32 where the delegate that took it does, or the runtime's
+    kernel to which it was left. An operation that is found in both has to do so in both, and so has
+    one that is found in neither because lowering decomposed it.
 
     Args:
         recipe: what it was lowered by.
@@ -33,11 +35,23 @@ def precision_of(
     precision = recipe.precision
     if isinstance(module, torch.fx.GraphModule) and any(map(_chooses_scale, module.graph.nodes)):
         precision = replace(precision, samples=max(precision.samples, _RUNS_WITH_CHOSEN_SCALES))
-    left = () if delegation is None else delegation.undelegated_ops
-    # "aten.mm.default"; what has no schema, like arithmetic of sizes, has a name alone.
-    if any(sums(name.partition(".")[2].partition(".")[0]) for name in left):
-        return replace(precision, float32_sums=frozenset())
-    return precision
+    if delegation is None:
+        return precision
+    left, taken = map(_base_names, (delegation.undelegated_ops, delegation.delegated_ops))
+    if not any(map(sums, left)):
+        return precision
+    wide = {
+        name
+        for name in precision.float32_sums | RUNTIME_FLOAT32_SUMS
+        if (name in precision.float32_sums or name in left - taken)
+        and (name in RUNTIME_FLOAT32_SUMS or name in taken - left)
+    }
+    return replace(precision, float32_sums=frozenset(wide))
+
+
+def _base_names(operators: Iterable[str]) -> set[str]:
+    """``mm`` for ``aten.mm.default``; what has no schema, like arithmetic of sizes, has none."""
+    return {name.partition(".")[2].partition(".")[0] for name in operators}
 
 
 def _chooses_scale(node: torch.fx.Node) -> bool:

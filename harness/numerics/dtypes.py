@@ -1,0 +1,194 @@
+"""The dtypes that a program's values have in eager, while a run holds them in float64.
+
+A run in float64 has to know them: each operator rounds to the dtype that it computes in, and
+modules ask tensors for their dtype and cast to it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from harness.trees import leaves, map_leaves
+
+_HELD = "_conform_eager_dtype"
+_WIDE = {torch.float64, torch.complex128}
+_CASTS = {
+    torch.Tensor.float: torch.float32,
+    torch.Tensor.half: torch.float16,
+    torch.Tensor.bfloat16: torch.bfloat16,
+    torch.Tensor.double: torch.float64,
+}
+_CONVERSIONS = frozenset(
+    [torch.Tensor.to, torch.Tensor.type, torch.Tensor.type_as]
+    + [getattr(torch.ops.aten.to, name) for name in torch.ops.aten.to.overloads()]
+)
+_DTYPE: Any = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]  # a descriptor
+
+
+@functools.cache
+def roundoff(dtype: torch.dtype) -> float:
+    """The unit roundoff of a floating or complex dtype."""
+    return float(torch.finfo(dtype).eps) / 2
+
+
+def is_inexact(dtype: torch.dtype) -> bool:
+    """Whether values of a dtype are rounded: floating or complex, and no one-byte code."""
+    return (dtype.is_floating_point and dtype.itemsize > 1) or dtype.is_complex
+
+
+def is_widening(source: torch.dtype, target: torch.dtype) -> bool:
+    """Whether a cast between two floating dtypes keeps every digit."""
+    return (
+        source.is_floating_point
+        and target.is_floating_point
+        and roundoff(target) <= roundoff(source)
+    )
+
+
+class EagerDtypes(TorchFunctionMode):
+    """Answers for tensors that are held in float64 with the dtype that they have in eager.
+
+    A cast to the dtype that a tensor already has returns that tensor, as in eager; a write to one
+    is then a write to the other.
+
+    Args:
+        default: dtype of what is created without one.
+    """
+
+    def __init__(self, default: torch.dtype) -> None:
+        super().__init__()
+        self._default = default
+        # Whether the call that is running names float64: otherwise an operator that is handed it
+        # has it from a tensor that is held so.
+        self._names_wide = False
+
+    def of(self, tensor: torch.Tensor) -> torch.dtype:
+        """The dtype of a tensor in eager."""
+        if tensor.dtype not in _WIDE:
+            return tensor.dtype
+        known: torch.dtype | None = getattr(tensor, _HELD, None)
+        if known is not None:
+            return known
+        return self._default.to_complex() if tensor.dtype.is_complex else self._default
+
+    def mark(self, tree: Any, dtype: torch.dtype) -> None:
+        """Note the dtype of the wide tensors of a tree."""
+        if dtype == self._default:
+            return
+        for leaf in leaves(tree):
+            if isinstance(leaf, torch.Tensor) and leaf.dtype in _WIDE:
+                same_kind = leaf.dtype.is_complex == dtype.is_complex
+                mark(leaf, dtype if same_kind else _counterpart(dtype))
+
+    def of_result(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
+        """The dtype in which an operator computes in eager: that of its floating results, or what
+        its arguments promote to where it has none.
+
+        Args:
+            func: the overload.
+            args: its arguments, floating tensors in float64.
+            kwargs: its arguments by name.
+        """
+        given: list[torch.dtype] = []
+        dims: list[int] = []
+        for leaf in (*leaves(args), *leaves(kwargs)):
+            if isinstance(leaf, torch.Tensor):
+                dtype = self.of(leaf)
+                if is_inexact(dtype):
+                    given.append(dtype)
+                    dims.append(leaf.dim())
+            elif isinstance(leaf, torch.dtype) and is_inexact(leaf):
+                if leaf not in _WIDE or self._names_wide:
+                    return leaf
+        if not given:
+            return self._default
+        if all(dtype == given[0] for dtype in given):
+            return given[0]
+        signature = func, tuple(zip(given, (bool(dim) for dim in dims), strict=True))
+        known = _PROMOTED.get(signature)
+        if known is None:
+            known = _PROMOTED[signature] = self._promote(func, args, kwargs)
+        return known
+
+    def _promote(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
+        """Ask the operator itself, with tensors that have no data; where it cannot answer so,
+        promote as elementwise operators do."""
+        try:
+            found = leaves(func(*map_leaves(self._on_meta, args), **map_leaves(self._on_meta, kwargs)))
+        except Exception:  # needs data, or has no such kernel
+            found = []
+        for leaf in found:
+            if isinstance(leaf, torch.Tensor) and is_inexact(leaf.dtype):
+                return leaf.dtype
+        tensors = [self._on_meta(leaf) for leaf in (*leaves(args), *leaves(kwargs))]
+        inexact = [x for x in tensors if isinstance(x, torch.Tensor) and is_inexact(x.dtype)]
+        return functools.reduce(torch.promote_types, _strongest(inexact))
+
+    def _on_meta(self, item: Any) -> Any:
+        if not isinstance(item, torch.Tensor):
+            return item
+        return torch.empty_strided(
+            item.shape, item.stride(), dtype=self.of(item), device=torch.device("meta")
+        )
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func == _DTYPE:
+            return self.of(args[0])
+        if func is torch.result_type:
+            return func(*map(self._on_meta, args), **kwargs)
+        dtype = _CASTS.get(func)
+        if dtype is None and func in _CONVERSIONS:
+            dtype = next(self._named(args[1:], kwargs), None)
+        named = (dtype, *args, *kwargs.values())
+        self._names_wide = any(item is wide for wide in _WIDE for item in named)
+        if dtype is None:
+            return func(*args, **kwargs)
+        return self._cast(func, args, kwargs, dtype)
+
+    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.dtype]:
+        for item in (*args, *kwargs.values()):
+            if isinstance(item, torch.dtype):
+                yield item
+            elif isinstance(item, torch.Tensor):
+                yield self.of(item)
+
+    def _cast(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torch.dtype
+    ) -> Any:
+        """A cast to a dtype, which no run in float64 may take for one that does nothing."""
+        tensor = args[0]
+        if tensor.dtype not in _WIDE and not is_inexact(dtype):
+            return func(*args, **kwargs)
+        layout = kwargs.get("memory_format") or torch.preserve_format
+        flags = [item for item in args if isinstance(item, bool)]  # non_blocking, copy
+        copies = bool(kwargs.get("copy", flags[1:] == [True]))
+        if self.of(tensor) == dtype and not copies and layout == torch.preserve_format:
+            return tensor
+        # Of the dtype that it is held in, no cast would reach the dispatch mode.
+        return torch.ops.aten._to_copy(tensor, dtype=dtype, memory_format=layout)
+
+
+_PROMOTED: dict[Any, torch.dtype] = {}
+
+
+def mark(tensor: torch.Tensor, dtype: torch.dtype) -> None:
+    """Note the dtype that a tensor has in eager."""
+    setattr(tensor, _HELD, dtype)
+
+
+def _counterpart(dtype: torch.dtype) -> torch.dtype:
+    return dtype.to_real() if dtype.is_complex else dtype.to_complex()
+
+
+def _strongest(tensors: list[torch.Tensor]) -> list[torch.dtype]:
+    """Dtypes that decide a promotion: those of tensors with dimensions, where there are any."""
+    with_dims = [tensor.dtype for tensor in tensors if tensor.dim()]
+    return with_dims or [tensor.dtype for tensor in tensors]
