@@ -290,7 +290,8 @@ def _show_first(first: NodeFound, found: Found, console: Console) -> None:
 
 def _error(node: NodeFound) -> str:
     return (
-        f"{node.error:.3g} at most, {node.bound_used:.3g} times its bound; {node.exceeding} of "
+        f"{node.error:.3g} where the bound is {node.bound:.3g} ({node.bound_used:.3g} times it, the "
+        f"worst element); {node.exceeding} of "
         f"{node.elements} elements exceed theirs (call {node.call})"
     )
 
