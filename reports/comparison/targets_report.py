@@ -100,7 +100,7 @@ def _side(cell: CellFacts | None) -> Any:
     if cell is None:
         return styled("no cell", "dim")
     why = "" if cell.outcome.is_pass else cell.limitation or cell.error
-    words = f"{cell.outcome.symbol} {cell.outcome.label}{': ' if why else ''}{why}"
+    words = f"{cell.outcome.symbol} {cell.words}{': ' if why else ''}{why}"
     return styled(text.line(words, _DETAIL), style_of(cell.outcome))
 
 
