@@ -176,17 +176,13 @@ def evidence(cell: Cell) -> str:
     )
     if best is None:
         return ""
-    share = _conclusive(best)
+    which = f" of {_output(best)}" if best.output or best.name else ""
+    share = f"{100 * (best.telling or 0.0):.3g} % of the elements{which} are conclusive"
     if best.is_conclusive:
-        return share
-    why = vacuous(best) or share
-    return f"vacuous, {why}; {cell.untelling or 'the case gives no reason'}"
-
-
-def _conclusive(row: Numerics) -> str:
-    share = 100 * (row.telling or 0.0)
-    which = f" of {_output(row)}" if row.output or row.name else ""
-    return f"{share:.3g} % of the elements{which} are conclusive: the best constant gets them wrong"
+        return f"{share}: the best constant gets them wrong"
+    why = vacuous(best)
+    reason = cell.untelling or "the case gives no reason"
+    return f"vacuous: {share}; {why}{'; ' if why else ''}{reason}"
 
 
 def vacuous(row: Numerics) -> str:

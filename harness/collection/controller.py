@@ -273,8 +273,9 @@ class Controller:
         named = ", ".join(self._untelling[:_NAMED])
         more = f" and {len(self._untelling) - _NAMED} more" if self._untelling[_NAMED:] else ""
         return [
-            f"{len(self._untelling)} cells passed vacuously: a constant would pass in place of their "
-            f"outputs. Give their cases better inputs, or a reason (untelling=...): {named}{more}"
+            f"{len(self._untelling)} cells passed vacuously: a constant would pass in place of "
+            f"their outputs. Give the cases better inputs, or a reason (untelling=...): "
+            f"{named}{more}"
         ]
 
     def _may_have_cells(self) -> bool:

@@ -173,8 +173,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini(
         "conform_untelling",
-        "what a vacuous pass of a case without a reason (untelling=...) does: warn counts it, error "
-        "makes the run red; default: warn",
+        "what a vacuous pass of a case without a reason (untelling=...) does: warn counts it, "
+        "error makes the run red; default: warn",
         "string",
         "warn",
     )

@@ -17,9 +17,9 @@ from harness.numerics.figures.patterns import pattern
 from harness.numerics.figures.severity import severity
 from harness.numerics.figures.telling import telling, vacuity
 from harness.numerics.oracle import Reference
+from harness.record import severity as severities
 from harness.record.cell import Numerics
 from harness.record.digits import apart
-from harness.record import severity as severities
 from harness.record.severity import Severity
 
 

@@ -228,8 +228,9 @@ class Cell(msgspec.Struct, kw_only=True):
     tagged :data:`CROSS_BACKEND` only.
     ``memory`` is what each stage held at most, in bytes above what the process held as the cell
     began, child processes included; empty where it was not measured, as in records of before.
-    ``severity`` is that of the worst output of a mismatch, expected or not; None for all else, as in
-    records of schema 3 and before. ``part`` names the part of a merged run it is from. ``untelling`` is the case's own reason why
+    ``severity`` is that of the worst output of a mismatch, expected or not; None for all else, and
+    in records of schema 3 and before.
+    ``part`` names the part of a merged run it is from. ``untelling`` is the case's own reason why
     its outputs carry no signal. ``frame`` is the line of the model's own code, ``file:line: code``,
     at which its stage raised, where that is known. ``command`` runs the cell again where no suite
     has its case. ``first_divergence`` is there where the cell was traced; ``untraced`` says why a

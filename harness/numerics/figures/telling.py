@@ -90,9 +90,7 @@ def _best(values: torch.Tensor, reach: torch.Tensor) -> tuple[int, float]:
     return max(found, key=lambda each: each[0])
 
 
-def _recognizable(
-    values: torch.Tensor, reach: torch.Tensor, number: int, point: float
-) -> float:
+def _recognizable(values: torch.Tensor, reach: torch.Tensor, number: int, point: float) -> float:
     """A constant as good as the best that a reader recognizes: 0, or else a value of the output."""
     if math.isnan(point):
         return point

@@ -139,9 +139,7 @@ def test_figures_of_a_problem_are_of_the_worst_element() -> None:
 def test_the_worst_element_is_a_wrong_one() -> None:
     """An integer that no run returned is wrong, be it nearer than others that conform."""
     oracle, bound = torch.tensor([5, 5]), torch.tensor([4.0, 4.0], dtype=torch.float64)
-    row = compare_output(
-        torch.tensor([9, 6]), oracle, bound, oracle, others=torch.tensor([[9, 9]])
-    )
+    row = compare_output(torch.tensor([9, 6]), oracle, bound, oracle, others=torch.tensor([[9, 9]]))
     assert (row.exceeding, row.worst_index, row.worst_error) == (1, [1], 1.0)
     assert row.bound_used > 1
 

@@ -243,8 +243,9 @@ def _explained(message: str, content: str) -> str:
     where = f"line {_line_of(key, content)}: " if key else ""
     near = difflib.get_close_matches(key, _words(), 1, 0.6) if key else []
     hint = f"; did you mean {near[0]}?" if near and near[0] != key else ""
-    if "severity_at_least" in message and not hint:
-        hint = f"; give {', '.join(f'{each.value!r}' for each in Severity)}"
+    if message.endswith(".severity_at_least`"):
+        *first, last = (repr(each.value) for each in Severity)
+        hint = f"; give {', '.join(first)} or {last}"
     return f"{where}{message}{hint}"
 
 
@@ -259,4 +260,4 @@ def _line_of(name: str, content: str) -> int | None:
 def _words() -> list[str]:
     structs: list[Any] = [Policy, TargetPolicy, Waiver, GateThresholds, CachedPolicy]
     keys = [field.name for struct in structs for field in msgspec.structs.fields(struct)]
-    return [*keys, *(kind.value for kind in Kind), *(each.value for each in Severity)]
+    return [*keys, *(kind.value for kind in Kind)]

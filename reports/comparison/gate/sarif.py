@@ -18,7 +18,7 @@ _WAIVER = "waiver"
 
 
 def render(judged: Judgement, *, policy: str = "gate.toml") -> str:
-    """One SARIF run: a result for each red or waived change, waiver problem and obstacle, and a note
+    """One SARIF run: a result for each red or waived change, waiver problem and obstacle, a note
     for each change below the severity that is red.
 
     Args:

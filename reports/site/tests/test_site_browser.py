@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from harness.record.folder import load
+from harness.record.severity import Severity
 from reports import facts, site, summary, text
 from reports.columns import columns
 from reports.outcome import Outcome
@@ -21,6 +22,7 @@ from reports.summary import Summary
 
 pytestmark = chromium.needed
 
+SEVERITIES = [severity.value for severity in Severity]
 VIEWS = ["", "#/cells", "#/compare", "#/changes", "#/limitations"]
 
 
@@ -94,6 +96,36 @@ def test_search_and_filters_live_in_the_address_and_a_link_shows_the_same(
     assert again.input_value("#search") == "2d int8"
     again.click("#clear")
     assert hash_of(again) == "#/cells?group=suite"
+
+
+def test_cells_are_sorted_by_severity_and_say_it(
+    opened: Callable[..., Any], index: str, nights: Path
+) -> None:
+    page = opened(f"{index}#/cells?group=none&order=worst&status=mismatch")
+    page.wait_for_selector(".virtual .case")
+    records = {cell.id: cell for cell in load(nights / "night-4").cells}
+    found = []
+    for row in page.locator(".virtual .case").all():
+        titles = [each.get_attribute("title") for each in row.locator("a.o-mismatch").all()]
+        names = [title.rpartition(": ") for title in titles]
+        for name, _, said in names:
+            severity = records[name].severity
+            assert said == f"mismatch, {severity.value}" if severity else "mismatch"
+        # One whose record does not say could be critical.
+        found.append(
+            max(4 if (one := records[name].severity) is None else one.rank for name, *_ in names)
+        )
+    assert len(set(found)) > 1
+    assert found == sorted(found, reverse=True)
+    name = next(name for name, cell in records.items() if cell.severity is not None)
+    follow(page, f"#/cell?id={quote(name, safe='')}")
+    assert f"mismatch, {records[name].severity.value} in stage compare" in page.text_content(
+        ".sheet .state"
+    )
+    rows = page.locator("#overview h3").all_text_contents()
+    ranks = [word for row in rows for word in row.replace(",", "").split() if word in SEVERITIES]
+    assert ranks == [word for word in reversed(SEVERITIES) if word in ranks]
+    assert len(ranks) > 1
 
 
 def test_drilling_down_to_a_cell_and_back_keeps_filter_place_and_focus(

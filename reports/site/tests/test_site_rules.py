@@ -36,9 +36,10 @@ def test_two_runs_compare_as_conform_diff_does(
             [f"night-{before}", f"night-{after}"],
         )
         wanted = diff(load(nights / f"night-{before}"), load(nights / f"night-{after}"))
-        assert sorted((kind, name) for kind, name, _ in made) == sorted(
+        # In the same order: worst first, of a kind the most severe mismatches.
+        assert [(kind, name) for kind, name, _ in made] == [
             (change.kind.value, change.id) for change in wanted.changes
-        )
+        ]
         measured = {change.kind.value for change in wanted.changes if change.unit}
         measured.add(Kind.RUNTIME_CHANGED.value)
         assert sorted(tuple(item) for item in made if item[0] in measured) == sorted(
@@ -47,7 +48,8 @@ def test_two_runs_compare_as_conform_diff_does(
             if change.kind.value in measured
         )
         seen |= {change.kind for change in wanted.changes}
-    assert {Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE, Kind.BYTES_UP, Kind.TIME_UP,
+    assert {Kind.MORE_SEVERE, Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE,
+            Kind.BYTES_UP, Kind.TIME_UP,
             Kind.DELEGATION_LOST, Kind.DELEGATES_UP, Kind.RUNTIME_CHANGED, Kind.NEWLY_FAILING,
             Kind.FIXED, Kind.DISAPPEARED, Kind.APPEARED, Kind.NOT_RUN} <= seen  # fmt: skip
 

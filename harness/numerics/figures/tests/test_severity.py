@@ -215,7 +215,12 @@ def test_a_wrong_number_of_outputs_is_critical_and_the_worst_output_counts() -> 
 
 
 def test_a_distribution_is_rated_by_how_much_of_it_is_elsewhere() -> None:
-    assert [of_share(share) for share in (0.01, 0.49, 0.5, 1.0)] == [MAJOR, MAJOR, CRITICAL, CRITICAL]
+    assert [of_share(share) for share in (0.01, 0.49, 0.5, 1.0)] == [
+        MAJOR,
+        MAJOR,
+        CRITICAL,
+        CRITICAL,
+    ]
 
 
 _vectors = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=40)
