@@ -36,8 +36,8 @@ _SHARE = 0.01
 _FINEST = ("fp32", "fp")
 _FINER = "Rounding in {recipe} explains that; a target of float32 has narrower bounds."
 _WIDE = (
-    "Rounding in float32 explains that. conform trace --all-nodes shows the bound of each node, and "
-    "so where it becomes that wide."
+    "Rounding in float32 explains that. conform trace --all-nodes shows the bound of each node, "
+    "and so where it becomes that wide."
 )
 _ADVICE = {
     Cause.EMPTY: "Give inputs for which it has elements.",
