@@ -176,11 +176,11 @@ def evidence(cell: Cell) -> str:
     )
     if best is None:
         return ""
-    which = f" of {_output(best)}" if best.output or best.name else ""
+    why = vacuous(best)  # names the output
+    which = f" of {_output(best)}" if (best.output or best.name) and not why else ""
     share = f"{100 * (best.telling or 0.0):.3g} % of the elements{which} are conclusive"
     if best.is_conclusive:
         return f"{share}: the best constant gets them wrong"
-    why = vacuous(best)
     reason = cell.untelling or "the case gives no reason"
     return f"vacuous: {share}; {why}{'; ' if why else ''}{reason}"
 

@@ -1,4 +1,4 @@
-"""A check of one model: a row a target, reasons once, and what to do where it proves little."""
+"""A check of one model: a row a target, reasons once, and what helps where a pass is vacuous."""
 
 from __future__ import annotations
 
