@@ -94,8 +94,9 @@ def _table(cells: Sequence[Cell]) -> Table:
 
 
 def _word(cell: Cell) -> str:
+    """The outcome, and below it the severity: terminals are narrow."""
     word = cell.status.value
-    return word if cell.severity is None else f"{word}, {cell.severity.value}"
+    return word if cell.severity is None else f"{word}\n  {cell.severity.value}"
 
 
 def _legend(cells: Sequence[Cell], out: Console) -> None:

@@ -55,14 +55,14 @@ def vacuity(oracle: torch.Tensor, bound: torch.Tensor, share: float) -> Vacuity 
 
     unjudged = reach.isinf() & values.isfinite()
     equal = values == constant if constant == constant else values.isnan()
+    whole = elements / len(values)  # of a sample, what it says of all elements
     if suffices(unjudged):
-        cause, constant, alike = Cause.INFINITE, None, int(unjudged.sum())
-    elif suffices(equal):
+        return Vacuity(cause=Cause.INFINITE, alike=round(int(unjudged.sum()) * whole))
+    if suffices(equal):
         cause = Cause.EQUAL
     else:
         cause = Cause.WIDE if suffices(values.abs() <= reach) else Cause.SPREAD
-    # Of a sample, what it says of the whole.
-    return Vacuity(cause=cause, alike=round(alike * elements / len(values)), constant=constant)
+    return Vacuity(cause=cause, alike=round(alike * whole), constant=constant)
 
 
 def _sampled(oracle: torch.Tensor, bound: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,8 @@ def test_severities_are_shown_and_the_worst_reason_comes_first(tmp_path: Path) -
              wrong("xnnpack:fp32", Severity.MINOR)]  # fmt: skip
     text = shown(tmp_path / "r", cells, exit_status=1)
     for severity in ("negligible", "critical", "minor"):
-        assert f"≠ mismatch, {severity}" in text
+        assert re.search(rf"≠ mismatch .*\n +{severity} ", text)
+        assert f"≠ mismatch, {severity} in stage compare" in text
     places = [text.index(f"{target} is off") for target in ("tosa:fp", "xnnpack:fp32", "mlx:fp32")]
     assert places == sorted(places)
     assert "3 mismatch (1 critical, 1 minor, 1 negligible)" in text
