@@ -69,12 +69,13 @@ from .record.cell import (
     CROSS_BACKEND as CROSS_BACKEND,
     Cell as Cell,
     Delegation as Delegation,
-    Encoding as Encoding,
     Numerics as Numerics,
     Property as Property,
     Status as Status,
 )
+from .record.encoding import Encoding as Encoding
 from .record.run import Run as Run
+from .record.severity import Severity as Severity
 from .release import (
     has_module as has_module,
     installed as installed,

@@ -191,8 +191,8 @@ class Case:
             a plain run takes it to all that match. Empty: every target that a run selects.
         by_day: globs over those of them that are cheap enough for every change; a plain run leaves
             the others to the night. What ``--targets`` asks for runs.
-        untelling: why its outputs carry no signal (zeros, a constant), so that passing is no
-            evidence; a case without a reason is expected to be telling
+        untelling: why its outputs carry no signal (zeros, a constant), so that a pass is vacuous;
+            a case without a reason is expected to be conclusive
             (:mod:`harness.numerics.figures.telling`).
         draws: the module draws random numbers, and targets make draws of their own: outputs are
             compared by their distribution alone. Without it such a module is refused.

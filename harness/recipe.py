@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from harness.case import Built, Case
     from harness.execution.program import Program
     from harness.numerics.formats.semantics import Semantics
-    from harness.record.cell import Delegation, Encoding
+    from harness.record.cell import Delegation
+    from harness.record.encoding import Encoding
 
 
 @dataclass(frozen=True)

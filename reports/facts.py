@@ -6,7 +6,8 @@ import re
 import shlex
 from collections import Counter
 
-from harness.record.cell import Cell
+from harness.record.cell import Cell, Numerics
+from harness.record.evidence import Cause
 from harness.record.folder import KEPT
 from harness.record.host import Environment
 from harness.record.run import Run, RunInfo
@@ -143,11 +144,15 @@ def wrongness(cell: Cell) -> str:
     worst = summary.worst_output(cell)
     if worst is None:
         return ""
+    at = text.worst(worst)
+    where = f" at {at[0]}" if at else ""
+    severity = "" if cell.severity is None else f"{cell.severity.value}: "
     return (
-        f"output {worst.output} of call {worst.call}: max abs error {text.measure(worst.max_abs)}, "
-        f"bound {text.measure(worst.bound)} ({text.bound_use(worst.bound_used)}), "
+        f"{severity}output {worst.output} of call {worst.call}: "
+        f"error {text.measure(text.error_there(worst))} against a bound of "
+        f"{text.measure(worst.bound)}{where} ({text.bound_use(worst.bound_used)}), "
         f"SQNR {text.decibels(worst.sqnr_db)}, {worst.exceeding:,} of "
-        f"{text.count(worst.elements, 'element')} exceed it"
+        f"{text.count(worst.elements, 'element')} exceed their bounds"
     )
 
 
@@ -161,14 +166,51 @@ def divergence(cell: Cell) -> str:
     return text.line(f"first wrong node not known: {cell.untraced}", 600) if cell.untraced else ""
 
 
-def telling(cell: Cell) -> str:
-    """How telling the outputs are, and the case's reason when they are not; nothing where it was
-    not measured."""
-    if cell.telling is None:
+def evidence(cell: Cell) -> str:
+    """Which share of the outputs is conclusive, and the case's reason where that is too little to
+    be evidence; nothing where it was not measured."""
+    best = max(
+        (row for row in cell.numerics if row.telling is not None),
+        key=lambda row: (row.is_conclusive, row.telling),
+        default=None,
+    )
+    if best is None:
         return ""
-    if cell.telling > 0:
-        return f"{100 * cell.telling:.3g} % of the elements: the best constant gets them wrong"
-    return f"no: a constant would pass; {cell.untelling or 'the case gives no reason'}"
+    why = vacuous(best)  # names the output
+    which = f" of {_output(best)}" if (best.output or best.name) and not why else ""
+    share = f"{100 * (best.telling or 0.0):.3g} % of the elements{which} are conclusive"
+    if best.is_conclusive:
+        return f"{share}: the best constant gets them wrong"
+    reason = cell.untelling or "the case gives no reason"
+    return f"vacuous: {share}; {why}{'; ' if why else ''}{reason}"
+
+
+def vacuous(row: Numerics) -> str:
+    """Which output is no evidence where it conforms, and what in it is the cause; empty where it is
+    evidence, and in records that do not say."""
+    why = row.vacuous
+    if why is None or row.is_conclusive:
+        return ""
+    if why.cause is Cause.EMPTY:
+        return f"{_output(row)}: it has no elements"
+    of = f"{why.alike:,} of {text.count(row.elements, 'element')}"
+    if why.constant is None:
+        return f"{_output(row)}: no perturbed run says anything of {of}: their bounds are infinite"
+    what = {
+        Cause.EQUAL: "all values are equal"
+        if why.alike == row.elements
+        else "so many of the values are equal",
+        Cause.WIDE: "its bounds are wider than its values",
+        Cause.SPREAD: "its bounds are as wide as the spread of its values",
+    }[why.cause]
+    constant = f"the constant {text.measure(why.constant)}"
+    within = "is within its bound" if row.elements == 1 else "are within their bounds"
+    return f"{_output(row)}: {of} {within} of {constant}: {what}"
+
+
+def _output(row: Numerics) -> str:
+    call = f"call {row.call} " if row.call else ""
+    return f"{call}{row.role} {row.output}" + (f" ({row.name})" if row.name else "")
 
 
 def stages(cell: Cell) -> list[tuple[str, str, str]]:

@@ -2,7 +2,7 @@
 
 Three words more than :class:`harness.record.cell.Status`: a pass in which the backend took nothing
 is not the same news as a pass, one that a constant would have got is no evidence at all, and an
-expected cell without a record is not run.
+expected cell without a record is not run. A mismatch has a severity besides.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 
 from harness.record.cell import Cell, Status
+from harness.record.severity import Severity
 
 
 class Outcome(enum.Enum):
@@ -77,6 +78,19 @@ class Outcome(enum.Enum):
         return _BADNESS.index(self)
 
 
+def severity_rank(outcome: Outcome, severity: Severity | None) -> int:
+    """How severe a mismatch is, for sorting: 1 for negligible to 4 for critical, and as much where
+    an older record does not say; 0 for every other outcome."""
+    if severity is not None:
+        return severity.rank
+    return Severity.CRITICAL.rank if outcome is Outcome.MISMATCH else 0
+
+
+def words(outcome: Outcome, severity: Severity | None) -> str:
+    """An outcome with the severity of its mismatch: ``mismatch, critical``; ``xfailed, minor``."""
+    return outcome.label if severity is None else f"{outcome.label}, {severity.value}"
+
+
 _WITHOUT_STATUS = {Outcome.UNDELEGATED, Outcome.UNTELLING, Outcome.NOT_RUN}
 
 _TEXTS = {
@@ -87,9 +101,10 @@ _TEXTS = {
         "executed within its bound, but the backend took no node",
     ),
     Outcome.UNTELLING: (
-        "passed, not telling",
+        "vacuous pass",
         "◌",
-        "within its bound, but a constant would pass in place of its outputs: no evidence",
+        "within its bound, but a constant would pass in place of its outputs at all but a few "
+        "elements: no evidence",
     ),
     Outcome.MISMATCH: ("mismatch", "≠", "executed, and an output is outside its bound"),
     Outcome.FAILED: ("failed", "✕", "a stage raised, or a requirement does not hold"),

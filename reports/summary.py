@@ -10,9 +10,10 @@ from functools import cached_property
 
 from harness.record.cell import Cell, Delegation, Numerics
 from harness.record.run import Run
+from harness.record.severity import Severity
 from reports import text
 from reports.numbers import was_lowered, worst
-from reports.outcome import Outcome
+from reports.outcome import Outcome, severity_rank, words
 
 #: Stands where an expected id names no target.
 NO_TARGET = "(no target)"
@@ -30,6 +31,16 @@ class Row:
     outcome: Outcome
     cell: Cell | None = None
 
+    @property
+    def severity(self) -> Severity | None:
+        """How wrong the outputs of a mismatch are, expected or not; None for all else."""
+        return None if self.cell is None else self.cell.severity
+
+    @property
+    def words(self) -> str:
+        """The words of the outcome, and of the severity where there is one."""
+        return words(self.outcome, self.severity)
+
 
 @dataclass
 class Totals:
@@ -37,6 +48,7 @@ class Totals:
 
     target: str
     counts: Counter[Outcome] = field(default_factory=Counter)
+    severities: Counter[Severity] = field(default_factory=Counter)
     seconds: float = 0.0
     runtimes: Counter[str] = field(default_factory=Counter)
     available: bool | None = None
@@ -49,7 +61,7 @@ class Totals:
 
     @property
     def passed(self) -> int:
-        """Executed and within bounds, delegated or not; those that tell nothing are not in it."""
+        """Executed and within bounds, delegated or not; vacuous passes are not in it."""
         return sum(number for outcome, number in self.counts.items() if outcome.is_pass)
 
     @property
@@ -66,8 +78,8 @@ class Totals:
     def rated(self) -> int:
         """What the pass rate is out of: all cells but those declared unsupported.
 
-        Unavailable, lowered-only, not-run and untelling cells stay in, so that not running, and
-        outputs without a signal, can never raise the rate; reports show them beside it.
+        Unavailable, lowered-only and not-run cells and vacuous passes stay in, so that not running,
+        and outputs without a signal, can never raise the rate; reports show them beside it.
         """
         return self.cells - self.counts[Outcome.UNSUPPORTED]
 
@@ -95,27 +107,37 @@ class Totals:
     def add(self, row: Row) -> None:
         """Count one cell."""
         self.counts[row.outcome] += 1
+        if row.outcome is Outcome.MISMATCH and row.severity is not None:
+            self.severities[row.severity] += 1
         if row.cell is not None:
             self.seconds += row.cell.seconds
             if row.cell.runtime != "none":
                 self.runtimes[row.cell.runtime] += 1
 
 
-def _severity(row: Row) -> tuple[int, float, str]:
+def _worst_first(row: Row) -> tuple[int, int, float, str]:
     used = worst_bound_used(row.cell) if row.cell else None
     # NaN is worse than any number: an error that is not a number conforms to no bound.
     wrongness = math.inf if used is not None and math.isnan(used) else (used or 0.0)
-    return -row.outcome.badness, -wrongness, row.id
+    severity = severity_rank(row.outcome, row.severity)
+    return -row.outcome.badness, -severity, -wrongness, row.id
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Red cells that fail alike: same outcome, same stage, same error but for its numbers."""
+    """Red cells that fail alike: same outcome, same stage, same error but for its numbers; of
+    mismatches, which differ in all numbers, the same severity."""
 
     outcome: Outcome
     stage: str
     error: str
     rows: list[Row]
+    severity: Severity | None = None
+
+    @property
+    def words(self) -> str:
+        """The words of the outcome, and of the severity where there is one."""
+        return words(self.outcome, self.severity)
 
 
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -184,6 +206,10 @@ class Partition:
             self.reasons.update(said)
 
 
+def _badness(cell: Cell, outcome: Outcome) -> tuple[int, int]:
+    return outcome.badness, severity_rank(outcome, cell.severity)
+
+
 def slowest_stage(cell: Cell) -> tuple[str, float] | None:
     """The stage that took longest, with its seconds."""
     return max(cell.stages.items(), key=lambda item: item[1], default=None)
@@ -247,7 +273,7 @@ class Summary:
         for cell in self.run.cells:
             outcome = Outcome.of(cell)
             known = counted.get(cell.id)
-            if known is None or outcome.badness >= known[1].badness:
+            if known is None or _badness(cell, outcome) >= _badness(*known):
                 counted[cell.id] = cell, outcome
         # A missing cell has no record to take its op from; the same case on another target does.
         groups = {cell.case: (cell.op, cell.suite) for cell in self.run.cells}
@@ -306,24 +332,29 @@ class Summary:
 
     @cached_property
     def failures(self) -> list[Row]:
-        """Red cells, worst first: crashes, wrong numbers by how wrong, failures, timeouts."""
-        return sorted((row for row in self.rows if row.outcome.is_red), key=_severity)
+        """Red cells, worst first: crashes, mismatches by severity, failures, timeouts."""
+        return sorted((row for row in self.rows if row.outcome.is_red), key=_worst_first)
 
     @cached_property
     def causes(self) -> list[Cause]:
         """Failures grouped by what went wrong, worst and then largest group first."""
-        groups: dict[tuple[Outcome, str, str], list[Row]] = defaultdict(list)
+        groups: dict[tuple[Outcome, Severity | None, str, str], list[Row]] = defaultdict(list)
         for row in self.failures:
             stage, error = _where_and_why(row)
             # A mismatch differs in every number it states; the numerics tell those apart.
             is_mismatch = row.outcome is Outcome.MISMATCH
             alike = "" if is_mismatch else _NUMBERS.sub("#", text.line(error, 200))
-            groups[row.outcome, stage, alike].append(row)
+            groups[row.outcome, row.severity, stage, alike].append(row)
         found = [
-            Cause(outcome, stage, _where_and_why(members[0])[1] if alike else "", members)
-            for (outcome, stage, alike), members in groups.items()
+            Cause(outcome, stage, _where_and_why(members[0])[1] if alike else "", members, severity)
+            for (outcome, severity, stage, alike), members in groups.items()
         ]
-        return sorted(found, key=lambda cause: (-cause.outcome.badness, -len(cause.rows)))
+
+        def order(cause: Cause) -> tuple[int, int, int]:
+            severity = severity_rank(cause.outcome, cause.severity)
+            return -cause.outcome.badness, -severity, -len(cause.rows)
+
+        return sorted(found, key=order)
 
     @cached_property
     def gaps(self) -> list[Gap]:

@@ -150,6 +150,18 @@ def worst(item: Numerics) -> tuple[str, str, str] | None:
     return (shape(item.worst_index), *apart(item.worst_actual, item.worst_expected))
 
 
+def error_there(item: Numerics) -> float | None:
+    """The error at the element that uses most of its bound; None where that is not known."""
+    if item.worst_error is not None:
+        return item.worst_error
+    # Records of schema 3 and before have the two values.
+    if item.worst_actual is None or item.worst_expected is None:
+        return None
+    same = item.worst_actual == item.worst_expected
+    both = math.isnan(item.worst_actual) and math.isnan(item.worst_expected)
+    return 0.0 if same or both else abs(item.worst_actual - item.worst_expected)
+
+
 def calls(ops: Mapping[str, int], limit: int = 8) -> str:
     """Operators with their number of calls, most called first: ``aten.mm ×3, aten.add ×1``."""
     items = by_count(ops)

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from harness.record.run import Run
+from harness.record.severity import Severity
 from reports import text
 from reports.outcome import Outcome
 from reports.summary import Summary, Totals
@@ -97,10 +98,18 @@ def _kind(found: Summary) -> tuple[VerdictKind, str]:
 def _red(total: Totals) -> str:
     parts = [
         f"{total.counts[outcome]:,} {outcome.label}"
+        + (_severities(total) if outcome is Outcome.MISMATCH else "")
         for outcome in sorted(Outcome, key=lambda outcome: -outcome.badness)
         if outcome.is_red and total.counts[outcome]
     ]
     return f"{text.count(total.red, 'red cell')}: {', '.join(parts)}"
+
+
+def _severities(total: Totals) -> str:
+    """How many mismatches are of each severity, worst first; nothing where no record says."""
+    found = total.severities
+    parts = [f"{found[one]:,} {one.value}" for one in reversed(Severity) if found[one]]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _rest(total: Totals) -> str:

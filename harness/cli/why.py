@@ -290,8 +290,9 @@ def _show_first(first: NodeFound, found: Found, console: Console) -> None:
 
 def _error(node: NodeFound) -> str:
     return (
-        f"{node.error:.3g} at most, {node.bound_used:.3g} times its bound; {node.exceeding} of "
-        f"{node.elements} elements exceed theirs (call {node.call})"
+        f"{node.error:.3g} at the worst element, {node.bound_used:.3g} times its bound of "
+        f"{node.bound:.3g}; {node.exceeding} of {node.elements} elements exceed theirs "
+        f"(call {node.call})"
     )
 
 

@@ -262,19 +262,20 @@ class Controller:
                 self.recorder.record(cell)
 
     def _listen(self, cell: Cell) -> None:
-        """Note a pass that says nothing."""
+        """Note a vacuous pass."""
         if cell.status is Status.PASSED and not cell.is_telling and not cell.untelling:
             self._untelling.append(cell.id)
 
     def _signals(self) -> list[str]:
-        """Passes that any constant would have got, where that is asked to be an error."""
+        """Vacuous passes, where that is asked to be an error."""
         if not self._untelling or self.config.getini("conform_untelling") == "warn":
             return []
         named = ", ".join(self._untelling[:_NAMED])
         more = f" and {len(self._untelling) - _NAMED} more" if self._untelling[_NAMED:] else ""
         return [
-            f"{len(self._untelling)} cells passed although a constant would pass in place of their "
-            f"outputs, and their cases do not say why (untelling=...): {named}{more}"
+            f"{len(self._untelling)} cells passed vacuously: a constant would pass in place of "
+            f"their outputs. Give the cases better inputs, or a reason (untelling=...): "
+            f"{named}{more}"
         ]
 
     def _may_have_cells(self) -> bool:

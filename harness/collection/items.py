@@ -177,7 +177,8 @@ def told(cell: Cell, verbose: int) -> str:
         verbose: above 0 with the traceback of its failure.
     """
     where = f" at stage {cell.stage}" if cell.stage else ""
-    lines = [f"{cell.id}: {cell.status.value}{where}", f"  {cell.error}"]
+    severity = f", {cell.severity.value}" if cell.severity is not None else ""
+    lines = [f"{cell.id}: {cell.status.value}{severity}{where}", f"  {cell.error}"]
     delegation = cell.delegation
     if delegation.delegates or delegation.undelegated_ops:
         left = ", ".join(delegation.undelegated_ops) or "nothing"

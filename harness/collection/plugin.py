@@ -173,8 +173,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini(
         "conform_untelling",
-        "warn: cells that pass with outputs that carry no signal are counted; error: one that "
-        "gives no reason makes the run red",
+        "what a vacuous pass of a case without a reason (untelling=...) does: warn counts it, "
+        "error makes the run red; default: warn",
         "string",
         "warn",
     )

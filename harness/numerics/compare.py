@@ -14,19 +14,40 @@ from harness.execution.program import TensorSpec
 from harness.numerics.exact import numbers
 from harness.numerics.figures.metrics import Difference, Tally, largest_error
 from harness.numerics.figures.patterns import pattern
-from harness.numerics.figures.telling import telling
+from harness.numerics.figures.severity import severity
+from harness.numerics.figures.telling import telling, vacuity
 from harness.numerics.oracle import Reference
+from harness.record import severity as severities
 from harness.record.cell import Numerics
 from harness.record.digits import apart
+from harness.record.severity import Severity
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether all outputs conform, why not, and the numbers of each."""
+    """Whether all outputs conform, why not, and the numbers of each.
+
+    ``severity`` is that of the worst output; what is wrong with the structure of the outputs, such
+    as their number, is critical. None where all conform.
+    """
 
     passed: bool
     problem: str | None
     numerics: list[Numerics]
+    severity: Severity | None = None
+
+    @classmethod
+    def of(cls, numerics: list[Numerics], problems: list[str]) -> Verdict:
+        """The verdict on some outputs.
+
+        Args:
+            numerics: a row for each output that was compared.
+            problems: what is wrong, in words; each that is of an output is in its row, too.
+        """
+        of_outputs = sum(row.problem is not None for row in numerics)
+        other = Severity.CRITICAL if len(problems) > of_outputs else None
+        found = severities.worst([other, *(row.severity for row in numerics)])
+        return cls(not problems, "; ".join(problems) or None, numerics, found)
 
 
 def compare(
@@ -70,7 +91,7 @@ def compare(
             numerics += [row] if row is not None else []
             if row is not None and row.problem:
                 problems.append(f"call {call} {place}: {row.problem}")
-    return Verdict(not problems, "; ".join(problems) or None, numerics)
+    return Verdict.of(numerics, problems)
 
 
 def _outputs(values: Sequence[Any]) -> list[Place]:
@@ -142,12 +163,13 @@ def compare_output(
     assert oracle is not None
     assert eager is not None
     tally = Tally.of(actual, oracle, bound, eager, others)
-    truth, native = Difference.of(actual, oracle), Difference.of(actual, eager)
+    truth, native = Difference.of(actual, oracle, bound), Difference.of(actual, eager, bound)
     worst = tally.worst
     at = None if worst is None else _unravel(worst, actual.shape)
-    got, wanted = (
-        None if worst is None else float(each.flatten()[worst]) for each in (actual, oracle)
+    got, wanted, limit = (
+        None if worst is None else float(each.flatten()[worst]) for each in (actual, oracle, bound)
     )
+    share = telling(oracle, bound)
     likeness = pattern(actual, oracle, bound, eager, others) if tally.exceeding else ""
     return Numerics(
         call=call,
@@ -161,30 +183,40 @@ def compare_output(
         sqnr_db=truth.sqnr_db,
         rel_fro=truth.relative_frobenius,
         cosine=truth.cosine,
-        bound=float(bound.flatten()[worst]) if worst is not None else 0.0,
+        bound=limit or 0.0,
         bound_used=tally.used,
         exceeding=tally.exceeding,
         elements=tally.elements,
         worst_index=at,
         worst_actual=got,
         worst_expected=wanted,
+        worst_error=None if worst is None else tally.worst_error,
         eager_max_abs=largest_error(actual, eager),
         eager_sqnr_db=native.sqnr_db,
         model_sqnr_db=None if model is None else Difference.of(actual, model).sqnr_db,
         max_steps=None if step is None else tally.max_abs / step,
-        telling=telling(oracle, bound),
-        problem=_problem(tally, at, got, wanted, likeness) if tally.exceeding else None,
+        telling=share,
+        vacuous=vacuity(oracle, bound, share),
+        name=place.path if "'" in place.path else "",
+        severity=severity(actual, oracle, bound, eager, others, step) if tally.exceeding else None,
+        problem=_problem(tally, limit, at, got, wanted, likeness) if tally.exceeding else None,
         pattern=likeness,
     )
 
 
 def _problem(
-    tally: Tally, at: list[int] | None, got: float | None, wanted: float | None, likeness: str
+    tally: Tally,
+    limit: float | None,
+    at: list[int] | None,
+    got: float | None,
+    wanted: float | None,
+    likeness: str,
 ) -> str:
-    """What is wrong with the values of a tensor: how many, how much, where, and like what."""
+    """What is wrong with the values of a tensor: how many, how much, where, and like what. All
+    figures but the count are of the element that exceeds its bound by the largest factor."""
     parts = [
         f"{tally.exceeding} of {tally.elements} elements exceed the bound "
-        f"(worst {tally.used:.3g} times it, max abs error {tally.max_abs:.3g})"
+        f"(worst {tally.used:.3g} times it: error {tally.worst_error:.3g}, bound {limit or 0:.3g})"
     ]
     if at is not None and got is not None and wanted is not None:
         shown, expected = apart(got, wanted)
@@ -241,6 +273,8 @@ def unlike(actual: Any, call: int, place: Place, problem: str) -> Numerics:
         bound_used=math.inf,
         exceeding=elements,
         elements=elements,
+        name=place.path if "'" in place.path else "",
+        severity=Severity.CRITICAL,
         problem=problem,
     )
 

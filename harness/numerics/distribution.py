@@ -12,6 +12,7 @@ from harness.case import Given
 from harness.execution.interface import Interface
 from harness.numerics.compare import Verdict, kind_name, structure_problem, unlike
 from harness.numerics.eager import run_calls
+from harness.numerics.figures.severity import of_share
 from harness.record.cell import Numerics
 
 #: Chance that a correct output is called wrong.
@@ -32,7 +33,8 @@ def compare_draws(
     eager. Its critical value is ``sqrt(-ln(p / 2) / 2 · (n + m) / (n m))`` (N. Smirnov, *Table for
     Estimating the Goodness of Fit of Empirical Distributions*, Ann. Math. Statist. 19(2), 1948).
     In the record ``max_abs`` is the statistic and ``bound`` the critical value; no element has an
-    error of its own.
+    error of its own. The statistic is the share of the distribution that is elsewhere, from which
+    the severity follows as from a share of wrong elements.
 
     Args:
         module: the module, in the recipe's dtype.
@@ -58,7 +60,7 @@ def compare_draws(
             numerics.append(row)
             if row.problem:
                 problems.append(f"call {call} {place}: {row.problem}")
-    return Verdict(not problems, "; ".join(problems) or None, numerics)
+    return Verdict.of(numerics, problems)
 
 
 def _row(value: Any, drawn: Sequence[Any], call: int, place: Any) -> Numerics:
@@ -86,6 +88,7 @@ def _row(value: Any, drawn: Sequence[Any], call: int, place: Any) -> Numerics:
         exceeding=sample.numel() if wrong else 0,
         elements=sample.numel(),
         telling=max(0.0, 1 - critical),
+        severity=of_share(statistic) if wrong else None,
         problem=f"the distributions differ: statistic {statistic:.3g}, critical {critical:.3g}"
         if wrong
         else None,

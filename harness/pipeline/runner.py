@@ -42,12 +42,13 @@ from harness.record.cell import (
     Cell,
     Delegation,
     Divergence,
-    Encoding,
     Output,
     Property,
     Status,
     is_model,
 )
+from harness.record.encoding import Encoding
+from harness.record.severity import Severity, worst
 from harness.target import Target
 
 _TRACEBACK_LINES = 60
@@ -135,6 +136,7 @@ def run_cell(
         runtime=trial.runtime,
         delegation=trial.delegation,
         numerics=trial.verdict.numerics if trial.verdict is not None else [],
+        severity=trial.severity if ending.status is Status.MISMATCH else None,
         stages=trial.stages,
         memory=trial.meter.peaks,
         seconds=seconds,
@@ -205,6 +207,7 @@ class _Trial:
         self.properties: list[Property] = []
         self.changed_ops: dict[str, tuple[int, int]] = {}
         self.verdict: Verdict | None = None
+        self.severity: Severity | None = None
 
     def end(
         self,
@@ -326,9 +329,12 @@ class _Trial:
                 for index, tensor in enumerate(outputs)
                 if isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
             ]
-        problem = verdict.problem
+        problem, self.severity = verdict.problem, verdict.severity
         if self.compare_runtimes and self.runtime == "native" and self.delegation.delegates:
-            problem = _disagreement(tester) or problem
+            emulated = _disagreement(tester)
+            if emulated is not None:
+                problem = _disagreed(verdict, emulated)
+                self.severity = worst([verdict.severity, emulated.severity])
         if problem is None:
             return Ending(Status.PASSED)
         return Ending(Status.MISMATCH, "compare", problem)
@@ -341,13 +347,15 @@ def _availability(backend: Backend) -> Availability:
         return Availability(False, f"availability() of {backend.name} raised {describe(error)}")
 
 
-def _disagreement(tester: Tester) -> str | None:
-    """How the verdicts on a native and an emulated execution differ, or None."""
+def _disagreement(tester: Tester) -> Verdict | None:
+    """The verdict on an emulated execution, where it is another than on the native one."""
     if not isinstance(tester.backend, Emulating):
         return None
-    native, emulated = tester.verdict, tester.emulate()
-    if emulated.passed == native.passed:
-        return None
+    emulated = tester.emulate()
+    return None if emulated.passed == tester.verdict.passed else emulated
+
+
+def _disagreed(native: Verdict, emulated: Verdict) -> str:
     return (
         f"the runtimes disagree: native {native.problem or 'conforms'}, "
         f"emulated {emulated.problem or 'conforms'}"

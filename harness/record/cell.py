@@ -7,15 +7,16 @@ JSON has no infinities or NaN, so non-finite floats are written as ``"inf"``, ``
 
 from __future__ import annotations
 
-import base64
 import enum
-import hashlib
 import shlex
 from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
+from harness.record.encoding import Encoding
+from harness.record.evidence import Vacuity, is_conclusive
+from harness.record.severity import Severity
 from harness.record.spelling import read_number, spell
 from harness.target import cell_id
 
@@ -86,17 +87,20 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
 class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     """One output of one call against the float64 oracle; see docs/numerics.md.
 
-    ``bound`` is the bound at the worst element, ``bound_used`` the largest error / bound
-    (at most 1 when the output conforms). ``eager_*`` compare with eager in the recipe's
+    The worst element is the one with the largest error / bound: ``worst_error`` is its error,
+    ``bound`` its bound, ``bound_used`` the quotient (at most 1 when the output conforms);
+    ``max_abs`` is the largest error of all, which may be another element's. ``severity`` says how
+    wrong an output is that does not conform. ``eager_*`` compare with eager in the recipe's
     dtype, ``model_sqnr_db`` with the float model before quantization. ``max_steps`` is the
     largest error in steps of the output's quantization, where the quantized graph ends in one.
 
     ``role`` says what was compared: an ``output``, or an ``input`` that the program changed, whose
     position ``output`` then is. ``dtype`` names a Python type where a program returns a number.
-    ``telling`` is the share of the elements that the best constant gets wrong: with 0 the values
-    carry no signal beyond their bound. None in records of schema 2 and before. ``pattern`` is what
-    the errors look like, where they look like something: ``scaled by 1.001``. ``problem`` says it,
-    too.
+    ``name`` is its path in the tree of outputs where that has names. ``telling`` is the share of
+    the elements that the best constant gets wrong, which alone are conclusive; None in records of
+    schema 2 and before. ``vacuous`` says why a pass is no evidence where that share is too small.
+    ``pattern`` is what the errors look like, where they look like something: ``scaled by 1.001``.
+    ``problem`` says it, too.
     """
 
     call: int
@@ -124,53 +128,15 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     role: str = "output"
     problem: str | None = None
     pattern: str = ""
+    worst_error: float | None = None
+    severity: Severity | None = None
+    vacuous: Vacuity | None = None
+    name: str = ""
 
-
-class Encoding(msgspec.Struct, frozen=True, kw_only=True):
-    """A weight as the program carries it, in a layout that backends share.
-
-    Codes are one byte each, row after row of ``columns``; scales are one byte a block. The
-    ``*_sha256`` are of these bytes; ``codes`` and ``scales`` are the bytes themselves in base64,
-    kept for cases whose backends are compared.
-    """
-
-    parameter: str
-    element: str
-    block: int
-    columns: int
-    codes_sha256: str
-    scales_sha256: str
-    codes: str | None = None
-    scales: str | None = None
-
-    @classmethod
-    def of(
-        cls, parameter: str, element: str, block: int, columns: int, codes: bytes, scales: bytes
-    ) -> Encoding:
-        """The record of a weight, bytes included.
-
-        Args:
-            parameter: name of the weight in the module.
-            element: format of the codes, such as ``e4m3``.
-            block: codes that share a scale.
-            columns: codes of a row.
-            codes: one byte each.
-            scales: one byte a block.
-        """
-        return cls(
-            parameter=parameter,
-            element=element,
-            block=block,
-            columns=columns,
-            codes_sha256=hashlib.sha256(codes).hexdigest(),
-            scales_sha256=hashlib.sha256(scales).hexdigest(),
-            codes=base64.b64encode(codes).decode(),
-            scales=base64.b64encode(scales).decode(),
-        )
-
-    def brief(self) -> Encoding:
-        """The same without the bytes."""
-        return msgspec.structs.replace(self, codes=None, scales=None)
+    @property
+    def is_conclusive(self) -> bool:
+        """Whether it is evidence if it conforms. What was not measured counts as evidence."""
+        return self.telling is None or is_conclusive(self.telling, self.elements)
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,8 +164,8 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     program that fails to execute.
 
     ``module`` is the path of the module that it is from, ``source`` the line of the model.
-    ``error`` is the largest absolute error, ``bound`` the bound where most of it is used,
-    ``bound_used`` that part. ``born`` says whether the error arises in the node itself when it is
+    ``error`` and ``bound`` are those of the element that uses most of its bound, ``bound_used`` is
+    their quotient. ``born`` says whether the error arises in the node itself when it is
     handed the oracle's inputs; None where that is not known. ``note`` is there where the search was
     not taken to its end. ``fails`` is the other kind: the node raises, and there are no values.
     """
@@ -262,6 +228,8 @@ class Cell(msgspec.Struct, kw_only=True):
     tagged :data:`CROSS_BACKEND` only.
     ``memory`` is what each stage held at most, in bytes above what the process held as the cell
     began, child processes included; empty where it was not measured, as in records of before.
+    ``severity`` is that of the worst output of a mismatch, expected or not; None for all else, and
+    in records of schema 3 and before.
     ``part`` names the part of a merged run it is from. ``untelling`` is the case's own reason why
     its outputs carry no signal. ``frame`` is the line of the model's own code, ``file:line: code``,
     at which its stage raised, where that is known. ``command`` runs the cell again where no suite
@@ -311,6 +279,7 @@ class Cell(msgspec.Struct, kw_only=True):
     source: str = ""
     attempts: list[str] = []
     cached: Cached | None = None
+    severity: Severity | None = None
 
     @property
     def id(self) -> str:
@@ -346,14 +315,16 @@ class Cell(msgspec.Struct, kw_only=True):
 
     @property
     def telling(self) -> float | None:
-        """How telling the outputs are, the most telling of all; None where it was not measured."""
+        """The share of conclusive elements, of the output with most; None where not measured."""
         return max((row.telling for row in self.numerics if row.telling is not None), default=None)
 
     @property
     def is_telling(self) -> bool:
-        """Whether a pass is evidence: no constant would pass in place of the outputs. Records from
-        before this was measured count as telling."""
-        return self.telling is None or self.telling > 0
+        """Whether a pass is conclusive: of one output at least enough elements are. Records from
+        before this was measured count as conclusive."""
+        return self.telling is None or any(
+            row.telling is not None and row.is_conclusive for row in self.numerics
+        )
 
     def to_json(self) -> str:
         """One line of strict JSON, without a newline."""
@@ -373,7 +344,8 @@ class Cell(msgspec.Struct, kw_only=True):
                 record,
                 record.get("stages"),
                 record.get("first_divergence"),
-                *(record.get("numerics") or ()),
+                *(rows := record.get("numerics") or ()),
+                *(row.get("vacuous") for row in rows if isinstance(row, dict)),
             ):
                 _read_spelled(part)
             for output in record.get("outputs") or ():

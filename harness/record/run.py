@@ -12,11 +12,14 @@ from harness.record.cell import Cell, Status
 from harness.record.host import Environment
 
 #: 2 adds, all optional: ``records`` and ``merged_from`` of a run, ``part`` of a cell. 3 adds, all
-#: optional: ``telling`` and ``role`` of numerics, ``untelling`` of a cell. Not counted, because a
-#: reader of 3 without them loses nothing else: of a cell ``memory``, bytes of constants, seconds of
-#: executions, ``first_divergence``, ``untraced`` and ``attempts``, and ``cached``, which is there
-#: where another run executed the cell; of a run ``hosts``, ``inputs`` and ``resumed``.
-SCHEMA_VERSION = 3
+#: optional: ``telling`` and ``role`` of numerics, ``untelling`` of a cell. 4 adds, all optional:
+#: ``severity`` of numerics and of a cell; ``worst_error``, ``vacuous`` and ``name`` of numerics.
+#: ``error`` of ``first_divergence`` is that of the element with the ``bound``; 3 had the largest
+#: error of all. Not counted, because a reader of 3 without them loses nothing else: of a cell
+#: ``memory``, bytes of constants, seconds of executions, ``first_divergence``, ``untraced`` and
+#: ``attempts``, and ``cached``, which is there where another run executed the cell; of a run
+#: ``hosts``, ``inputs`` and ``resumed``.
+SCHEMA_VERSION = 4
 # A run in which every record is damaged must still fit on a page.
 _DAMAGE_SHOWN = 20
 

@@ -78,5 +78,5 @@ def misjudged(specimen: Specimen, cell: Cell) -> str | None:
             if cell.status is not Status.PASSED:
                 return None if failed_early else "it is right"
             if specimen.expected is Expected.UNTELLING and cell.is_telling:
-                return "it counts as telling, and a constant passes in its place"
+                return "it counts as conclusive, and a constant passes in its place"
     return None

@@ -36,9 +36,9 @@ class NodeFound:
         module: path of the module it is from, or empty.
         shapes: of what it makes and takes, ``float32[2, 8] <- float32[2, 4], float32[8, 4]``.
         call: number of the call that shows the largest part of the bound used.
-        error: largest absolute error.
-        bound: the bound at the element that uses most of it.
-        bound_used: error over bound there; more than 1 is wrong.
+        error: absolute error at the element that uses most of its bound.
+        bound: the bound of that element.
+        bound_used: their quotient; more than 1 is wrong.
         exceeding: elements beyond their bound.
         elements: of how many.
         expected: values of the oracle; None for what is no floating tensor.

@@ -99,7 +99,8 @@ def node_found(flow: Flow, node: Node, known: set[Node], measured: Measured) -> 
         module=module_of(main),
         shapes=shapes(flow, node, nodes),
         call=row.call,
-        error=row.max_abs,
+        # Of the element that the bound is of; what has no elements is infinitely wrong.
+        error=row.max_abs if row.worst_error is None else row.worst_error,
         bound=row.bound,
         bound_used=row.bound_used,
         exceeding=row.exceeding,

@@ -31,7 +31,7 @@ def render(old: Snapshot | None, new: Snapshot, out: Console) -> None:
     failing = [name for name, cell in sorted(new.cells.items()) if cell.outcome.is_red]
     section(out, f"Accepted as failing: {text.count(len(failing), 'cell')}")
     for name in failing[:_SHOWN]:
-        out.print(styled(f"{new.cells[name].outcome.label}: {text.line(name, 200)}"))
+        out.print(styled(f"{new.cells[name].words}: {text.line(name, 200)}"))
     and_more(out, len(failing) - _SHOWN)
     missing = sum(cell.outcome is Outcome.NOT_RUN for cell in new.cells.values())
     for reason in new.incomplete:

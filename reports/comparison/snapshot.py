@@ -14,9 +14,10 @@ import msgspec
 from harness.record.cell import Cached, Cell, Status
 from harness.record.host import Environment
 from harness.record.run import Run, RunInfo
+from harness.record.severity import Severity
 from reports import facts, text
 from reports.numbers import was_lowered, worst
-from reports.outcome import Outcome
+from reports.outcome import Outcome, words
 from reports.summary import Row, Summary, worst_bound_used, worst_sqnr
 
 _ERROR = 300
@@ -58,6 +59,12 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     part: str | None = None
     cached: Cached | None = None
+    severity: Severity | None = None
+
+    @property
+    def words(self) -> str:
+        """The words of the outcome, and of the severity where there is one."""
+        return words(self.outcome, self.severity)
 
     @property
     def executed(self) -> bool:
@@ -184,4 +191,5 @@ def _facts(row: Row, seed: int) -> CellFacts:
         seconds=None if cell.cached else cell.seconds,
         part=cell.part,
         cached=cell.cached,
+        severity=cell.severity,
     )

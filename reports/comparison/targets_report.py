@@ -24,8 +24,8 @@ def _title(agreement: Agreement, names: tuple[str, str]) -> str:
         "the oracle, the kernels",
         Agreement.FIRST_WRONG: f"wrong on {first} alone",
         Agreement.SECOND_WRONG: f"wrong on {second} alone",
-        Agreement.FIRST_ONLY: f"passes on {first} alone; on {second} not executed, or not telling",
-        Agreement.SECOND_ONLY: f"passes on {second} alone; on {first} not executed, or not telling",
+        Agreement.FIRST_ONLY: f"passes on {first} alone; on {second} not executed, or a vacuous pass",
+        Agreement.SECOND_ONLY: f"passes on {second} alone; on {first} not executed, or a vacuous pass",
         Agreement.BOTH_PASS: "passes on both",
         Agreement.NEITHER: "passes on neither, and is wrong on neither",
     }[agreement]
@@ -100,7 +100,7 @@ def _side(cell: CellFacts | None) -> Any:
     if cell is None:
         return styled("no cell", "dim")
     why = "" if cell.outcome.is_pass else cell.limitation or cell.error
-    words = f"{cell.outcome.symbol} {cell.outcome.label}{': ' if why else ''}{why}"
+    words = f"{cell.outcome.symbol} {cell.words}{': ' if why else ''}{why}"
     return styled(text.line(words, _DETAIL), style_of(cell.outcome))
 
 

@@ -76,7 +76,7 @@ def _case(suite: ElementTree.Element, row: Row, run: Run) -> None:
         _body(ElementTree.SubElement(case, "system-out"), outcome.label)
         return
     kind = "skipped" if outcome in _SKIPPED else ("error" if outcome in _ERROR else "failure")
-    lines = [f"{outcome.label}: {outcome.meaning}"]
+    lines = [f"{row.words}: {outcome.meaning}"]
     cell = row.cell or Cell(
         case=row.case, target=row.target, status=Status.UNAVAILABLE, seed=run.info.seed
     )
@@ -90,7 +90,7 @@ def _case(suite: ElementTree.Element, row: Row, run: Run) -> None:
     lines.append(cell.repro)
     if cell.traceback:
         lines.append(text.tail(cell.traceback, _BODY))
-    _outcome(case, kind, outcome.value, f"{outcome.label}: {reason or outcome.meaning}", lines)
+    _outcome(case, kind, outcome.value, f"{row.words}: {reason or outcome.meaning}", lines)
 
 
 def _outcome(

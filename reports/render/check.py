@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.record.cell import Cell
+from harness.record.evidence import Cause
 from harness.record.run import Run
 from reports import facts, text
 from reports.console import new_grid, new_table, section, style_of, styled
-from reports.outcome import Outcome
+from reports.outcome import Outcome, severity_rank, words
 from reports.render.terminal import verdict
 from reports.render.views import figures
 from reports.summary import Summary
@@ -26,13 +28,21 @@ if TYPE_CHECKING:
 _PACKAGES = ("torch", "executorch")
 _REASON = 160
 _ERROR = 700
+_OUTPUTS = 4
 # Stages that take less of a cell's time are left out.
 _SHARE = 0.01
 
-_WHAT_TO_DO = (
-    "A constant would pass in place of these outputs: they vary by less than their bound, so a "
-    "pass is no evidence. Scale the weights up, or load trained ones; give real inputs (--inputs)."
+# The recipe whose bounds are those of float32, by its name on any backend.
+_FINEST = ("fp32", "fp")
+_FINER = "Rounding in {recipe} explains that; a target of float32 has narrower bounds."
+_WIDE = (
+    "Rounding in float32 explains that. conform trace --all-nodes shows the bound of each node, "
+    "and so where it becomes that wide."
 )
+_ADVICE = {
+    Cause.EMPTY: "Give inputs for which it has elements.",
+    Cause.EQUAL: "Give inputs for which they differ, or return a value from before they saturate.",
+}
 
 
 def render(run: Run, notes: Sequence[str], out: Console) -> None:
@@ -60,9 +70,7 @@ def render(run: Run, notes: Sequence[str], out: Console) -> None:
         _left_over(cells, out)
         _times(cells, out)
         _why(cells, out)
-        if any(Outcome.of(cell) is Outcome.UNTELLING for cell in cells):
-            section(out, "This proves little")
-            out.print(styled(_WHAT_TO_DO, "yellow"))
+        _vacuous(cells, out)
     verdict(RunVerdict.of(found), out)
 
 
@@ -78,11 +86,17 @@ def _table(cells: Sequence[Cell]) -> Table:
         runtime, nodes, program, sqnr, used, _ = figures(cell)
         table.add_row(
             styled(cell.target),
-            styled(f"{outcome.symbol} {cell.status.value}", style),
+            styled(f"{outcome.symbol} {_word(cell)}", style),
             *map(styled, (runtime, nodes, program, sqnr.removesuffix(" dB"))),
             styled(used, style if outcome.is_red else ""),
         )
     return table
+
+
+def _word(cell: Cell) -> str:
+    """The outcome, and below it the severity: terminals are narrow."""
+    word = cell.status.value
+    return word if cell.severity is None else f"{word}\n  {cell.severity.value}"
 
 
 def _legend(cells: Sequence[Cell], out: Console) -> None:
@@ -132,13 +146,17 @@ def _why(cells: Sequence[Cell], out: Console) -> None:
     if not groups:
         return
     section(out, "Why")
-    ordered = sorted(groups.items(), key=lambda item: -item[0][0].badness)
-    for (outcome, stage, error, frame), members in ordered:
+
+    def order(item: tuple[tuple[Outcome, str, str, str], list[Cell]]) -> tuple[int, int]:
+        outcome = item[0][0]
+        severity = max(severity_rank(outcome, cell.severity) for cell in item[1])
+        return -outcome.badness, -severity
+
+    for (outcome, stage, error, frame), members in sorted(groups.items(), key=order):
         where = f" in stage {stage}" if stage else ""
         targets = ", ".join(cell.target for cell in members)
-        out.print(
-            styled(f"{outcome.symbol} {outcome.label}{where}", style_of(outcome)), styled(targets)
-        )
+        label = words(outcome, members[0].severity)
+        out.print(styled(f"{outcome.symbol} {label}{where}", style_of(outcome)), styled(targets))
         out.print(_indented(styled(text.line(error, _ERROR))))
         if frame:
             # As the user named it, where it lies below.
@@ -149,6 +167,37 @@ def _why(cells: Sequence[Cell], out: Console) -> None:
                 out.print(_indented(styled(f"{cell.target}: {facts.divergence(cell)}")))
         if outcome.is_red:
             out.print(styled(f"  {members[0].repro}", "dim"), soft_wrap=True)
+
+
+def _vacuous(cells: Sequence[Cell], out: Console) -> None:
+    """Of each pass that is no evidence, which output, what in it is the cause, and what helps."""
+    shown = [cell for cell in cells if Outcome.of(cell) is Outcome.UNTELLING]
+    if not shown:
+        return
+    section(out, f"Vacuous: {text.count(len(shown), 'pass', 'passes')} without evidence")
+    for cell in shown:
+        out.print(styled(cell.target, "bold"))
+        rows = [row for row in cell.numerics if not row.is_conclusive]
+        for row in rows[:_OUTPUTS]:
+            why = facts.vacuous(row) or facts.evidence(cell)
+            out.print(_indented(styled(why, "yellow")))
+            if row.vacuous is not None:
+                out.print(_indented(styled(_advice(cell, row.vacuous.cause), "dim")))
+        if len(rows) > _OUTPUTS:
+            more = text.count(len(rows) - _OUTPUTS, "more output")
+            out.print(_indented(styled(f"and {more}", "dim")))
+
+
+def _advice(cell: Cell, cause: Cause) -> str:
+    """What helps against a cause, on this target."""
+    if cause in _ADVICE:
+        return _ADVICE[cause]
+    recipe = re.split("[+-]", cell.target.partition(":")[2])[0]
+    if recipe not in _FINEST:
+        return _FINER.format(recipe=recipe)
+    if cause is Cause.INFINITE:
+        return "Give inputs for which no value on the way leaves the range of the dtype."
+    return _WIDE
 
 
 def _indented(shown: Text) -> Padding:

@@ -133,6 +133,7 @@ def _causes(
         shown.append(
             {
                 "outcome": cause.outcome,
+                "words": cause.words,
                 "stage": cause.stage,
                 "error": text.clean(cause.error, 2_000),
                 "count": len(members),

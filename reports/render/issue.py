@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.record.cell import Cell, Numerics
 from harness.record.run import RunInfo
 from reports import facts, text
-from reports.outcome import Outcome
+from reports.outcome import Outcome, words
 
 _SHOWN = 8
 _TRACEBACK_LINES, _LINE = 15, 160
@@ -21,7 +21,7 @@ def issue_text(cell: Cell, outcome: Outcome, info: RunInfo) -> str:
         info: of its run, for versions and host.
     """
     where = f" in stage {cell.stage}" if cell.stage else ""
-    parts = [f"### {cell.id}: {outcome.label}{where}"]
+    parts = [f"### {cell.id}: {words(outcome, cell.severity)}{where}"]
     if cell.error:
         parts.append(_block(text.clean(cell.error, 1_200)))
     if numbers := [item for item in cell.numerics if item.exceeding or item.problem]:
@@ -46,15 +46,16 @@ def _block(body: str) -> str:
 
 def _numbers(numbers: list[Numerics]) -> str:
     lines = [
-        "| value | worst at | got | expected | max abs error | bound | elements off |",
-        "|---|---|---|---|---|---|---|",
+        "| value | worst at | got | expected | error there | bound there | elements off | "
+        "max abs error |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for item in numbers[:_SHOWN]:
         at, got, expected = text.worst(item) or ("", "", "")
         cells = [
             f"call {item.call}, output {item.output}", at, got, expected,
-            text.measure(item.max_abs), text.measure(item.bound),
-            f"{item.exceeding:,} of {item.elements:,}",
+            text.measure(text.error_there(item)), text.measure(item.bound),
+            f"{item.exceeding:,} of {item.elements:,}", text.measure(item.max_abs),
         ]  # fmt: skip
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     if more := len(numbers) - _SHOWN:

@@ -185,7 +185,7 @@ def _failures(found: Summary) -> str:
         body.append(
             [
                 code(row.id, 200),
-                f"{row.outcome.symbol} {row.outcome.label}",
+                f"{row.outcome.symbol} {row.words}",
                 code(row.cell.stage or ""),
                 "<br>".join([*filter(None, what), code(row.cell.repro, 300)]),
             ]
@@ -245,7 +245,7 @@ def _models(found: models.Models) -> str:
     body = [
         [
             code(model.row.id, 200),
-            f"{model.row.outcome.symbol} {model.row.outcome.label}"
+            f"{model.row.outcome.symbol} {model.row.words}"
             + (f" (was {model.was.label})" if model.was else ""),
             prose(model.runtime),
             *(prose(models.spelled(figure)) for figure in model.figures),

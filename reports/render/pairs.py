@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.record.cell import CROSS_BACKEND, Cell, Encoding
+from harness.record.cell import CROSS_BACKEND, Cell
+from harness.record.encoding import Encoding
 from harness.record.run import Run
 from reports import text
 from reports.summary import Summary

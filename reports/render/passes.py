@@ -54,7 +54,7 @@ def _row(without: Row, row: Row, target: Target) -> tuple[str, ...]:
     return (
         row.case,
         " ".join([str(base), *target.passes[len(base.passes) :]]),
-        _both(without.outcome.label, row.outcome.label),
+        _both(without.words, row.words),
         _both(str(before.delegation.delegates), str(after.delegation.delegates)),
         _both(str(before.delegation.undelegated_nodes), str(after.delegation.undelegated_nodes)),
         _both(_bytes(before), _bytes(after)),

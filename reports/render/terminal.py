@@ -10,7 +10,7 @@ from harness.record.run import Run
 from reports import facts, text
 from reports.columns import lines
 from reports.console import and_more, new_grid, new_table, section, style_of, styled
-from reports.outcome import Outcome
+from reports.outcome import Outcome, words
 from reports.render import models, pairs
 from reports.summary import Summary, Totals, largest_stage, slowest_stage
 from reports.verdict import RunVerdict, VerdictKind
@@ -73,7 +73,8 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
     outcome = Outcome.of(cell)
     out.rule(styled(cell.id, "bold"), align="left")
     out.print(
-        styled(f"{outcome.symbol} {outcome.label}", style_of(outcome)), styled(outcome.meaning)
+        styled(f"{outcome.symbol} {words(outcome, cell.severity)}", style_of(outcome)),
+        styled(outcome.meaning),
     )
     where = f"stage {cell.stage}" if cell.stage else ""
     grid = new_grid()
@@ -83,7 +84,8 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         ("Tags", ", ".join(cell.tags)),
         ("Ended in", where),
         ("Runtime", cell.runtime),
-        ("Telling", facts.telling(cell)),
+        ("Severity", _severity(cell)),
+        ("Evidence", facts.evidence(cell)),
         ("Program", facts.program(cell)),
         ("A call", facts.calls(cell)),
         ("Seed", str(cell.seed)),
@@ -228,7 +230,7 @@ def _failures(found: Summary, out: Console) -> None:
             continue
         style = style_of(row.outcome)
         stage = f" in {row.cell.stage}" if row.cell.stage else ""
-        label = f" {row.outcome.label}{stage}"
+        label = f" {row.words}{stage}"
         out.print(styled(f"{row.outcome.symbol} {row.id}", style), styled(label), sep="")
         cell = row.cell
         details = [cell.error or "", facts.wrongness(cell), facts.divergence(cell)]
@@ -269,7 +271,7 @@ def _models(found: models.Models, out: Console) -> None:
         was = f", was {model.was.label}" if model.was else ", new" if model.is_new else ""
         out.print(
             styled(f"{row.outcome.symbol} {row.id}", style_of(row.outcome)),
-            styled(f" {row.outcome.label}{was} {model.runtime}".rstrip()),
+            styled(f" {row.words}{was} {model.runtime}".rstrip()),
             sep="",
         )
         figures = ", ".join(f"{name.lower()} {models.spelled(one)}" for name, one in model.named)
@@ -326,13 +328,15 @@ def _numerics(outputs: list[Numerics]) -> Table:
     table = new_table("", *(f"call {item.call}, output {item.output}" for item in outputs))
     rows: dict[str, Callable[[Numerics], str]] = {
         "dtype, shape": lambda item: f"{item.dtype} {text.shape(item.shape)}",
-        "max abs": lambda item: text.measure(item.max_abs),
-        "bound there": lambda item: text.measure(item.bound),
-        "used": lambda item: text.bound_use(item.bound_used),
+        "severity": lambda item: "–" if item.severity is None else item.severity.value,
         "worst at": lambda item: _worst(item, 0),
         "got": lambda item: _worst(item, 1),
         "expected": lambda item: _worst(item, 2),
+        "error there": lambda item: text.measure(text.error_there(item)),
+        "bound there": lambda item: text.measure(item.bound),
+        "used": lambda item: text.bound_use(item.bound_used),
         "out of bound": lambda item: f"{item.exceeding:,} of {item.elements:,}",
+        "max abs": lambda item: text.measure(item.max_abs),
         "SQNR": lambda item: text.decibels(item.sqnr_db),
         "cosine": lambda item: text.measure(item.cosine),
         "ULP": lambda item: text.ulps(item.max_ulp),
@@ -343,6 +347,10 @@ def _numerics(outputs: list[Numerics]) -> Table:
         cells = [styled(spell(item), "red" if item.problem else "") for item in outputs]
         table.add_row(styled(name, "dim"), *cells)
     return table
+
+
+def _severity(cell: Cell) -> str:
+    return "" if cell.severity is None else f"{cell.severity.value}: {cell.severity.meaning}"
 
 
 def _worst(item: Numerics, part: int) -> str:

@@ -20,8 +20,8 @@ from reports.render.issue import issue_text
 from reports.summary import Row, Totals, worst_bound_used, worst_sqnr
 
 #: Heads of the numerics table, in the order of :func:`_numbers`.
-NUMERICS = ["Output", "Got", "Expected", "Used", "Max abs error", "Bound there", "SQNR", "Cosine",
-            "Max ULP", "Exceeding", "Worst at", "Type"]  # fmt: skip
+NUMERICS = ["Output", "Severity", "Worst at", "Got", "Expected", "Error there", "Bound there",
+            "Used", "Exceeding", "Max abs error", "SQNR", "Cosine", "Max ULP", "Type"]  # fmt: skip
 
 _ERROR = 1_200
 _TRACEBACK = 6_000
@@ -59,14 +59,18 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "target": row.target,
         "op": text.line(row.op, 200),
         "outcome": row.outcome.value,
+        "severity": "" if row.severity is None else row.severity.value,
         "repro": _repro(row, run),
     }
     cell = row.cell
     if cell is None:
-        return view
+        return {name: value for name, value in view.items() if value != ""}
     taken = cell.delegation
     more = len(cell.numerics) - _OUTPUTS
-    outputs = sorted(cell.numerics, key=lambda item: item.exceeding == 0)[:_OUTPUTS]
+    outputs = sorted(
+        cell.numerics,
+        key=lambda item: (item.exceeding == 0, -(item.severity.rank if item.severity else 0)),
+    )[:_OUTPUTS]
     view |= {
         "stage": text.line(cell.stage or "", 80),
         "error": text.clean(cell.error or "", _ERROR),
@@ -96,7 +100,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "worker": text.line(facts.ran_on(cell, run.info), 120),
         "from": text.line(facts.taken_from(cell), 200),
         "attempts": text.line("; ".join(cell.attempts), 400),
-        "telling": text.line(facts.telling(cell), 300),
+        "evidence": text.line(facts.evidence(cell), 400),
         "diverges": text.line(
             str(cell.first_divergence or (cell.untraced and f"not known: {cell.untraced}")), 600
         ),
@@ -151,17 +155,19 @@ def _numbers(item: Numerics, calls: int) -> list[str]:
     at, got, expected = text.worst(item) or ("", "", "")
     call = f"call {item.call}, " if calls > 1 else ""
     return [
-        f"{call}output {item.output}",
+        f"{call}output {item.output}" + (f" ({text.line(item.name, 80)})" if item.name else ""),
+        "" if item.severity is None else item.severity.value,
+        at,
         got,
         expected,
-        text.bound_use(item.bound_used),
-        text.measure(item.max_abs),
+        text.measure(text.error_there(item)),
         text.measure(item.bound),
+        text.bound_use(item.bound_used),
+        f"{item.exceeding:,} of {text.count(item.elements, 'element')}",
+        text.measure(item.max_abs),
         text.decibels(item.sqnr_db),
         text.measure(item.cosine),
         text.ulps(item.max_ulp),
-        f"{item.exceeding:,} of {text.count(item.elements, 'element')}",
-        at,
         f"{text.line(item.dtype, 40)} {text.shape(item.shape)}",
     ]
 
@@ -179,6 +185,8 @@ def _notes(item: Numerics, error: str) -> list[str]:
     notes = []
     if item.problem and item.problem not in error:
         notes.append(f"{where}: {text.line(item.problem, 300)}")
+    if why := facts.vacuous(item):
+        notes.append(f"no evidence: {text.line(why, 300)}")
     if item.eager_max_abs is not None or item.eager_sqnr_db is not None:
         notes.append(
             f"{where}: against eager in the recipe's dtype, max abs error "

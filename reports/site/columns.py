@@ -131,12 +131,14 @@ def columns(rows: list[tuple[int, Row]], cells: int) -> dict[str, Any]:
     """
     outcomes = bytearray(ABSENT.encode() * cells)
     errors, gaps = Index([""]), Index([None])
-    made: dict[str, list[Any]] = {name: [] for name in (*MEASURES, "error", "gap")}
+    made: dict[str, list[Any]] = {name: [] for name in (*MEASURES, "severity", "error", "gap")}
     for at, row in rows:
         outcomes[at] = ord(LETTERS[row.outcome])
         cell = row.cell
         for name, measure in MEASURES.items():
             made[name].append(None if cell is None else number(measure(cell)))
+        # 0 for what is no mismatch, and where the record does not say.
+        made["severity"].append(row.severity.rank if row.severity else 0)
         error = text.line((cell.error if cell else None) or "", _ERROR)
         made["error"].append(errors.at(error))
         made["gap"].append(gaps.at(summary.gap_key(row)))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.record.run import Run
+from harness.record.severity import Severity
 from reports import facts, summary, text
 from reports.comparison.diff import Kind, Thresholds
 from reports.comparison.diff.environment import described
@@ -57,6 +58,7 @@ def rules() -> dict[str, Any]:
             }
             for kind in Kind
         ],
+        "severities": [None, *(severity.value for severity in Severity)],
         "transitions": _transitions(),
         "thresholds": {name: getattr(limits, name) for name in limits.__struct_fields__},
         "numerics": views.NUMERICS,

@@ -88,6 +88,7 @@ def _divided(found: Mismatches) -> list[tuple[str, str, list[Split]]]:
 def _cause(cause: Cause) -> dict[str, Any]:
     return {
         "outcome": cause.outcome,
+        "words": cause.words,
         "stage": cause.stage,
         "error": text.clean(cause.error, 1_000),
         "count": len(cause.rows),

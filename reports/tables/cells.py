@@ -13,8 +13,8 @@ from reports.summary import Summary
 from reports.tables.lazy import Frame, pandas
 
 _COLUMNS = [
-    "case", "op", "suite", "target", "backend", "recipe", "status", "outcome", "red", "counted",
-    "stage", "error", "runtime", "delegates", "delegated_nodes", "undelegated_nodes",
+    "case", "op", "suite", "target", "backend", "recipe", "status", "outcome", "severity", "red",
+    "counted", "stage", "error", "runtime", "delegates", "delegated_nodes", "undelegated_nodes",
     "nothing_delegated", "outputs", "telling", "untelling", "max_abs", "sqnr_db", "bound_used",
     "problem", "seconds", "overhead", "memory", "program_bytes", "constant_bytes",
     "duplicate_constant_bytes", "first_seconds", "steady_seconds", "limitation", "link", "tags",
@@ -25,7 +25,8 @@ _COLUMNS = [
 def frame(run: Run) -> Frame:
     """A row per record, indexed by cell id, in the order the cells ended.
 
-    ``outcome`` splits ``passed`` by whether anything was delegated. ``max_abs`` and
+    ``outcome`` splits ``passed`` by whether anything was delegated. ``severity`` is that of the
+    worst output of a mismatch, expected or not; missing in older records. ``max_abs`` and
     ``bound_used`` are the largest over the outputs, ``sqnr_db`` the smallest, NaN if any output
     has NaN or there is no output (``outputs`` tells the two apart). ``telling`` is the share of
     elements that the best constant gets wrong, of the most telling output; missing in older
@@ -62,6 +63,7 @@ def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
         "recipe": recipe,
         "status": cell.status.value,
         "outcome": outcome.value,
+        "severity": None if cell.severity is None else cell.severity.value,
         "red": outcome.is_red,
         "counted": counted,
         "stage": cell.stage,

@@ -11,7 +11,8 @@ function repro(command) {
 // The word of the outcome with its sign, and the error; red and calm errors look different.
 function cellState(cell, [symbol, label, meaning, red]) {
   const where = cell.stage ? ` in stage ${cell.stage}` : "";
-  const words = make("span", {}, make("b", {}, label + where), make("span", { class: "quiet" }, ` · ${meaning}`));
+  const severity = cell.severity ? `, ${cell.severity}` : "";
+  const words = make("span", {}, make("b", {}, label + severity + where), make("span", { class: "quiet" }, ` · ${meaning}`));
   const sign = make("span", { class: `swatch o-${cell.outcome}`, "aria-hidden": "true" }, symbol);
   const error = cell.error ? [make("pre", { class: `error${red ? "" : " calm"}` }, cell.error)] : [];
   if (cell.frame) error.push(make("p", { class: "quiet mono" }, `at ${cell.frame}`));
@@ -100,7 +101,7 @@ function issuePart(issue) {
 
 function aboutPart(cell) {
   const source = cell.source_href ? make("a", { href: cell.source_href, rel: "noreferrer" }, cell.source) : cell.source;
-  const pairs = [["Runtime", cell.runtime], ["Telling", cell.telling], ["Program", cell.size], ["A call", cell.calls], ["Op", cell.op], ["Suite", cell.suite],
+  const pairs = [["Runtime", cell.runtime], ["Evidence", cell.evidence], ["Program", cell.size], ["A call", cell.calls], ["Op", cell.op], ["Suite", cell.suite],
     ["Case", source], ["Tags", cell.tags], ["Worker", cell.worker],
     ["Taken from", cell.from], ["Tried before", cell.attempts]];
   return part("Cell", make("dl", { class: "about" }, pairs.filter(([, value]) => value)

@@ -23,7 +23,7 @@
   const search = document.getElementById("search");
   const byId = new Map(cells.map((cell) => [cell.id, cell]));
   const haystack = cells.map((cell) =>
-    [cell.id, cell.op, cell.suite, cell.tags, cell.error, cell.reason, cell.stage].join(" ").toLowerCase());
+    [cell.id, cell.op, cell.suite, cell.tags, cell.error, cell.reason, cell.stage, cell.severity].join(" ").toLowerCase());
 
   function read() {
     const given = new URLSearchParams(location.hash.slice(1));
@@ -209,7 +209,7 @@
 
   for (const square of all("#matrix .sq[data-at]")) {
     const cell = cells[square.dataset.at];
-    square.title = `${cell.id}: ${data.outcomes[cell.outcome][1]}`;
+    square.title = `${cell.id}: ${data.outcomes[cell.outcome][1]}${cell.severity ? `, ${cell.severity}` : ""}`;
     square.setAttribute("aria-label", square.title);
   }
   for (const card of all(".card")) one(".body", card).append(cellBody(cells[card.dataset.at], data.texts, data.numerics));

@@ -13,6 +13,7 @@ from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, Statu
 from harness.record.folder import RUN_FILE, RunWriter, load, now
 from harness.record.host import Environment
 from harness.record.run import BackendState, Run, RunInfo
+from harness.record.severity import Severity
 
 TARGETS = ("portable:fp32", "xnnpack:fp32", "xnnpack:int8", "xnnpack:int8_dynamic", "tosa:fp",
            "tosa:int", "tosa:mxfp8_e4m3", "mlx:fp32", "mlx:int4", "metal:fp32")  # fmt: skip
@@ -147,11 +148,15 @@ def _random_cell(choose: random.Random, case: str, target: str, *, broken: bool)
         return cell(case, target, delegation=left, **common)
     luck = choose.random() if broken else 1.0
     if luck < 0.012:
-        worst = numerics(max_abs=0.31, bound=0.001, bound_used=choose.uniform(1.5, 900),
+        used = choose.uniform(1.5, 900)
+        severity = list(Severity)[round(used) % len(Severity)]
+        worst = numerics(max_abs=0.31, bound=0.31 / used, bound_used=used,
                          sqnr_db=choose.uniform(3, 30), exceeding=4, cosine=0.94,
-                         worst_index=[1, 2], worst_actual=0.5, worst_expected=0.81)  # fmt: skip
+                         worst_index=[1, 2], worst_actual=0.5, worst_expected=0.81,
+                         worst_error=0.31, severity=severity)  # fmt: skip
         return cell(case, target, status=Status.MISMATCH, stage="compare", numerics=[worst],
-                    error="output 0: max abs error 0.31 is over its bound", **common)  # fmt: skip
+                    error="output 0: error 0.31 is over its bound", severity=severity,
+                    **common)  # fmt: skip
     if luck < 0.025:
         frames = "\n".join(f'  File "lowering.py", line {n}, in visit' for n in range(30))
         return cell(case, target, status=Status.FAILED, stage="lower", error=(

@@ -23,7 +23,7 @@ from reports.tests.runs import cell, numerics, write
 from reports.verdict import RunVerdict, VerdictKind
 
 TODAY = datetime.date(2026, 6, 15)
-WORDS = "passed, not telling"
+WORDS = "vacuous pass"
 
 
 def untelling(case: str = "full/constant", target: str = "xnnpack:fp32", **fields: Any) -> Cell:
@@ -53,7 +53,7 @@ def test_it_is_rated_and_not_passed(tmp_path: Path) -> None:
     assert total.rate_text == "1 of 3 (33.3 %)"
     judged = RunVerdict.of(run)
     assert judged.kind is VerdictKind.PASSED
-    assert "2 passed, not telling" in judged.sentence
+    assert "2 vacuous pass" in judged.sentence
 
 
 def test_a_run_of_nothing_else_did_not_pass(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_reports_count_it_apart_and_say_what_it_means(tmp_path: Path, render: An
     ("fields", "words"),
     [
         ({"numerics": [numerics(telling=0.0)], "untelling": "zeros by design"},
-         "no: a constant would pass; zeros by design"),
+         "vacuous: 0 % of the elements are conclusive; zeros by design"),
         ({"numerics": [numerics(telling=0.0)]}, "the case gives no reason"),
         ({"numerics": [numerics(telling=0.875)]}, "87.5 % of the elements"),
     ],
@@ -106,7 +106,7 @@ def test_exports_have_a_column(tmp_path: Path) -> None:
     assert [row[columns.index("untelling")] for row in exported["rows"]][1] == "zeros by design"
     xml = junit.render(run).decode()
     assert xml.count("<skipped") == 1
-    assert "passed, not telling: zeros by design" in xml
+    assert "vacuous pass: zeros by design" in xml
 
 
 def test_a_target_that_tells_nothing_has_no_verdict(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_target_that_tells_nothing_has_no_verdict(tmp_path: Path) -> None:
     run = write(tmp_path / "r", cells)
     judged = judge(run, run, parse(""), today=TODAY)
     assert judged.exit_code == 2
-    assert judged.obstacles == ["target tosa:fp: none of its 2 passes is telling"]
+    assert judged.obstacles == ["target tosa:fp: none of its 2 passes is conclusive"]
     red = cell("e", status=Status.FAILED, stage="lower", error="E", runtime="none", numerics=[])
     worse = write(tmp_path / "s", [*cells, red], exit_status=1)
     assert judge(run, worse, parse(""), today=TODAY).exit_code == 1

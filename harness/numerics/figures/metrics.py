@@ -17,6 +17,8 @@ from harness.numerics.bounds import attained
 
 # The bits of a float64 that say which power of two is below it.
 _EXPONENT = 0x7FF0_0000_0000_0000
+# The least number above 1.
+_BEYOND = 1 + 2.0**-52
 # Elements that are looked at together: what a cache holds.
 _PART = 2**17
 
@@ -35,6 +37,7 @@ class Tally:
             is that of the smallest normal number.
         worst: flat index of the element that uses most of its bound; None where there is none.
         used: how much of it that is; infinite for any error where the bound is zero.
+        worst_error: its error.
     """
 
     elements: int = 0
@@ -44,6 +47,7 @@ class Tally:
     max_ulp: float | None = None
     worst: int | None = None
     used: float = 0.0
+    worst_error: float = 0.0
 
     @property
     def mean_abs(self) -> float:
@@ -61,7 +65,7 @@ class Tally:
         """Count; arguments as for :func:`errors`."""
         tally = Tally(max_ulp=0.0 if actual.is_floating_point() else None)
         flat = None if others is None else others.reshape(len(others), -1)
-        for start, (value, truth, limit, native) in _parts(actual, oracle, bound, eager):
+        for start, (value, truth, limit, native) in parts(actual, oracle, bound, eager):
             choice = None if flat is None else flat[:, start : start + _PART]
             tally._add(start, value, truth, *errors(value, truth, limit, native, choice), limit)
         return tally
@@ -83,6 +87,7 @@ class Tally:
         most = int(used.argmax())
         if self.worst is None or float(used[most]) > self.used:
             self.worst, self.used = start + most, float(used[most])
+            self.worst_error = float(error[most])
         if self.max_ulp is not None:
             finfo = torch.finfo(value.dtype)
             size = truth.double().abs()
@@ -95,7 +100,7 @@ class Tally:
 def largest_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
     """The largest of the :func:`errors` of two tensors of one dtype; 0 of nothing."""
     largest, unbounded = 0.0, torch.tensor(math.inf, dtype=torch.float64)
-    for _, (value, native) in _parts(actual, expected):
+    for _, (value, native) in parts(actual, expected):
         error, _ = errors(value, native.double(), unbounded, native)
         largest = max(largest, float(error.max()))
     return largest
@@ -113,7 +118,8 @@ def errors(
     Two finite values conform when they differ by at most the bound. A non-finite value
     conforms when it is the same infinity, or also NaN, in the oracle rounded to the output's
     dtype or in eager: an intermediate may overflow in the dtype although the result would not.
-    Its error is then 0; any other error with a non-finite value is infinite.
+    Its error is then 0; any other error with a non-finite value is infinite. Where the bound of a
+    finite value is infinite nothing is known, and everything conforms, also what is not finite.
 
     Integers and bools conform when they are the oracle's or one of ``others``, and so do infinities
     among these; beyond 2^53, where float64 has no difference, an error is 1.
@@ -140,16 +146,23 @@ def errors(
     same = _same_nonfinite(value, rounded) | _same_nonfinite(value, eager.double())
     if others is not None:
         same |= value.isinf() & attained(value, truth, others)
+    same |= unjudged(truth, bound) & ~value.isfinite()
     error = torch.where(finite, error, math.inf)
     error = torch.where(same, 0.0, error)
     return error, (finite & (error <= bound)) | same
+
+
+def unjudged(oracle: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
+    """Which elements have no verdict: the oracle is finite and the bound is not."""
+    return bound.isinf() & oracle.isfinite()
 
 
 @dataclass
 class Difference:
     """Two tensors as a whole, in sums over their elements.
 
-    Elements where both are the same non-finite value are left out.
+    Elements where both are the same non-finite value are left out, and values that are not finite
+    where nothing was judged.
 
     Attributes:
         noise: Σ(a-r)².
@@ -166,12 +179,25 @@ class Difference:
     comparable: bool = True
 
     @staticmethod
-    def of(actual: torch.Tensor, reference: torch.Tensor) -> Difference:
-        """Sum up."""
+    def of(
+        actual: torch.Tensor, reference: torch.Tensor, bound: torch.Tensor | None = None
+    ) -> Difference:
+        """Sum up.
+
+        Args:
+            actual: what the target returned.
+            reference: what it is compared with.
+            bound: the bounds; where one is infinite, a value that is not finite is left out.
+        """
         found = Difference(comparable=actual.numel() == reference.numel())
         if found.comparable:
-            for _, (a, r) in _parts(actual, reference):
-                found._add(a, r)
+            limits = [] if bound is None or _finite(bound) else [bound]
+            for _, (a, r, *limit) in parts(actual, reference, *limits):
+                if limit:
+                    judged = a.double().isfinite() | ~unjudged(r, limit[0])
+                    a, r = a[judged], r[judged]
+                if len(a):
+                    found._add(a, r)
         return found
 
     def _add(self, actual: torch.Tensor, reference: torch.Tensor) -> None:
@@ -221,7 +247,7 @@ class Difference:
         return max(-1.0, min(1.0, self.product / norms)) if norms else 0.0
 
 
-def _parts(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:
+def parts(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:
     """The same elements of tensors of one size, flat, some at a time, and which is the first."""
     flat = [tensor.reshape(-1) for tensor in tensors]
     for start in range(0, len(flat[0]), _PART):
@@ -229,13 +255,17 @@ def _parts(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:
 
 
 def _used(error: torch.Tensor, bound: torch.Tensor, within: torch.Tensor) -> torch.Tensor:
-    """error / bound; 0 / 0 is 0, and anything beyond a zero bound is infinite."""
-    ratio = error / bound
-    if _finite(ratio):
-        return ratio
-    ratio = torch.where(error == 0, 0.0, ratio)
-    ratio = torch.where(ratio.isnan(), math.inf, ratio)
-    return torch.where(within, ratio.clamp_max(1.0), ratio)
+    """error / bound; 0 / 0 is 0, and anything beyond a zero bound is infinite.
+
+    At most 1 exactly where an element conforms: the element that uses most of its bound is a wrong
+    one where there is one. (An integer between two that conform is nearer than its bound.)
+    """
+    ratio = error / bound  # 0 of an infinite bound
+    if not _finite(ratio):
+        ratio = torch.where(error == 0, 0.0, ratio)
+        ratio = torch.where(ratio.isnan(), math.inf, ratio)
+        ratio = torch.where(within, ratio.clamp_max(1.0), ratio)
+    return ratio if within.all() else torch.where(within, ratio, ratio.clamp_min(_BEYOND))
 
 
 def _finite(x: torch.Tensor) -> bool:

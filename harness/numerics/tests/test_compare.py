@@ -123,6 +123,27 @@ def test_declared_dim_order_is_checked() -> None:
     assert right.problem is None
 
 
+def test_figures_of_a_problem_are_of_the_worst_element() -> None:
+    oracle = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    bound = torch.tensor([1e-12, 1.0, 1e-3], dtype=torch.float64)
+    actual = oracle + torch.tensor([1.28e-12, 0.5, 0.0], dtype=torch.float64)
+    row = compare_output(actual, oracle, bound, oracle)
+    assert row.max_abs == 0.5
+    assert row.worst_index == [0]
+    assert row.worst_error == pytest.approx(1.28e-12, rel=1e-3)
+    assert row.bound_used == row.worst_error / row.bound
+    assert "(worst 1.28 times it: error 1.28e-12, bound 1e-12)" in str(row.problem)
+    assert "0.5" not in str(row.problem)
+
+
+def test_the_worst_element_is_a_wrong_one() -> None:
+    """An integer that no run returned is wrong, be it nearer than others that conform."""
+    oracle, bound = torch.tensor([5, 5]), torch.tensor([4.0, 4.0], dtype=torch.float64)
+    row = compare_output(torch.tensor([9, 6]), oracle, bound, oracle, others=torch.tensor([[9, 9]]))
+    assert (row.exceeding, row.worst_index, row.worst_error) == (1, [1], 1.0)
+    assert row.bound_used > 1
+
+
 def test_number_of_outputs_is_compared() -> None:
     value = torch.zeros(2)
     zeros = [[torch.zeros(2, dtype=torch.float64)] * 2]

@@ -11,7 +11,8 @@ import torch
 
 from harness import Case, Recipe, Tester, registry, run_cell
 from harness.recipe import Lowered
-from harness.record.cell import CROSS_BACKEND, Cell, Encoding
+from harness.record.cell import CROSS_BACKEND, Cell
+from harness.record.encoding import Encoding
 from harness.target import Target
 
 NULL = Target.parse("null:eager")

@@ -13,9 +13,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.errors import RunUnreadable, RunUnwritable, UnknownCell, UnknownTarget
-from harness.record.cell import Cell, Delegation, Encoding, LimitationRef, Numerics, Output, Status
+from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, Output, Status
+from harness.record.encoding import Encoding
+from harness.record.evidence import Cause, Vacuity
 from harness.record.folder import CELLS_FILE, RUN_FILE, RunWriter, latest, load
 from harness.record.run import RunInfo
+from harness.record.severity import Severity
 from harness.target import Target, cell_id, split_cell_id
 
 _words = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)
@@ -38,6 +41,13 @@ _numerics = st.builds(
     exceeding=st.integers(0, 9),
     elements=st.integers(0, 9),
     problem=st.none() | _texts,
+    worst_error=st.none() | _floats,
+    severity=st.none() | st.sampled_from(Severity),
+    vacuous=st.none()
+    | st.builds(
+        Vacuity, cause=st.sampled_from(Cause), alike=st.integers(0, 9), constant=st.none() | _floats
+    ),
+    name=st.sampled_from(["", "inf", "['a']"]),
 )
 _cells = st.builds(
     Cell,
@@ -52,6 +62,7 @@ _cells = st.builds(
     limitation=st.none() | st.builds(LimitationRef, reason=_texts),
     encodings=st.lists(st.builds(Encoding, parameter=_texts, codes=st.none() | _texts), max_size=2),
     outputs=st.lists(st.builds(Output, values=st.lists(_floats, max_size=3)), max_size=2),
+    severity=st.none() | st.sampled_from(Severity),
 )
 
 

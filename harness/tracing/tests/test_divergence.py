@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, Cell, Limitation, Recipe, Status, Tester, run_cell
+from harness import Case, Cell, Limitation, Recipe, Severity, Status, Tester, run_cell
 from harness.record.cell import MODEL
 from harness.tracing import divergence
 from harness.tracing.divergence import diverges, look
@@ -47,6 +47,8 @@ def traced(cell: Cell, **options: Any) -> Cell:
 def test_a_planted_fault_is_named_in_the_record(limitations: Any) -> None:
     cell = wrong(limitations=limitations)
     assert cell.status is (Status.XFAILED if limitations else Status.MISMATCH)
+    # Expected or not.
+    assert cell.severity is Severity.MAJOR
     assert diverges(cell)
     after = traced(cell)
     assert after.first_divergence is not None

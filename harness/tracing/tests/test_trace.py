@@ -73,6 +73,39 @@ def test_an_instruction_that_errs_is_traced_to_its_node(monkeypatch: pytest.Monk
     assert (first.node, first.born) == ("softmax", True)
 
 
+class Product(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 3.0
+
+
+def test_error_and_bound_are_of_the_element_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest error is of an element within its bound."""
+    build = BUILDERS["MultiplyNode"]
+
+    def wrong(node: Any) -> Any:
+        step = build(node)
+
+        def run(t: list[Any], v: list[Any]) -> None:
+            step(t, v)
+            t[node.out] = t[node.out] + type(t[node.out])([1e-4, 1e-8])
+
+        return run
+
+    monkeypatch.setitem(BUILDERS, "MultiplyNode", wrong)
+    seen = found(Product(), "mlx:fp32", torch.tensor([1000.1, 0.0011]))
+    first = seen.first
+    assert first is not None
+    assert first.exceeding == 1
+    assert first.error == pytest.approx(1e-8, rel=0.1)
+    assert first.error == pytest.approx(first.bound_used * first.bound, rel=1e-12)
+    assert seen.divergence is not None
+    assert seen.divergence.error == first.error
+    assert f"error {first.error:.3g}, {first.bound_used:.3g} times its bound" in str(
+        seen.divergence
+    )
+    assert f"error {first.error:.3g}, bound {first.bound:.3g})" in str(seen.problem)
+
+
 def test_a_green_model_ends_after_one_run() -> None:
     seen = found(Chain(), "xnnpack:fp32")
     assert (seen.problem, seen.first, seen.programs, seen.nodes) == (None, None, 1, ())

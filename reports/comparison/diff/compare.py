@@ -18,7 +18,7 @@ from reports.comparison.diff.measures import measures
 from reports.comparison.diff.signature import signature
 from reports.comparison.diff.transition import transition
 from reports.comparison.snapshot import CellFacts, Snapshot, take
-from reports.outcome import Outcome
+from reports.outcome import Outcome, severity_rank
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,13 @@ class Change:
     def target(self) -> str:
         """``backend:recipe``."""
         return self.cell.target
+
+    @property
+    def order(self) -> tuple[int, int, float, str]:
+        """Sorts changes: by kind, the most severe mismatches of a kind first."""
+        after = self.after
+        severity = 0 if after is None else severity_rank(after.outcome, after.severity)
+        return self.kind.rank, -severity, -self.amount, self.id
 
     @property
     def signature(self) -> str:
@@ -182,7 +189,7 @@ def diff(
             untimed[b.target] += not timed
             found += _measured(name, a, b, limits(b.target), times=timed)
         changes += _folded(found)
-    changes.sort(key=lambda change: (change.kind.rank, -change.amount, change.id))
+    changes.sort(key=lambda change: change.order)
     remarks = []
     if not timed_runs:
         remarks.append("times were not compared: the baseline has none")
@@ -220,8 +227,8 @@ def _measured(
 
 
 def _detail(before: CellFacts | None, after: CellFacts | None) -> str:
-    old = before.outcome.label if before else "not there"
-    new = after.outcome.label if after else "not there"
+    old = before.words if before else "not there"
+    new = after.words if after else "not there"
     if after is None:
         return f"{old} → {new}"
     where = f" in {after.stage}" if after.stage and not after.outcome.is_pass else ""

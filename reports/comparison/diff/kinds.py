@@ -18,6 +18,7 @@ class Kind(enum.Enum):
     NEWLY_TIMED_OUT = "newly-timed-out"
     NEWLY_XPASSED = "newly-xpassed"
     FAILS_OTHERWISE = "fails-otherwise"
+    MORE_SEVERE = "more-severe"
     DISAPPEARED = "disappeared"
     NOT_RUN = "not-run"
     NEWLY_UNAVAILABLE = "newly-unavailable"
@@ -80,7 +81,7 @@ _LEADING = {
     Kind.FAILS_OTHERWISE,
     Kind.LIMITATION_APPEARED,
 }
-_FOLLOWING = {Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE}
+_FOLLOWING = {Kind.MORE_SEVERE, Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE}
 _RANKS = {kind: rank for rank, kind in enumerate(Kind)}
 
 _MEANINGS = {
@@ -89,13 +90,14 @@ _MEANINGS = {
     Kind.NEWLY_TIMED_OUT: "does not end within its time limit any more",
     Kind.NEWLY_XPASSED: "passes although a limitation says it cannot: the entry is stale",
     Kind.FAILS_OTHERWISE: "was red and is red, with another outcome, stage or error",
+    Kind.MORE_SEVERE: "a mismatch before and now, expected or not, and more severe now",
     Kind.DISAPPEARED: "neither expected nor recorded any more",
     Kind.NOT_RUN: "expected, but without a record",
     Kind.NEWLY_UNAVAILABLE: "its backend is not here any more; nothing was tried",
     Kind.NEWLY_LOWERED: "was executed, and is only lowered now",
     Kind.NEWLY_UNSUPPORTED: "the target declares now that it does not do this",
     Kind.LIMITATION_APPEARED: "fails now as a limitation predicts, and was not red before",
-    Kind.SIGNAL_LOST: "passes, but a constant would have passed, too, and it said something",
+    Kind.SIGNAL_LOST: "a vacuous pass now, and was conclusive before",
     Kind.DELEGATION_LOST: "the backend takes fewer calls, and they are left over",
     Kind.RUNTIME_CHANGED: "another runtime executed it",
     Kind.NUMERICS_WORSE: "SQNR against the float64 oracle fell, or an output is not compared",
@@ -109,7 +111,7 @@ _MEANINGS = {
     Kind.EXPLAINED: "was red, and fails now as a limitation predicts",
     Kind.APPEARED: "was not there before",
     Kind.NEWLY_EXECUTED: "passes now, and was not executed before",
-    Kind.SIGNAL_GAINED: "passes, and says something; a constant would have passed before",
+    Kind.SIGNAL_GAINED: "a conclusive pass now, and was a vacuous one before",
     Kind.LIMITATION_GONE: "passes now, and was xfailed before",
     Kind.FIXED: "passes now, and was red before",
 }

@@ -20,7 +20,8 @@ class Measured:
         detail: the change in words, with units.
         old: the value before.
         new: the value now.
-        unit: of both: ``dB``, ``× bound``, ``B``, ``delegates``, ``calls`` or ``s``.
+        unit: of both: ``dB``, ``× bound``, ``B``, ``delegates``, ``calls``, ``s``, or ``of 4`` for
+            the rank of a severity.
         amount: how much worse, for ordering within a kind; infinite when a number became
             undefined.
         ops: for lost delegation, the operators with the number of calls lost.
@@ -49,6 +50,7 @@ def measures(
     if before.lowered and after.lowered:
         yield from _delegation(before, after, limits)
     yield from _bytes(before, after, limits)
+    yield from _severity(before, after)
     if before.executed and after.executed:
         yield from _numerics(before, after, limits)
         if times and before.seconds is not None and after.seconds is not None:
@@ -103,6 +105,14 @@ def _bytes(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[
     if percent >= limits.bytes_up_percent:
         detail = f"{text.size(old)} → {text.size(new)} (+{percent:.1f} %)"
         yield Measured(Kind.BYTES_UP, detail, old, new, "B", percent)
+
+
+def _severity(before: CellFacts, after: CellFacts) -> Iterator[Measured]:
+    old, new = before.severity, after.severity
+    # Records of schema 3 and before do not say.
+    if old is not None and new is not None and new.rank > old.rank:
+        detail = f"{old.value} → {new.value}"
+        yield Measured(Kind.MORE_SEVERE, detail, old.rank, new.rank, "of 4", new.rank - old.rank)
 
 
 def _numerics(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[Measured]:

@@ -8,6 +8,7 @@ import msgspec
 
 from harness.record.spelling import spell_number
 from reports.comparison.diff.compare import Change, Diff
+from reports.comparison.snapshot import CellFacts
 
 
 def render(found: Diff) -> str:
@@ -31,6 +32,10 @@ def _side(name: str, incomplete: list[str]) -> dict[str, Any]:
     return {"name": name, "complete": not incomplete, "incomplete": incomplete}
 
 
+def _severity(cell: CellFacts | None) -> str | None:
+    return None if cell is None or cell.severity is None else cell.severity.value
+
+
 def _change(change: Change) -> dict[str, Any]:
     before, after = change.outcomes
     return {
@@ -40,6 +45,7 @@ def _change(change: Change) -> dict[str, Any]:
         "op": change.op,
         "before": before.value if before else None,
         "after": after.value if after else None,
+        "severity": [_severity(change.before), _severity(change.after)],
         "detail": change.detail,
         "signature": change.signature,
         "old": spell_number(change.old),

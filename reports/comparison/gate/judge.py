@@ -48,6 +48,8 @@ class Judgement:
         waived: changes that a valid waiver excuses.
         known: cells that fail as they did in the baseline, unless the policy makes them red.
         noted: other changes for the worse, which the policy allows.
+        mild: changes that would be red and are of mismatches below the policy's severity, worst
+            first.
         waivers: what is wrong with waivers, a line each; red.
         obstacles: why the run cannot be called green, a line each.
         warnings: what a reader must know besides.
@@ -60,6 +62,7 @@ class Judgement:
     waived: list[tuple[Change, Waiver]]
     known: list[Change]
     noted: list[Change]
+    mild: list[Change]
     waivers: list[str]
     obstacles: list[str]
     warnings: list[str]
@@ -79,6 +82,7 @@ class Judgement:
             (len(self.obstacles), "obstacle"),
             (len(self.waived), "waived change"),
             (len(self.known), "known failure"),
+            (len(self.mild), "change below the severity"),
         ]
         shown = [text.count(number, noun) for number, noun in parts if number]
         judged = f"{text.count(self.judged, 'cell')} judged"
@@ -109,12 +113,13 @@ def judge(
     found = diff(old, new, policy.limits)
     changes = sorted(
         [*found.changes, *_over_limit(old, new, policy, found)],
-        key=lambda change: (change.kind.rank, -change.amount, change.id),
+        key=lambda change: change.order,
     )
     valid = [waiver for waiver in policy.waiver if today <= waiver.expires]
     red: list[Change] = []
     waived: list[tuple[Change, Waiver]] = []
     rest: list[Change] = []
+    mild: list[Change] = []
     # What follows from a change is judged with it, unless the policy lets that pass.
     queue = deque(changes)
     while queue:
@@ -122,11 +127,15 @@ def judge(
         by = next((waiver for waiver in valid if _excuses(waiver, change)), None)
         if by is not None:
             waived.append((change, by))
-        elif change.kind in policy.red_kinds(change.target):
-            red.append(change)
-        else:
+        elif change.kind not in policy.red_kinds(change.target):
             rest.append(change)
             queue.extendleft(reversed(change.followers))
+        elif policy.tolerates(change):
+            mild.append(change)
+            # What else is known of the same error follows; its quality was not rated.
+            queue.extendleft(each for each in change.followers if not policy.tolerates(each))
+        else:
+            red.append(change)
     fatal, hindering = obstacles.find(found, rest, policy, subset)
     expired, unmatched = _waiver_problems(policy, changes, new, today, subset)
     if fatal or hindering:
@@ -151,6 +160,7 @@ def judge(
             for change in rest
             if change.kind.is_worse and change.kind not in obstacles.LOSSES
         ],
+        mild=mild,
         waivers=problems,
         obstacles=[*fatal, *hindering],
         warnings=obstacles.warnings(found, subset),

@@ -19,6 +19,8 @@ def render(judged: Judgement) -> str:
         red.setdefault(change.id, []).append(change)
     excused = {change.id: f"waived: {waiver.reason}" for change, waiver in judged.waived}
     excused |= {change.id: "fails as in the baseline" for change in judged.known}
+    mild = "below the severity that is red"
+    excused |= {change.id: f"{mild}: {change.said}" for change in judged.mild}
     cells = dict(judged.found.after.cells)
     for name, changes in red.items():
         cells.setdefault(name, changes[0].cell)

@@ -33,6 +33,7 @@ def render(judged: Judgement) -> str:
     page.add(_folded("Environment", environment(found)), name="environment")
     page.add(_lines("To know", [*judged.warnings, *found.remarks]), name="remarks")
     page.add(_section("Known failures, red in the baseline too", judged.known), name="known")
+    page.add(_section("Below the severity that is red", judged.mild), name="mild mismatches")
     page.add(_waived(judged), name="waived")
     page.add(_section("Worse, and allowed by the policy", judged.noted), name="allowed changes")
     return page.text

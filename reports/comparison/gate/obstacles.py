@@ -173,13 +173,13 @@ def _numbers(new: Snapshot, policy: Policy, subset: int | None) -> list[str]:
 
 
 def _without_signal(new: Snapshot) -> list[str]:
-    """Targets that pass with nothing but outputs that any constant would pass for."""
-    telling = {cell.target for cell in new.cells.values() if cell.outcome.is_pass}
+    """Targets whose passes are all vacuous."""
+    conclusive = {cell.target for cell in new.cells.values() if cell.outcome.is_pass}
     empty = Counter(cell.target for cell in new.cells.values() if cell.outcome is Outcome.UNTELLING)
     return [
-        f"target {target}: none of its {text.count(number, 'pass', 'passes')} is telling"
+        f"target {target}: none of its {text.count(number, 'pass', 'passes')} is conclusive"
         for target, number in sorted(empty.items())
-        if target not in telling
+        if target not in conclusive
     ]
 
 

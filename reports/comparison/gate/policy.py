@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 
 from harness.errors import UsageError
+from harness.record.severity import Severity
 from harness.target import any_glob
+from reports.comparison.diff.compare import Change
 from reports.comparison.diff.kinds import Kind, Thresholds
 
 #: What is red unless a policy says otherwise: everything that was lost, but size and time.
@@ -22,6 +24,7 @@ USUALLY_RED = (
     Kind.NEWLY_TIMED_OUT,
     Kind.NEWLY_XPASSED,
     Kind.FAILS_OTHERWISE,
+    Kind.MORE_SEVERE,
     Kind.NEWLY_UNSUPPORTED,
     Kind.LIMITATION_APPEARED,
     Kind.SIGNAL_LOST,
@@ -33,6 +36,18 @@ USUALLY_RED = (
 
 
 _ALL = tuple(Kind)
+
+_RATED = frozenset(
+    {
+        Kind.NEWLY_FAILING,
+        Kind.FAILS_OTHERWISE,
+        Kind.MORE_SEVERE,
+        Kind.NUMERICS_WORSE,
+        Kind.BOUND_UP,
+        Kind.STILL_FAILING,
+    }
+)
+"""Kinds that speak of errors whose severity is known, and that a low one makes harmless."""
 
 
 class GateThresholds(Thresholds, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,6 +67,7 @@ class TargetPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Attributes:
         match: glob over ``backend:recipe``; several with ``|``.
         red: kinds that are red, instead of the policy's.
+        severity_at_least: mismatches below are not red, instead of the policy's.
         min_cells: conclusive cells that each of these targets must have.
         optional: whether it is fine that no target matches.
         thresholds: those given here; the others are the policy's.
@@ -59,6 +75,7 @@ class TargetPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     match: str
     red: tuple[Kind, ...] | None = None
+    severity_at_least: Severity | None = None
     min_cells: int = 0
     optional: bool = False
     thresholds: GateThresholds = GateThresholds()
@@ -117,6 +134,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         cells: glob over the ids of the cells that are judged; several with ``|``.
         red: kinds of change that are red.
+        severity_at_least: mismatches that are less severe are listed and not red.
         min_cells: conclusive cells that the run must have.
         required_targets: targets that must have conclusive cells.
         subset_min_cells: declares that runs are narrower than the baseline and must have at
@@ -129,6 +147,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     cells: str = "*"
     red: tuple[Kind, ...] = USUALLY_RED
+    severity_at_least: Severity = Severity.NEGLIGIBLE
     min_cells: int = 1
     required_targets: list[str] = []
     subset_min_cells: int | None = None
@@ -154,6 +173,20 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """What is red for a target."""
         entry = self.speaks_for(target)
         return frozenset(self.red if entry is None or entry.red is None else entry.red)
+
+    def severity_level(self, target: str) -> Severity:
+        """From which severity on a mismatch of a target is red."""
+        entry = self.speaks_for(target)
+        own = None if entry is None else entry.severity_at_least
+        return self.severity_at_least if own is None else own
+
+    def tolerates(self, change: Change) -> bool:
+        """Whether a change is of a mismatch that is less severe than what is red. A crash, a
+        failure, and a mismatch of which an older record does not say how severe it is are not."""
+        after = change.after
+        if change.kind not in _RATED or after is None or after.severity is None:
+            return False
+        return after.severity.rank < self.severity_level(change.target).rank
 
     def limits(self, target: str) -> GateThresholds:
         """The thresholds of a target."""
@@ -210,6 +243,9 @@ def _explained(message: str, content: str) -> str:
     where = f"line {_line_of(key, content)}: " if key else ""
     near = difflib.get_close_matches(key, _words(), 1, 0.6) if key else []
     hint = f"; did you mean {near[0]}?" if near and near[0] != key else ""
+    if message.endswith(".severity_at_least`"):
+        *first, last = (repr(each.value) for each in Severity)
+        hint = f"; give {', '.join(first)} or {last}"
     return f"{where}{message}{hint}"
 
 

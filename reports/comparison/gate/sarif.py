@@ -18,13 +18,15 @@ _WAIVER = "waiver"
 
 
 def render(judged: Judgement, *, policy: str = "gate.toml") -> str:
-    """One SARIF run: a result for each red or waived change, waiver problem and obstacle.
+    """One SARIF run: a result for each red or waived change, waiver problem and obstacle, a note
+    for each change below the severity that is red.
 
     Args:
         judged: the judgement.
         policy: path of the policy, to which results without a suite are attached.
     """
     results = [_change(change, policy) for change in judged.red]
+    results += [_change(change, policy) | {"level": "note"} for change in judged.mild]
     for change, waiver in judged.waived:
         why = f"{waiver.reason} ({waiver.owner}, until {waiver.expires})"
         suppressed = [{"kind": "external", "status": "accepted", "justification": why}]
@@ -66,7 +68,9 @@ def _change(change: Change, policy: str) -> dict[str, Any]:
     module = suite if suite and all(part.isidentifier() for part in suite.split(".")) else ""
     where = f"{module.replace('.', '/')}.py" if module else policy
     message = f"{name}: {change.kind.label}: {detail}. Run it again: {change.cell.repro}"
-    return _result(change.kind.value, text.line(message, 1_500), where, name)
+    made = _result(change.kind.value, text.line(message, 1_500), where, name)
+    severity = change.cell.severity
+    return made if severity is None else made | {"properties": {"severity": severity.value}}
 
 
 def _line(rule: str, line: str, policy: str) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def render(judged: Judgement, under: str = "", console: Console | None = None) -
     _lines("Waivers", judged.waivers, "bold red", out)
     _lines("Could not judge", judged.obstacles, "bold yellow", out)
     _changes("Known failures, red in the baseline too", judged.known, out, _NOTED)
+    _changes("Below the severity that is red", judged.mild, out, _NOTED)
     _waived(judged, out)
     _changes("Worse, and allowed by the policy", judged.noted, out, _NOTED)
     out.print()

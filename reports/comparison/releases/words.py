@@ -82,7 +82,7 @@ def headline(step: Step) -> str:
 
 def _ended(cell: CellFacts) -> str:
     where = f" in {cell.stage}" if cell.stage and not cell.outcome.is_pass else ""
-    return f"{cell.outcome.label}{where}"
+    return f"{cell.words}{where}"
 
 
 def _number(value: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from harness.record.cell import Cell, Delegation, LimitationRef, Status
 from harness.record.host import Environment
 from harness.record.run import BackendState, Run, RunInfo
+from harness.record.severity import Severity
 from reports.tests.runs import cell, numerics
 
 #: The cell that changes, and those beside it that do not.
@@ -30,6 +31,19 @@ def made(word: str, case: str = SUBJECT, target: str = "xnnpack:fp32") -> Cell |
         "mismatch": {"status": Status.MISMATCH, "stage": "compare", "error": "1 of 6 exceed"},
         "mismatch by far": {"status": Status.MISMATCH, "stage": "compare", "error": "6 of 6 exceed",
                             "numerics": [numerics(sqnr_db=12.0, bound_used=9.0, exceeding=6)]},
+        **{
+            f"{prefix}{severity.value}": {
+                "status": status, "stage": "compare", "error": "1 of 6 exceed",
+                "severity": severity, "limitation": known,
+                "numerics": [numerics(bound_used=2.0, exceeding=1, severity=severity,
+                                      problem="1 of 6 exceed")],
+            }
+            for prefix, status, known in (
+                ("", Status.MISMATCH, None),
+                ("xfailed ", Status.XFAILED, LimitationRef(reason="known")),
+            )
+            for severity in Severity
+        },
         "failed": {"status": Status.FAILED, "stage": "lower", "error": "ValueError: 3", **_NOTHING},
         "failed otherwise": {"status": Status.FAILED, "stage": "export", "error": "KeyError: a",
                              **_NOTHING},

@@ -34,6 +34,13 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "gate.md"
         (WAIVER.replace('"r"', '" "'), "empty reason"),
         (WAIVER.replace('"fixed"', '"*"'), "kind"),
         ("red = []", "nothing could make the gate fail"),
+        (
+            'severity_at_least = "sever"',
+            "line 1: .*'sever'.*give 'negligible', 'minor', 'major' or",
+        ),
+        ("severity_at_least = 3", "line 1: .*severity_at_least.*or 'critical'"),
+        ('[[target]]\nmatch = "a"\nseverity_at_least = "big"', r"line 3: .*target\[0\].*give"),
+        ('severity_atleast = "major"', "line 1: .*did you mean severity_at_least"),
         ("min_cells = -1", "negative"),
         ('min_cells = "3"', "min_cells"),
         ("subset_min_cells = 0", "judges nothing"),

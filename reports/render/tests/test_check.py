@@ -1,15 +1,19 @@
-"""A check of one model: a row a target, reasons once, and what to do where it proves little."""
+"""A check of one model: a row a target, reasons once, and what helps where a pass is vacuous."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from harness.record.cell import Cell, Delegation, Status
+from harness.record.evidence import Cause, Vacuity
+from harness.record.severity import Severity
 from reports.render import check, html
 from reports.tests.markup import Page
 from reports.tests.runs import cell, numerics, write
@@ -67,14 +71,62 @@ def test_what_several_targets_say_is_said_once(tmp_path: Path) -> None:
     assert "FAILED" in text
 
 
-def test_outputs_without_signal_say_what_to_do(tmp_path: Path) -> None:
-    blank = cell("net", numerics=[numerics(telling=0.0)])
-    text = " ".join(shown(tmp_path / "r", [blank], exit_status=2).split())
-    assert "This proves little" in text
-    assert "give real inputs" in text
+def vacuous(cause: Cause, target: str = "xnnpack:fp32", constant: float | None = 0.0) -> Cell:
+    why = Vacuity(cause=cause, alike=997, constant=constant)
+    fine = numerics(telling=0.0)  # of an older record, which does not say why
+    row = numerics(output=1, name="['logits']", telling=0.003, elements=1000, vacuous=why)
+    return cell("net", target, numerics=[row, fine] if cause is Cause.SPREAD else [row])
+
+
+@pytest.mark.parametrize(
+    ("cause", "target", "says", "advises"),
+    [
+        (Cause.WIDE, "xnnpack:fp32",
+         "output 1 (['logits']): 997 of 1,000 elements are within their bounds of the constant 0: "
+         "its bounds are wider than its values", "conform trace --all-nodes"),
+        (Cause.WIDE, "mlx:bf16", "wider than its values", "Rounding in bf16 explains that"),
+        (Cause.WIDE, "tosa:int+cse", "wider than its values", "Rounding in int explains that"),
+        (Cause.SPREAD, "xnnpack:fp32", "its bounds are as wide as the spread of its values",
+         "conform trace --all-nodes"),
+        (Cause.EQUAL, "xnnpack:fp32", "so many of the values are equal", "Give inputs for which"),
+    ],
+)  # fmt: skip
+def test_a_vacuous_pass_says_which_output_why_and_what_helps(
+    tmp_path: Path, cause: Cause, target: str, says: str, advises: str
+) -> None:
+    text = " ".join(shown(tmp_path / "r", [vacuous(cause, target)], exit_status=2).split())
+    assert "Vacuous: 1 pass without evidence" in text
+    assert says in text
+    assert advises in text
+    # Nobody is told to do what was done.
+    assert "trained" not in text
+    assert "--inputs" not in text
     assert "NOTHING PASSED" in text
     assert "FAILED" not in text
-    assert "proves little" not in shown(tmp_path / "s", [cell("net")])
+    assert "Vacuous" not in shown(tmp_path / "s", [cell("net")])
+
+
+def test_infinite_bounds_are_named_as_the_cause(tmp_path: Path) -> None:
+    blank = vacuous(Cause.INFINITE, "mlx:fp16", None)
+    text = " ".join(shown(tmp_path / "r", [blank], exit_status=2).split())
+    assert "no perturbed run says anything of 997 of 1,000 elements: their bounds are inf" in text
+
+
+def test_severities_are_shown_and_the_worst_reason_comes_first(tmp_path: Path) -> None:
+    def wrong(target: str, severity: Severity) -> Cell:
+        return cell("net", target, status=Status.MISMATCH, stage="compare", severity=severity,
+                    error=f"{target} is off", numerics=[numerics(exceeding=1, bound_used=2.0,
+                    severity=severity, problem="off")])  # fmt: skip
+
+    cells = [wrong("mlx:fp32", Severity.NEGLIGIBLE), wrong("tosa:fp", Severity.CRITICAL),
+             wrong("xnnpack:fp32", Severity.MINOR)]  # fmt: skip
+    text = shown(tmp_path / "r", cells, exit_status=1)
+    for severity in ("negligible", "critical", "minor"):
+        assert re.search(rf"≠ mismatch .*\n +{severity} ", text)
+        assert f"≠ mismatch, {severity} in stage compare" in text
+    places = [text.index(f"{target} is off") for target in ("tosa:fp", "xnnpack:fp32", "mlx:fp32")]
+    assert places == sorted(places)
+    assert "3 mismatch (1 critical, 1 minor, 1 negligible)" in text
 
 
 def test_an_unavailable_target_is_a_row_with_its_reason(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness.record.cell import CROSS_BACKEND, Cell, Encoding, Output, Status
+from harness.record.cell import CROSS_BACKEND, Cell, Output, Status
+from harness.record.encoding import Encoding
 from reports.render import html, markdown, terminal
 from reports.render.pairs import pairs, rows
 from reports.tests.runs import cell, numerics, write

@@ -12,6 +12,7 @@ import msgspec
 from harness.record.cell import Cell, Delegation, LimitationRef, Status
 from harness.record.host import Environment
 from harness.record.run import BackendState
+from harness.record.severity import Severity
 from reports.tests.runs import cell, large, numerics, write
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</script>\u2028]]>`${7}"
@@ -55,6 +56,9 @@ def _aged(item: Cell, at: int, night: int, choose: random.Random) -> Cell | None
         made.traceback = f"Traceback\n  frame {night}\nRuntimeError: node {night}"
     elif at % 37 == 5 and night % 2 and made.status is Status.PASSED:
         made.status, made.stage, made.error = Status.MISMATCH, "compare", "over its bound"
+    elif made.severity is not None:
+        # At times as in older records, which do not say.
+        made.severity = [*Severity, None][(at + night) % 5]
     if made.numerics and at % 7 == 0:
         worse = choose.choice([-20.0, -3.0, -2.9, 0.0, 4.0, float("nan"), float("-inf")])
         made.numerics = [

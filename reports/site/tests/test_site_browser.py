@@ -11,13 +11,16 @@ from urllib.parse import quote
 
 import pytest
 
+from harness.record.cell import LimitationRef, Status
 from harness.record.folder import load
+from harness.record.severity import Severity
 from reports import facts, site, summary, text
 from reports.columns import columns
 from reports.outcome import Outcome
 from reports.site.tests import browser as chromium
 from reports.site.tests.browser import follow, hash_of, is_wide
 from reports.summary import Summary
+from reports.tests.runs import cell, write
 
 pytestmark = chromium.needed
 
@@ -94,6 +97,48 @@ def test_search_and_filters_live_in_the_address_and_a_link_shows_the_same(
     assert again.input_value("#search") == "2d int8"
     again.click("#clear")
     assert hash_of(again) == "#/cells?group=suite"
+
+
+def test_cells_and_changes_are_sorted_by_severity_and_say_it(
+    opened: Callable[..., Any], tmp_path: Path
+) -> None:
+    # In no order at all; one record is of an older schema and does not say.
+    found = [Severity.MINOR, Severity.CRITICAL, None, Severity.NEGLIGIBLE, Severity.MAJOR]
+    names = [f"add/{number}" for number in range(len(found))]
+    wrong = [
+        cell(name, status=Status.MISMATCH, stage="compare", error="off", severity=severity)
+        for name, severity in zip(names, found, strict=True)
+    ]
+    known = LimitationRef(reason="known")
+    gap = cell("add/gap", status=Status.XFAILED, limitation=known, severity=Severity.MAJOR)
+    before = [cell(name) for name in names] + [cell("add/gap")]
+    write(tmp_path / "runs" / "a", before, started="2026-01-01T00:00:00+00:00")
+    write(
+        tmp_path / "runs" / "b", [*wrong, gap], started="2026-01-02T00:00:00+00:00", exit_status=1
+    )
+    index = site.write(tmp_path / "site", [tmp_path / "runs"]).index.as_uri()
+    worst_first = ["add/1", "add/2", "add/4", "add/0", "add/3"]
+    page = opened(f"{index}#/cells?group=none&order=worst&status=mismatch")
+    page.wait_for_selector(".virtual .case")
+    rows = page.locator(".virtual .case .name").all_text_contents()
+    assert rows[0] in ("add/1", "add/2")
+    assert rows[2:] == worst_first[2:]
+    titles = {each.get_attribute("title") for each in page.locator(".virtual a.o-mismatch").all()}
+    assert "add/1@xnnpack:fp32: mismatch, critical" in titles
+    assert "add/2@xnnpack:fp32: mismatch" in titles
+    follow(page, "#/compare")
+    page.wait_for_selector(".change")
+    shown = [each.partition("@")[0] for each in page.locator(".change a").all_text_contents()]
+    assert shown[:5] == worst_first
+    assert "→ mismatch, critical" in page.text_content(".change .detail")
+    follow(page, f"#/cell?id={quote('add/gap@xnnpack:fp32', safe='')}")
+    assert "xfailed, major" in page.text_content(".sheet .state")
+    follow(page, "#/")
+    heads = [" ".join(each.split()) for each in page.locator("#overview h3").all_text_contents()]
+    wanted = ["Mismatch, critical", "Mismatch in", "Mismatch, major", "Mismatch, minor"]
+    assert [head.startswith(words) for head, words in zip(heads, wanted, strict=False)] == [
+        True
+    ] * 4
 
 
 def test_drilling_down_to_a_cell_and_back_keeps_filter_place_and_focus(

@@ -39,6 +39,11 @@ def test_two_runs_compare_as_conform_diff_does(
         assert sorted((kind, name) for kind, name, _ in made) == sorted(
             (change.kind.value, change.id) for change in wanted.changes
         )
+        # Of outcomes in the same order: worst first, of a kind the most severe mismatches.
+        of_outcomes = {change.kind.value for change in wanted.changes if not change.unit}
+        assert [(kind, name) for kind, name, _ in made if kind in of_outcomes] == [
+            (change.kind.value, change.id) for change in wanted.changes if not change.unit
+        ]
         measured = {change.kind.value for change in wanted.changes if change.unit}
         measured.add(Kind.RUNTIME_CHANGED.value)
         assert sorted(tuple(item) for item in made if item[0] in measured) == sorted(
@@ -47,7 +52,8 @@ def test_two_runs_compare_as_conform_diff_does(
             if change.kind.value in measured
         )
         seen |= {change.kind for change in wanted.changes}
-    assert {Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE, Kind.BYTES_UP, Kind.TIME_UP,
+    assert {Kind.MORE_SEVERE, Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE,
+            Kind.BYTES_UP, Kind.TIME_UP,
             Kind.DELEGATION_LOST, Kind.DELEGATES_UP, Kind.RUNTIME_CHANGED, Kind.NEWLY_FAILING,
             Kind.FIXED, Kind.DISAPPEARED, Kind.APPEARED, Kind.NOT_RUN} <= seen  # fmt: skip
 

@@ -57,7 +57,7 @@ function summaryOnly(main, run, cell) {
   const gap = run.gaps[run.gap[slot]];
   const pairs = [["Bound used", boundUse(float(run.used[slot]))], ["SQNR", decibels(float(run.sqnr[slot]))],
     ["Time", run.seconds[slot] === null ? DASH : seconds(float(run.seconds[slot]))]];
-  return [...cellState({ outcome: outcome.value, error: run.errors[run.error[slot]] }, [outcome.symbol, outcome.label, outcome.meaning, outcome.red]),
+  return [...cellState({ outcome: outcome.value, severity: main.severities[run.severity[slot]], error: run.errors[run.error[slot]] }, [outcome.symbol, outcome.label, outcome.meaning, outcome.red]),
     gap ? limitationPart({ reason: gap[0], link: gap[1], href: gap[2] }) : null,
     part("Numbers", make("dl", { class: "about" }, pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]))),
     make("p", { class: "note" }, "This site keeps the full record of the newest runs, and of red cells. The run folder has this one:")];
@@ -90,7 +90,7 @@ views.cell = async (params) => {
   const others = make("ul", { class: "strip named" }, related.map((other) => {
     const outcome = main.outcomes[run.outcome[other]];
     return make("li", { class: other === cell ? "here" : null }, make("a", { href: address("cell", { id: cells.id(other), run: params.get("run") }),
-      "aria-current": other === cell ? "true" : null, title: outcome.label }, swatch(outcome), cells.targetShown[cells.target[other]]));
+      "aria-current": other === cell ? "true" : null, title: outcomeWords(main, run.outcome[other], run.severityOf(other)) }, swatch(outcome), cells.targetShown[cells.target[other]]));
   }));
   return {
     title: cells.shownId(cell),

@@ -126,14 +126,14 @@ views.cells = async (params) => {
     return [make("th", { scope: "row", class: "name mono", title: name }, label), columns.map((column) => {
       const found = cellsIn(row, column);
       if (!found.length) return null;
-      const badness = (cell) => main.outcomes[run.outcome[cell]].badness;
+      const badness = (cell) => worseness(main, run.outcome[cell], run.severityOf(cell));
       const cell = found.reduce((worst, other) => (badness(other) > badness(worst) ? other : worst));
       if (found.length > 1) {
         return groupSquare(main, `${name} on ${column.name}`, tally(main, run, found), !found.some((each) => matches[each]),
           address("cell", { id: cells.id(cell), run: params.get("run") && chosen.key }));
       }
       const outcome = main.outcomes[run.outcome[cell]];
-      const said = `${cells.shownId(cell)}: ${outcome.label}`;
+      const said = `${cells.shownId(cell)}: ${outcomeWords(main, run.outcome[cell], run.severityOf(cell))}`;
       return make("a", { class: `sq o-${outcome.value}${matches[cell] ? "" : " off"}`, title: said, "aria-label": said,
         href: address("cell", { id: cells.id(cell), run: params.get("run") && chosen.key }) }, outcome.symbol);
     })];
@@ -147,7 +147,7 @@ views.cells = async (params) => {
       group.hits = group.cases.filter((item) => {
         item.worst = -1;
         for (const cell of columns.flatMap((column) => cellsIn(item, column))) {
-          if (matches[cell]) item.worst = Math.max(item.worst, main.outcomes[run.outcome[cell]].badness);
+          if (matches[cell]) item.worst = Math.max(item.worst, worseness(main, run.outcome[cell], run.severityOf(cell)));
         }
         group.worst = Math.max(group.worst, item.worst);
         return item.worst >= 0;

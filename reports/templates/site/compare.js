@@ -18,12 +18,12 @@ function sideCell(main, { data, more }, cell) {
     lowered: Boolean(share[0] || share[1] || share[2]) || executed || main.outcomes[at].value === "lowered",
     runtime: more.runtimes[more.runtime[slot]], bytes: more.bytes[slot], outputs: more.outputs[slot],
     seconds: float(data.seconds[slot]), host: more.hosts[more.host[slot]], error: data.errors[data.error[slot]],
-    gap: data.gaps[data.gap[slot]],
+    gap: data.gaps[data.gap[slot]], severity: data.severity[slot],
   };
 }
 
 function outcomeDetail(main, before, after) {
-  const label = (side) => (side ? main.outcomes[side.at].label : "not there");
+  const label = (side) => (side ? outcomeWords(main, side.at, side.severity) : "not there");
   if (!after || main.outcomes[after.at].passed) return `${label(before)} → ${label(after)}`;
   const gap = main.outcomes[after.at].value === "xfailed" && after.gap;
   const why = gap ? gap[0] : after.error;
@@ -48,7 +48,7 @@ function compareRuns(main, cells, old, now) {
     compared += 1;
     const timed = before.host !== "" && before.host === after.host;
     if (!timed) foreign += 1;
-    for (const found of measuresOf(before, after, main.thresholds, timed)) {
+    for (const found of measuresOf(before, after, main.thresholds, timed, main.severities)) {
       const next = { cell, before, after, ...found, kind: ranks.get(found.kind) };
       // What follows from a failure is said with it, and is no other change.
       if (first && main.kinds[first.kind].leads && main.kinds[next.kind].follows) {
@@ -57,7 +57,8 @@ function compareRuns(main, cells, old, now) {
     }
   }
   for (const change of changes) change.id = cells.id(change.cell);
-  changes.sort((a, b) => a.kind - b.kind || (a.amount === b.amount ? 0 : b.amount - a.amount) || (a.id < b.id ? -1 : 1));
+  const severity = ({ after }) => (after ? worseness(main, after.at, after.severity) % main.severities.length : 0);
+  changes.sort((a, b) => a.kind - b.kind || severity(b) - severity(a) || (a.amount === b.amount ? 0 : b.amount - a.amount) || (a.id < b.id ? -1 : 1));
   return { changes, compared, foreign };
 }
 

@@ -98,10 +98,15 @@ function* timeWorse(before, after, limits) {
   }
 }
 
-// before and after: { share, bytes, outputs, runtime, lowered, executed, seconds }.
-function* measuresOf(before, after, limits, timed) {
+function* severityWorse(before, after, severities) {
+  if (before && after > before) yield { kind: "more-severe", detail: `${severities[before]} → ${severities[after]}`, amount: after - before };
+}
+
+// before and after: { share, bytes, outputs, runtime, lowered, executed, seconds, severity }.
+function* measuresOf(before, after, limits, timed, severities) {
   if (before.lowered && after.lowered) yield* delegationWorse(before.share, after.share, limits);
   yield* bytesWorse(before.bytes, after.bytes, limits);
+  yield* severityWorse(before.severity, after.severity, severities);
   if (!before.executed || !after.executed) return;
   yield* numericsWorse(before.outputs, after.outputs, limits);
   if (timed && before.seconds !== null && after.seconds !== null) yield* timeWorse(before.seconds, after.seconds, limits);

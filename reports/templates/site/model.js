@@ -70,6 +70,8 @@ async function runData(run) {
     return {
       ...data, outcome, slot,
       detailed: data.detailed && new Set(data.detailed),
+      // 0 where the cell has none.
+      severityOf: (cell) => (slot[cell] >= 0 ? data.severity[slot[cell]] : 0),
       of: (cell) => (cell < outcome.length ? outcome[cell] : ABSENT),
     };
   });
@@ -132,6 +134,18 @@ function folded(targets) {
     else made.push({ name, members: [target] });
   }
   return made.flatMap((column) => (column.members.length > 2 ? [column] : column.members.map((target) => ({ name: target.name, members: [target] }))));
+}
+
+// The words of a cell's outcome, with the severity of its mismatch.
+function outcomeWords(main, at, severity) {
+  const { label } = main.outcomes[at];
+  return severity ? `${label}, ${main.severities[severity]}` : label;
+}
+
+// Larger is worse: first by outcome; of mismatches by severity, where one whose record does not say counts as critical.
+function worseness(main, at, severity) {
+  const unknown = main.outcomes[at].value === "mismatch" ? main.severities.length - 1 : 0;
+  return main.outcomes[at].badness * main.severities.length + (severity || unknown);
 }
 
 function swatch(outcome) {
