@@ -10,7 +10,7 @@ import pytest
 
 from backends.mlx.execution.kernels.base import DTYPES
 from backends.mlx.execution.kernels.elementwise import BINARY, UNARY
-from backends.mlx.execution.tests.single import OUT, T, run
+from backends.mlx.execution.kernels.tests.single import OUT, T, run
 from backends.mlx.payload.tests.payloads import integer, mlx
 from harness import ProgramError
 

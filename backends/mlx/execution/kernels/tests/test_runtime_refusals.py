@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 import pytest
 
-from backends.mlx.execution.tests.single import OUT, T, run
+from backends.mlx.execution.kernels.tests.single import OUT, T, run
 from backends.mlx.payload.tests.payloads import integer, mlx
 from harness import ProgramError
 
