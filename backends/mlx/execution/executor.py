@@ -261,7 +261,7 @@ class Executor:
             lengths = [t[slot].shape[axis_in(axis, t[slot].ndim)] for slot in node.originals]
             length = lengths[0]
             if min(lengths) < length:
-                raise ProgramError(f"scans tensors of the lengths {lengths}")
+                raise ProgramError(f"scans {length} slices of tensors of the lengths {lengths}")
             collected: list[list[mx.array]] = [[] for _ in node.outputs]
             for index in range(length):
                 for source, slot in zip(node.originals, node.sliced, strict=True):
