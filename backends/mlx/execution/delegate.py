@@ -14,7 +14,7 @@ from backends.mlx.execution.cache import CacheConfig, SequenceCache
 from backends.mlx.execution.executor import Executor, Observer
 from backends.mlx.execution.kernels.base import DTYPES, dtype_of
 from backends.mlx.payload import reader
-from backends.mlx.payload.graph import Dim, Graph, Slot, SlotKind
+from backends.mlx.payload.graph import Graph, Slot, SlotKind
 from harness import (
     DelegateHandle,
     DelegateLoader,
@@ -107,34 +107,18 @@ def _argument(graph: Graph, place: int, slot: Slot, value: Any) -> mx.array | in
         return value
     if not isinstance(value, torch.Tensor):
         raise ProgramError(f"MLX input {place} is {value!r}, expected a tensor")
-    # tensor_to_mlx in MLXBackend.cpp.
+    # tensor_to_mlx in MLXBackend.cpp. It compares no sizes: what a program takes is for
+    # ExecuTorch to hold, which knows the largest shape of each of its inputs.
     if not value.is_contiguous():
         raise ProgramError(f"MLX input {place} is not contiguous: the runtime refuses it")
     if value.dtype not in _DTYPES:
         raise ProgramError(f"MLX input {place}: {value.dtype} has no MLX dtype")
     meta = graph.declared(slot.index)
-    if meta is not None:
-        if _DTYPES[value.dtype] != dtype_of(meta.scalar_type):
-            raise ProgramError(
-                f"MLX input {place} is {value.dtype}, the program expects "
-                f"{dtype_of(meta.scalar_type)}"
-            )
-        fits = len(meta.shape) == value.dim() and all(
-            _least(dim) <= size and (dim.high is None or size <= dim.high)
-            for dim, size in zip(meta.shape, value.shape, strict=True)
+    if meta is not None and _DTYPES[value.dtype] != dtype_of(meta.scalar_type):
+        raise ProgramError(
+            f"MLX input {place} is {value.dtype}, the program expects {dtype_of(meta.scalar_type)}"
         )
-        if not fits:
-            allowed = ", ".join(map(str, meta.shape))
-            raise ProgramError(
-                f"MLX input {place} has shape {tuple(value.shape)}, the program was lowered for "
-                f"({allowed})"
-            )
     return to_mlx(value)
-
-
-def _least(dim: Dim) -> int:
-    """torch.export lets symbolic sizes begin at 2 whatever was asked for; sizes 0 and 1 work."""
-    return dim.low if dim.static or dim.low > 2 else 0
 
 
 def to_mlx(tensor: torch.Tensor) -> mx.array:

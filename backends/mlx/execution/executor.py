@@ -257,10 +257,11 @@ class Executor:
         axis, body = node.scan_axis, node.body_chain_idx
 
         def step(t: list[Any], v: list[Any]) -> None:
-            lengths = {t[slot].shape[axis_in(axis, t[slot].ndim)] for slot in node.originals}
-            if len(lengths) != 1:
-                raise ProgramError(f"scans tensors of the lengths {sorted(lengths)}")
-            (length,) = lengths
+            # exec_scan: as long as the first one. MLX takes no slice behind the end of another.
+            lengths = [t[slot].shape[axis_in(axis, t[slot].ndim)] for slot in node.originals]
+            length = lengths[0]
+            if min(lengths) < length:
+                raise ProgramError(f"scans {length} slices of tensors of the lengths {lengths}")
             collected: list[list[mx.array]] = [[] for _ in node.outputs]
             for index in range(length):
                 for source, slot in zip(node.originals, node.sliced, strict=True):

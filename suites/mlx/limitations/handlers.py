@@ -163,13 +163,35 @@ HANDLERS: list[Limitation] = [
     # Sizes
     Limitation(
         target=_ALL,
-        case="argmax/dynamic_flattened|slice_scatter/to_the_dynamic_end|topk/dynamic",
-        reason="_argmax_handler, _slice_scatter_handler and _topk_handler read a size from the "
-        "example instead of emitting SymSizeNode. That specialises the dimension: the program "
-        "takes the exported length only, without an error when it is lowered.",
+        case="argmax/dynamic_flattened",
+        reason="_argmax_handler reads the number of elements from the example instead of emitting "
+        "SymSizeNode: the program flattens tensors of the exported length only, without an error "
+        "when it is lowered.",
         link=_OPS,
         stage="run",
-        error="the program was lowered for (2, 5)",
+        error="(ReshapeNode): [reshape] Cannot reshape array of size 6 into shape (10)",
+    ),
+    Limitation(
+        target=_ALL,
+        case="slice_scatter/to_the_dynamic_end",
+        reason="_slice_scatter_handler reads a size from the example instead of emitting "
+        "SymSizeNode. That specialises the dimension: the program declares its output with the "
+        "exported length, which ExecuTorch cannot resize to another, without an error when it is "
+        "lowered.",
+        link=_OPS,
+        stage="run",
+        error="a call returned shape (2, 3) for a tensor that the program fixes to (2, 5)",
+    ),
+    Limitation(
+        target=_ALL,
+        case="topk/dynamic",
+        reason="_topk_handler reads a size from the example instead of emitting SymSizeNode. That "
+        "specialises the dimension, without an error when it is lowered: the program runs for "
+        "lengths up to the exported one, and ExecuTorch refuses to resize its input to a longer "
+        "one.",
+        link=_OPS,
+        stage="run",
+        error="input 0 has shape (2, 12); the program takes at most (2, 5)",
     ),
     Limitation(
         target=_ALL,

@@ -26,7 +26,7 @@ MLX: list[Limitation] = [
         "not to decompose, and export then takes the length of the example for the only one.",
         link=f"{_MLX}ops.py",
         stage="run",
-        error="has shape (1, 4), the program was lowered for (1, 16)",
+        error="(AddNode): [broadcast_shapes] Shapes (1,4,128) and (1,16,128) cannot be broadcast",
     ),
     Limitation(
         target="mlx:*",

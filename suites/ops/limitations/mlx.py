@@ -117,7 +117,7 @@ MLX: list[Limitation] = [
         "mlx::pad, which refuses them.",
         link=_OPS,
         stage="run",
-        error="cannot pad by -1",
+        error="Invalid low padding size (-1) passed to pad",
     ),
     # Lowered to instructions that compute something else
     Limitation(

@@ -17,12 +17,14 @@ def erf(x: mx.array) -> mx.array:
 
     The CPU takes formula 7.1.26 of Abramowitz and Stegun (mlx/backend/cpu/simd/math.h), off
     by up to 5e-7 whatever the value; the device's kernel is accurate to an ULP
-    (mlx/backend/metal/kernels/erf.h).
+    (mlx/backend/metal/kernels/erf.h). Integers and booleans give float32
+    (``at_least_float`` in mlx/ops.cpp).
     """
+    dtype = x.dtype if mx.issubdtype(x.dtype, mx.inexact) else mx.float32
     # float32 holds every 16-bit value, and numpy knows no bfloat16.
     values = torch.from_numpy(numpy.array(x.astype(mx.float32)))
     exact = torch.erf(values.double()).float()
-    return mx.array(exact.numpy()).astype(x.dtype)
+    return mx.array(exact.numpy()).astype(dtype)
 
 
 def quantized_matmul(

@@ -118,7 +118,8 @@ def _scalar(value: float, dtype: mx.Dtype) -> mx.array:
 
 
 def _gelu_erf(x: mx.array) -> mx.array:
-    # gelu_none_impl: every constant and step in the dtype of x.
+    # gelu_none_impl in MLXInterpreter.h: constants in the dtype of x, so that those of integers
+    # are truncated, while erf and tanh promote integers to float32.
     grown = mx.add(_scalar(1.0, x.dtype), erf(mx.multiply(_scalar(0.7071067812, x.dtype), x)))
     return mx.multiply(_scalar(0.5, x.dtype), mx.multiply(x, grown))
 
@@ -133,7 +134,7 @@ def _gelu_tanh(x: mx.array) -> mx.array:
 
 
 def gelu(node: Node) -> Step:
-    """By erf, or by tanh when ``approximate`` says so; any other word means erf."""
+    """By tanh where ``approximate`` is "tanh"; any other word means erf (``exec_gelu``)."""
     return unary(_gelu_tanh if node.approximate == "tanh" else _gelu_erf, node)
 
 

@@ -186,6 +186,12 @@ def index_copy(node: Node) -> Step:
         if positions.size > 1 and memoryview(positions).strides != (8,):
             raise ProgramError("indices do not lie one behind the other in memory")
         at = axis_in(axis, target.ndim)
+        if positions.size and source.ndim != target.ndim:
+            # Of a lower rank the runtime reads sizes that are not there (exec_index_copy); a higher
+            # one, and a part of either, is refused by slice and broadcast_to in mlx/ops.cpp.
+            raise ProgramError(
+                f"an update of rank {source.ndim} for a tensor of rank {target.ndim}"
+            )
         size = target.shape[at]
         check_indices(positions, size)
         rows = [int(row) % size for row in positions.tolist()]

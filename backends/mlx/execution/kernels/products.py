@@ -40,6 +40,9 @@ def addmm(bias: mx.array, left: mx.array, right: mx.array, alpha: float, beta: f
     if bias.dtype != mx.float32 or not _is_product(left, right):
         return mx.addmm(bias, left, right, alpha, beta)
     product = _array((_tensor(left) @ _tensor(right)).mul_(alpha))
+    bias = mx.broadcast_to(bias, product.shape)  # never the product to the bias
+    if beta == 0:  # a BLAS does not read the bias then: not its NaN either
+        return product
     return mx.add(product, bias if beta == 1 else bias * beta)
 
 
@@ -78,6 +81,8 @@ def convolution(
     fits = source.ndim == weight.ndim == dimensions + 2 and dimensions in (1, 2, 3)
     if not fits or not _is_ours(source, weight) or groups < 1:
         return None
+    if groups > 1 and dimensions == 3:  # conv_general in mlx/ops.cpp refuses them
+        return None
     if weight.shape[-1] * groups != source.shape[-1] or weight.shape[0] % groups:
         return None
     if source.size // source.shape[-1] * weight.size < _LARGE:
@@ -91,9 +96,18 @@ def convolution(
 def attention(
     query: mx.array, key: mx.array, value: mx.array, scale: float, mask: mx.array | str | None
 ) -> mx.array:
-    """``mx.fast.scaled_dot_product_attention``; in blocks, where no mask is given as an array."""
+    """``mx.fast.scaled_dot_product_attention``; in blocks, where no mask is given as an array.
+
+    Scores that may overflow are left to mlx. Its softmax gives NaN where all scores of a row are
+    minus infinity (mlx/backend/cpu/softmax.cpp), torch's gives 0; and mlx scales the query, torch
+    the scores.
+    """
     is_plain = mask is None or (mask == "causal" and query.shape[2:3] == key.shape[2:3])
-    if not is_plain or not _is_attention(query, key, value):
+    if (
+        not is_plain
+        or not _is_attention(query, key, value)
+        or not _is_finite(query, key, value, scale)
+    ):
         return mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=mask)
     found = _nn.scaled_dot_product_attention(
         _tensor(query),
@@ -125,6 +139,15 @@ def _is_attention(query: mx.array, key: mx.array, value: mx.array) -> bool:
     if query.shape[1] % key.shape[1]:
         return False
     return query.size * key.shape[2] >= _LARGE and _is_ours(query, key, value)
+
+
+def _is_finite(query: mx.array, key: mx.array, value: mx.array, scale: float) -> bool:
+    """Whether values are finite, and no product of a row with a key can overflow."""
+    if not bool(mx.all(mx.isfinite(value))):
+        return False
+    longest = [float(_tensor(rows).double().norm(dim=-1).max()) for rows in (query, key)]
+    # False for NaN. Cauchy and Schwarz bound the scores, and half of the range is for rounding.
+    return math.prod(longest) * max(1.0, abs(scale)) < torch.finfo(torch.float32).max / 2
 
 
 def _is_ours(*arrays: mx.array) -> bool:

@@ -67,8 +67,10 @@ def quantized_matmul(node: Node) -> Step:
     def step(t: list[Any], v: list[Any]) -> None:
         rows = t[x]
         columns = _check_product(node, rows, t[w], t[scales])
-        if not rows.size or not columns:  # mlx's CPU kernel divides by both
-            t[out] = mx.zeros((*rows.shape[:-1], columns), rows.dtype)
+        if not rows.size or not columns:
+            # mlx's CPU kernel divides by both; its checks come before any kernel runs.
+            empty = mx.quantized_matmul(rows, t[w], t[scales], biases(t), **options)
+            t[out] = mx.zeros(empty.shape, empty.dtype)
             return
         t[out] = products.quantized_matmul(rows, t[w], t[scales], biases(t), **options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import mlx.core as mx
 
 from backends.mlx.execution.kernels.base import (
+    INT32_MAX,
+    INT32_MIN,
     Builder,
     Step,
     axis_in,
@@ -133,7 +136,11 @@ def slice_axis(node: Node) -> Step:
 
 
 def split(node: Node) -> Step:
-    """One size is the size of every chunk but the last; several are the sizes of all."""
+    """One size is the size of every chunk but the last; several say where the chunks end.
+
+    Of several the last one is not read, and cuts beyond the end give empty chunks
+    (``exec_split``, ``split`` in mlx/ops.cpp).
+    """
     x, outs, axis, sizes = node.x, node.outs, node.axis, integers(node.sizes)
 
     def step(t: list[Any], v: list[Any]) -> None:
@@ -144,9 +151,9 @@ def split(node: Node) -> Step:
                 raise ProgramError(f"cannot split into chunks of size {given[0]}")
             cuts = list(range(given[0], length, given[0]))
         else:
-            cuts = [sum(given[: n + 1]) for n in range(len(given) - 1)]
-            if min(given) < 0 or cuts[-1] > length:
-                raise ProgramError(f"sizes {given} do not split an axis of size {length}")
+            cuts = list(itertools.accumulate(given[:-1]))
+            if any(not INT32_MIN <= cut <= INT32_MAX for cut in cuts):
+                raise ProgramError(f"sizes {given} add up to more than an int32")
         parts = mx.split(source, cuts, axis) if cuts else [source]
         if len(parts) != len(outs):
             raise ProgramError(f"split makes {len(parts)} parts for {len(outs)} slots")
@@ -163,9 +170,11 @@ def pad(node: Node) -> Step:
 
     def step(t: list[Any], v: list[Any]) -> None:
         flat = widths(v)
-        if any(width < 0 for width in flat):
-            raise ProgramError(f"cannot pad by {min(flat)}")
         pairs = list(zip(flat[::2], flat[1::2], strict=True))
+        # mx.pad repeats a single pair for every axis; the pad of mlx/ops.cpp that the runtime
+        # calls does not.
+        if len(pairs) != t[x].ndim:
+            raise ProgramError(f"{len(pairs)} pairs of padding for {t[x].ndim} dimensions")
         t[out] = mx.pad(t[x], pairs, mode=mode, constant_values=value)
 
     return step

@@ -43,6 +43,14 @@ class Weighted(torch.nn.Module):
         return (x * (x.shape[0] - 1)).reshape(-1)
 
 
+class TopTwo(torch.nn.Module):
+    """The two largest of each row."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        values, indices = x.topk(2)
+        return values, indices
+
+
 def lowered(module: torch.nn.Module, inputs: Inputs, **options: object) -> bytes:
     case = Case("test/case", lambda: (module, inputs), **options)
     return Tester(case, "mlx:fp32").export().lower().to_executorch().serialize().program
@@ -128,11 +136,29 @@ def test_one_program_takes_many_shapes() -> None:
         torch.testing.assert_close(out, Weighted()(given))
 
 
-@pytest.mark.parametrize("size", [3, 17])
-def test_a_shape_outside_the_bounds_is_refused(size: int) -> None:
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_size_below_the_bounds_is_taken_as_the_runtime_takes_it(size: int) -> None:
+    """Neither ``tensor_to_mlx`` nor ExecuTorch knows a smallest size."""
     program = lowered(Weighted(), (torch.randn(8, 3),), dynamic_shapes=batches(4, 16))
-    with pytest.raises(ProgramError, match=rf"shape \({size}, 3\)"):
-        BACKEND.execute(program, [(torch.randn(size, 3),)])
+    given = torch.randn(size, 3)
+    ((out,),) = BACKEND.execute(program, [(given,)]).outputs
+    torch.testing.assert_close(out, Weighted()(given))
+
+
+def test_a_size_above_the_bounds_is_refused_by_the_program() -> None:
+    program = lowered(Weighted(), (torch.randn(8, 3),), dynamic_shapes=batches(4, 16))
+    with pytest.raises(ProgramError, match=r"input 0 has shape \(17, 3\); the program takes"):
+        BACKEND.execute(program, [(torch.randn(17, 3),)])
+
+
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_sizes_that_lowering_took_for_fixed_are_not_compared(size: int) -> None:
+    """The handler of topk reads the axis' size from the example, and declares it so."""
+    lengths = {"x": {1: torch.export.Dim("length", min=3, max=12)}}
+    program = lowered(TopTwo(), (torch.randn(2, 5),), dynamic_shapes=lengths)
+    given = torch.randn(2, size)
+    ((values, indices),) = BACKEND.execute(program, [(given,)]).outputs
+    torch.testing.assert_close((values, indices), tuple(given.topk(2)))
 
 
 def test_another_dtype_is_refused(mlp: bytes) -> None:

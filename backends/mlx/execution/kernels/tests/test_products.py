@@ -128,6 +128,45 @@ def test_attention_that_torch_means_otherwise_is_mlxs() -> None:
         assert_close(products.attention(query, keys, keys, 1.0, mask), expected)
 
 
+EXTREMES = {
+    "all minus infinity": (1e20, -1e20, 1.0, 1.0),
+    "infinity": (1e20, 1e20, 1.0, 1.0),
+    "infinity before the scale": (1e20, 1e20, 1.0, 1e-10),
+    "infinity by the scale": (1e30, 1.0, 1.0, 1e10),
+    "a query that is infinite": (numpy.inf, 1.0, 1.0, 1.0),
+    "a key that is NaN": (1.0, numpy.nan, 1.0, 1.0),
+    "values that are infinite": (1.0, 1.0, numpy.inf, 1.0),
+}
+
+
+@pytest.mark.parametrize("mask", [None, "causal"])
+@pytest.mark.parametrize("name", EXTREMES)
+def test_attention_of_scores_that_overflow_is_mlxs(name: str, mask: str | None) -> None:
+    """torch gives 0 where all scores of a row are minus infinity, mlx NaN."""
+    *factors, scale = EXTREMES[name]
+    query, key, value = (mx.ones((1, 2, 4, 8)) * factor for factor in factors)
+    attend = mx.fast.scaled_dot_product_attention
+    expected = attend(query, key, value, scale=scale, mask=mask)
+    assert_close(products.attention(query, key, value, scale, mask), expected)
+
+
+def test_a_convolution_in_three_dimensions_has_no_groups() -> None:
+    x, weight = normal(1, 4, 5, 4, 4), normal(4, 2, 2, 2, 2)
+    with pytest.raises(ValueError, match="groups"):
+        mx.conv3d(x, weight, groups=2)
+    assert products.convolution(x, weight, (1,) * 3, (0,) * 3, (1,) * 3, 2) is None
+
+
+def test_the_bias_of_a_product_is_broadcast_to_it_and_not_read_for_a_beta_of_0() -> None:
+    left, right = normal(5, 7), normal(7, 3)
+    nothing = mx.full((3,), numpy.nan)
+    expected = mx.addmm(nothing, left, right, 2.0, 0.0)
+    assert_close(products.addmm(nothing, left, right, 2.0, 0.0), expected)
+    for function in (mx.addmm, products.addmm):
+        with pytest.raises(ValueError, match="broadcast"):
+            mx.eval(function(normal(2, 5, 3), left, right, 1.0, 1.0))
+
+
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16])
 def test_other_dtypes_are_mlxs(dtype: mx.Dtype) -> None:
     left, right = normal(5, 7).astype(dtype), normal(7, 3).astype(dtype)
