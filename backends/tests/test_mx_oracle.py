@@ -228,7 +228,7 @@ def test_the_bound_follows_format_block_and_length(element: Element) -> None:
     # 4 · rms of noise between half and all of the amplitude is 3.05 of it; and the output rounds.
     for length, found in by_length.items():
         roundings = length // 32 if exact else length
-        assert 2 <= found / (min(roundings, 6 * roundings**0.5) + 1) <= 4
+        assert 2 <= found / (min(roundings, 2 * roundings**0.5) + 1) <= 4
     assert by_length[512] / by_length[32] < 16
 
 

@@ -102,9 +102,8 @@ class EagerDtypes(TorchFunctionMode):
                 if is_inexact(dtype):
                     given.append(dtype)
                     dims.append(leaf.dim())
-            elif isinstance(leaf, torch.dtype) and is_inexact(leaf):
-                if leaf not in _WIDE or self._names_wide:
-                    return leaf
+            elif isinstance(leaf, torch.dtype) and self._is_named(leaf):
+                return leaf
         if not given:
             return self._default
         if all(dtype == given[0] for dtype in given):
@@ -115,11 +114,17 @@ class EagerDtypes(TorchFunctionMode):
             known = _PROMOTED[signature] = self._promote(func, args, kwargs)
         return known
 
+    def _is_named(self, dtype: torch.dtype) -> bool:
+        """Whether a dtype among arguments is the program's, and not that of a wide tensor."""
+        return is_inexact(dtype) and (dtype not in _WIDE or self._names_wide)
+
     def _promote(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
         """Ask the operator itself, with tensors that have no data; where it cannot answer so,
         promote as elementwise operators do."""
         try:
-            found = leaves(func(*map_leaves(self._on_meta, args), **map_leaves(self._on_meta, kwargs)))
+            found = leaves(
+                func(*map_leaves(self._on_meta, args), **map_leaves(self._on_meta, kwargs))
+            )
         except Exception:  # needs data, or has no such kernel
             found = []
         for leaf in found:
