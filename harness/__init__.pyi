@@ -12,6 +12,8 @@ from .backend import (
     Inspectable as Inspectable,
     Knowing as Knowing,
     Selecting as Selecting,
+    go_past as go_past,
+    past_defects as past_defects,
 )
 from .case import (
     Built as Built,
@@ -74,6 +76,7 @@ from .record.cell import (
     Property as Property,
     Status as Status,
 )
+from .record.defect import Defect as Defect
 from .record.run import Run as Run
 from .release import (
     has_module as has_module,

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from harness.record.defect import Defect
 from harness.record.spelling import read_number, spell
 from harness.target import cell_id
 
@@ -271,6 +272,7 @@ class Cell(msgspec.Struct, kw_only=True):
     suite that makes its case, ``suites/ops/unary.py:12``. ``attempts`` says, of a cell whose worker
     or process was lost, how each try before the last ended. ``cached`` is there where the cell did
     not run here, and all else in the record is what another run made of it (docs/incremental.md).
+    ``defects`` are all those that its execution went past (``--past-defects``).
     """
 
     case: str
@@ -311,6 +313,7 @@ class Cell(msgspec.Struct, kw_only=True):
     source: str = ""
     attempts: list[str] = []
     cached: Cached | None = None
+    defects: list[Defect] = []
 
     @property
     def id(self) -> str:

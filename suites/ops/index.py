@@ -51,7 +51,7 @@ CASES: list[Case] = [
        randn(2, 3, 4)),
     op("index_put/constant_mid", lambda x, v: _store(x, v, (slice(None), torch.tensor([2, 0]))),
        randn(2, 3, 4), randn(2, 2, 4)),
-    op("cat/constant_second", lambda x: torch.cat([x, torch.tensor([[0.5, -2.0, 1.25]])]),
+    op("cat/constant_second", lambda x: torch.cat([x, torch.tensor([[0.5, -2, 9]], dtype=x.dtype)]),
        randn(2, 3)),
     op("index_put/first_dim", lambda x, i, v: _store(x, v, i), randn(6, 4), _order(6), randn(6, 4)),
     op("index_put/broadcast_value", lambda x, i, v: _store(x, v, (slice(None), i)), randn(3, 5),

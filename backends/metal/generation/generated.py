@@ -64,6 +64,8 @@ class Generated(msgspec.Struct, frozen=True):
         constants: in the order of the wrapper's constants.
         weights: the constants' storages one after the other, each aligned.
         fallbacks: kernels that the wrapper calls beside its own, as upstream's check saw them.
+        linears: the partition's nodes of linear layers by the matmul nodes that upstream's
+            DecomposeLinearPass made of them; comments of the wrapper have the names of the latter.
     """
 
     wrapper: str
@@ -72,6 +74,7 @@ class Generated(msgspec.Struct, frozen=True):
     constants: tuple[Constant, ...]
     fallbacks: tuple[str, ...]
     weights: bytes = b""
+    linears: dict[str, str] = {}
 
     @property
     def kernels(self) -> dict[str, str]:
@@ -97,13 +100,16 @@ def decode(data: bytes | memoryview, weights: bytes) -> Generated:
     return msgspec.structs.replace(msgspec.json.decode(data, type=Generated), weights=weights)
 
 
-def collect(graph: Any, wrapper: str, fallbacks: tuple[str, ...]) -> Generated:
+def collect(
+    graph: Any, wrapper: str, fallbacks: tuple[str, ...], linears: dict[str, str]
+) -> Generated:
     """Read a compiled graph.
 
     Args:
         graph: Inductor's ``GraphLowering``, its code generated.
         wrapper: the C++ source.
         fallbacks: names of the kernels that it calls.
+        linears: see :class:`Generated`.
     """
     constants, weights = _constants(graph)
     return Generated(
@@ -113,6 +119,7 @@ def collect(graph: Any, wrapper: str, fallbacks: tuple[str, ...]) -> Generated:
         constants=constants,
         fallbacks=fallbacks,
         weights=weights,
+        linears=linears,
     )
 
 
