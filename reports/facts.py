@@ -161,6 +161,11 @@ def divergence(cell: Cell) -> str:
     return text.line(f"first wrong node not known: {cell.untraced}", 600) if cell.untraced else ""
 
 
+def defects(cell: Cell) -> list[str]:
+    """The known defects of a cell's program, a line each."""
+    return [text.line(str(defect), 600) for defect in cell.defects]
+
+
 def telling(cell: Cell) -> str:
     """How telling the outputs are, and the case's reason when they are not; nothing where it was
     not measured."""

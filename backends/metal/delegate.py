@@ -9,8 +9,7 @@ import torch
 
 from backends.metal import contract
 from backends.metal.cpp.wrapper import Wrapper
-from backends.metal.fallbacks import IMPLEMENTATIONS
-from backends.metal.fallbacks.aten import aten_kernel
+from backends.metal.fallbacks import IMPLEMENTATIONS, substitute
 from backends.metal.generation import generated
 from backends.metal.generation.generated import Generated
 from backends.metal.machine.calls import Call
@@ -107,5 +106,5 @@ def machine_of(code: Generated, *, checked: bool = True) -> Machine:
         checked=checked,
         check=checking(contract.Checker(), report),
         fallbacks=IMPLEMENTATIONS,
-        substitute=aten_kernel,
+        substitute=substitute,
     )

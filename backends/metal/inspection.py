@@ -14,8 +14,7 @@ from backends.metal.contract.rule import DELEGATE
 from backends.metal.cpp.listing import lines
 from backends.metal.cpp.wrapper import Wrapper
 from backends.metal.delegate import code_of
-from backends.metal.fallbacks import IMPLEMENTATIONS
-from backends.metal.fallbacks.aten import aten_kernel
+from backends.metal.fallbacks import IMPLEMENTATIONS, substitute
 from backends.metal.generation.generated import Generated
 from backends.metal.host.errors import SourceError
 from backends.metal.host.kernel_source import parse
@@ -117,7 +116,7 @@ def _load(payload: DelegatePayload, delegates: list[Inspected]) -> DelegateHandl
             code.tensors(),
             check=lambda call: inspected.collect(checker, call),
             fallbacks=IMPLEMENTATIONS,
-            substitute=aten_kernel,
+            substitute=substitute,
         )
     except Exception as error:
         inspected.failure = f"it cannot be loaded: {describe(error)}"

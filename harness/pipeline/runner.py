@@ -301,7 +301,8 @@ class _Trial:
         self.defects = placed(tester, log.defects) or [Defect(error=ending.error or "")]
         number = len(self.defects)
         known = f"{number} known defect{'s' if number > 1 else ''}"
-        return failure, replace(ending, error=f"{(ending.error or '').rstrip(';')}; {known}; otherwise {rest}")
+        first = (ending.error or "").rstrip(";")
+        return failure, replace(ending, error=f"{first}; {known}; otherwise {rest}")
 
     def _failed(self, failure: StageFailure) -> Ending:
         """How a cell ends in which a stage failed."""

@@ -54,8 +54,8 @@ class Machine:
             the contract is made as the code means it: tensors have the layout that the code takes
             them to have, and a view is no copy.
         fallbacks: kernels of the runtime, by the C function's name.
-        substitute: finds what stands for a kernel that the runtime does not have, once ``check``
-            has gone past that.
+        substitute: finds what computes a call that breaks the contract in place of ``fallbacks``,
+            once ``check`` has gone past that.
 
     Raises:
         ProgramError: sources or constants do not fit the program.
@@ -191,9 +191,8 @@ class Machine:
         shim = SHADER_SHIMS.get(call.name) or SHIMS.get(call.name)
         if shim is not None:
             return shim(*call.arguments)
-        fallback = self.fallbacks.get(call.name)
-        if fallback is None and broken:
-            fallback = self.substitute(call.name)
+        instead = self.substitute(call.name) if broken else None
+        fallback = instead or self.fallbacks.get(call.name)
         if fallback is None:
             quoted = self.program.source.quote(call.line) if call.line else call.source
             raise UnknownFunction(call.name, call.line, quoted)
