@@ -12,8 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from msgspec.structs import replace
-
 from harness.record.defect import Defect
 
 if TYPE_CHECKING:
@@ -95,22 +93,18 @@ class DefectLog:
 
     Attributes:
         failure: what the first one would have raised; None where there is none.
+        defects: each once, in the order in which they were met.
     """
 
     def __init__(self) -> None:
         self.failure: Exception | None = None
-        self._times: dict[Defect, int] = {}
+        self.defects: list[Defect] = []
 
     def add(self, failure: Exception, defect: Defect | None = None) -> None:
         """Log a defect; without ``defect``, a failure whose defects are logged where it is met."""
         self.failure = self.failure or failure
-        if defect is not None:
-            self._times[defect] = self._times.get(defect, 0) + 1
-
-    @property
-    def defects(self) -> list[Defect]:
-        """Each defect once, in the order in which they were met."""
-        return [replace(defect, times=times) for defect, times in self._times.items()]
+        if defect is not None and defect not in self.defects:
+            self.defects.append(defect)
 
 
 _LOG: ContextVar[DefectLog | None] = ContextVar("defect_log", default=None)

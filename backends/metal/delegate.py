@@ -15,7 +15,7 @@ from backends.metal.generation.generated import Generated
 from backends.metal.machine.calls import Call
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.metadata import checking
-from backends.metal.provenance import NodesOfLines
+from backends.metal.provenance import node_of
 from harness import (
     Defect,
     DelegateHandle,
@@ -91,11 +91,10 @@ def load(delegate: DelegatePayload) -> DelegateHandle:
 def machine_of(code: Generated, *, checked: bool = True) -> Machine:
     """The machine of generated code; breaking the contract is a failure of lowering: the code
     would have failed so on the device. Under :func:`harness.past_defects` it goes on."""
-    nodes = NodesOfLines(code)
 
     def report(call: Call, violation: contract.Violation) -> None:
         text = f"{violation}; at {call.source.strip()}"
-        defect = Defect(error=str(violation), node=nodes.find(call))
+        defect = Defect(error=str(violation), node=node_of(code, call))
         go_past(StageFailure("lower", ContractViolation(text)), defect)
 
     return Machine(

@@ -1,4 +1,4 @@
-"""From a line of a generated wrapper to the node of the partition that it is from."""
+"""From a call in a generated wrapper to the node of the partition that it computes."""
 
 from __future__ import annotations
 
@@ -7,53 +7,29 @@ import re
 from backends.metal.generation.generated import Generated
 from backends.metal.machine.calls import Call
 
-_NODES = re.compile(r"//.* Source Nodes: \[([^\]]*)\]")
-_LAUNCH = re.compile(r"run_command_block\(get_(\w+)_handle\(\)")
-_SOURCE = re.compile(r"const char\* (\w+)_source = ")
-# A call of a kernel of the runtime, and the check of its result, come after their comment.
-_KERNEL = re.compile(
-    r"aoti_torch_(?!empty_strided|_reinterpret|mps_(?:set_arg|dispatch|run|start))\w+\(|assert_"
-)
+# A result's pointer, or else the first buffer: results that are written to come first.
+_BUFFERS = (re.compile(r"&(\w+?)_handle\b"), re.compile(r"\b(buf\d+)\b"))
+_IN_KERNEL = re.compile(r"aoti_torch_mps_(?:set_arg|dispatch)")
+_START = "aoti_torch_mps_start_encoding"
 
 
-class NodesOfLines:
-    """Finds nodes by the comments that Inductor writes before kernels and calls of the runtime.
+def node_of(code: Generated, call: Call) -> str:
+    """The node that a call is made for.
 
     Args:
-        code: what was generated for a partition.
+        code: what was generated for the partition.
+        call: one of its calls.
+
+    Returns:
+        Its name; empty where it is not known, and for what the runtime calls around the wrapper.
     """
-
-    def __init__(self, code: Generated) -> None:
-        self._lines = code.wrapper.splitlines()
-        self._linears = code.linears
-        self._shaders: dict[str, str] = {}
-        last = ""
-        for line in self._lines:
-            if (comment := _NODES.search(line)) is not None:
-                last = comment[1]
-            elif (source := _SOURCE.search(line)) is not None:
-                self._shaders[source[1]] = last
-
-    def find(self, call: Call) -> str:
-        """The last of the nodes that a call computes; empty for a call around the wrapper."""
-        names = self._names(call.line).split(", ")
-        return self._linears.get(_written(names), _written(names)) if call.line else ""
-
-    def _names(self, number: int) -> str:
-        line = self._lines[number - 1] if number else ""
-        if _KERNEL.search(line):
-            before = (_NODES.search(one) for one in reversed(self._lines[:number]))
-            return next((found[1] for found in before if found), "")
-        for after in self._lines[number:]:
-            if (comment := _NODES.search(after)) is not None:
-                return comment[1]
-            if (launch := _LAUNCH.search(after)) is not None:
-                return self._shaders.get(launch[1], "")
+    if not call.line:
         return ""
-
-
-def _written(names: list[str]) -> str:
-    """The node that stands for several: the last one, but a linear's matmul for its weight's t."""
-    if names[-1].startswith("t_default"):
-        return next((name for name in reversed(names) if name.startswith("matmul_")), names[-1])
-    return names[-1]
+    lines = code.wrapper.splitlines()
+    line = lines[call.line - 1]
+    if _IN_KERNEL.search(line):
+        # The first argument of a kernel is what it writes.
+        starts = (at for at in range(call.line - 1, 0, -1) if _START in lines[at])
+        line = lines[next(starts, call.line - 2) + 1]
+    found = (pattern.search(line) for pattern in _BUFFERS)
+    return next((code.nodes[one[1]] for one in found if one and one[1] in code.nodes), "")

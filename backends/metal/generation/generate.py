@@ -141,7 +141,7 @@ def _pipeline(asked: _Asked, linears: dict[str, str]) -> Any:
 
     Args:
         asked: the known kernels.
-        linears: filled with what :class:`Generated` keeps under this name.
+        linears: filled with linear nodes by the matmul nodes that upstream's passes make of them.
     """
     methods: dict[str, Any] = {
         name: staticmethod(getattr(MetalBackend, name))
@@ -162,21 +162,21 @@ def _pipeline(asked: _Asked, linears: dict[str, str]) -> Any:
 
 def _noting_linears(passes: Sequence[Any], linears: dict[str, str]) -> list[Any]:
     """The passes, between two that note which linear node became which matmul node."""
+    known: set[str] = set()
     before: list[str] = []
 
-    def is_call(node: torch.fx.Node, operator: str) -> bool:
-        return node.op == "call_function" and op_name(node.target) == operator
-
     def named(module: torch.fx.GraphModule, operator: str) -> list[str]:
-        return [node.name for node in module.graph.nodes if is_call(node, operator)]
+        calls = [node for node in module.graph.nodes if node.op == "call_function"]
+        return [node.name for node in calls if op_name(node.target) == operator]
 
     def note_before(module: torch.fx.GraphModule) -> None:
-        before[:] = named(module, "aten.linear.default")
+        known.update(node.name for node in module.graph.nodes)
+        before.extend(named(module, "aten.linear.default"))
 
     def note_after(module: torch.fx.GraphModule) -> None:
-        matmuls = named(module, "aten.matmul.default")
-        if len(matmuls) == len(before):  # each linear has become one, in order
-            linears.update(zip(matmuls, before, strict=True))
+        made = [name for name in named(module, "aten.matmul.default") if name not in known]
+        if len(made) == len(before):  # each linear has become one, in order
+            linears.update(zip(made, before, strict=True))
 
     return [note_before, *passes, note_after]
 

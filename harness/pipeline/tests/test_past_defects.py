@@ -59,9 +59,9 @@ def test_all_defects_are_listed_and_the_rest_is_within_bounds() -> None:
     assert (found.status, found.stage) == (Status.FAILED, "lower")
     assert found.error == f"{FIRST}; 2 known defects; otherwise within bounds"
     first, second = found.defects
-    assert (first.error, first.node, first.times) == ("first reads strides", "aten_relu_default", 2)
+    assert (first.error, first.node) == ("first reads strides", "aten_relu_default")
     assert first.op.startswith("aten.relu")  # emission makes out variants
-    assert (second.error, second.node, second.times) == ("second reads strides", "", 1)
+    assert (second.error, second.node) == ("second reads strides", "")
     assert found.runtime == "emulated"
     assert found.numerics[0].exceeding == 0
     assert Cell.from_json(found.to_json()) == found
