@@ -299,6 +299,7 @@ class _Trial:
             failure = StageFailure(stage, failure or RuntimeError())
         ending = self._failed(failure)
         self.defects = placed(tester, log.defects) or [Defect(error=ending.error or "")]
+        self.outputs = []  # no device returns them: not to be compared with those of other targets
         number = len(self.defects)
         known = f"{number} known defect{'s' if number > 1 else ''}"
         first = (ending.error or "").rstrip(";")

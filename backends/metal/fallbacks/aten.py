@@ -66,12 +66,4 @@ def _taken(kind: str, given: Iterator[Any], name: str = "") -> Any:
     if name == "device":
         next(given)
         return None if value is None else torch.device("cpu")
-    if name == "dtype" and value is not None:
-        return _dtype(value)
     return value if value is None or inner != "bool" else bool(value)
-
-
-def _dtype(code: int) -> torch.dtype:
-    from backends.metal.machine.memory import DTYPES
-
-    return DTYPES[code]

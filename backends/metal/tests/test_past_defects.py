@@ -145,6 +145,22 @@ def test_kernels_that_the_runtime_does_not_have_are_atens(function: Any, inputs:
     assert all("[missing]" in defect.error for defect in cell.defects), cell.defects
 
 
+def test_arguments_of_c_functions_become_those_of_the_operator() -> None:
+    values = torch.tensor([2.0, 1.0])
+    summed = substitute("aoti_torch_mps_cumsum")
+    ordered, filled = substitute("aoti_torch_mps_sort_stable"), substitute("aoti_torch_cpu_full")
+    assert summed is not None
+    assert ordered is not None
+    assert filled is not None
+    float64, float32, strided = 7, 6, 0
+    assert summed(values, 0, float64).dtype is torch.float64
+    assert [one.tolist() for one in ordered(values, None, -1, 1)] == [[2.0, 1.0], [0, 1]]
+    made = filled((2, 3), 2, 1.5, float32, strided, 0, 0, None)
+    assert torch.equal(made, torch.full((2, 3), 1.5))
+    assert substitute("aoti_torch_mps_sinkhorn") is None
+    assert substitute("aoti_torch_mps_mm_out") is None
+
+
 def test_a_network_says_all_of_its_defects_with_their_lines() -> None:
     cell = run(Vision, torch.randn(1, 3, 8, 8))
     assert (cell.status, cell.stage) == (Status.FAILED, "lower")
