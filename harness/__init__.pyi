@@ -12,6 +12,8 @@ from .backend import (
     Inspectable as Inspectable,
     Knowing as Knowing,
     Selecting as Selecting,
+    go_past as go_past,
+    past_defects as past_defects,
 )
 from .case import (
     Built as Built,
@@ -73,6 +75,7 @@ from .record.cell import (
     Property as Property,
     Status as Status,
 )
+from .record.defect import Defect as Defect
 from .record.encoding import Encoding as Encoding
 from .record.run import Run as Run
 from .record.severity import Severity as Severity

@@ -6,9 +6,13 @@ recipes, and runs the bytes of a serialized program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from harness.record.defect import Defect
 
 if TYPE_CHECKING:
     from harness.case import Inputs
@@ -82,6 +86,56 @@ class Attempt:
     seed: int
     problem: str | None
     numerics: Sequence[Numerics]
+
+
+class DefectLog:
+    """Defects of a vendor's code that lowering and execution went past.
+
+    Attributes:
+        failure: what the first one would have raised; None where there is none.
+        defects: each once, in the order in which they were met.
+    """
+
+    def __init__(self) -> None:
+        self.failure: Exception | None = None
+        self.defects: list[Defect] = []
+
+    def add(self, failure: Exception, defect: Defect | None = None) -> None:
+        """Log a defect; without ``defect``, a failure whose defects are logged where it is met."""
+        self.failure = self.failure or failure
+        if defect is not None and defect not in self.defects:
+            self.defects.append(defect)
+
+
+_LOG: ContextVar[DefectLog | None] = ContextVar("defect_log", default=None)
+
+
+@contextmanager
+def past_defects() -> Iterator[DefectLog]:
+    """Go on past defects inside, where the backend can: it computes what the vendor's code would
+    return if it kept its contract."""
+    log = DefectLog()
+    token = _LOG.set(log)
+    try:
+        yield log
+    finally:
+        _LOG.reset(token)
+
+
+def go_past(failure: Exception, defect: Defect | None = None) -> None:
+    """Report a defect of the vendor's code; a backend calls this in place of raising ``failure``.
+
+    Args:
+        failure: how the defect ends the cell, such as a :class:`~harness.errors.StageFailure`.
+        defect: what the record keeps of it; see :meth:`DefectLog.add`.
+
+    Raises:
+        Exception: ``failure``, outside of :func:`past_defects`.
+    """
+    log = _LOG.get()
+    if log is None:
+        raise failure
+    log.add(failure, defect)
 
 
 @runtime_checkable

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-
 RUNTIME_FLOAT32_SUMS = frozenset(
     "sum mean mm bmm _softmax _log_softmax _adaptive_avg_pool2d native_group_norm".split()
 )

@@ -166,6 +166,11 @@ def divergence(cell: Cell) -> str:
     return text.line(f"first wrong node not known: {cell.untraced}", 600) if cell.untraced else ""
 
 
+def defects(cell: Cell) -> list[str]:
+    """The known defects of a cell's program, a line each."""
+    return [text.line(str(defect), 600) for defect in cell.defects]
+
+
 def evidence(cell: Cell) -> str:
     """Which share of the outputs is conclusive, and the case's reason where that is too little to
     be evidence; nothing where it was not measured."""

@@ -9,13 +9,22 @@ import torch
 
 from backends.metal import contract
 from backends.metal.cpp.wrapper import Wrapper
-from backends.metal.fallbacks import IMPLEMENTATIONS
+from backends.metal.fallbacks import IMPLEMENTATIONS, substitute
 from backends.metal.generation import generated
 from backends.metal.generation.generated import Generated
 from backends.metal.machine.calls import Call
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.metadata import checking
-from harness import DelegateHandle, DelegatePayload, Held, ProgramError, StageFailure
+from backends.metal.provenance import node_of
+from harness import (
+    Defect,
+    DelegateHandle,
+    DelegatePayload,
+    Held,
+    ProgramError,
+    StageFailure,
+    go_past,
+)
 
 
 class ContractViolation(ProgramError):
@@ -81,10 +90,12 @@ def load(delegate: DelegatePayload) -> DelegateHandle:
 
 def machine_of(code: Generated, *, checked: bool = True) -> Machine:
     """The machine of generated code; breaking the contract is a failure of lowering: the code
-    would have failed so on the device."""
+    would have failed so on the device. Under :func:`harness.past_defects` it goes on."""
 
     def report(call: Call, violation: contract.Violation) -> None:
-        raise StageFailure("lower", ContractViolation(f"{violation}; at {call.source.strip()}"))
+        text = f"{violation}; at {call.source.strip()}"
+        defect = Defect(error=str(violation), node=node_of(code, call))
+        go_past(StageFailure("lower", ContractViolation(text)), defect)
 
     return Machine(
         Wrapper.parse(code.wrapper),
@@ -94,4 +105,5 @@ def machine_of(code: Generated, *, checked: bool = True) -> Machine:
         checked=checked,
         check=checking(contract.Checker(), report),
         fallbacks=IMPLEMENTATIONS,
+        substitute=substitute,
     )

@@ -14,7 +14,7 @@ from backends.metal.contract.rule import DELEGATE
 from backends.metal.cpp.listing import lines
 from backends.metal.cpp.wrapper import Wrapper
 from backends.metal.delegate import code_of
-from backends.metal.fallbacks import IMPLEMENTATIONS
+from backends.metal.fallbacks import IMPLEMENTATIONS, substitute
 from backends.metal.generation.generated import Generated
 from backends.metal.host.errors import SourceError
 from backends.metal.host.kernel_source import parse
@@ -55,14 +55,15 @@ class Inspected:
     checked: dict[tuple[int, str, str], Checked] = field(default_factory=dict)
     failure: str = ""
 
-    def collect(self, checker: contract.Checker, call: Call) -> None:
-        """Check a call, and go on whatever is wrong with it."""
+    def collect(self, checker: contract.Checker, call: Call) -> bool:
+        """Check a call, and go on whatever is wrong with it; whether something is."""
         # What the runtime does at the borders has no line; its source says for what it is done.
         key = (call.line, call.name, "" if call.line else call.source)
         row = self.checked.setdefault(key, Checked(call))
         row.times += 1
         found = [str(violation) for violation in checker.check(bound(call))]
         row.violations += [text for text in found if text not in row.violations]
+        return bool(found)
 
 
 def inspect(attempt: Attempt) -> Iterator[str]:
@@ -115,6 +116,7 @@ def _load(payload: DelegatePayload, delegates: list[Inspected]) -> DelegateHandl
             code.tensors(),
             check=lambda call: inspected.collect(checker, call),
             fallbacks=IMPLEMENTATIONS,
+            substitute=substitute,
         )
     except Exception as error:
         inspected.failure = f"it cannot be loaded: {describe(error)}"

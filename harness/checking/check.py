@@ -34,6 +34,7 @@ def check(
     name: str = "",
     dynamic: str | Sequence[str] = (),
     transform_passes: Sequence[Any] = (),
+    past_defects: bool = True,
 ) -> list[Cell]:
     """Run a module on targets and hold each against the oracle. Nothing is written.
 
@@ -50,6 +51,8 @@ def check(
             program is then called with a second size, too.
         transform_passes: graph passes, or classes of them, that run on the edge program before the
             target's own.
+        past_defects: list all known defects of a program and judge the rest, where the backend can
+            go on past the first.
 
     Returns:
         A cell for each case and target.
@@ -72,7 +75,9 @@ def check(
     cells = []
     for case, target in pairs(made.cases, chosen_targets(targets)):
         ran: list[Tester] = []
-        cell = run_pair(case, target, seed=seed, passes=makers, judged=ran.append)
+        cell = run_pair(
+            case, target, seed=seed, passes=makers, judged=ran.append, past_defects=past_defects
+        )
         recipe = graph_passes.recipe_with(target, makers)
         found = look(cell, case, recipe=recipe, ran=ran[0] if ran else None)
         cells.append(cell if found is None else recorded(cell, found))
@@ -106,6 +111,7 @@ def run_pair(
     save: Path | None = None,
     meter: Meter | None = None,
     judged: Callable[[Tester], None] | None = None,
+    past_defects: bool = True,
 ) -> Cell:
     """Run one case on one target.
 
@@ -117,6 +123,15 @@ def run_pair(
         save: file that gets the serialized program.
         meter: measures its memory, and tells who listens which stage begins.
         judged: takes the tester of a cell whose outputs were compared.
+        past_defects: as :func:`check` takes it.
     """
-    recipe = graph_passes.recipe_with(target, passes)
-    return run_cell(case, target, seed=seed, recipe=recipe, save=save, meter=meter, judged=judged)
+    return run_cell(
+        case,
+        target,
+        seed=seed,
+        recipe=graph_passes.recipe_with(target, passes),
+        save=save,
+        meter=meter,
+        judged=judged,
+        go_past=past_defects,
+    )

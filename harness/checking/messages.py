@@ -15,7 +15,7 @@ class Request(msgspec.Struct, kw_only=True):
 
     ``source`` and ``passes`` are spelled as on the command line, ``inputs`` are files, ``programs``
     is the folder that gets them; ``trace`` asks to look for the first node at which a mismatch
-    arises however long that takes;
+    arises however long that takes; ``past_defects`` asks for all known defects of a program;
     ``board`` is a folder in which to say what is done (:mod:`harness.budget.board`), ``budget`` the
     bytes that a cell may hold; ``done`` names cells that are not to be run again.
     """
@@ -29,6 +29,7 @@ class Request(msgspec.Struct, kw_only=True):
     programs: str | None = None
     speed: bool = True
     trace: bool = False
+    past_defects: bool = True
     board: str = ""
     budget: int = 0
     done: list[str] = []

@@ -88,6 +88,7 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
                     save=None if folder is None else _program(folder, name),
                     meter=meter,
                     judged=ran.append,
+                    past_defects=request.past_defects,
                 )
             tell(Ended(cell.to_json()))
             recipe = passes.recipe_with(target, makers)

@@ -77,6 +77,12 @@ _PROGRAMS = "programs"
     is_flag=True,
     help="Show in full how a mismatch was traced to its first wrong node, however long it takes.",
 )
+@click.option(
+    "--past-defects/--no-past-defects",
+    default=True,
+    show_default=True,
+    help="List all known defects of a program and judge the rest; otherwise end at the first.",
+)
 @SPEED
 def check(
     source: str,
@@ -91,6 +97,7 @@ def check(
     html: Path | None,
     as_json: bool,
     trace: bool,
+    past_defects: bool,
     speed: bool,
 ) -> None:
     """Run a model on every target and hold each against the float64 oracle.
@@ -121,6 +128,7 @@ def check(
         programs=None if save is None else str(save / _PROGRAMS),
         speed=speed,
         trace=trace,
+        past_defects=past_defects,
     )
     if save is not None:
         check_writable(save)
@@ -216,7 +224,8 @@ def _command(request: Request, targets: str | None, limits: Limits) -> list[str]
         *([("--cell-memory", f"{limits.gibibytes:g}")] if limits.gibibytes is not None else []),
     ]
     words = [word for pair in options for word in pair]
-    flags = [] if request.speed else ["--no-speed"]
+    flags = [] if request.past_defects else ["--no-past-defects"]
+    flags += [] if request.speed else ["--no-speed"]
     return ["conform", "check", request.source, *words, *flags]
 
 

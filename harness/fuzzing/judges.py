@@ -104,7 +104,7 @@ class OfCells:
         """What is wrong on the first target that is."""
         case, siblings = program.case(), Siblings()
         for target in self._targets:
-            cell = run_cell(case, target, seed=self._seed, siblings=siblings)
+            cell = run_cell(case, target, seed=self._seed, siblings=siblings, go_past=False)
             if not cell.status.is_red or cell.stage in _NOBODYS:
                 continue
             error = (cell.error or "").partition("\n")[0]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from harness import registry
-from harness.backend import Availability, Backend, Emulating
+from harness.backend import Availability, Backend, DefectLog, Emulating, past_defects
 from harness.case import Case
 from harness.errors import (
     ProgramError,
@@ -27,6 +27,7 @@ from harness.execution.memory import Meter, is_refusal, said
 from harness.limitation import EXCUSE, Limitation, find, judge
 from harness.numerics.compare import Verdict
 from harness.passes.properties import changed_ops
+from harness.pipeline.explaining.defects import placed
 from harness.pipeline.explaining.failing import failing_node
 from harness.pipeline.explaining.frames import model_frame
 from harness.pipeline.explaining.refusal import refused
@@ -39,6 +40,7 @@ from harness.pipeline.tester import Tester
 from harness.recipe import Recipe
 from harness.record.cell import (
     CROSS_BACKEND,
+    PUBLISHED,
     Cell,
     Delegation,
     Divergence,
@@ -47,6 +49,7 @@ from harness.record.cell import (
     Status,
     is_model,
 )
+from harness.record.defect import Defect
 from harness.record.encoding import Encoding
 from harness.record.severity import Severity, worst
 from harness.target import Target
@@ -73,6 +76,7 @@ def run_cell(
     meter: Meter | None = None,
     judged: Callable[[Tester], None] | None = None,
     siblings: Siblings | None = None,
+    go_past: bool = True,
 ) -> Cell:
     """Run one case on one target.
 
@@ -100,6 +104,9 @@ def run_cell(
             new one.
         judged: takes the tester of a cell whose outputs were compared.
         siblings: what cells of one case share; of nobody else by default.
+        go_past: where the backend finds a defect that its emulation can go past, list all of them
+            and judge the rest; the cell is as red as without. Cases tagged ``published`` end at
+            their first defect: executing and judging them takes minutes.
 
     Raises:
         UnknownTarget: no such backend or recipe.
@@ -110,7 +117,14 @@ def run_cell(
     backend = backend or registry.backend(target.backend)
     limitation = find(limitations, case, target)
     trial = _Trial(
-        require_delegation, compare_runtimes, save, keep, meter or Meter(), judged, siblings
+        require_delegation,
+        compare_runtimes,
+        save,
+        keep,
+        meter or Meter(),
+        judged,
+        siblings,
+        go_past and PUBLISHED not in case.tags,
     )
     state = _availability(backend)
     if not (state.available or state.can_lower):
@@ -154,6 +168,7 @@ def run_cell(
         worker=worker,
         untelling=case.untelling,
         source=case.source,
+        defects=trial.defects,
     )
     cell = cell if ending.excused else judge(cell, limitation)
     if keep is not None:
@@ -188,7 +203,10 @@ class _Trial:
         meter: Meter,
         judged: Callable[[Tester], None] | None,
         siblings: Siblings | None,
+        go_past: bool,
     ) -> None:
+        self.go_past = go_past
+        self.defects: list[Defect] = []
         self.judged = judged
         self.siblings = siblings
         self.require_delegation = require_delegation
@@ -245,21 +263,50 @@ class _Trial:
                 return Ending(Status.UNSUPPORTED, error=reason)
             if limitation is not None and not limitation.run:
                 return Ending(limitation.shown_as, error=EXCUSE, excused=True)
-            try:
-                return self._prove(tester, self._lower(tester) or self._execute(tester, only))
-            except StageFailure as failure:
-                ending = replace(self._failed(failure), at=failing_node(tester, failure))
-                if limitation is not None and limitation.predicts(
-                    ending.status, ending.stage, ending.error
-                ):
-                    return ending  # the entry has the say; asking would lower once or twice more
-                with exclusive():
-                    reason = refused(tester, failure)
-                if reason is None:
-                    return ending
-                return replace(ending, status=Status.UNSUPPORTED, error=reason)
+            with past_defects() if self.go_past else nullcontext(DefectLog()) as log:
+                failure: StageFailure | None = None
+                try:
+                    ending = self._prove(tester, self._lower(tester) or self._execute(tester, only))
+                    rest = ending.error
+                except StageFailure as raised:
+                    failure = raised
+                    ending = replace(self._failed(raised), at=failing_node(tester, raised))
+                    rest = f"execution does not get past this: {ending.stage}: {ending.error}"
+            if log.failure is not None:
+                failure, ending = self._went_past(tester, log, rest or "within bounds")
+            if failure is None:
+                return ending
+            if limitation is not None and limitation.predicts(
+                ending.status, ending.stage, ending.error
+            ):
+                return ending  # the entry has the say; asking would lower once or twice more
+            with exclusive():
+                reason = refused(tester, failure)
+            if reason is None:
+                return ending
+            return replace(ending, status=Status.UNSUPPORTED, error=reason)
         except StageFailure as failure:
             return self._failed(failure)
+
+    def _went_past(self, tester: Tester, log: DefectLog, rest: str) -> tuple[StageFailure, Ending]:
+        """How a cell ends that went past defects: as its first one would have ended it.
+
+        Args:
+            tester: as far as it came.
+            log: the defects.
+            rest: what came of all else.
+        """
+        failure = log.failure
+        if not isinstance(failure, StageFailure):
+            stage = "lower" if tester.case.exporter is None else "ship"
+            failure = StageFailure(stage, failure or RuntimeError())
+        ending = self._failed(failure)
+        self.defects = placed(tester, log.defects) or [Defect(error=ending.error or "")]
+        self.outputs = []  # no device returns them: not to be compared with those of other targets
+        number = len(self.defects)
+        known = f"{number} known defect{'s' if number > 1 else ''}"
+        first = (ending.error or "").rstrip(";")
+        return failure, replace(ending, error=f"{first}; {known}; otherwise {rest}")
 
     def _failed(self, failure: StageFailure) -> Ending:
         """How a cell ends in which a stage failed."""

@@ -18,7 +18,7 @@ USES = {
     "torch._library.custom_ops": "error models of operators that Python registers",
     "torch._ops": "telling operators from other callables of a graph",
     "torch._prims_common": "Metal: strides of what Inductor's operators give",
-    "torch._subclasses.fake_tensor": "Metal: telling partitions apart",
+    "torch._subclasses.fake_tensor": "Metal: telling partitions apart, and generating code",
     "torch.ao.quantization.fx": "operators of quantized graphs",
     "torch.fx.graph": "graphs whose inputs are trees",
     "torch.nn.modules.batchnorm": "seeded weights of suites/models",

@@ -27,7 +27,7 @@ from torch._prims_common import (
     make_channels_last_strides_for as make_channels_last_strides_for,
     suggest_memory_format as suggest_memory_format,
 )
-from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor as FakeTensor, FakeTensorMode as FakeTensorMode
 from torch.ao.quantization.fx import _decomposed as _decomposed
 from torch.fx.graph import _PyTreeCodeGen as _PyTreeCodeGen
 from torch.nn.modules.batchnorm import _BatchNorm as _BatchNorm

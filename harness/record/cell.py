@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from harness.record.defect import Defect
 from harness.record.encoding import Encoding
 from harness.record.evidence import Vacuity, is_conclusive
 from harness.record.severity import Severity
@@ -239,6 +240,7 @@ class Cell(msgspec.Struct, kw_only=True):
     suite that makes its case, ``suites/ops/unary.py:12``. ``attempts`` says, of a cell whose worker
     or process was lost, how each try before the last ended. ``cached`` is there where the cell did
     not run here, and all else in the record is what another run made of it (docs/incremental.md).
+    ``defects`` are all those that its execution went past (``--past-defects``).
     """
 
     case: str
@@ -280,6 +282,7 @@ class Cell(msgspec.Struct, kw_only=True):
     attempts: list[str] = []
     cached: Cached | None = None
     severity: Severity | None = None
+    defects: list[Defect] = []
 
     @property
     def id(self) -> str:

@@ -165,6 +165,9 @@ def _why(cells: Sequence[Cell], out: Console) -> None:
         for cell in members:
             if cell.first_divergence is not None or cell.untraced:
                 out.print(_indented(styled(f"{cell.target}: {facts.divergence(cell)}")))
+        # Members say the same; so do their defects.
+        for line in facts.defects(members[0]):
+            out.print(_indented(styled(f"- {line}")))
         if outcome.is_red:
             out.print(styled(f"  {members[0].repro}", "dim"), soft_wrap=True)
 

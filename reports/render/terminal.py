@@ -101,6 +101,10 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         out.print(styled(cell.error, "red" if outcome.is_red else ""))
         if cell.frame:
             out.print(styled(f"at {cell.frame}"))
+    if cell.defects:
+        section(out, "Known defects")
+        for line in facts.defects(cell):
+            out.print(styled(line))
     if cell.limitation is not None:
         section(out, "Limitation")
         out.print(styled(cell.limitation.reason))

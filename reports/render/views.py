@@ -90,6 +90,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "bad": [at for at, item in enumerate(outputs) if item.exceeding or item.problem],
         "notes": [note for item in outputs for note in _notes(item, cell.error or "")]
         + ([f"and {text.count(more, 'more output')}"] if more > 0 else []),
+        "defects": facts.defects(cell),
         "stages": _times(cell),
         "seconds": text.seconds(cell.seconds) if cell.seconds else "",
         "memory": text.memory(cell.peak_memory) if cell.peak_memory else "",

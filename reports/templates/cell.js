@@ -86,6 +86,10 @@ function divergencePart(cell) {
   return part("First wrong node", make("div", { class: "mono" }, cell.diverges));
 }
 
+function defectsPart(cell) {
+  return part("Known defects", make("ul", { class: "mono" }, cell.defects.map((line) => make("li", {}, line))));
+}
+
 // Files beside the page of a run; elsewhere their folder, which the run has.
 function keptPart(cell, folder) {
   const files = make("p", { class: "mono" }, folder === "" ? make("a", { href: `${cell.kept}/` }, cell.kept) : `${folder}/${cell.kept}`);
@@ -111,6 +115,7 @@ function aboutPart(cell) {
 function cellBody(cell, texts, heads, folder = "") {
   const made = make("div", { class: "parts" });
   if (cell.reason) made.append(limitationPart(cell));
+  if (cell.defects) made.append(defectsPart(cell));
   if (cell.numerics) made.append(numericsPart(cell, heads));
   if (cell.diverges) made.append(divergencePart(cell));
   if (cell.delegation || cell.taken || cell.left) made.append(delegationPart(cell));

@@ -104,6 +104,40 @@ def _violations(row: Function, call: Call) -> Iterator[Violation]:
             yield Violation(call, rule.argument, value, rule)
 
 
+_PAST = """## Past defects
+
+Execution continues after a broken rule, so that one defect does not hide the others
+(`conform check --past-defects`, on by default; always on for cells of the suites but those tagged
+`published`, of which executing and judging one takes minutes). The cell stays red at stage `lower`,
+its error begins with the first broken rule, and its record lists all of them in `defects`, with
+node and line of the model. Limitations match the first one. The emulation computes the call as
+the generated code means it:
+
+| broken rule | the emulation |
+|---|---|
+| strides of an operand or result | honours them |
+| strides that code asserts of a result | lays the result out as asserted |
+| a view with holes, which the runtime replaces by a dense copy | uses the view itself |
+| a view into memory of this run | reads it after it was written |
+| head dimension, rank of a convolution, dtype, tensors without elements | computes them |
+| bias, transposed convolution, causal attention of two lengths, a reused graph | does as torch |
+| a kernel that the release does not have, also where lowering says so | calls ATen's kernel |
+
+Execution cannot continue in these cases; the error says which, after `otherwise`:
+
+- A kernel reads or writes outside of a buffer, races, diverges at a barrier or divides by zero:
+  the behaviour is undefined, and so is every output.
+- A view or an asserted shape does not fit its memory, or a copy has another number of elements: no
+  layout gives the code what it means.
+- A function is missing that is no ATen operator, or takes its arguments through the proxy executor,
+  whose description of the call is not part of the payload.
+- A launch asks for more than three dimensions or 1024 threads, for which its kernel is compiled.
+- `k` of a top-k or heads of an attention do not fit their operand: there is no result.
+- Lowering raises before there is code (`InductorError`, a refusal of export or of ExecuTorch), or
+  the payload comes from elsewhere and runs in a child process.
+"""
+
+
 def contract_document() -> str:
     """The page of the documentation that holds :func:`contract_table`."""
     rules = sum(len(row.rules) + (row.shared is not None) for row in FUNCTIONS.values())
@@ -118,6 +152,9 @@ fails the cell at stage `lower`.
 - **missing**: the release has no such function; the library does not load, or the call throws.
 - **refusal**: the runtime returns an error, throws or aborts.
 - **defect**: the runtime goes on and computes something else; linked where it is reported.
+
+{_PAST}
+## Rules
 
 {contract_table()}"""
 

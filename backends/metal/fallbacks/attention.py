@@ -29,8 +29,13 @@ def attention(
     dropout_mask: Tensor | None,
     scale: float | None,
     enable_gqa: int = 0,
+    *,
+    first_query_sees_first: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Attention over (B, H, L, D), with an additive mask and shared key heads.
+
+    ``first_query_sees_first`` makes causal attention torch's: the first query sees the first key.
+    The runtime has the last query see the last key.
 
     Returns:
         The result, (B, H, L, D), and the attention weights, which the kernel allocates and never
@@ -42,7 +47,8 @@ def attention(
     additive = None if mask is None else mask.expand(shape)
     result = torch.empty(*shape[:3], value.shape[-1])
     for batch, some, rows in blocks(shape, key.shape, _SCORES):
-        seen = _seen(rows, *shape[2:]) if is_causal else None
+        before = 0 if first_query_sees_first else shape[3] - shape[2]
+        seen = _seen(rows, before, shape[3]) if is_causal else None
         last = shape[3] if seen is None else seen.shape[1]
         heads = some if shared == 1 else slice(some.start // shared, some.start // shared + 1)
         # The query is scaled before the products, the scale itself being a float32.
@@ -63,12 +69,17 @@ def attention(
     return result.to(query.dtype), _unwritten(shape, query.dtype)
 
 
-def _seen(rows: slice, queries: int, keys: int) -> Tensor:
-    """Keys that some queries may see, up to the last that any does; the last query sees all.
+def _seen(rows: slice, before: int, keys: int) -> Tensor:
+    """Keys that some queries may see, up to the last that any does.
 
     The kernel computes the last key unsigned, so a query that would see none sees all.
+
+    Args:
+        rows: the queries.
+        before: how many keys before its own the first query sees.
+        keys: how many there are.
     """
-    last = keys - queries + torch.arange(rows.start, rows.stop)[:, None]
+    last = (before + torch.arange(rows.start, rows.stop)[:, None]).clamp_max_(keys - 1)
     last.masked_fill_(last < 0, keys - 1)
     return torch.arange(int(last.max()) + 1) <= last
 

@@ -12,13 +12,13 @@ _LAST = torch.channels_last
 
 def mm_out(out: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
     """``out = left @ right`` for (M, K) and (K, N)."""
-    out.copy_(left.float() @ right.float())
+    out.copy_(_wide(left) @ _wide(right))
     return ()
 
 
 def bmm_out(out: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
     """``out = left @ right`` for (B, M, K) and (B, K, N)."""
-    out.copy_(torch.bmm(left.float(), right.float()))
+    out.copy_(torch.bmm(_wide(left), _wide(right)))
     return ()
 
 
@@ -26,7 +26,7 @@ def addmm_out(
     out: Tensor, bias: Tensor, left: Tensor, right: Tensor, beta: float, alpha: float
 ) -> tuple[Tensor, ...]:
     """``out = beta * bias + alpha * (left @ right)``; ``bias`` broadcasts to (M, N)."""
-    out.copy_(beta * bias.float() + alpha * (left.float() @ right.float()))
+    out.copy_(beta * _wide(bias) + alpha * (_wide(left) @ _wide(right)))
     return ()
 
 
@@ -67,6 +67,11 @@ def convolution(
     if source.dim() == 4 and (_channels_last(source) or _channels_last(weight)):
         layout = _LAST
     return (result.to(source.dtype).contiguous(memory_format=layout),)
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """As products are summed. The runtime refuses integers; their products are exact."""
+    return tensor.float() if tensor.is_floating_point() else tensor.long()
 
 
 def _channels_last(tensor: Tensor) -> bool:

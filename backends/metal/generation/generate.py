@@ -24,7 +24,7 @@ from backends.metal.generation.host_tensor import MPS, to_host
 from backends.metal.generation.own import remember
 from backends.metal.generation.pretend import pretending
 from backends.metal.generation.upstream import METHOD, AotiBackend, MetalBackend, quiet
-from harness import ConformError, is_sped_up
+from harness import ConformError, go_past, is_sped_up, op_name
 
 # The names by which preprocess finds the two files among those that a compilation left.
 LIBRARY, WEIGHTS = "partition.wrapper.so", "partition.wrapper_weights.blob"
@@ -77,24 +77,31 @@ def preprocess(edge_program: ExportedProgram, compile_specs: list[Any]) -> Prepr
     key = kept.key(edge_program, compile_specs) if is_sped_up() else None
     result = kept.find(key) if key else None
     if result is None:
-        result = _run(edge_program, compile_specs)[1]
-        if key:
-            kept.keep(key, result)
+        try:
+            result = _run(edge_program, compile_specs)[1]
+        except MissingFallback as error:
+            go_past(error)
+            # Not kept: the next one to ask for it may not go past the missing kernels.
+            result = _run(edge_program, compile_specs, past_missing=True)[1]
+        else:
+            if key:
+                kept.keep(key, result)
     remember(result)
     return result
 
 
 def _run(
-    edge_program: ExportedProgram, compile_specs: Sequence[Any]
+    edge_program: ExportedProgram, compile_specs: Sequence[Any], *, past_missing: bool = False
 ) -> tuple[Generated, PreprocessResult]:
     lowbit.install()
     specs = list(compile_specs) or [MetalBackend.generate_method_name_compile_spec(METHOD)]
-    asked = _Asked(MetalBackend.get_supported_fallback_kernels())
+    asked = _Asked(MetalBackend.get_supported_fallback_kernels(), past_missing)
+    linears: dict[str, str] = {}
     made: list[Generated] = []
     with tempfile.TemporaryDirectory() as folder:
 
         def keep(graph: Any, wrapper: str, *args: Any, **kwargs: Any) -> list[str]:
-            generated = collect(graph, wrapper, tuple(asked.names))
+            generated = collect(graph, wrapper, tuple(asked.names), linears)
             made.append(generated)
             library, weights = Path(folder, LIBRARY), Path(folder, WEIGHTS)
             library.write_bytes(encode(generated))
@@ -103,7 +110,7 @@ def _run(
 
         with pretending(keep), quiet():
             try:
-                result = _pipeline(asked).preprocess(_copy(edge_program), specs)
+                result = _pipeline(asked, linears).preprocess(_copy(edge_program), specs)
             except RuntimeError as error:
                 missing = tuple(sorted(name for name in asked.names if name not in asked.known))
                 if made and missing:
@@ -113,33 +120,65 @@ def _run(
 
 
 class _Asked(dict[str, Any]):
-    """The supported kernels; remembers which names it was asked for, in order."""
+    """The supported kernels; remembers which names it was asked for, in order.
 
-    def __init__(self, known: dict[str, Any]) -> None:
+    With ``past_missing`` it claims to have all of them.
+    """
+
+    def __init__(self, known: dict[str, Any], past_missing: bool) -> None:
         super().__init__(known)
         self.known = known
         self.names: dict[str, None] = {}
+        self._past_missing = past_missing
 
     def __contains__(self, name: object) -> bool:
         self.names[str(name)] = None
-        return super().__contains__(name)
+        return self._past_missing or super().__contains__(name)
 
 
-def _pipeline(asked: _Asked) -> Any:
-    """MetalBackend over again, as it may not be subclassed, with another move and known names."""
+def _pipeline(asked: _Asked, linears: dict[str, str]) -> Any:
+    """MetalBackend over again, as it may not be subclassed, with another move and known names.
+
+    Args:
+        asked: the known kernels.
+        linears: filled with linear nodes by the matmul nodes that upstream's passes make of them.
+    """
     methods: dict[str, Any] = {
         name: staticmethod(getattr(MetalBackend, name))
         for name in (
             "get_device_name",
             "get_decomposition_table",
-            "get_custom_passes",
             "get_aoti_compile_options",
         )
     }
     methods["get_supported_fallback_kernels"] = staticmethod(lambda: asked)
+    methods["get_custom_passes"] = staticmethod(
+        lambda specs: _noting_linears(MetalBackend.get_custom_passes(specs), linears)
+    )
     methods["move_program_to_device"] = staticmethod(_move)
     methods["codesign_so"] = staticmethod(lambda path, specs: None)
     return type("Pipeline", (AotiBackend,), methods)
+
+
+def _noting_linears(passes: Sequence[Any], linears: dict[str, str]) -> list[Any]:
+    """The passes, between two that note which linear node became which matmul node."""
+    known: set[str] = set()
+    before: list[str] = []
+
+    def named(module: torch.fx.GraphModule, operator: str) -> list[str]:
+        calls = [node for node in module.graph.nodes if node.op == "call_function"]
+        return [node.name for node in calls if op_name(node.target) == operator]
+
+    def note_before(module: torch.fx.GraphModule) -> None:
+        known.update(node.name for node in module.graph.nodes)
+        before.extend(named(module, "aten.linear.default"))
+
+    def note_after(module: torch.fx.GraphModule) -> None:
+        made = [name for name in named(module, "aten.matmul.default") if name not in known]
+        if len(made) == len(before):  # each linear has become one, in order
+            linears.update(zip(made, before, strict=True))
+
+    return [note_before, *passes, note_after]
 
 
 def _move(

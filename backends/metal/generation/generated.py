@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -64,6 +65,7 @@ class Generated(msgspec.Struct, frozen=True):
         constants: in the order of the wrapper's constants.
         weights: the constants' storages one after the other, each aligned.
         fallbacks: kernels that the wrapper calls beside its own, as upstream's check saw them.
+        nodes: by buffer of the wrapper, the partition's node that it is computed for.
     """
 
     wrapper: str
@@ -72,6 +74,7 @@ class Generated(msgspec.Struct, frozen=True):
     constants: tuple[Constant, ...]
     fallbacks: tuple[str, ...]
     weights: bytes = b""
+    nodes: dict[str, str] = {}
 
     @property
     def kernels(self) -> dict[str, str]:
@@ -97,13 +100,16 @@ def decode(data: bytes | memoryview, weights: bytes) -> Generated:
     return msgspec.structs.replace(msgspec.json.decode(data, type=Generated), weights=weights)
 
 
-def collect(graph: Any, wrapper: str, fallbacks: tuple[str, ...]) -> Generated:
+def collect(
+    graph: Any, wrapper: str, fallbacks: tuple[str, ...], linears: dict[str, str]
+) -> Generated:
     """Read a compiled graph.
 
     Args:
         graph: Inductor's ``GraphLowering``, its code generated.
         wrapper: the C++ source.
         fallbacks: names of the kernels that it calls.
+        linears: nodes of linear layers by the matmul nodes that upstream made of them.
     """
     constants, weights = _constants(graph)
     return Generated(
@@ -113,6 +119,7 @@ def collect(graph: Any, wrapper: str, fallbacks: tuple[str, ...]) -> Generated:
         constants=constants,
         fallbacks=fallbacks,
         weights=weights,
+        nodes={name: linears.get(node, node) for name, node in _nodes(graph)},
     )
 
 
@@ -133,6 +140,16 @@ def _output(box: Any) -> TensorSpec | None:
 
 def _extents(sizes: Any) -> tuple[Extent, ...]:
     return tuple(int(size) if str(size).isdecimal() else str(size) for size in sizes)
+
+
+def _nodes(graph: Any) -> Iterator[tuple[str, str]]:
+    """Buffers, and the node of the program that each is computed for."""
+    for buffer in graph.buffers:
+        origins = [node for node in buffer.get_origins() if node.op == "call_function"]
+        if origins:
+            last = max(origins)  # nodes are ordered as their graph is
+            written = last.meta.get("from_node")
+            yield buffer.get_name(), written[0].name if written else last.name
 
 
 def _constants(graph: Any) -> tuple[tuple[Constant, ...], bytes]:

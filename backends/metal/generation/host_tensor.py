@@ -44,14 +44,54 @@ class HostTensor(torch.Tensor):
         kwargs = dict(kwargs or {})
         if func is torch.Tensor.to and _moves_to_mps(args, kwargs):
             return args[0]
-        mode = _get_dispatch_mode(_TorchDispatchModeKey.FAKE)
+        mode = _fake_mode()
         if mode is not None and isinstance(func, _OPERATORS):
-            # Fake mode converts real tensors by itself, but refuses subclasses.
-            args, kwargs = tree_map_only(
-                HostTensor, lambda t: mode.from_tensor(t, static_shapes=True), (args, kwargs)
-            )
+            args, kwargs = to_fake(mode, (args, kwargs))
             return func(*args, **kwargs)
         return super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
+
+
+def to_fake(mode: Any, arguments: Any) -> Any:
+    """Replace the host tensors in a tree of arguments by fake tensors.
+
+    Fake mode converts real tensors itself, but refuses subclasses.
+
+    Args:
+        mode: the fake mode.
+        arguments: any tree.
+    """
+    return tree_map_only(
+        HostTensor, lambda tensor: mode.from_tensor(tensor, static_shapes=True), arguments
+    )
+
+
+def fake_dispatch(dispatch: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``FakeTensorMode.dispatch`` so that it accepts host tensors among its arguments.
+
+    ``__torch_function__`` alone is not enough: in a ``Tensor?[]`` argument torch looks for it in
+    the first element only, and that is ``None`` for ``x[:, index]``.
+    """
+
+    def dispatch_faked(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = to_fake(mode, (args, kwargs or {}))
+        return dispatch(mode, func, types, args, kwargs)
+
+    return dispatch_faked
+
+
+def make_tensor(tensor: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Wrap ``torch.tensor`` so that a constant for "mps" becomes a host tensor.
+
+    Inductor makes one of a number that it hands to a kernel of the runtime.
+    """
+
+    def make(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        device = kwargs.get("device")
+        if device is None or torch.device(device).type != MPS.type or _fake_mode() is not None:
+            return tensor(data, *args, **kwargs)
+        return to_host(tensor(data, *args, **{**kwargs, "device": "cpu"}))
+
+    return make
 
 
 def to_host(tensor: torch.Tensor) -> torch.Tensor:
@@ -73,6 +113,10 @@ def to_host(tensor: torch.Tensor) -> torch.Tensor:
 def to_cpu(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor as what it is, sharing memory."""
     return tensor.detach().as_subclass(torch.Tensor)
+
+
+def _fake_mode() -> Any:
+    return _get_dispatch_mode(_TorchDispatchModeKey.FAKE)
 
 
 def _moves_to_mps(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

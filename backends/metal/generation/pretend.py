@@ -18,11 +18,12 @@ from unittest import mock
 import torch
 
 from backends.metal.generation import composite
-from backends.metal.generation.host_tensor import HostTensor, to_cpu
+from backends.metal.generation.host_tensor import HostTensor, fake_dispatch, make_tensor, to_cpu
 from harness.private.torch import (
     _C,
     AotCodeCompiler,
     DispatchKey,
+    FakeTensorMode,
     MetalKernel,
     OpOverload,
     OrderedSet,
@@ -65,6 +66,8 @@ def _attributes(compile: Compile) -> list[tuple[Any, str, Any]]:
     return [
         (_inductor, "aot_compile", _with_buffers(_inductor.aot_compile)),
         (AotCodeCompiler, "compile", staticmethod(compile)),
+        (FakeTensorMode, "dispatch", fake_dispatch(FakeTensorMode.dispatch)),
+        (torch, "tensor", make_tensor(torch.tensor)),
         (torch.mps, "is_available", lambda: True),
         (_C, "_mps_get_core_count", lambda: CORES),
         (_C, "_conv_determine_backend_memory_format", composite.convolution_format),

@@ -42,4 +42,5 @@ class Call:
         return tuple(value for value in self.arguments if isinstance(value, Tensor))
 
 
-Check = Callable[[Call], None]
+Check = Callable[[Call], bool]
+"""Sees a call before it is made; whether the call breaks the contract. It may raise."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -50,9 +50,12 @@ class Machine:
             are not laid out as the code takes them to be.
         check_inputs: report inputs other than those that the code was generated for. Both of
             AOTI's own checks run on a device with ``AOTI_RUNTIME_CHECK_INPUTS=1`` only.
-        check: sees each call before it is made, and may raise. If it does not, a call that the
-            runtime refuses is made as the code means it.
+        check: sees each call before it is made, and may raise. If it does not, a call that breaks
+            the contract is made as the code means it: tensors have the layout that the code takes
+            them to have, and a view is no copy.
         fallbacks: kernels of the runtime, by the C function's name.
+        substitute: finds what computes a call that breaks the contract in place of ``fallbacks``,
+            once ``check`` has gone past that.
 
     Raises:
         ProgramError: sources or constants do not fit the program.
@@ -69,12 +72,14 @@ class Machine:
         check_inputs: bool = False,
         check: Check | None = None,
         fallbacks: Mapping[str, Fallback] | None = None,
+        substitute: Callable[[str], Fallback | None] = lambda name: None,
     ) -> None:
         self.program = program
         self.checked = checked
         self.check_inputs = check_inputs
         self.check = check
         self.fallbacks = fallbacks or {}
+        self.substitute = substitute
         self._sources = kernels
         functions = {
             name: function
@@ -159,7 +164,8 @@ class Machine:
             return None
         if name == "assert_size_stride" and self.check is not None:
             asserted = tuple(map(_argument, arguments))
-            self.check(Call(name, asserted, 0, line, self.program.source.quote(line)))
+            if self.check(Call(name, asserted, 0, line, self.program.source.quote(line))):
+                _lay_out(arguments[0], asserted[1], asserted[2])
         if name in HEADERS:
             return HEADERS[name](*arguments)
         if name == "reinterpret_tensor_wrapper":
@@ -179,17 +185,18 @@ class Machine:
         return 0
 
     def _perform(self, call: Call) -> Any:
-        if self.check is not None:
-            self.check(call)
+        broken = self.check is not None and self.check(call)
+        if broken:
+            call = dataclasses.replace(call, arguments=tuple(map(_original, call.arguments)))
         shim = SHADER_SHIMS.get(call.name) or SHIMS.get(call.name)
         if shim is not None:
             return shim(*call.arguments)
-        fallback = self.fallbacks.get(call.name)
+        instead = self.substitute(call.name) if broken else None
+        fallback = instead or self.fallbacks.get(call.name)
         if fallback is None:
             quoted = self.program.source.quote(call.line) if call.line else call.source
             raise UnknownFunction(call.name, call.line, quoted)
-        tensors = (value.torch if isinstance(value, Tensor) else value for value in call.arguments)
-        return _handles(fallback(*tensors))
+        return _handles(fallback(*map(_value, call.arguments)))
 
     def _store(self, places: Sequence[Pointer], result: Any) -> None:
         if not places:
@@ -282,6 +289,26 @@ def _argument(value: Any) -> Any:
     if value is UNSET:
         raise values.NullHandle("an argument was never written")
     return values.tensor(value)
+
+
+def _original(value: Any) -> Any:
+    """The view in place of the dense copy that the runtime made of it; all else as it is."""
+    return value.original or value if isinstance(value, Tensor) else value
+
+
+def _value(argument: Any) -> Any:
+    """An argument as fallback kernels take it."""
+    if isinstance(argument, tuple):
+        return tuple(_value(values.tensor(item)) for item in argument)
+    return argument.torch if isinstance(argument, Tensor) else argument
+
+
+def _lay_out(owner: Any, sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    """Give the tensor of an owner the strides that the code takes it to have."""
+    found = values.tensor(owner)
+    if isinstance(owner, Owner) and found.sizes == sizes:
+        owner.tensor = memory.empty(sizes, strides, found.dtype, found.device)
+        owner.tensor.torch.copy_(found.torch)
 
 
 def _handles(result: Any) -> Any:

@@ -102,6 +102,7 @@ class Tensor:
         strides: in elements, as the runtime has them.
         meant: what the wrapper takes it for, where the runtime made something else of it.
         origin: what its memory was filled with before the program ran, if it was.
+        original: the view that this is a dense copy of, where the runtime made one.
     """
 
     storage: Storage
@@ -111,6 +112,7 @@ class Tensor:
     strides: tuple[int, ...]
     meant: Meaning | None = None
     origin: Origin = "buffer"
+    original: Tensor | None = None
     _view: list[torch.Tensor] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
@@ -168,9 +170,11 @@ class Tensor:
     def bound(self) -> int:
         """Bytes of the Metal buffer that a kernel gets for it.
 
-        A view at an address of its own gets a Metal buffer of its own.
+        A view at an address of its own gets a Metal buffer of its own. Where the runtime would copy
+        a view with holes and it is used in place of the copy, that buffer reaches to its end.
         """
-        return self.nbytes if self.start else self.storage.nbytes
+        own = max(self.nbytes, self.extent * self.dtype.itemsize)
+        return own if self.start else self.storage.nbytes
 
     @property
     def torch(self) -> torch.Tensor:

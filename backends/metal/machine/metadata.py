@@ -17,9 +17,11 @@ def checking(
 ) -> Check:
     """A machine's ``check``: every violation goes to ``report``, which may raise."""
 
-    def check(call: Call) -> None:
-        for violation in checker.check(bound(call)):
+    def check(call: Call) -> bool:
+        found = checker.check(bound(call))
+        for violation in found:
             report(call, violation)
+        return bool(found)
 
     return check
 

@@ -82,7 +82,7 @@ def reinterpret_tensor(
         return view
     copied = memory.empty(shape, row_major(shape), self.dtype)
     copied.torch.copy_(view.torch)
-    return dataclasses.replace(copied, meant=view.meaning, origin=self.origin)
+    return dataclasses.replace(copied, meant=view.meaning, origin=self.origin, original=view)
 
 
 def new_tensor_handle(self: Tensor) -> Tensor:

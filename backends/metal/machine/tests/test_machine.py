@@ -191,13 +191,13 @@ def test_errors_quote_the_line(body: str, error: type[WrapperError], text: str) 
     assert line.startswith(caught.value.source.rstrip("…"))
 
 
-def test_asserted_layouts_are_shown_to_the_contract() -> None:
+def test_asserted_shapes_are_shown_to_the_contract() -> None:
     found: list[str] = []
     check = checking(contract.Checker(), lambda call, violation: found.append(str(violation)))
-    body = 'assert_size_stride(arg0, {2L, 3L}, {1L, 2L}, "convolution");' + output("arg0")
+    body = 'assert_size_stride(arg0, {3L, 2L}, {2L, 1L}, "convolution");' + output("arg0")
     with pytest.raises(LayoutMismatch):
         machine(body, check=check).run([SIX])
-    assert "strides (3, 1) are not (1, 2)" in found[0]
+    assert "shape (2, 3) is not (3, 2)" in found[0]
 
 
 @pytest.mark.parametrize(
