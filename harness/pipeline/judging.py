@@ -3,7 +3,8 @@ look at what passes kept of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Self
 
 import torch
@@ -22,6 +23,8 @@ from harness.pipeline.figures import Stopwatch
 from harness.pipeline.reference.sequence import observing_state, writes_state
 from harness.pipeline.reference.supposed import precision_of, semantics_of
 from harness.pipeline.siblings import Siblings
+from harness.pipeline.sizes.further import Sizes
+from harness.pipeline.sizes.refusing import refused_size
 from harness.pipeline.stage_clock import StageClock
 from harness.precision import Precision
 from harness.private.torch import tree_leaves
@@ -37,12 +40,14 @@ class Judging(StageClock, ArtifactReader):
         backend: where.
         recipe: how.
         built: module and inputs, seeded from (seed, case) alone and cast to the recipe's dtype.
+        sizes: of the calls, where dimensions vary and :meth:`Tester.add_sizes` was called.
     """
 
     case: Case
     backend: Backend
     recipe: Recipe
     built: Built
+    sizes: Sizes
     _runs: EagerRuns
     _siblings: Siblings | None
 
@@ -66,7 +71,11 @@ class Judging(StageClock, ArtifactReader):
             chosen = [self.interface.arrange(inputs) for inputs in chosen]
             flat = self._flat(chosen)
         watch = Stopwatch()
-        with self._stage("run"), watch.listening():
+        with (
+            self._stage("run"),
+            watch.listening(),
+            self._naming_sizes(lowered, flat, calls is None),
+        ):
             execution = self.backend.execute(lowered.data, flat)
         if steady and not writes_state(self.exported):
             with self._stage("steady"):
@@ -177,6 +186,30 @@ class Judging(StageClock, ArtifactReader):
             problem=None if verdict is None else verdict.problem,
             numerics=() if verdict is None else verdict.numerics,
         )
+
+    @contextmanager
+    def _naming_sizes(
+        self, lowered: Lowered, flat: Sequence[Inputs], are_own: bool
+    ) -> Iterator[None]:
+        """Whatever is raised in here names the sizes that the program refuses, if it does.
+
+        Args:
+            lowered: the program.
+            flat: inputs of each call.
+            are_own: whether they are those of :attr:`built`.
+        """
+        try:
+            yield
+        except Exception as error:
+            if not are_own:
+                raise
+            refusal = refused_size(
+                error, self.sizes, flat,
+                lambda calls: self.backend.execute(lowered.data, calls),
+            )  # fmt: skip
+            if refusal is None:
+                raise
+            raise refusal from error
 
     def _judge(
         self, calls: Sequence[Given], execution: Execution, reference: Reference | None

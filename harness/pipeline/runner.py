@@ -16,6 +16,7 @@ from harness.backend import Availability, Backend, Emulating
 from harness.case import Case
 from harness.errors import (
     ProgramError,
+    SizeRefused,
     StageFailure,
     UnsupportedProgram,
     UsageError,
@@ -34,6 +35,7 @@ from harness.pipeline.figures import Stopwatch, Weight, weigh
 from harness.pipeline.keeping.folder import Keep
 from harness.pipeline.route import lower, unsupported
 from harness.pipeline.siblings import Siblings
+from harness.pipeline.sizes.further import Sizes
 from harness.pipeline.speed.stack import roomy
 from harness.pipeline.tester import Tester
 from harness.recipe import Recipe
@@ -152,6 +154,9 @@ def run_cell(
         worker=worker,
         untelling=case.untelling,
         source=case.source,
+        dynamic=trial.sizes.dimensions,
+        untried_sizes=trial.sizes.untried,
+        refused_call=trial.refused_call,
     )
     cell = cell if ending.excused else judge(cell, limitation)
     if keep is not None:
@@ -205,6 +210,8 @@ class _Trial:
         self.properties: list[Property] = []
         self.changed_ops: dict[str, tuple[int, int]] = {}
         self.verdict: Verdict | None = None
+        self.sizes = Sizes()
+        self.refused_call: int | None = None
 
     def end(
         self,
@@ -261,6 +268,7 @@ class _Trial:
     def _failed(self, failure: StageFailure) -> Ending:
         """How a cell ends in which a stage failed."""
         cause, stage = failure.cause, failure.stage
+        self.refused_call = cause.call if isinstance(cause, SizeRefused) else None
         status, error = Status.FAILED, describe(cause)
         if isinstance(cause, UnsupportedProgram):
             status = Status.UNSUPPORTED
@@ -311,6 +319,7 @@ class _Trial:
     def _execute(self, tester: Tester, only: str) -> Ending:
         if only:
             return Ending(Status.LOWERED, error=only)
+        self.sizes = tester.add_sizes().sizes
         execution = tester.run(steady=is_model(tester.case.tags)).execution
         self.watch = tester.watch
         self.runtime = execution.runtime
@@ -331,7 +340,14 @@ class _Trial:
             problem = _disagreement(tester) or problem
         if problem is None:
             return Ending(Status.PASSED)
-        return Ending(Status.MISMATCH, "compare", problem)
+        return Ending(Status.MISMATCH, "compare", f"{problem}{_at(self.sizes, verdict)}")
+
+
+def _at(sizes: Sizes, verdict: Verdict) -> str:
+    """The sizes at which the first wrong output was returned, where they are not the example's."""
+    wrong = next((row.call for row in verdict.numerics if row.problem is not None), None)
+    named = "" if wrong is None else sizes.at(wrong)
+    return f"; call {wrong} has {named}" if named else ""
 
 
 def _availability(backend: Backend) -> Availability:

@@ -231,6 +231,29 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.node} ({self.op}){where}"
 
 
+class Dimension(msgspec.Struct, frozen=True, kw_only=True):
+    """A dimension of an input that varies.
+
+    ``low`` and ``high`` are the range that the exported program declares, ``high`` None for no
+    maximum. ``sizes`` has the size in each call, in order: those of the case, then those that were
+    added so that the ends of the range are executed.
+    """
+
+    input: str
+    dim: int
+    low: int
+    high: int | None
+    sizes: list[int]
+
+    def __str__(self) -> str:
+        return f"{self.input}:{self.dim}"
+
+    @property
+    def span(self) -> str:
+        """The range in words, ``1 to 16`` or ``1 and more``."""
+        return f"{self.low} and more" if self.high is None else f"{self.low} to {self.high}"
+
+
 class LimitationRef(msgspec.Struct, frozen=True, kw_only=True):
     """The limitation that explains a cell."""
 
@@ -271,6 +294,9 @@ class Cell(msgspec.Struct, kw_only=True):
     suite that makes its case, ``suites/ops/unary.py:12``. ``attempts`` says, of a cell whose worker
     or process was lost, how each try before the last ended. ``cached`` is there where the cell did
     not run here, and all else in the record is what another run made of it (docs/incremental.md).
+    ``dynamic`` are the dimensions of inputs that vary, with the sizes that were executed;
+    ``untried_sizes`` says which were not, and why. ``refused_call`` is the number of the first call
+    that the program refuses for its sizes, which are within their ranges.
     """
 
     case: str
@@ -311,6 +337,9 @@ class Cell(msgspec.Struct, kw_only=True):
     source: str = ""
     attempts: list[str] = []
     cached: Cached | None = None
+    dynamic: list[Dimension] = []
+    untried_sizes: list[str] = []
+    refused_call: int | None = None
 
     @property
     def id(self) -> str:

@@ -219,6 +219,8 @@ class Bench:
             if (reason := unsupported(tester)) is not None:
                 return Outcome(tester, UNSUPPORTED, reason)
             lower(tester)
+            if case is self.case and self.executes:
+                tester.add_sizes()  # which the cell that is traced was executed at
             if (wrong := _requirement(tester)) is not None:
                 return Outcome(tester, REQUIREMENT, wrong)
             if not self.executes:
