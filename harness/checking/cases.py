@@ -18,7 +18,8 @@ from harness.pipeline.explaining.frames import model_frame
 from harness.pipeline.reference.rehearsal import rehearse
 from harness.pipeline.sizes.further import further_sizes
 from harness.private.torch import tree_flatten
-from harness.record.cell import MODEL, Dimension
+from harness.record.cell import MODEL
+from harness.record.dimension import Dimension
 
 _NOTHING = "no dimension of the inputs varies"
 

@@ -15,7 +15,7 @@ from harness.errors import ConflictingOptions
 from harness.execution.locking import exclusive
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
-from harness.numerics.eager import EagerRuns
+from harness.numerics.eager import EagerRuns, run_calls
 from harness.numerics.oracle import Reference, refer
 from harness.passes.properties import Proof, properties
 from harness.pipeline.artifacts import ArtifactReader, Ran
@@ -26,6 +26,7 @@ from harness.pipeline.siblings import Siblings
 from harness.pipeline.sizes.further import Sizes
 from harness.pipeline.sizes.refusing import refused_size
 from harness.pipeline.stage_clock import StageClock
+from harness.pipeline.stages import flatten
 from harness.precision import Precision
 from harness.private.torch import tree_leaves
 from harness.recipe import Lowered, Recipe
@@ -163,6 +164,24 @@ class Judging(StageClock, ArtifactReader):
                     None if self.case.draws else bounds,
                 )
             )
+
+    def is_export_wrong(self, call: int) -> bool:
+        """Whether the exported program, run in eager PyTorch, is out of the bound in this call as
+        well; after :meth:`compare`. False where that is not known."""
+        ran: Ran = self._artifacts.need("run", "is_export_wrong")
+        reference = self._artifacts.refer
+        if reference is None or self.interface.changed:
+            return False
+        if self.reference_module is not self.built.module:
+            return False  # the reference is the exported graph
+        with self._stage("compare"):
+            try:
+                returned = run_calls(flatten(self.exported), ran.calls, self._runs.seed)
+            except Exception:  # lowering may have taken constants out of the program
+                return False
+            outputs = [one.outputs for one in returned]
+            verdict = compare(outputs, reference, interface=self.interface)
+        return any(row.call == call and row.problem for row in verdict.numerics)
 
     @property
     def reference_module(self) -> torch.nn.Module:

@@ -250,7 +250,7 @@ class _Trial:
             if limitation is not None and not limitation.run:
                 return Ending(limitation.shown_as, error=EXCUSE, excused=True)
             try:
-                return self._prove(tester, self._lower(tester) or self._execute(tester, only))
+                return self._prove(tester, self._lower(tester, only) or self._execute(tester, only))
             except StageFailure as failure:
                 ending = replace(self._failed(failure), at=failing_node(tester, failure))
                 if limitation is not None and limitation.predicts(
@@ -279,9 +279,10 @@ class _Trial:
             error = f"{held}, and more was refused: {error}"
         return Ending(status, stage, error, _traceback(cause), model_frame(cause))
 
-    def _lower(self, tester: Tester) -> Ending | None:
+    def _lower(self, tester: Tester, only: str) -> Ending | None:
         """How a cell ends whose program is not what its recipe stands for; None for others."""
-        lower(tester)
+        lower(tester, sizes=not only)
+        self.sizes = tester.sizes
         recipe, lowered = tester.recipe, tester.shipped
         self.delegation = lowered.delegation
         self.program_bytes = len(lowered.data)
@@ -319,7 +320,6 @@ class _Trial:
     def _execute(self, tester: Tester, only: str) -> Ending:
         if only:
             return Ending(Status.LOWERED, error=only)
-        self.sizes = tester.add_sizes().sizes
         execution = tester.run(steady=is_model(tester.case.tags)).execution
         self.watch = tester.watch
         self.runtime = execution.runtime
@@ -340,14 +340,19 @@ class _Trial:
             problem = _disagreement(tester) or problem
         if problem is None:
             return Ending(Status.PASSED)
-        return Ending(Status.MISMATCH, "compare", f"{problem}{_at(self.sizes, verdict)}")
+        return Ending(Status.MISMATCH, "compare", f"{problem}{_at(tester)}")
 
 
-def _at(sizes: Sizes, verdict: Verdict) -> str:
+def _at(tester: Tester) -> str:
     """The sizes at which the first wrong output was returned, where they are not the example's."""
-    wrong = next((row.call for row in verdict.numerics if row.problem is not None), None)
-    named = "" if wrong is None else sizes.at(wrong)
-    return f"; call {wrong} has {named}" if named else ""
+    rows = tester.verdict.numerics
+    wrong = next((row.call for row in rows if row.problem is not None), None)
+    if wrong is None or not (named := tester.sizes.at(wrong)):
+        return ""
+    blame = ""
+    if tester.is_export_wrong(wrong):
+        blame = "; torch.export's program in eager PyTorch is as wrong there"
+    return f"; call {wrong} has {named}{blame}"
 
 
 def _availability(backend: Backend) -> Availability:

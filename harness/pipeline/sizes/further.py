@@ -9,6 +9,7 @@ at the other; not every combination. The inputs repeat the values of the first c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,7 @@ from harness.errors import describe
 from harness.pipeline.sizes import symbols
 from harness.pipeline.sizes.symbols import Values, Volume
 from harness.private.torch import tree_unflatten
-from harness.record.cell import Dimension
+from harness.record.dimension import Dimension
 
 ELEMENTS = 2**22
 """Elements of the results of all nodes up to which every size is executed: the reference holds them
@@ -258,10 +259,12 @@ class _Choice:
 def guards_of(program: ExportedProgram) -> Callable[[Sequence[Any]], str | None]:
     """What says, for flat inputs, which guard of a program excludes them; their values do not
     matter, so that tensors of the device ``meta`` do."""
-    module = program.module()
-    found = [
-        module.get_submodule(node.target) for node in module.graph.nodes if node.op == "call_module"
-    ]
+    found: list[torch.nn.Module] = []
+    # A case's own exporter hands over a program from which lowering may have taken constants.
+    with suppress(KeyError):
+        module = program.module()
+        nodes = module.graph.find_nodes(op="call_module")
+        found = [module.get_submodule(str(node.target)) for node in nodes]
 
     def excluded(leaves: Sequence[Any]) -> str | None:
         for guards in found:
