@@ -212,7 +212,7 @@ def calls(cell: Cell) -> str:
 def sizes(cell: Cell) -> str:
     """At which sizes a program whose inputs vary was executed, and at which not; empty for none."""
     lines = [
-        f"{one} varies, {one.span}; runs at {', '.join(map(str, dict.fromkeys(one.sizes)))}"
+        f"{one} varies, {one.span}; tested at {', '.join(map(str, dict.fromkeys(one.sizes)))}"
         for one in cell.dynamic
     ]
     return "; ".join([*lines, *cell.untried_sizes])

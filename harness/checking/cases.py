@@ -130,7 +130,7 @@ def _vary(
         return [
             *group.varied.notes,
             *(
-                f"{one} varies, {one.span}; runs at {_sizes(one, labels)}"
+                f"{one} varies, {one.span}; tested at {_sizes(one, labels)}"
                 for one in sizes.dimensions
             ),
             *sizes.untried,

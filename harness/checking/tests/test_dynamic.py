@@ -52,10 +52,10 @@ def shapes_of(given: Given) -> list[tuple[int, ...]]:
 def test_all_that_can_vary_is_found_and_run_at_the_ends_and_in_mixtures() -> None:
     plan = planned("auto")
     assert plan.notes == [
-        "x:0 varies, 2 to 8; runs at 4, 2, 8",
-        "x:1 varies, 2 to 20; runs at 10, 2, 20",
-        "mask:0 varies, 2 to 8; runs at 4, 2, 8",
-        "mask:1 varies, 2 to 20; runs at 10, 2, 20",
+        "x:0 varies, 2 to 8; tested at 4, 2, 8",
+        "x:1 varies, 2 to 20; tested at 10, 2, 20",
+        "mask:0 varies, 2 to 8; tested at 4, 2, 8",
+        "mask:1 varies, 2 to 20; tested at 10, 2, 20",
     ]
     calls = plan.cases[0].make().calls
     assert [shapes_of(call)[1] for call in calls] == [
@@ -71,8 +71,8 @@ def test_all_that_can_vary_is_found_and_run_at_the_ends_and_in_mixtures() -> Non
 def test_a_dimension_that_is_named_takes_along_what_has_to_be_as_long() -> None:
     plan = planned("x:1=3..10")
     assert plan.notes == [
-        "x:1 varies, 3 to 10; runs at 10, 3, 6",
-        "mask:1 varies, 3 to 10; runs at 10, 3, 6",
+        "x:1 varies, 3 to 10; tested at 10, 3, 6",
+        "mask:1 varies, 3 to 10; tested at 10, 3, 6",
     ]
     calls = plan.cases[0].make().calls
     assert shapes_of(calls[1]) == [(4, 3, 8), (4, 3)]
@@ -115,8 +115,8 @@ def test_two_inputs_may_be_given_one_range_each() -> None:
     plan = planned("x:0=1..16", "mask:0=1..12")
     assert plan.notes == [
         "x:0: 1 to 16 was asked for; the model or torch.export makes it 1 to 12",
-        "x:0 varies, 1 to 12; runs at 4, 1, 12",
-        "mask:0 varies, 1 to 12; runs at 4, 1, 12",
+        "x:0 varies, 1 to 12; tested at 4, 1, 12",
+        "mask:0 varies, 1 to 12; tested at 4, 1, 12",
     ]
 
 
@@ -130,7 +130,7 @@ def test_a_range_that_the_model_narrows_is_reported() -> None:
     plan = cases.plan(subject, dynamic.parse(["x:0=1..16"]))
     assert plan.notes == [
         "x:0: 1 to 16 was asked for; the model or torch.export makes it 1 to 6",
-        "x:0 varies, 1 to 6; runs at 4, 1, 6",
+        "x:0 varies, 1 to 6; tested at 4, 1, 6",
     ]
 
 
@@ -138,7 +138,7 @@ def test_sizes_of_files_and_sizes_that_are_added_are_in_one_statement() -> None:
     sets = tuple(InputSet(f"n{n}.pt", (torch.randn(n, 6),)) for n in (4, 8))
     subject = Subject("net", torch.nn.Linear(6, 2), sets)
     plan = cases.plan(subject, dynamic.parse(["input:0=1..16"]))
-    assert plan.notes == ["input:0 varies, 1 to 16; runs at 4 (n4.pt), 8 (n8.pt), 1, 16"]
+    assert plan.notes == ["input:0 varies, 1 to 16; tested at 4 (n4.pt), 8 (n8.pt), 1, 16"]
     (case,) = plan.cases
     assert [len(arguments(call)[0][0]) for call in case.make().calls] == [4, 8, 1, 16]
 
@@ -152,8 +152,8 @@ def test_programs_of_their_own_have_statements_of_their_own() -> None:
 
     plan = cases.plan(Subject("sum", Sum(), sets), dynamic.parse(["x:0=2..9"]))
     assert plan.notes == [
-        "sum: x:0 varies, 2 to 9; runs at 4, 2, 9",
-        "sum/5.pt: x:0 varies, 2 to 9; runs at 4, 2, 9",
+        "sum: x:0 varies, 2 to 9; tested at 4, 2, 9",
+        "sum/5.pt: x:0 varies, 2 to 9; tested at 4, 2, 9",
     ]
 
 
@@ -167,7 +167,7 @@ def test_a_size_that_the_module_refuses_within_the_range_is_left_out_and_reporte
     subject = Subject("fussy", Fussy(), (InputSet("example", (torch.randn(4, 3),)),))
     plan = cases.plan(subject, dynamic.parse(["x:0=1..16"]))
     assert plan.notes == [
-        "x:0 varies, 1 to 16; runs at 4, 1",
+        "x:0 varies, 1 to 16; tested at 4, 1",
         "x:0 = 16 was not executed: it is in the range, and the module itself raises "
         "ValueError: too many rows",
     ]
@@ -255,8 +255,8 @@ def test_an_exported_file_keeps_its_ranges(folder: Path) -> None:
     torch.export.save(program, "masked.pt2")
     plan = cases.plan(sources.load("masked.pt2"))
     assert plan.notes == [
-        "x:0 varies, 2 to 16; runs at 4, 2, 16",
-        "mask:0 varies, 2 to 16; runs at 4, 2, 16",
+        "x:0 varies, 2 to 16; tested at 4, 2, 16",
+        "mask:0 varies, 2 to 16; tested at 4, 2, 16",
     ]
     torch.save({"x": torch.randn(20, 10, 8), "mask": torch.ones(20, 10)}, "large.pt")
     large = sources.load("masked.pt2", [Path("large.pt")])
@@ -267,11 +267,11 @@ def test_an_exported_file_keeps_its_ranges(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "note"),
     [
-        (Dim("rows", min=1), "x:0 varies, 1 and more; runs at 4, 1, 8, 40"),
-        (Dim("rows"), "x:0 varies, 0 and more; runs at 4, 1, 8, 40"),
-        (Dim("rows", min=1, max=9), "x:0 varies, 1 to 9; runs at 4, 1, 9"),
-        (2 * Dim("half", min=1, max=8), "x:0 varies, 2 to 16; runs at 4, 2, 16"),
-        (Dim.AUTO, "x:0 varies, 2 and more; runs at 4, 2, 8, 40"),
+        (Dim("rows", min=1), "x:0 varies, 1 and more; tested at 4, 1, 8, 40"),
+        (Dim("rows"), "x:0 varies, 0 and more; tested at 4, 1, 8, 40"),
+        (Dim("rows", min=1, max=9), "x:0 varies, 1 to 9; tested at 4, 1, 9"),
+        (2 * Dim("half", min=1, max=8), "x:0 varies, 2 to 16; tested at 4, 2, 16"),
+        (Dim.AUTO, "x:0 varies, 2 and more; tested at 4, 2, 8, 40"),
     ],
 )
 def test_the_range_of_a_program_that_was_exported_stays(rows: object, note: str) -> None:
@@ -296,7 +296,7 @@ def test_sizes_that_share_a_symbol_keep_to_each_other_when_exported_again() -> N
     )
     plan = cases.plan(_of("paired", program))
     assert plan.notes == [
-        "x:0 varies, 1 to 8; runs at 3, 1, 8",
-        "y:0 varies, 2 to 16; runs at 6, 2, 16",
-        "z_a:0 varies, 1 and more; runs at 5, 1, 10, 50",
+        "x:0 varies, 1 to 8; tested at 3, 1, 8",
+        "y:0 varies, 2 to 16; tested at 6, 2, 16",
+        "z_a:0 varies, 1 and more; tested at 5, 1, 10, 50",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from harness.case import Call, Given
 from harness.numerics.eager import run_calls
 from harness.pipeline.sizes.further import ELEMENTS, Sizes, further_sizes
 from harness.record.cell import Cell, Status
+from harness.tracing.divergence import look
 from harness.tracing.trace import trace
 
 X = torch.randn(4, 6)
@@ -139,6 +141,13 @@ def test_a_size_in_the_range_that_the_program_refuses_is_red(target: str) -> Non
     assert found.sizes[cell.refused_call] == 8
     assert Cell.from_json(cell.to_json()).dynamic == cell.dynamic
     assert run_cell(case(Scaled(), Dim("rows", min=1, max=16)), target).status is Status.PASSED
+
+
+def test_a_size_that_is_refused_is_not_traced() -> None:
+    model = replace(case(Scaled(), Dim("rows", min=1)), tags=frozenset({"model"}))
+    cell = run_cell(model, "portable:fp32")
+    assert cell.refused_call is not None
+    assert look(cell, model) is None
 
 
 def test_a_case_s_own_call_that_is_refused_is_named() -> None:
