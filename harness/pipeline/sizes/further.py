@@ -1,9 +1,10 @@
-"""Calls of a program at the ends of its ranges, in place of which a case has no calls of its own.
+"""Calls of a program at those ends of its ranges at which its case has no calls.
 
 A program is declared for ranges of sizes, and executed at a few of them: at the minimum, at the
-maximum (where there is none, at twice and at ten times the example's size) and between. Where
-several dimensions vary, all are at their minimum, all at their maximum, then some at one and some
-at the other; not every combination. The inputs repeat the values of the first call, or are cut.
+maximum (where there is none, at twice and at ten times the example's size) and, unless the case has
+calls of its own, between. Where several dimensions vary, all are at their minimum, all at their
+maximum, then, unless the case has calls of its own, some at one and some at the other; not every
+combination. The inputs repeat the values of the first call, or are cut.
 """
 
 from __future__ import annotations
@@ -90,18 +91,18 @@ class _Choice:
         self._guards = guards_of(program)
         self._spec = program.call_spec.in_spec
         self._given = [self._leaves(call) for call in self._calls]
+        self._seen = [symbols.values_in(program, leaves) for leaves in self._given]
         self._shapes = symbols.input_shapes(program)
         self._names = symbols.input_names(program)
 
     def sizes(self) -> Sizes:
-        seen = [symbols.values_in(self._program, leaves) for leaves in self._given]
-        example = seen[0]
+        example = self._seen[0]
         added: list[Given] = []
         if example is None or not all(example.values()):
             self._untried.append("no other size: the sizes do not follow from single dimensions")
         else:
             self._most = max(ELEMENTS, TWICE * self._volume(example))
-            wanted = [values for values in self._wanted(example) if values not in seen]
+            wanted = [values for values in self._wanted(example) if values not in self._seen]
             added = self._accepted([self._resized(values) for values in wanted])
         dimensions = self._dimensions([*self._calls, *added])
         return Sizes(tuple(added), dimensions, list(dict.fromkeys(self._untried)))
@@ -112,7 +113,8 @@ class _Choice:
         low = {symbol: self._allowed(example, symbol, least) for symbol, (least, _) in ends.items()}
         high = {symbol: self._high(example, symbol, most) for symbol, (_, most) in ends.items()}
         found: list[Values] = [low]
-        if self._is_small(high):
+        is_reached = self._is_small(high)
+        if is_reached:
             found.append(high)
         elif len(high) == 1:
             found.append(self._within(example, high))
@@ -121,20 +123,23 @@ class _Choice:
             far = {symbol: self._allowed(example, symbol, far[symbol]) for symbol in far}
             if self._is_small(far):
                 found.append(far)
-        for odd in (0, 1) if len(low) > 1 else ():
-            mixed = {s: (low, high)[(at + odd) % 2][s] for at, s in enumerate(low)}
-            if self._is_small(mixed):
-                found.append(mixed)
-        between = {
+        # Calls that a case has of its own stand for sizes between and for mixtures.
+        is_alone = len(self._calls) == 1
+        if len(low) > 1 and (is_alone or not is_reached):
+            found += filter(self._is_small, _mixtures(low, high))
+        if is_alone and self._is_small(middle := self._middle(example, low, high)):
+            found.append(middle)
+        unique = [values for at, values in enumerate(found) if values not in found[:at]]
+        return [values for values in unique if values != example and self._is_allowed(values)]
+
+    def _middle(self, example: Values, low: Values, high: Values) -> Values:
+        """Between the ends, where the example itself is at one of them."""
+        return {
             symbol: example[symbol]
             if low[symbol] < example[symbol] < high[symbol]
             else self._allowed(example, symbol, (low[symbol] + high[symbol]) // 2, end=False)
             for symbol in low
         }
-        if between != example and self._is_small(between):
-            found.append(between)
-        unique = [values for at, values in enumerate(found) if values not in found[:at]]
-        return [values for values in unique if values != example and self._is_allowed(values)]
 
     def _high(self, example: Values, symbol: Any, most: int | None) -> int:
         wanted = 2 * example[symbol] if most is None else most
@@ -185,6 +190,8 @@ class _Choice:
 
     def _is_small(self, values: Values) -> bool:
         elements = self._volume(values)
+        if values in self._seen:
+            return True
         if elements > self._most:
             self._leave_out(
                 values,
@@ -254,6 +261,14 @@ class _Choice:
                 Dimension(input=self._names[number], dim=dim, low=low, high=high, sizes=sizes)
             )
         return found
+
+
+def _mixtures(low: Values, high: Values) -> list[Values]:
+    """Every second symbol at its minimum and the others at their maximum, and the reverse."""
+    return [
+        {symbol: (low, high)[(at + odd) % 2][symbol] for at, symbol in enumerate(low)}
+        for odd in (0, 1)
+    ]
 
 
 def guards_of(program: ExportedProgram) -> Callable[[Sequence[Any]], str | None]:
