@@ -182,7 +182,8 @@ class Case:
             else. An attribute ``constant_methods`` of the module is what its program publishes
             (exir's word).
         op: the operator or model under test, for grouping; by default the name up to ``/``.
-        dynamic_shapes: as ``torch.export.export`` takes it.
+        dynamic_shapes: as ``torch.export.export`` takes it. Ends of the ranges that no call has
+            are added (:mod:`harness.pipeline.sizes.further`).
         calls: makes the inputs of further calls of the same program (other shapes within
             the bounds, or the next step of a stateful module), run after the first: tuples, or
             a :class:`Call` where some have names.

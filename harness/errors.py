@@ -15,6 +15,7 @@
     ├── StageFailure                  a stage ran and failed; carries stage and cause
     ├── CheckFailure                  a graph check (check, check_count, ...) does not hold
     ├── ProgramError                  a serialized program cannot be read or interpreted
+    │   ├── SizeRefused               it refuses a size that it is declared for
     │   ├── MissingKernels            it calls operators that the runtime has no kernels for
     │   ├── UnsupportedProgram        it asks for what the backend does not claim to execute here
     │   └── OutOfMemory               what executes it was refused memory
@@ -95,6 +96,18 @@ class CheckFailure(ConformError):
 
 class ProgramError(ConformError):
     """A serialized program cannot be read or interpreted."""
+
+
+class SizeRefused(ProgramError):
+    """A program refuses inputs of a size that is in the range it was exported with.
+
+    Attributes:
+        call: number of the first call that it refuses.
+    """
+
+    def __init__(self, call: int, message: str) -> None:
+        self.call = call
+        super().__init__(message)
 
 
 class MissingKernels(ProgramError):

@@ -256,6 +256,15 @@ def calls(cell: Cell) -> str:
     return ", ".join(f"{name} {text.seconds(one)}" for name, one in known if one is not None)
 
 
+def sizes(cell: Cell) -> str:
+    """At which sizes a program whose inputs vary was executed, and at which not; empty for none."""
+    lines = [
+        f"{one} varies, {one.span}; tested at {', '.join(map(str, dict.fromkeys(one.sizes)))}"
+        for one in cell.dynamic
+    ]
+    return "; ".join([*lines, *cell.untried_sizes])
+
+
 def delegation(cell: Cell) -> str:
     """What the partitioner did with a cell, or nothing when there was no node to give."""
     taken = cell.delegation

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.export import ExportedProgram
 
 from harness.case import Built, Case, Given, arguments
 from harness.checking import dynamic
-from harness.checking.dynamic import Varying
+from harness.checking.dynamic import Varied, Varying
 from harness.checking.sources import InputSet, Subject, case_name
 from harness.errors import CaseError
 from harness.numerics.eager import EagerRuns
 from harness.pipeline.explaining.frames import model_frame
 from harness.pipeline.reference.rehearsal import rehearse
+from harness.pipeline.sizes.further import further_sizes
 from harness.private.torch import tree_flatten
 from harness.record.cell import MODEL
+from harness.record.dimension import Dimension
 
 _NOTHING = "no dimension of the inputs varies"
 
@@ -28,15 +29,20 @@ class _Group:
     """Sets of inputs that are calls of one program."""
 
     sets: list[InputSet]
-    shapes: Any = None
-    program: ExportedProgram | None = None
-    further: list[Given] = field(default_factory=list)
+    varied: Varied | None = None
+    further: tuple[Given, ...] = ()
+
+    @property
+    def calls(self) -> list[Given]:
+        """The inputs of each call."""
+        return [*(one.given for one in self.sets), *self.further]
 
     def takes(self, given: Given) -> bool:
         """Whether the program takes these inputs: of the same shapes, or within its ranges."""
         if _signature(given) == _signature(self.sets[0].given):
             return True
-        return self.program is not None and dynamic.refusal_of(self.program, given) is None
+        varied = self.varied
+        return varied is not None and dynamic.refusal_of(varied.program, given) is None
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,8 @@ def plan(subject: Subject, asked: Sequence[Varying] | str | None = None, *, seed
     Sets of inputs with the same structure, shapes and dtypes as an earlier one, or within its
     ranges where dimensions vary, are further calls of that program, in their order: a module with
     state carries it from one to the next, and so does its reference. Every other set is a program
-    and a case of its own. Where dimensions vary each program is also called with another size.
+    and a case of its own. Where dimensions vary each program is also called at the ends of their
+    ranges (:mod:`harness.pipeline.sizes.further`).
 
     Args:
         subject: the model.
@@ -83,56 +90,79 @@ def plan(subject: Subject, asked: Sequence[Varying] | str | None = None, *, seed
             continue
         group = _Group([one])
         if asked is not None:
-            found = dynamic.export(module, one.given, asked)
-            notes += _let_vary(group, *found, if_any=asked == dynamic.AUTO)
-        elif subject.dynamic_shapes is not None:
-            shapes = subject.dynamic_shapes
-            notes += _let_vary(group, dynamic.exported(module, one.given, shapes), shapes)
+            group.varied = dynamic.export(module, one.given, asked)
+        elif subject.program is not None and subject.dynamic_shapes is not None:
+            group.varied = dynamic.export_again(module, one.given, subject.program)
         groups.append(group)
     names = _names(subject.name, groups)
-    if len(subject.sets) > 1:
-        notes += [
-            f"{name} runs on {', '.join(one.label for one in group.sets)}"
-            for name, group in zip(names, groups, strict=True)
-        ]
+    for name, group in zip(names, groups, strict=True):
+        about = f"{name}: " if len(groups) > 1 else ""
+        lines = _vary(group, EagerRuns(seed), module, asked)
+        if len(subject.sets) > 1 and group.varied is None:
+            lines.append(f"runs on {', '.join(one.label for one in group.sets)}")
+        notes += [f"{about}{line}" for line in lines]
     return Plan([_case(subject, *pair) for pair in zip(names, groups, strict=True)], notes)
 
 
-def _let_vary(
-    group: _Group, program: ExportedProgram, shapes: Any, *, if_any: bool = False
+def _vary(
+    group: _Group, runs: EagerRuns, module: torch.nn.Module, asked: Sequence[Varying] | str | None
 ) -> list[str]:
-    """Call the program with another size, too; what varies, in lines.
+    """Call a program at the ends of its ranges, too.
 
     Args:
-        group: what varies.
-        program: exported so.
-        shapes: the same for a further export.
-        if_any: that nothing varies is no error.
+        group: the program, with its sets of inputs.
+        runs: eager runs.
+        module: the model.
+        asked: dimensions that were asked to vary.
+
+    Returns:
+        Which dimensions vary, between which sizes, and at which sizes they run, in lines.
+
+    Raises:
+        CaseError: dimensions that were named have no second size.
     """
-    given = group.sets[0].given
-    if not program.range_constraints:
-        return [f"{_NOTHING}: each is a constant to the model"]
-    try:
-        other = dynamic.vary(program, given)
-    except CaseError as error:
-        if not if_any:
-            raise
-        return [f"{_NOTHING}: {error}"]
-    group.program, group.shapes = program, shapes
-    group.further.append(other)
-    return list(dynamic.ranges(program, given, other))
+    if group.varied is None:
+        return []
+    sizes = further_sizes(group.varied.program, group.calls, lambda calls: runs(module, calls))
+    group.further = sizes.calls
+    if asked is None or any(len(set(one.sizes)) > 1 for one in sizes.dimensions):
+        labels = [one.label for one in group.sets] if len(group.sets) > 1 else []
+        return [
+            *group.varied.notes,
+            *(
+                f"{one} varies, {one.span}; tested at {_sizes(one, labels)}"
+                for one in sizes.dimensions
+            ),
+            *sizes.untried,
+        ]
+    why = f": {'; '.join(sizes.untried)}" if sizes.untried else ": each is a constant to the model"
+    if asked != dynamic.AUTO:
+        raise CaseError(f"no second size within the ranges runs{why}")
+    group.varied = None
+    return [f"{_NOTHING}{why}"]
+
+
+def _sizes(one: Dimension, labels: Sequence[str]) -> str:
+    """The sizes of a dimension that are executed, each once, with the files that have it."""
+    found: dict[int, list[str]] = {}
+    for call, size in enumerate(one.sizes):
+        found.setdefault(size, []).extend(labels[call : call + 1])
+    return ", ".join(
+        f"{size} ({', '.join(files)})" if files else str(size) for size, files in found.items()
+    )
 
 
 def _case(subject: Subject, name: str, group: _Group) -> Case:
     args, kwargs = arguments(group.sets[0].given)
+    shapes = None if group.varied is None else group.varied.shapes
     return Case.from_module(
         name,
         subject.module,
         args,
         kwargs or None,
-        dynamic_shapes=group.shapes,
-        calls=[*(one.given for one in group.sets[1:]), *group.further],
-        tags=[MODEL, *(["dynamic"] if group.shapes is not None else [])],
+        dynamic_shapes=shapes,
+        calls=group.calls[1:],
+        tags=[MODEL, *(["dynamic"] if shapes is not None else [])],
     )
 
 

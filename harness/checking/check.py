@@ -48,7 +48,7 @@ def check(
         seed: run seed.
         name: of the case; by default that of the module's class.
         dynamic: dimensions that vary, ``NAME:DIM`` or ``NAME:DIM=MIN..MAX``, or ``auto``; the
-            program is then called with a second size, too.
+            program is then called at the ends of their ranges, too.
         transform_passes: graph passes, or classes of them, that run on the edge program before the
             target's own.
         past_defects: list all known defects of a program and judge the rest, where the backend can

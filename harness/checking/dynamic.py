@@ -1,4 +1,4 @@
-"""Dimensions that vary: asked for by name or found out, and inputs of another size within them."""
+"""Dimensions that vary: asked for by name, found, or declared by a program that was handed in."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch.export import Dim, ExportedProgram, ShapesCollection
 
-from harness.case import Call, Given, arguments
-from harness.checking import symbols
+from harness.case import Given, arguments
+from harness.checking import exported
 from harness.errors import CaseError, UsageError, describe
 from harness.pipeline.explaining.frames import model_frame
-from harness.private.torch import tree_flatten, tree_unflatten
+from harness.pipeline.sizes import symbols
+from harness.pipeline.sizes.symbols import Range
+from harness.private.torch import tree_flatten
 
 AUTO = "auto"
 """Asks for every dimension that the model lets vary."""
@@ -79,15 +81,25 @@ def parse(texts: Sequence[str]) -> list[Varying] | str | None:
     return [Varying.parse(text) for text in texts] or None
 
 
-def export(
-    module: torch.nn.Module, given: Given, asked: Sequence[Varying] | str
-) -> tuple[ExportedProgram, Any]:
-    """Export with the dimensions that are asked to vary, to learn what of them the model lets vary.
+@dataclass(frozen=True)
+class Varied:
+    """A program that was exported with dimensions that vary.
+
+    Attributes:
+        program: the program.
+        shapes: the same for a further export, as ``torch.export.export`` takes it.
+        notes: where its ranges are not those that were asked for, a line each.
+    """
+
+    program: ExportedProgram
+    shapes: Any
+    notes: tuple[str, ...] = ()
+
+
+def export(module: torch.nn.Module, given: Given, asked: Sequence[Varying] | str) -> Varied:
+    """Export with the dimensions that are asked to vary, to learn which the model lets vary.
 
     A dimension of another input that has to have the same size varies with one that is named.
-
-    Returns:
-        The program, and the dimensions as ``torch.export.export`` takes them for these inputs.
 
     Raises:
         UsageError: a name or dimension is not there, or is of no tensor.
@@ -95,13 +107,114 @@ def export(
     """
     if isinstance(asked, str):
         found = _shapes(module, given, [], follow=True)
-        return exported(module, given, found), found
+        return Varied(export_with(module, given, found), found)
     try:
         found = _shapes(module, given, asked, follow=False)
-        return exported(module, given, found), found
+        program = export_with(module, given, found)
     except CaseError:
         found = _shapes(module, given, asked, follow=True)
-        return exported(module, given, found), found
+        program = export_with(module, given, found)
+    args, kwargs = arguments(given)
+    parameters = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    tensors = [(one, parameters[one.name]) for one in asked]
+    # Dim.DYNAMIC and Dim.AUTO raise a minimum of 1 to 2; a Dim with a name does not.
+    for ranges in _asked_ranges(program, given, tensors):
+        dims = exported.named_dims(program, ranges)
+        collection: Any = ShapesCollection()  # type: ignore[no-untyped-call]  # torch's is untyped
+        for leaf, hints in zip(tree_flatten((args, kwargs))[0], dims, strict=True):
+            if hints:
+                collection[leaf] = hints
+        named = collection.dynamic_shapes(module, args, kwargs)
+        try:
+            program, found = export_with(module, given, named), named
+            break
+        except CaseError:  # the model does not allow it; the ranges found before stand
+            continue
+    return Varied(program, found, tuple(_differences(program, given, tensors)))
+
+
+def export_again(module: torch.nn.Module, given: Given, handed: ExportedProgram) -> Varied:
+    """Export the module of a program that was handed in, with the ranges that it declares.
+
+    Raises:
+        CaseError: it does not export again.
+    """
+    shapes = exported.dynamic_shapes(handed)
+    try:
+        program = export_with(module, given, shapes)
+    except CaseError:
+        shapes = exported.dynamic_shapes(handed, is_exact=False)
+        program = export_with(module, given, shapes)
+    names, spans = symbols.input_names(handed), _spans(program)
+    return Varied(
+        program,
+        shapes,
+        tuple(
+            f"{names[number]}:{dim}: the program declares {_span(declared)}; torch.export makes it "
+            f"{_span(spans.get((number, dim)))} when the program is exported again"
+            for (number, dim), declared in _spans(handed).items()
+            if spans.get((number, dim)) != declared
+        ),
+    )
+
+
+def _asked_ranges(
+    program: ExportedProgram, given: Given, asked: Sequence[tuple[Varying, torch.Tensor]]
+) -> list[dict[Any, Range]]:
+    """Ranges to try for the symbols of a program, where it has others than were asked for: those
+    that were asked for, then only their minimums."""
+    found = symbols.ranges(program)
+    both: dict[Any, Range] = {}
+    least: dict[Any, Range] = {}
+    for one, size in _asked_sizes(program, given, asked):
+        linear = symbols.as_linear(size)
+        if linear is None or linear[1:] != (1, 0):
+            continue
+        symbol, (low, high) = linear[0], (one.low or 0, one.high)
+        before = both.get(symbol, (low, high))
+        highs = [each for each in (high, before[1]) if each is not None]
+        both[symbol] = max(low, before[0]), min(highs, default=None)
+        least[symbol] = both[symbol][0], found[symbol][1]
+    if all(found[symbol] == span for symbol, span in both.items()):
+        return []
+    return [both, least]
+
+
+def _asked_sizes(
+    program: ExportedProgram, given: Given, asked: Sequence[tuple[Varying, torch.Tensor]]
+) -> Iterator[tuple[Varying, torch.SymInt]]:
+    """Each dimension that was given a range, and its size."""
+    leaves = tree_flatten(arguments(given))[0]
+    for number, dim, size in symbols.varying(program):
+        for one, tensor in asked:
+            if one.low is not None and one.dim == dim and tensor is leaves[number]:
+                yield one, size
+
+
+def _differences(
+    program: ExportedProgram, given: Given, asked: Sequence[tuple[Varying, torch.Tensor]]
+) -> Iterator[str]:
+    for one, size in _asked_sizes(program, given, asked):
+        span = symbols.extent(program, size)
+        if span != (one.low, one.high):
+            yield (
+                f"{one}: {one.low} to {one.high} was asked for; the model or torch.export makes it "
+                f"{_span(span)}"
+            )
+
+
+def _spans(program: ExportedProgram) -> dict[tuple[int, int], Range]:
+    return {
+        (number, dim): symbols.extent(program, size)
+        for number, dim, size in symbols.varying(program)
+    }
+
+
+def _span(span: Range | None) -> str:
+    if span is None:
+        return "a constant"
+    low, high = span
+    return f"{low} and more" if high is None else f"{low} to {high}"
 
 
 def _shapes(
@@ -136,7 +249,7 @@ def _shapes(
     return collection.dynamic_shapes(module, args, kwargs)
 
 
-def exported(module: torch.nn.Module, given: Given, dynamic_shapes: Any) -> ExportedProgram:
+def export_with(module: torch.nn.Module, given: Given, dynamic_shapes: Any) -> ExportedProgram:
     """Export with these dynamic shapes.
 
     Raises:
@@ -157,26 +270,6 @@ def exported(module: torch.nn.Module, given: Given, dynamic_shapes: Any) -> Expo
         raise CaseError(f"the model does not export with such dimensions: {said}") from error
 
 
-def vary(program: ExportedProgram, given: Given) -> Given:
-    """Inputs of another size, made of the given ones by cutting or repeating them.
-
-    Sizes are halved, made one less, one more, doubled, the least, the largest: all of them in the
-    same way if the program's guards accept that, else one of them.
-
-    Raises:
-        CaseError: no other size is accepted.
-    """
-    current = _values(program, given)
-    refusal = "there is no other size"
-    for sizes in _candidates(program, current):
-        resized = _resize(program, given, sizes)
-        problem = refusal_of(program, resized)
-        if problem is None:
-            return resized
-        refusal = problem
-    raise CaseError(f"no second size within the ranges runs: {refusal}")
-
-
 def refusal_of(program: ExportedProgram, given: Given) -> str | None:
     """Why an exported program does not take these inputs, or None."""
     args, kwargs = arguments(given)
@@ -186,21 +279,6 @@ def refusal_of(program: ExportedProgram, given: Given) -> str | None:
     except Exception as error:
         return describe(error, 300)
     return None
-
-
-def ranges(program: ExportedProgram, given: Given, other: Given) -> Iterator[str]:
-    """Lines that say what varies, between what, and at which sizes it runs."""
-    names = symbols.input_names(program)
-    first, second = (tree_flatten(arguments(one))[0] for one in (given, other))
-    for name, shape, before, after in zip(
-        names, symbols.input_shapes(program), first, second, strict=True
-    ):
-        for dim, size in enumerate(shape or ()):
-            if isinstance(size, torch.SymInt):
-                low, high = symbols.extent(program, size)
-                span = f"from {low}" if high is None else f"{low} to {high}"
-                sizes = f"{before.shape[dim]} and {after.shape[dim]}"
-                yield f"{name}:{dim} varies, {span}; runs at {sizes}"
 
 
 def _what_is(one: Varying, value: Any, parameters: dict[str, Any]) -> str:
@@ -220,50 +298,3 @@ def _check_size(one: Varying, size: int) -> None:
             f"--dynamic {one}: the inputs have size {size} there, which torch.export takes for a "
             f"constant; give inputs of size 2 or more"
         )
-
-
-def _values(program: ExportedProgram, given: Given) -> dict[Any, int]:
-    """The values that symbols have in these inputs."""
-    alone = symbols.free_symbols(program)
-    values: dict[Any, int] = {}
-    leaves = tree_flatten(arguments(given))[0]
-    for shape, leaf in zip(symbols.input_shapes(program), leaves, strict=True):
-        for dim, size in enumerate(shape or ()):
-            if isinstance(size, torch.SymInt) and size.node.expr in alone:
-                values.setdefault(size.node.expr, leaf.shape[dim])
-    return values
-
-
-def _candidates(program: ExportedProgram, current: dict[Any, int]) -> Iterator[dict[Any, int]]:
-    """Other values of all symbols, then of one of them, within their ranges."""
-    others = {
-        name: _other_sizes(current[name], *symbols.extent(program, size))
-        for name, size in symbols.free_symbols(program).items()
-    }
-    for sizes in zip(*others.values(), strict=True):
-        if None not in sizes:
-            yield dict(zip(others, sizes, strict=True))
-    for name, wanted in others.items() if len(others) > 1 else ():
-        for size in filter(None, wanted):
-            yield {**current, name: size}
-
-
-def _other_sizes(size: int, low: int, high: int | None) -> list[int | None]:
-    """Halved, one less, one more, doubled, least, largest; None for what is not within the range or
-    is the size itself."""
-    top = 2 * size if high is None else high
-    wanted = [max(low, size // 2), size - 1, size + 1, min(2 * size, top), low, top]
-    return [other if max(low, 1) <= other <= top and other != size else None for other in wanted]
-
-
-def _resize(program: ExportedProgram, given: Given, sizes: dict[Any, int]) -> Given:
-    leaves, spec = tree_flatten(arguments(given))
-    resized = []
-    for shape, leaf in zip(symbols.input_shapes(program), leaves, strict=True):
-        for dim, size in enumerate(shape or ()):
-            wanted = symbols.value_of(size, sizes)
-            if wanted != leaf.shape[dim]:
-                leaf = leaf.index_select(dim, torch.arange(wanted) % leaf.shape[dim])
-        resized.append(leaf)
-    args, kwargs = tree_unflatten(resized, spec)
-    return Call(args, kwargs) if kwargs else tuple(args)

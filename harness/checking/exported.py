@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import torch
 from torch.export import Dim, ExportedProgram
 
 from harness.case import Given, arguments, named
-from harness.checking import symbols
 from harness.errors import UsageError, describe
+from harness.pipeline.sizes import symbols
+from harness.pipeline.sizes.symbols import Range
 from harness.private.torch import TreeSpec, tree_unflatten
 
 
@@ -44,25 +46,55 @@ def example_inputs(program: ExportedProgram) -> Given | None:
     return None if example is None else named(*example)
 
 
-def dynamic_shapes(program: ExportedProgram) -> Any:
+def dynamic_shapes(program: ExportedProgram, *, is_exact: bool = True) -> Any:
     """The program's own range constraints, as ``torch.export.export`` takes them for its module;
-    None for a program of static shapes."""
-    leaves: list[Any] = []
-    for shape in symbols.input_shapes(program):
-        if shape is None:
-            leaves.append(None)
-            continue
-        hints = {}
-        for dim, size in enumerate(shape):
-            if isinstance(size, torch.SymInt):
-                low, high = symbols.extent(program, size)
-                hints[dim] = Dim.DYNAMIC(min=low, max=high)
-        leaves.append(hints or None)
+    None for a program of static shapes.
+
+    Args:
+        program: an exported program.
+        is_exact: name the dimensions, which keeps a minimum of 1 and what sizes have to do with
+            each other, or fails. Without, torch.export raises such a minimum to 2.
+    """
+    leaves = named_dims(program, {}) if is_exact else _hints(program)
     if not any(leaves):
         return None
     args, kwargs = tree_unflatten(leaves, _in_spec(program))
     by_position = dict(zip(_parameters(program), args, strict=False))
     return {**by_position, **kwargs} if kwargs else tuple(args)
+
+
+def named_dims(
+    program: ExportedProgram, ranges: Mapping[Any, Range]
+) -> list[dict[int, Any] | None]:
+    """The dimensions of each flat input that vary, with a ``Dim`` for each symbol.
+
+    Args:
+        program: an exported program; its own ranges are taken where there is no other.
+        ranges: ranges of symbols.
+    """
+    spans = {**symbols.ranges(program), **ranges}
+    dims = {
+        symbol: Dim(f"size_{number}", min=low, max=high)
+        for number, (symbol, (low, high)) in enumerate(spans.items())
+    }
+    leaves: list[dict[int, Any] | None] = [None] * len(symbols.input_shapes(program))
+    for number, dim, size in symbols.varying(program):
+        hint: Any = Dim.AUTO
+        if (linear := symbols.as_linear(size)) is not None:
+            symbol, factor, offset = linear
+            hint = dims[symbol]
+            hint = factor * hint if factor != 1 else hint
+            hint = hint + offset if offset else hint
+        leaves[number] = {**(leaves[number] or {}), dim: hint}
+    return leaves
+
+
+def _hints(program: ExportedProgram) -> list[dict[int, Any] | None]:
+    leaves: list[dict[int, Any] | None] = [None] * len(symbols.input_shapes(program))
+    for number, dim, size in symbols.varying(program):
+        low, high = symbols.extent(program, size)
+        leaves[number] = {**(leaves[number] or {}), dim: Dim.DYNAMIC(min=low, max=high)}
+    return leaves
 
 
 def arranged(program: ExportedProgram, given: Given) -> Given:

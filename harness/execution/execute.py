@@ -281,14 +281,17 @@ class Interpreter:
             spec = self.program.tensor(index)
             if given.dtype != spec.dtype:
                 raise ProgramError(f"input {number} is {given.dtype}, not {spec.dtype}")
-            fits = len(given.shape) == len(spec.sizes) and all(
-                size <= limit if spec.dynamic else size == limit
-                for size, limit in zip(given.shape, spec.sizes, strict=False)
+            # The runtime goes by the number of elements as well (TensorImpl::
+            # internal_resize_contiguous in runtime/core/portable_type/tensor_impl.cpp).
+            planned_elements = math.prod(spec.sizes)
+            fits = len(given.shape) == len(spec.sizes) and (
+                given.numel() <= planned_elements if spec.dynamic else given.shape == spec.sizes
             )
             if not fits:
+                most = f"at most {planned_elements} elements, planned for " if spec.dynamic else ""
                 raise ProgramError(
                     f"input {number} has shape {tuple(given.shape)}; the program takes "
-                    f"{'at most ' if spec.dynamic else ''}{spec.sizes}"
+                    f"{most}{spec.sizes}"
                 )
             planned = self._values[index]
             if spec.dynamic:

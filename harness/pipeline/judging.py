@@ -3,7 +3,8 @@ look at what passes kept of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Self
 
 import torch
@@ -14,7 +15,7 @@ from harness.errors import ConflictingOptions
 from harness.execution.locking import exclusive
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
-from harness.numerics.eager import EagerRuns
+from harness.numerics.eager import EagerRuns, run_calls
 from harness.numerics.oracle import Reference, refer
 from harness.passes.properties import Proof, properties
 from harness.pipeline.artifacts import ArtifactReader, Ran
@@ -22,7 +23,10 @@ from harness.pipeline.figures import Stopwatch
 from harness.pipeline.reference.sequence import observing_state, writes_state
 from harness.pipeline.reference.supposed import precision_of, semantics_of
 from harness.pipeline.siblings import Siblings
+from harness.pipeline.sizes.further import Sizes
+from harness.pipeline.sizes.refusing import refused_size
 from harness.pipeline.stage_clock import StageClock
+from harness.pipeline.stages import flatten
 from harness.precision import Precision
 from harness.private.torch import tree_leaves
 from harness.recipe import Lowered, Recipe
@@ -37,12 +41,14 @@ class Judging(StageClock, ArtifactReader):
         backend: where.
         recipe: how.
         built: module and inputs, seeded from (seed, case) alone and cast to the recipe's dtype.
+        sizes: of the calls, where dimensions vary and :meth:`Tester.add_sizes` was called.
     """
 
     case: Case
     backend: Backend
     recipe: Recipe
     built: Built
+    sizes: Sizes
     _runs: EagerRuns
     _siblings: Siblings | None
 
@@ -66,7 +72,11 @@ class Judging(StageClock, ArtifactReader):
             chosen = [self.interface.arrange(inputs) for inputs in chosen]
             flat = self._flat(chosen)
         watch = Stopwatch()
-        with self._stage("run"), watch.listening():
+        with (
+            self._stage("run"),
+            watch.listening(),
+            self._naming_sizes(lowered, flat, calls is None),
+        ):
             execution = self.backend.execute(lowered.data, flat)
         if steady and not writes_state(self.exported):
             with self._stage("steady"):
@@ -155,6 +165,24 @@ class Judging(StageClock, ArtifactReader):
                 )
             )
 
+    def is_export_wrong(self, call: int) -> bool:
+        """Whether the exported program, run in eager PyTorch, is out of the bound in this call as
+        well; after :meth:`compare`. False where that is not known."""
+        ran: Ran = self._artifacts.need("run", "is_export_wrong")
+        reference = self._artifacts.refer
+        if reference is None or self.interface.changed:
+            return False
+        if self.reference_module is not self.built.module:
+            return False  # the reference is the exported graph
+        with self._stage("compare"):
+            try:
+                returned = run_calls(flatten(self.exported), ran.calls, self._runs.seed)
+            except Exception:  # lowering may have taken constants out of the program
+                return False
+            outputs = [one.outputs for one in returned]
+            verdict = compare(outputs, reference, interface=self.interface)
+        return any(row.call == call and row.problem for row in verdict.numerics)
+
     @property
     def reference_module(self) -> torch.nn.Module:
         """What the reference is computed of: the module, or the graph in which its weights or
@@ -177,6 +205,30 @@ class Judging(StageClock, ArtifactReader):
             problem=None if verdict is None else verdict.problem,
             numerics=() if verdict is None else verdict.numerics,
         )
+
+    @contextmanager
+    def _naming_sizes(
+        self, lowered: Lowered, flat: Sequence[Inputs], are_own: bool
+    ) -> Iterator[None]:
+        """Whatever is raised in here names the sizes that the program refuses, if it does.
+
+        Args:
+            lowered: the program.
+            flat: inputs of each call.
+            are_own: whether they are those of :attr:`built`.
+        """
+        try:
+            yield
+        except Exception as error:
+            if not are_own:
+                raise
+            refusal = refused_size(
+                error, self.sizes, flat,
+                lambda calls: self.backend.execute(lowered.data, calls),
+            )  # fmt: skip
+            if refusal is None:
+                raise
+            raise refusal from error
 
     def _judge(
         self, calls: Sequence[Given], execution: Execution, reference: Reference | None

@@ -40,13 +40,21 @@ def prepare(tester: Tester) -> None:
         tester.quantize()
 
 
-def lower(tester: Tester) -> None:
+def lower(tester: Tester, *, sizes: bool = False) -> None:
     """Up to the serialized program.
+
+    Args:
+        tester: on its way from the start.
+        sizes: add the calls that :meth:`Tester.add_sizes` does.
 
     Raises:
         StageFailure: naming the stage that failed.
     """
     prepare(tester)
+    if sizes:
+        # Before lowering: a backend may take constants out of the program, which then has no
+        # module to ask.
+        tester.add_sizes()
     if tester.case.exporter is None:
         tester.lower().to_executorch()
     tester.serialize()

@@ -16,6 +16,7 @@ from harness.backend import Availability, Backend, DefectLog, Emulating, past_de
 from harness.case import Case
 from harness.errors import (
     ProgramError,
+    SizeRefused,
     StageFailure,
     UnsupportedProgram,
     UsageError,
@@ -35,6 +36,7 @@ from harness.pipeline.figures import Stopwatch, Weight, weigh
 from harness.pipeline.keeping.folder import Keep
 from harness.pipeline.route import lower, unsupported
 from harness.pipeline.siblings import Siblings
+from harness.pipeline.sizes.further import Sizes
 from harness.pipeline.speed.stack import roomy
 from harness.pipeline.tester import Tester
 from harness.recipe import Recipe
@@ -169,6 +171,9 @@ def run_cell(
         untelling=case.untelling,
         source=case.source,
         defects=trial.defects,
+        dynamic=trial.sizes.dimensions,
+        untried_sizes=trial.sizes.untried,
+        refused_call=trial.refused_call,
     )
     cell = cell if ending.excused else judge(cell, limitation)
     if keep is not None:
@@ -226,6 +231,8 @@ class _Trial:
         self.changed_ops: dict[str, tuple[int, int]] = {}
         self.verdict: Verdict | None = None
         self.severity: Severity | None = None
+        self.sizes = Sizes()
+        self.refused_call: int | None = None
 
     def end(
         self,
@@ -266,7 +273,7 @@ class _Trial:
             with past_defects() if self.go_past else nullcontext(DefectLog()) as log:
                 failure: StageFailure | None = None
                 try:
-                    ending = self._prove(tester, self._lower(tester) or self._execute(tester, only))
+                    ending = self._prove(tester, self._lower(tester, only) or self._execute(tester, only))
                     rest = ending.error
                 except StageFailure as raised:
                     failure = raised
@@ -311,6 +318,7 @@ class _Trial:
     def _failed(self, failure: StageFailure) -> Ending:
         """How a cell ends in which a stage failed."""
         cause, stage = failure.cause, failure.stage
+        self.refused_call = cause.call if isinstance(cause, SizeRefused) else None
         status, error = Status.FAILED, describe(cause)
         if isinstance(cause, UnsupportedProgram):
             status = Status.UNSUPPORTED
@@ -321,9 +329,10 @@ class _Trial:
             error = f"{held}, and more was refused: {error}"
         return Ending(status, stage, error, _traceback(cause), model_frame(cause))
 
-    def _lower(self, tester: Tester) -> Ending | None:
+    def _lower(self, tester: Tester, only: str) -> Ending | None:
         """How a cell ends whose program is not what its recipe stands for; None for others."""
-        lower(tester)
+        lower(tester, sizes=not only)
+        self.sizes = tester.sizes
         recipe, lowered = tester.recipe, tester.shipped
         self.delegation = lowered.delegation
         self.program_bytes = len(lowered.data)
@@ -384,7 +393,19 @@ class _Trial:
                 self.severity = worst([verdict.severity, emulated.severity])
         if problem is None:
             return Ending(Status.PASSED)
-        return Ending(Status.MISMATCH, "compare", problem)
+        return Ending(Status.MISMATCH, "compare", f"{problem}{_at(tester)}")
+
+
+def _at(tester: Tester) -> str:
+    """The sizes at which the first wrong output was returned, where they are not the example's."""
+    rows = tester.verdict.numerics
+    wrong = next((row.call for row in rows if row.problem is not None), None)
+    if wrong is None or not (named := tester.sizes.at(wrong)):
+        return ""
+    blame = ""
+    if tester.is_export_wrong(wrong):
+        blame = "; torch.export's program in eager PyTorch is as wrong there"
+    return f"; call {wrong} has {named}{blame}"
 
 
 def _availability(backend: Backend) -> Availability:

@@ -37,6 +37,7 @@ from harness.pipeline.judging import Judging
 from harness.pipeline.reference.rehearsal import rehearse
 from harness.pipeline.shipping import ship
 from harness.pipeline.siblings import Siblings
+from harness.pipeline.sizes.further import Sizes, further_sizes
 from harness.pipeline.stages import LowerOptions, Pass
 from harness.recipe import Lowered, Recipe
 from harness.target import Target
@@ -95,6 +96,7 @@ class Tester(Judging, GraphChecks):
         self._siblings = siblings
         self._artifacts = Artifacts()
         self._runs = EagerRuns(case_seed(seed, case.name))
+        self.sizes = Sizes()
         with self._stage("build"):
             self.built: Built = case.make(seed).cast(self.recipe.dtype)
 
@@ -281,6 +283,20 @@ class Tester(Judging, GraphChecks):
                 delegation=partitioned.delegation,
             )
         self._artifacts.put("serialize", lowered)
+        return self
+
+    def add_sizes(self) -> Self:
+        """Add calls at those ends of the ranges of the exported program that the case's own calls
+        leave out; see :mod:`harness.pipeline.sizes.further`.
+
+        They do not calibrate a quantizer.
+        """
+        program, built, runs = self.exported, self.built, self._runs
+        with self._stage("build"):
+            self.sizes = further_sizes(
+                program, built.calls, lambda calls: runs(built.module, calls)
+            )
+            self.built = replace(built, calls=(*built.calls, *self.sizes.calls))
         return self
 
     # Inner workings.

@@ -18,6 +18,7 @@ from harness.record.defect import Defect
 from harness.record.encoding import Encoding
 from harness.record.evidence import Vacuity, is_conclusive
 from harness.record.severity import Severity
+from harness.record.dimension import Dimension
 from harness.record.spelling import read_number, spell
 from harness.target import cell_id
 
@@ -241,6 +242,9 @@ class Cell(msgspec.Struct, kw_only=True):
     or process was lost, how each try before the last ended. ``cached`` is there where the cell did
     not run here, and all else in the record is what another run made of it (docs/incremental.md).
     ``defects`` are all those that its execution went past (``--past-defects``).
+    ``dynamic`` are the dimensions of inputs that vary, with the sizes that were executed;
+    ``untried_sizes`` says which were not, and why. ``refused_call`` is the number of the first call
+    that the program refuses for its sizes, which are within their ranges.
     """
 
     case: str
@@ -283,6 +287,9 @@ class Cell(msgspec.Struct, kw_only=True):
     cached: Cached | None = None
     severity: Severity | None = None
     defects: list[Defect] = []
+    dynamic: list[Dimension] = []
+    untried_sizes: list[str] = []
+    refused_call: int | None = None
 
     @property
     def id(self) -> str:

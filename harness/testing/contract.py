@@ -8,6 +8,7 @@ from harness.backend import Backend
 from harness.pipeline.runner import run_cell
 from harness.record.cell import Cell, Status
 from harness.target import Target
+from harness.testing.dynamic_specimens import DYNAMIC_SPECIMENS
 from harness.testing.specimens import SPECIMENS, Expected, Specimen
 
 # Where a legal program may end early: its backend cannot take it that far, and says so.
@@ -18,14 +19,16 @@ def check_backend(
     backend: Backend,
     *,
     recipes: Sequence[str] | None = None,
-    specimens: Sequence[Specimen] = SPECIMENS,
+    specimens: Sequence[Specimen] = (*SPECIMENS, *DYNAMIC_SPECIMENS),
     seed: int = 0,
 ) -> list[Cell]:
     """Run programs that harnesses judge wrongly on a backend and hold the verdicts.
 
     A program that conforms may be unsupported, or fail while it is lowered or run, because a
     backend need not execute everything; it is never a mismatch. One that differs from eager never
-    passes. Recipes that quantize are left out by default: their reference is what was exported.
+    passes. A program that is lowered for a range of sizes is executed at the ends of the range, and
+    may fail at all sizes, but not at one of them. Recipes that quantize are left out by default:
+    their reference is what was exported.
 
     Args:
         backend: an object with the protocol of :class:`harness.Backend`; it need not be registered.
@@ -67,6 +70,8 @@ def misjudged(specimen: Specimen, cell: Cell) -> str | None:
     """Why the verdict on a specimen is wrong, or None."""
     if cell.status in (Status.UNSUPPORTED, Status.UNAVAILABLE, Status.LOWERED):
         return None
+    if cell.refused_call is not None and specimen.expected is Expected.CONFORMS:
+        return "it was lowered for this size"
     failed_early = cell.status is Status.FAILED and cell.stage in _CANNOT
     match specimen.expected:
         case Expected.REFUSED:

@@ -67,6 +67,8 @@ def look(
         What was found, or why nothing could be; None for a cell that is no model, that is not
         wrong, or whose program was not even made. Nothing is raised.
     """
+    if cell.refused_call is not None:
+        return None  # the sizes are named, and every smaller program has them
     if is_model(cell.tags) and cell.status in _FAILED and cell.stage == "run":
         if cell.first_divergence is not None:
             return None  # its instruction was named

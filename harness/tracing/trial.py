@@ -218,7 +218,8 @@ class Bench:
             tester = Tester(case, self.target, seed=self.seed, recipe=recipe, backend=self.backend)
             if (reason := unsupported(tester)) is not None:
                 return Outcome(tester, UNSUPPORTED, reason)
-            lower(tester)
+            # The cell that is traced was executed at these.
+            lower(tester, sizes=case is self.case and self.executes)
             if (wrong := _requirement(tester)) is not None:
                 return Outcome(tester, REQUIREMENT, wrong)
             if not self.executes:

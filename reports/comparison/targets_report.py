@@ -24,8 +24,8 @@ def _title(agreement: Agreement, names: tuple[str, str]) -> str:
         "the oracle, the kernels",
         Agreement.FIRST_WRONG: f"wrong on {first} alone",
         Agreement.SECOND_WRONG: f"wrong on {second} alone",
-        Agreement.FIRST_ONLY: f"passes on {first} alone; on {second} a vacuous pass or not executed",
-        Agreement.SECOND_ONLY: f"passes on {second} alone; on {first} a vacuous pass or not executed",
+        Agreement.FIRST_ONLY: f"passes on {first} alone; vacuous or not executed on {second}",
+        Agreement.SECOND_ONLY: f"passes on {second} alone; vacuous or not executed on {first}",
         Agreement.BOTH_PASS: "passes on both",
         Agreement.NEITHER: "passes on neither, and is wrong on neither",
     }[agreement]

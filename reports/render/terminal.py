@@ -88,6 +88,7 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         ("Evidence", facts.evidence(cell)),
         ("Program", facts.program(cell)),
         ("A call", facts.calls(cell)),
+        ("Sizes", facts.sizes(cell)),
         ("Seed", str(cell.seed)),
         ("Worker", facts.ran_on(cell, None if run is None else run.info)),
         ("Taken from", facts.taken_from(cell)),

@@ -96,6 +96,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "memory": text.memory(cell.peak_memory) if cell.peak_memory else "",
         "size": facts.program(cell),
         "calls": facts.calls(cell),
+        "sizes": text.line(facts.sizes(cell), 600),
         "suite": text.line(cell.suite, 80),
         "tags": text.line(", ".join(cell.tags), 200),
         "worker": text.line(facts.ran_on(cell, run.info), 120),

@@ -105,7 +105,7 @@ function issuePart(issue) {
 
 function aboutPart(cell) {
   const source = cell.source_href ? make("a", { href: cell.source_href, rel: "noreferrer" }, cell.source) : cell.source;
-  const pairs = [["Runtime", cell.runtime], ["Evidence", cell.evidence], ["Program", cell.size], ["A call", cell.calls], ["Op", cell.op], ["Suite", cell.suite],
+  const pairs = [["Runtime", cell.runtime], ["Evidence", cell.evidence], ["Program", cell.size], ["A call", cell.calls], ["Sizes", cell.sizes], ["Op", cell.op], ["Suite", cell.suite],
     ["Case", source], ["Tags", cell.tags], ["Worker", cell.worker],
     ["Taken from", cell.from], ["Tried before", cell.attempts]];
   return part("Cell", make("dl", { class: "about" }, pairs.filter(([, value]) => value)

@@ -1,4 +1,4 @@
-"""Dimensions vary as they are asked to, and a second size within the range is run."""
+"""Dimensions vary as they are asked to, and the ends of their ranges are executed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.export import Dim, export
 
 from harness.case import Call, Given, arguments
-from harness.checking import cases, dynamic, sources
+from harness.checking import cases, dynamic, exported, sources
 from harness.checking.sources import InputSet, Subject
 from harness.errors import CaseError, ConformError
 
@@ -31,41 +32,145 @@ def planned(*asked: str, given: Given | None = None) -> cases.Plan:
     return cases.plan(subject, dynamic.parse(asked))
 
 
+def _of(name: str, program: torch.export.ExportedProgram) -> Subject:
+    example = exported.example_inputs(program)
+    assert example is not None
+    return Subject(
+        name,
+        exported.as_module(program),
+        (InputSet("example", example),),
+        exported.dynamic_shapes(program),
+        program,
+    )
+
+
 def shapes_of(given: Given) -> list[tuple[int, ...]]:
     args, kwargs = arguments(given)
     return [tuple(tensor.shape) for tensor in (*args, *kwargs.values())]
 
 
-def test_all_that_can_vary_is_found_and_run_at_another_size() -> None:
+def test_all_that_can_vary_is_found_and_run_at_the_ends_and_in_mixtures() -> None:
     plan = planned("auto")
     assert plan.notes == [
-        "x:0 varies, 2 to 8; runs at 4 and 2",
-        "x:1 varies, 2 to 20; runs at 10 and 5",
-        "mask:0 varies, 2 to 8; runs at 4 and 2",
-        "mask:1 varies, 2 to 20; runs at 10 and 5",
+        "x:0 varies, 2 to 8; tested at 4, 2, 8",
+        "x:1 varies, 2 to 20; tested at 10, 2, 20",
+        "mask:0 varies, 2 to 8; tested at 4, 2, 8",
+        "mask:1 varies, 2 to 20; tested at 10, 2, 20",
     ]
     calls = plan.cases[0].make().calls
-    assert [shapes_of(call) for call in calls] == [[(4, 10, 8), (4, 10)], [(2, 5, 8), (2, 5)]]
+    assert [shapes_of(call)[1] for call in calls] == [
+        (4, 10),
+        (2, 2),
+        (8, 20),
+        (2, 20),
+        (8, 2),
+    ]
+    assert all(shapes_of(call)[0] == (*shapes_of(call)[1], 8) for call in calls)
 
 
 def test_a_dimension_that_is_named_takes_along_what_has_to_be_as_long() -> None:
     plan = planned("x:1=3..10")
     assert plan.notes == [
-        "x:1 varies, 3 to 10; runs at 10 and 5",
-        "mask:1 varies, 3 to 10; runs at 10 and 5",
+        "x:1 varies, 3 to 10; tested at 10, 3, 6",
+        "mask:1 varies, 3 to 10; tested at 10, 3, 6",
     ]
     calls = plan.cases[0].make().calls
-    assert shapes_of(calls[1]) == [(4, 5, 8), (4, 5)]
+    assert shapes_of(calls[1]) == [(4, 3, 8), (4, 3)]
 
 
-def test_the_second_size_keeps_to_the_range_and_to_the_values() -> None:
+def test_further_sizes_keep_to_the_range_and_to_the_values() -> None:
     x = torch.randn(4, 6)
     subject = Subject("net", torch.nn.Linear(6, 2), (InputSet("example", (x,)),))
-    for text, size in (("input:0=4..5", 5), ("input:0=3..4", 3), ("input:0", 2)):
+    for text, sizes in (
+        ("input:0=4..5", [5]),
+        ("input:0=3..4", [3]),
+        ("input:0", [2, 8]),
+        ("input:0=1..16", [1, 16]),
+        ("input:0=1..4", [1, 2]),
+    ):
         calls = cases.plan(subject, dynamic.parse([text])).cases[0].make().calls
-        (other,) = arguments(calls[1])[0]
-        assert len(other) == size
-        assert torch.equal(other, x[torch.arange(size) % 4])
+        assert [arguments(call)[0][0].shape[0] for call in calls[1:]] == sizes
+        for call in calls[1:]:
+            (other,) = arguments(call)[0]
+            assert torch.equal(other, x[torch.arange(len(other)) % 4])
+
+
+@pytest.mark.parametrize("asked", ["x:0=1..16", "x:0=2..16", "x:0=0..4"])
+def test_a_range_that_is_given_is_the_range_that_is_exported(asked: str) -> None:
+    plan = planned(asked)
+    low, _, high = asked.partition("=")[2].partition("..")
+    assert [line.partition(";")[0] for line in plan.notes] == [
+        f"x:0 varies, {low} to {high}",
+        f"mask:0 varies, {low} to {high}",
+    ]
+    case = plan.cases[0]
+    built = case.make()
+    program = dynamic.export_with(built.module, built.inputs, case.dynamic_shapes)
+    ((lower, upper),) = ((one.lower, one.upper) for one in program.range_constraints.values())
+    assert (lower, upper) == (int(low), int(high))
+    assert min(shapes_of(call)[0][0] for call in case.make().calls) == max(int(low), 1)
+
+
+def test_two_inputs_may_be_given_one_range_each() -> None:
+    plan = planned("x:0=1..16", "mask:0=1..12")
+    assert plan.notes == [
+        "x:0: 1 to 16 was asked for; the model or torch.export makes it 1 to 12",
+        "x:0 varies, 1 to 12; tested at 4, 1, 12",
+        "mask:0 varies, 1 to 12; tested at 4, 1, 12",
+    ]
+
+
+def test_a_range_that_the_model_narrows_is_reported() -> None:
+    class Limited(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch._check(x.shape[0] <= 6)
+            return x * 2
+
+    subject = Subject("limited", Limited(), (InputSet("example", (torch.randn(4, 3),)),))
+    plan = cases.plan(subject, dynamic.parse(["x:0=1..16"]))
+    assert plan.notes == [
+        "x:0: 1 to 16 was asked for; the model or torch.export makes it 1 to 6",
+        "x:0 varies, 1 to 6; tested at 4, 1, 6",
+    ]
+
+
+def test_sizes_of_files_and_sizes_that_are_added_are_in_one_statement() -> None:
+    sets = tuple(InputSet(f"n{n}.pt", (torch.randn(n, 6),)) for n in (4, 8))
+    subject = Subject("net", torch.nn.Linear(6, 2), sets)
+    plan = cases.plan(subject, dynamic.parse(["input:0=1..16"]))
+    assert plan.notes == ["input:0 varies, 1 to 16; tested at 4 (n4.pt), 8 (n8.pt), 1, 16"]
+    (case,) = plan.cases
+    assert [len(arguments(call)[0][0]) for call in case.make().calls] == [4, 8, 1, 16]
+
+
+def test_programs_of_their_own_have_statements_of_their_own() -> None:
+    sets = tuple(InputSet(f"{n}.pt", (torch.randn(4, n),)) for n in (6, 5))
+
+    class Sum(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sum(0)
+
+    plan = cases.plan(Subject("sum", Sum(), sets), dynamic.parse(["x:0=2..9"]))
+    assert plan.notes == [
+        "sum: x:0 varies, 2 to 9; tested at 4, 2, 9",
+        "sum/5.pt: x:0 varies, 2 to 9; tested at 4, 2, 9",
+    ]
+
+
+def test_a_size_that_the_module_refuses_within_the_range_is_left_out_and_reported() -> None:
+    class Fussy(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not torch.compiler.is_exporting() and x.shape[0] > 10:
+                raise ValueError("too many rows")
+            return x * 2
+
+    subject = Subject("fussy", Fussy(), (InputSet("example", (torch.randn(4, 3),)),))
+    plan = cases.plan(subject, dynamic.parse(["x:0=1..16"]))
+    assert plan.notes == [
+        "x:0 varies, 1 to 16; tested at 4, 1",
+        "x:0 = 16 was not executed: it is in the range, and the module itself raises "
+        "ValueError: too many rows",
+    ]
 
 
 def test_nothing_may_vary_is_said_and_run() -> None:
@@ -90,7 +195,7 @@ def test_a_size_that_no_other_may_replace_counts_as_fixed() -> None:
     subject = Subject("product", Product(), (InputSet("example", (torch.randn(3, 2),)),))
     plan = cases.plan(subject, dynamic.AUTO)
     assert len(plan.notes) == 1
-    assert plan.notes[0].startswith("no dimension of the inputs varies: no second size within")
+    assert plan.notes[0].startswith("no dimension of the inputs varies: x:0 = 2")
     assert plan.cases[0].dynamic_shapes is None
     with pytest.raises(CaseError, match="no second size within the ranges runs"):
         cases.plan(subject, dynamic.parse(["x:0", "x:1"]))
@@ -98,15 +203,18 @@ def test_a_size_that_no_other_may_replace_counts_as_fixed() -> None:
 
 def test_sizes_change_one_by_one_where_they_cannot_together() -> None:
     class Multiples(torch.nn.Module):
-        """Of 4 and of 3: within the ranges below the first can only grow, the second shrink."""
+        """Of multiples of 4 and of 3: the first can only grow, the second only shrink."""
 
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             return x.reshape(-1, 4).sum() + y.reshape(-1, 3)
 
     given = (torch.randn(8), torch.randn(12))
     subject = Subject("multiples", Multiples(), (InputSet("example", given),))
-    (case,) = cases.plan(subject, dynamic.parse(["x:0=8..16", "y:0=2..12"])).cases
-    assert shapes_of(case.make().calls[1]) == [(16,), (12,)]
+    plan = cases.plan(subject, dynamic.parse(["x:0=8..16", "y:0=2..12"]))
+    (case,) = plan.cases
+    sizes = [[shape[0] for shape in shapes_of(call)] for call in case.make().calls]
+    assert sizes == [[8, 12], [8, 6], [16, 12], [16, 6], [12, 9]]
+    assert plan.notes[2].startswith("y:0 = 2 was not executed: the program's guards exclude it")
 
 
 @pytest.mark.parametrize(
@@ -147,10 +255,48 @@ def test_an_exported_file_keeps_its_ranges(folder: Path) -> None:
     torch.export.save(program, "masked.pt2")
     plan = cases.plan(sources.load("masked.pt2"))
     assert plan.notes == [
-        "x:0 varies, 2 to 16; runs at 4 and 2",
-        "mask:0 varies, 2 to 16; runs at 4 and 2",
+        "x:0 varies, 2 to 16; tested at 4, 2, 16",
+        "mask:0 varies, 2 to 16; tested at 4, 2, 16",
     ]
     torch.save({"x": torch.randn(20, 10, 8), "mask": torch.ones(20, 10)}, "large.pt")
     large = sources.load("masked.pt2", [Path("large.pt")])
     with pytest.raises(CaseError, match=r"does not take the inputs large\.pt: .*<= 16"):
         cases.plan(large)
+
+
+@pytest.mark.parametrize(
+    ("rows", "note"),
+    [
+        (Dim("rows", min=1), "x:0 varies, 1 and more; tested at 4, 1, 8, 40"),
+        (Dim("rows"), "x:0 varies, 0 and more; tested at 4, 1, 8, 40"),
+        (Dim("rows", min=1, max=9), "x:0 varies, 1 to 9; tested at 4, 1, 9"),
+        (2 * Dim("half", min=1, max=8), "x:0 varies, 2 to 16; tested at 4, 2, 16"),
+        (Dim.AUTO, "x:0 varies, 2 and more; tested at 4, 2, 8, 40"),
+    ],
+)
+def test_the_range_of_a_program_that_was_exported_stays(rows: object, note: str) -> None:
+    program = export(torch.nn.ReLU(), (torch.randn(4, 3),), dynamic_shapes=({0: rows},))
+    plan = cases.plan(_of("relu", program))
+    assert plan.notes == [note.replace("x:0", "input:0")]
+
+
+def test_sizes_that_share_a_symbol_keep_to_each_other_when_exported_again() -> None:
+    class Paired(torch.nn.Module):
+        def forward(
+            self, x: torch.Tensor, y: torch.Tensor, *, z: dict[str, torch.Tensor]
+        ) -> object:
+            return x.repeat(2, 1) + y, z["a"] * 2
+
+    n, m = Dim("n", min=1, max=8), Dim("m", min=1)
+    program = export(
+        Paired(),
+        (torch.randn(3, 2), torch.randn(6, 2)),
+        {"z": {"a": torch.randn(5)}},
+        dynamic_shapes={"x": {0: n}, "y": {0: 2 * n}, "z": {"a": {0: m}}},
+    )
+    plan = cases.plan(_of("paired", program))
+    assert plan.notes == [
+        "x:0 varies, 1 to 8; tested at 3, 1, 8",
+        "y:0 varies, 2 to 16; tested at 6, 2, 16",
+        "z_a:0 varies, 1 and more; tested at 5, 1, 10, 50",
+    ]

@@ -8,11 +8,20 @@ import pytest
 import torch
 
 from harness import Case, Tester
+from harness.errors import ProgramError
 from harness.execution.execute import Interpreter, run_native
 from harness.execution.kernels import AtenKernels
 from harness.pipeline.route import lower
 
 ROWS = {0: torch.export.Dim("rows", max=8)}
+
+
+COLUMNS = {**ROWS, 1: torch.export.Dim("columns", max=6)}
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
 
 
 class Everything(torch.nn.Module):
@@ -75,3 +84,14 @@ def test_a_mutated_input_is_an_output_and_a_mutated_buffer_is_none(run: Any) -> 
         assert torch.equal(doubled, torch.full((2,), 2.0 * call)), "the buffer lost its state"
         assert torch.equal(again, doubled)
         assert torch.equal(constant, torch.ones(2))
+
+
+@pytest.mark.parametrize("run", [run_native, run_interpreted])
+def test_an_input_that_varies_may_have_as_many_elements_as_are_planned(run: Any) -> None:
+    program = program_of(Doubled(), torch.zeros(4, 3), dynamic_shapes=(COLUMNS,))
+    for shape in ((8, 6), (2, 24), (48, 1)):
+        x = torch.randn(shape)
+        assert torch.equal(run(program, [(x,)])[0][0], x * 2)
+    for shape in ((7, 7), (9, 6)):
+        with pytest.raises((RuntimeError, ProgramError)):
+            run(program, [(torch.zeros(shape),)])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from backends.null import BACKEND, WRONG
-from harness import registry, run_cell
+from harness import Execution, Inputs, registry, run_cell
 from harness.record.cell import Status
-from harness.testing import SPECIMENS, Expected, Specimen, check_backend
+from harness.testing import DYNAMIC_SPECIMENS, SPECIMENS, Expected, Specimen, check_backend
 from harness.testing.contract import misjudged
 
 _STATUS = {
@@ -18,7 +20,9 @@ _STATUS = {
 }
 
 
-@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda one: one.case.name)
+@pytest.mark.parametrize(
+    "specimen", [*SPECIMENS, *DYNAMIC_SPECIMENS], ids=lambda one: one.case.name
+)
 def test_the_verdict_is_right(specimen: Specimen) -> None:
     cell = run_cell(specimen.case, "null:eager")
     assert misjudged(specimen, cell) is None, cell.error
@@ -32,6 +36,25 @@ def test_a_backend_that_spoils_its_outputs_is_found() -> None:
     assert [cell.status for cell in check_backend(BACKEND, specimens=telling)] == 2 * [
         Status.PASSED
     ]
+
+
+class Narrow(type(BACKEND)):  # type: ignore[misc]
+    """Executes programs for up to 4 rows, whatever they were lowered for."""
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        if any(len(inputs[0]) > 4 for inputs in calls):
+            raise RuntimeError("too many rows")
+        return super().execute(program, calls)
+
+
+def test_a_backend_that_refuses_a_size_that_it_lowered_for_is_found() -> None:
+    rows = [one for one in DYNAMIC_SPECIMENS if one.case.name == "specimen/dynamic_rows"]
+    with pytest.raises(
+        AssertionError,
+        match=r"failed at run, it was lowered for this size: SizeRefused: the program refuses "
+        r"inputs_0:0 = 9 \(declared: 1 to 9; exported with 4\): RuntimeError: too many rows",
+    ):
+        check_backend(Narrow(), specimens=rows)
 
 
 @pytest.mark.nightly
