@@ -87,11 +87,15 @@ def _compare_value(
 ) -> Numerics | None:
     """The record of one value; None for one without numbers that is as expected."""
     eager, bound = reference.eager[call][index], reference.bound[call][index]
-    if bound is None:
-        is_same = type(actual) is type(eager) and actual == eager
-        return None if is_same else unlike(actual, call, place, f"{actual!r}, expected {eager!r}")
     is_output = place.role == "output"
     models = reference.model[call] if reference.model is not None and is_output else ()
+    if bound is None:
+        wanted = models[place.index] if place.index < len(models) else eager
+        if isinstance(wanted, torch.Tensor):
+            problem = structure_problem(actual, wanted) or "the quantized graph returns no tensor"
+            return unlike(actual, call, place, problem)
+        is_same = type(actual) is type(wanted) and actual == wanted
+        return None if is_same else unlike(actual, call, place, f"{actual!r}, expected {wanted!r}")
     steps = reference.steps if is_output else ()
     return compare_output(
         actual,
@@ -126,16 +130,21 @@ def compare_output(
         actual: what the target returned.
         oracle: float64 (or exact integer) reference, same shape.
         bound: float64, the shape of the oracle's numbers; largest error that conforms, per element.
-        eager: eager output in the recipe's dtype; gives the expected dtype.
+        eager: eager output in the recipe's dtype; gives the expected dtype where there is no
+            ``model``.
         others: further values that conform (:attr:`harness.numerics.bounds.Spread.alternatives`).
         spec: what the program declares about this output.
-        model: the float model's output, for quantized recipes.
+        model: the float model's output, for quantized recipes; gives the expected type, shape and
+            dtype.
         step: quantization step of the output, in its unit.
         call: number of the call, for the record.
         place: what the value is, for the record.
     """
-    if problem := structure_problem(actual, eager, spec):
+    if problem := structure_problem(actual, eager if model is None else model, spec):
         return unlike(actual, call, place, problem)
+    # The program is as the module is; the graph that it is compared with by value is not.
+    if problem := structure_problem(eager, actual):
+        return unlike(actual, call, place, f"the quantized graph returns {problem}")
     dtype, shape = kind_name(actual), list(getattr(actual, "shape", ()))
     actual, oracle, eager, model = (numbers(item) for item in (actual, oracle, eager, model))
     assert actual is not None

@@ -3,10 +3,13 @@ look at what passes kept of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Self
 
 import torch
+from torch.export import ExportedProgram
 
 from harness.backend import Attempt, Backend, Emulating, Execution
 from harness.case import Built, Case, Given, Inputs
@@ -17,16 +20,18 @@ from harness.numerics.distribution import compare_draws
 from harness.numerics.eager import EagerRuns
 from harness.numerics.oracle import Reference, refer
 from harness.passes.properties import Proof, properties
+from harness.pipeline import stages
 from harness.pipeline.artifacts import ArtifactReader, Ran
 from harness.pipeline.figures import Stopwatch
+from harness.pipeline.reference.intermediate import Original, compare_form
 from harness.pipeline.reference.sequence import observing_state, writes_state
-from harness.pipeline.reference.supposed import precision_of, semantics_of
+from harness.pipeline.reference.supposed import float_precision, precision_of, semantics_of
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.stage_clock import StageClock
 from harness.precision import Precision
 from harness.private.torch import tree_leaves
 from harness.recipe import Lowered, Recipe
-from harness.record.cell import Property
+from harness.record.cell import Intermediate, Property
 
 
 class Judging(StageClock, ArtifactReader):
@@ -177,6 +182,32 @@ class Judging(StageClock, ArtifactReader):
             problem=None if verdict is None else verdict.problem,
             numerics=() if verdict is None else verdict.numerics,
         )
+
+    def _compare_forms(
+        self, exported: ExportedProgram, prepared: torch.fx.GraphModule
+    ) -> list[Intermediate]:
+        """The rewritten float graph of a quantized program, compared with the module; where it
+        differs, what torch.export made as well, which may have differed before."""
+        built, in_spec = self.built, exported.call_spec.in_spec
+        original = Original(built.module, built.calls, self._runs, self._refer_float)
+        if self.case.draws:
+            original = replace(original, refer=None)
+        with self._stage("reference"), self.attributed("quantize"):
+            paused = functools.partial(stages.unobserved, prepared)
+            rewritten = compare_form("rewritten", prepared, in_spec, original, paused)
+            if rewritten.problem is None:
+                return [rewritten]
+            plain = exported.module(check_guards=False)
+            return [compare_form("exported", plain, in_spec, original), rewritten]
+
+    def _refer_float(self, changed: Collection[int]) -> Reference:
+        """The reference of the module itself, where torch runs it."""
+        module, calls, runs = self.built.module, self.built.calls, self._runs
+        precision = float_precision(self.recipe)
+        if self._siblings is not None and self.recipe.semantics is None:
+            return self._siblings.refer(self.case, self.built, calls, precision, runs, changed)
+        semantics = semantics_of(self.recipe)
+        return refer(module, calls, precision, runs.seed, semantics, changed=changed, runs=runs)
 
     def _judge(
         self, calls: Sequence[Given], execution: Execution, reference: Reference | None

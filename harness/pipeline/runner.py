@@ -43,6 +43,7 @@ from harness.record.cell import (
     Delegation,
     Divergence,
     Encoding,
+    Intermediate,
     Output,
     Property,
     Status,
@@ -51,6 +52,12 @@ from harness.record.cell import (
 from harness.target import Target
 
 _TRACEBACK_LINES = 60
+
+# Where each form of a program was made, and by whom.
+_FORMS = {
+    "exported": ("export", "torch.export"),
+    "rewritten": ("quantize", "the quantizer's rewriting"),
+}
 
 
 @roomy
@@ -148,6 +155,8 @@ def run_cell(
         encodings=trial.encodings,
         outputs=trial.outputs,
         properties=trial.properties,
+        intermediates=trial.intermediates,
+        altered=trial.altered,
         changed_ops=trial.changed_ops,
         worker=worker,
         untelling=case.untelling,
@@ -203,6 +212,8 @@ class _Trial:
         self.runtime = "none"
         self.outputs: list[Output] = []
         self.properties: list[Property] = []
+        self.intermediates: list[Intermediate] = []
+        self.altered: list[str] = []
         self.changed_ops: dict[str, tuple[int, int]] = {}
         self.verdict: Verdict | None = None
 
@@ -242,21 +253,38 @@ class _Trial:
                 return Ending(Status.UNSUPPORTED, error=reason)
             if limitation is not None and not limitation.run:
                 return Ending(limitation.shown_as, error=EXCUSE, excused=True)
-            try:
-                return self._prove(tester, self._lower(tester) or self._execute(tester, only))
-            except StageFailure as failure:
-                ending = replace(self._failed(failure), at=failing_node(tester, failure))
-                if limitation is not None and limitation.predicts(
-                    ending.status, ending.stage, ending.error
-                ):
-                    return ending  # the entry has the say; asking would lower once or twice more
-                with exclusive():
-                    reason = refused(tester, failure)
-                if reason is None:
-                    return ending
-                return replace(ending, status=Status.UNSUPPORTED, error=reason)
+            return self._with_forms(tester, self._taken(tester, only, limitation))
         except StageFailure as failure:
             return self._failed(failure)
+
+    def _taken(self, tester: Tester, only: str, limitation: Limitation | None) -> Ending:
+        """How a cell ends that is lowered; the arguments are those of :meth:`end`."""
+        try:
+            return self._prove(tester, self._lower(tester) or self._execute(tester, only))
+        except StageFailure as failure:
+            ending = replace(self._failed(failure), at=failing_node(tester, failure))
+            if limitation is not None and limitation.predicts(
+                ending.status, ending.stage, ending.error
+            ):
+                return ending  # the entry has the say; asking would lower once or twice more
+            with exclusive():
+                reason = refused(tester, failure)
+            if reason is None:
+                return ending
+            return replace(ending, status=Status.UNSUPPORTED, error=reason)
+
+    def _with_forms(self, tester: Tester, ending: Ending) -> Ending:
+        """The ending of a cell as it is, unless its program differed from the module before it was
+        quantized: that comes first, whatever came of it later."""
+        self.intermediates = tester.intermediates
+        wrong = next((form for form in self.intermediates if form.problem is not None), None)
+        if wrong is None:
+            return ending
+        stage, whose = _FORMS[wrong.name]
+        problem = f"{whose} changed the module before anything was quantized: {wrong.problem}"
+        if ending.status.is_red:
+            problem = f"{problem}; then, at stage {ending.stage}: {ending.error}"
+        return Ending(Status.MISMATCH, stage, problem)
 
     def _failed(self, failure: StageFailure) -> Ending:
         """How a cell ends in which a stage failed."""

@@ -39,6 +39,7 @@ from harness.pipeline.shipping import ship
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.stages import LowerOptions, Pass
 from harness.recipe import Lowered, Recipe
+from harness.record.cell import Intermediate
 from harness.target import Target
 from harness.values.seeding import case_seed
 
@@ -95,6 +96,7 @@ class Tester(Judging, GraphChecks):
         self._siblings = siblings
         self._artifacts = Artifacts()
         self._runs = EagerRuns(case_seed(seed, case.name))
+        self.intermediates: list[Intermediate] = []
         with self._stage("build"):
             self.built: Built = case.make(seed).cast(self.recipe.dtype)
 
@@ -144,6 +146,9 @@ class Tester(Judging, GraphChecks):
     def quantize(self, quantizer: Any = None, calibration: Sequence[Given] | None = None) -> Self:
         """PT2E-quantize the exported program and export the result again, with the same options.
 
+        The float graph that the quantizer rewrote is compared with the module before it is
+        calibrated: :attr:`intermediates`.
+
         Args:
             quantizer: defaults to a new one of the recipe.
             calibration: defaults to the inputs of the case's calls.
@@ -154,7 +159,10 @@ class Tester(Judging, GraphChecks):
         with self._stage("quantize"):
             if quantizer is None and self.recipe.quantizer is not None:
                 quantizer = self.recipe.quantizer()
-            graph = stages.quantize(exported.program, quantizer, calibration or self.built.calls)
+            prepared = stages.prepare(exported.program, quantizer)
+        self.intermediates = self._compare_forms(exported.program, prepared)
+        with self._stage("quantize"):
+            graph = stages.convert(prepared, calibration or self.built.calls)
             program = stages.export(
                 graph,
                 self.built.inputs,

@@ -193,6 +193,21 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class Intermediate(msgspec.Struct, frozen=True, kw_only=True):
+    """A form of the program between the module and what was lowered, compared with the module.
+
+    ``name`` is ``exported`` (what torch.export made) or ``rewritten`` (the float graph after the
+    quantizer rewrote it, without observers). ``problem`` says which output differs and how; None
+    where all conform. ``identical`` is there where every value is the module's own, bit for bit:
+    then no bound was computed, and ``numerics`` is empty.
+    """
+
+    name: str
+    identical: bool = False
+    numerics: list[Numerics] = []
+    problem: str | None = None
+
+
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """The first node of the exported graph where a target leaves the oracle; or the node of the
     program that fails to execute.
@@ -271,6 +286,9 @@ class Cell(msgspec.Struct, kw_only=True):
     suite that makes its case, ``suites/ops/unary.py:12``. ``attempts`` says, of a cell whose worker
     or process was lost, how each try before the last ended. ``cached`` is there where the cell did
     not run here, and all else in the record is what another run made of it (docs/incremental.md).
+    ``intermediates`` compares forms of the program between the module and what was lowered with the
+    module, in their order. ``altered`` names what a vendor's call changed although it belongs to
+    its caller, such as ``buffer mask``.
     """
 
     case: str
@@ -311,6 +329,8 @@ class Cell(msgspec.Struct, kw_only=True):
     source: str = ""
     attempts: list[str] = []
     cached: Cached | None = None
+    intermediates: list[Intermediate] = []
+    altered: list[str] = []
 
     @property
     def id(self) -> str:
@@ -368,12 +388,14 @@ class Cell(msgspec.Struct, kw_only=True):
         """
         record = msgspec.json.decode(line)
         if isinstance(record, dict):
+            forms = [each for each in record.get("intermediates") or () if isinstance(each, dict)]
             # Only where numbers stand: elsewhere "inf" is a word.
             for part in (
                 record,
                 record.get("stages"),
                 record.get("first_divergence"),
                 *(record.get("numerics") or ()),
+                *(row for each in forms for row in each.get("numerics") or ()),
             ):
                 _read_spelled(part)
             for output in record.get("outputs") or ():
