@@ -4,7 +4,8 @@ look at what passes kept of it."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Self
 
@@ -23,6 +24,7 @@ from harness.passes.properties import Proof, properties
 from harness.pipeline import stages
 from harness.pipeline.artifacts import ArtifactReader, Ran
 from harness.pipeline.figures import Stopwatch
+from harness.pipeline.reference.alterations import Alterations
 from harness.pipeline.reference.intermediate import Original, compare_form
 from harness.pipeline.reference.sequence import observing_state, writes_state
 from harness.pipeline.reference.supposed import float_precision, precision_of, semantics_of
@@ -48,6 +50,7 @@ class Judging(StageClock, ArtifactReader):
     backend: Backend
     recipe: Recipe
     built: Built
+    _alterations: Alterations
     _runs: EagerRuns
     _siblings: Siblings | None
 
@@ -71,7 +74,7 @@ class Judging(StageClock, ArtifactReader):
             chosen = [self.interface.arrange(inputs) for inputs in chosen]
             flat = self._flat(chosen)
         watch = Stopwatch()
-        with self._stage("run"), watch.listening():
+        with self._vendor("run"), watch.listening():
             execution = self.backend.execute(lowered.data, flat)
         if steady and not writes_state(self.exported):
             with self._stage("steady"):
@@ -182,6 +185,21 @@ class Judging(StageClock, ArtifactReader):
             problem=None if verdict is None else verdict.problem,
             numerics=() if verdict is None else verdict.numerics,
         )
+
+    @contextmanager
+    def _vendor(self, stage: str, call: str = "") -> Iterator[None]:
+        """A stage that is a vendor's call: what it is given must be as it was afterwards.
+
+        Args:
+            stage: its name.
+            call: the name of the call, where it is not that of the stage.
+        """
+        self._alterations.before_call()
+        with self._stage(stage):
+            yield
+        with self.attributed(stage):
+            # The runtime has the program's bytes, and of the module nothing.
+            self._alterations.after_call(call or stage, inputs_only=stage == "run")
 
     def _compare_forms(
         self, exported: ExportedProgram, prepared: torch.fx.GraphModule

@@ -15,6 +15,7 @@ from harness import registry
 from harness.backend import Availability, Backend, Emulating
 from harness.case import Case
 from harness.errors import (
+    AlteredByCall,
     ProgramError,
     StageFailure,
     UnsupportedProgram,
@@ -290,6 +291,8 @@ class _Trial:
         """How a cell ends in which a stage failed."""
         cause, stage = failure.cause, failure.stage
         status, error = Status.FAILED, describe(cause)
+        if isinstance(cause, AlteredByCall):
+            self.altered = cause.names
         if isinstance(cause, UnsupportedProgram):
             status = Status.UNSUPPORTED
         elif is_refusal(cause):

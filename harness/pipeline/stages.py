@@ -98,7 +98,7 @@ def _attributes_kept(module: torch.nn.Module) -> Iterator[None]:
     torch.export puts back what it took apart while it traced: of an object that is a pytree, such
     as a cache of transformers' once anybody registered it, a copy with fake tensors.
     """
-    held = dict(vars(module))
+    held = {name: value for name, value in vars(module).items() if name != "training"}
     try:
         yield
     finally:

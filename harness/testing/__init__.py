@@ -10,9 +10,5 @@
 
 from __future__ import annotations
 
-from harness.testing.contract import check_backend as check_backend
-from harness.testing.specimens import (
-    SPECIMENS as SPECIMENS,
-    Expected as Expected,
-    Specimen as Specimen,
-)
+from harness.testing.contract import SPECIMENS as SPECIMENS, check_backend as check_backend
+from harness.testing.specimens import Expected as Expected, Specimen as Specimen

@@ -8,7 +8,10 @@ from harness.backend import Backend
 from harness.pipeline.runner import run_cell
 from harness.record.cell import Cell, Status
 from harness.target import Target
-from harness.testing.specimens import SPECIMENS, Expected, Specimen
+from harness.testing.before_lowering import BEFORE_LOWERING
+from harness.testing.specimens import SPECIMENS as OF_PROGRAMS, Expected, Specimen
+
+SPECIMENS = [*OF_PROGRAMS, *BEFORE_LOWERING]
 
 # Where a legal program may end early: its backend cannot take it that far, and says so.
 _CANNOT = frozenset({"quantize", "lower", "to_executorch", "serialize", "run"})
@@ -67,6 +70,8 @@ def misjudged(specimen: Specimen, cell: Cell) -> str | None:
     """Why the verdict on a specimen is wrong, or None."""
     if cell.status in (Status.UNSUPPORTED, Status.UNAVAILABLE, Status.LOWERED):
         return None
+    if cell.altered and specimen.expected is not Expected.DIFFERS:
+        return "a call changes what it is given"
     failed_early = cell.status is Status.FAILED and cell.stage in _CANNOT
     match specimen.expected:
         case Expected.REFUSED:
