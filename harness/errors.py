@@ -34,7 +34,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-
 _NAMED = 3
 
 

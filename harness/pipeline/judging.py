@@ -74,7 +74,7 @@ class Judging(StageClock, ArtifactReader):
             chosen = [self.interface.arrange(inputs) for inputs in chosen]
             flat = self._flat(chosen)
         watch = Stopwatch()
-        with self._vendor("run"), watch.listening():
+        with self._stage("run"), watch.listening():
             execution = self.backend.execute(lowered.data, flat)
         if steady and not writes_state(self.exported):
             with self._stage("steady"):
@@ -198,8 +198,7 @@ class Judging(StageClock, ArtifactReader):
         with self._stage(stage):
             yield
         with self.attributed(stage):
-            # The runtime has the program's bytes, and of the module nothing.
-            self._alterations.after_call(call or stage, inputs_only=stage == "run")
+            self._alterations.after_call(call or stage)
 
     def _compare_forms(
         self, exported: ExportedProgram, prepared: torch.fx.GraphModule

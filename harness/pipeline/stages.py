@@ -171,8 +171,10 @@ def convert(prepared: torch.fx.GraphModule, calibration: Sequence[Given]) -> tor
 
 def observers(prepared: torch.nn.Module) -> list[torch.nn.Module]:
     """The observers and fake quantizers of a prepared graph, nested graphs included."""
-    from torch.ao.quantization import FakeQuantizeBase as TorchFakeQuantize
-    from torch.ao.quantization import ObserverBase as TorchObserver
+    from torch.ao.quantization import (
+        FakeQuantizeBase as TorchFakeQuantize,
+        ObserverBase as TorchObserver,
+    )
     from torchao.quantization.pt2e import FakeQuantizeBase, ObserverBase
 
     kinds = (FakeQuantizeBase, ObserverBase, TorchFakeQuantize, TorchObserver)

@@ -3,14 +3,14 @@
 A vendor's call (export, prepare, convert, lower, ...) may rewrite the graph that it is given. The
 tensors in it are the caller's: a call that writes to them changes the model, and the reference with
 it. Writes are found by a checksum of the bytes. A tensor's version does not show all of them: not a
-write to ``.data``, nor one past torch's dispatcher.
+write to ``.data``, nor one past torch's dispatcher. A runtime is given copies of the inputs
+(``Program.arrange``) and nothing of the module, so that running needs no such check.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -59,23 +59,17 @@ class Alterations:
         new = ((name, value) for name, value in self._held() if name not in self._before)
         self._before |= _state(new, self._sums)
 
-    def after_call(self, call: str, *, inputs_only: bool = False) -> None:
+    def after_call(self, call: str) -> None:
         """See that a call left everything as it was.
 
         Args:
             call: its name.
-            inputs_only: it was given nothing else.
 
         Raises:
             AlteredByCall: it did not.
         """
-        before = self._before
-        if inputs_only:
-            now = before | _state(self._inputs(), {})
-        else:
-            self._sums = {}
-            now = _state(self._held(), self._sums)
-        self._before = now
+        before, self._sums = self._before, {}
+        self._before = now = _state(self._held(), self._sums)
         names = [*before, *(name for name in now if name not in before)]
         changed = [name for name in names if before.get(name) != now.get(name)]
         # A program shares tensors with the module: then the module's names say it.
@@ -94,17 +88,14 @@ class Alterations:
         for kind, named in tensors.items():
             for name, tensor in named:
                 yield from _parts(f"{kind} {name}", tensor)
-        yield from self._inputs()
-        for owner, held in self._tensors.items():
-            for name, tensor in held.items():
-                if isinstance(tensor, torch.Tensor):
-                    yield from _parts(f"{name} of {owner}", tensor)
-
-    def _inputs(self) -> Iterator[tuple[str, torch.Tensor]]:
         for number, call in enumerate(self._built.calls):
             for position, leaf in enumerate(tree_leaves(call)):
                 if isinstance(leaf, torch.Tensor):
                     yield from _parts(f"input {position} of call {number}", leaf)
+        for owner, held in self._tensors.items():
+            for name, tensor in held.items():
+                if isinstance(tensor, torch.Tensor):
+                    yield from _parts(f"{name} of {owner}", tensor)
 
 
 def _state(values: Iterable[tuple[str, Any]], sums: dict[Any, int]) -> State:

@@ -1,7 +1,7 @@
 """Forms of a program between the module and what is lowered, compared with the module.
 
-The reference of a quantized cell is the quantized graph. It therefore contains whatever torch.export
-and the quantizer did before anything was quantized; here these forms are compared with the module.
+The reference of a quantized cell is the quantized graph. It contains whatever torch.export and the
+quantizer did before anything was quantized, so these forms are compared with the module here.
 """
 
 from __future__ import annotations
