@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Self
 
 import torch
@@ -206,10 +205,10 @@ class Judging(StageClock, ArtifactReader):
         """The rewritten float graph of a quantized program, compared with the module; where it
         differs, what torch.export made as well, which may have differed before."""
         built, in_spec = self.built, exported.call_spec.in_spec
-        original = Original(built.module, built.calls, self._runs, self._refer_float)
-        if self.case.draws:
-            original = replace(original, refer=None)
         with self._stage("reference"), self.attributed("quantize"):
+            calls = observing_state(self._runs, built.module, exported, built.calls)
+            judge = None if self.case.draws else functools.partial(self._refer_float, calls)
+            original = Original(built.module, calls, self._runs, judge)
             paused = functools.partial(stages.unobserved, prepared)
             rewritten = compare_form("rewritten", prepared, in_spec, original, paused)
             if rewritten.problem is None:
@@ -217,9 +216,9 @@ class Judging(StageClock, ArtifactReader):
             plain = exported.module(check_guards=False)
             return [compare_form("exported", plain, in_spec, original), rewritten]
 
-    def _refer_float(self, changed: Collection[int]) -> Reference:
+    def _refer_float(self, calls: Sequence[Given], changed: Collection[int]) -> Reference:
         """The reference of the module itself, where torch runs it."""
-        module, calls, runs = self.built.module, self.built.calls, self._runs
+        module, runs = self.built.module, self._runs
         precision = float_precision(self.recipe)
         if self._siblings is not None and self.recipe.semantics is None:
             return self._siblings.refer(self.case, self.built, calls, precision, runs, changed)

@@ -21,19 +21,21 @@ def check_backend(
     backend: Backend,
     *,
     recipes: Sequence[str] | None = None,
-    specimens: Sequence[Specimen] = SPECIMENS,
+    specimens: Sequence[Specimen] | None = None,
     seed: int = 0,
 ) -> list[Cell]:
     """Run programs that harnesses judge wrongly on a backend and hold the verdicts.
 
     A program that conforms may be unsupported, or fail while it is lowered or run, because a
     backend need not execute everything; it is never a mismatch. One that differs from eager never
-    passes. Recipes that quantize are left out by default: their reference is what was exported.
+    passes. A recipe that quantizes takes by default only the programs that show what happens before
+    lowering: torchao's conversion has defects of its own with in-place writes to inputs and state.
 
     Args:
         backend: an object with the protocol of :class:`harness.Backend`; it need not be registered.
-        recipes: names of its recipes; default: all that do not quantize.
-        specimens: the programs.
+        recipes: names of its recipes; default: all.
+        specimens: the programs; default: all, or for a recipe that quantizes those of
+            :mod:`harness.testing.before_lowering`.
         seed: run seed.
 
     Returns:
@@ -45,15 +47,14 @@ def check_backend(
     state = backend.availability()
     if not state.available:
         raise AssertionError(f"backend {backend.name} cannot execute here: {state.reason}")
-    chosen = recipes or [
-        name
-        for name, recipe in backend.recipes.items()
-        if recipe.quantizer is None and recipe.quantize_weights is None
-    ]
+    chosen = recipes or list(backend.recipes)
     cells: list[Cell] = []
     wrong: list[str] = []
     for name in chosen:
-        for specimen in specimens:
+        recipe = backend.recipes[name]
+        quantizes = recipe.quantizer is not None or recipe.quantize_weights is not None
+        usual = BEFORE_LOWERING if quantizes else SPECIMENS
+        for specimen in usual if specimens is None else specimens:
             target = Target(backend.name, name)
             cell = run_cell(specimen.case, target, seed=seed, backend=backend)
             cells.append(cell)

@@ -16,7 +16,7 @@ from harness.case import Built
 from harness.errors import AlteredByCall
 from harness.pipeline import stages
 from harness.pipeline.reference.alterations import Alterations
-from harness.pipeline.reference.tests.test_intermediate import Rewriting
+from harness.pipeline.reference.tests.quantizers import Rewriting
 from harness.pipeline.siblings import Siblings
 from harness.record.cell import Status
 

@@ -9,36 +9,14 @@ from typing import Any
 import pytest
 import torch
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e.quantizer import Quantizer
 
 from backends.null import BACKEND
 from harness import Case, Cell, run_cell
+from harness.pipeline.reference.tests.quantizers import Change, Rewriting
 from harness.pipeline.siblings import Siblings
 from harness.record.cell import Status
-from harness.testing.specimens import planted
 
 aten = torch.ops.aten
-Change = Callable[[GraphModule], None]
-
-
-class Rewriting(Quantizer):  # type: ignore[misc]  # torchao has no types here
-    """Quantizes nothing; changes the graph before it would."""
-
-    def __init__(self, change: Change) -> None:
-        super().__init__()
-        self.change = change
-
-    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        self.change(model)
-        model.graph.lint()
-        model.recompile()
-        return model
-
-    def annotate(self, model: GraphModule) -> GraphModule:
-        return model
-
-    def validate(self, model: GraphModule) -> None:
-        pass
 
 
 class Module(torch.nn.Module):
@@ -236,7 +214,7 @@ def test_another_formula_is_within_its_bounds() -> None:
 
 
 def test_export_is_accused_of_what_it_did() -> None:
-    cell = quantized(lambda _, x: (x * planted(2.0, 2.5), planted(3, 4)))
+    cell = quantized(lambda _, x: x * (2.5 if torch.compiler.is_exporting() else 2.0))
     assert (cell.status, cell.stage) == (Status.MISMATCH, "export")
     assert cell.error is not None
     assert "torch.export changed the module" in cell.error
