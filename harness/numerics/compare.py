@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,9 @@ from harness.numerics.figures.telling import telling
 from harness.numerics.oracle import Reference
 from harness.record.cell import Numerics
 from harness.record.digits import apart
+
+Narrowed = Mapping[str, str]
+_NOTHING: Narrowed = {}
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ def compare(
     *,
     interface: Interface | None = None,
     declared: Sequence[TensorSpec | None] | None = None,
+    narrowed: Narrowed = _NOTHING,
 ) -> Verdict:
     """Judge what a program returned for a sequence of calls.
 
@@ -44,6 +48,7 @@ def compare(
         interface: what each value is, and the program's tree of outputs; by default they are all
             outputs, in the reference's order.
         declared: what the program declares about the values; its dim order is checked.
+        narrowed: as :attr:`harness.recipe.Recipe.narrowed`.
     """
     numerics: list[Numerics] = []
     problems: list[str] = []
@@ -64,9 +69,8 @@ def compare(
                 problems.append(f"call {call}: eager changes input {place.index}, the program not")
                 continue
             found = at[place.key]
-            row = _compare_value(
-                values[found], reference, call, index, place, declared[found] if declared else None
-            )
+            spec = declared[found] if declared else None
+            row = _compare_value(values[found], reference, call, index, place, spec, narrowed)
             numerics += [row] if row is not None else []
             if row is not None and row.problem:
                 problems.append(f"call {call} {place}: {row.problem}")
@@ -84,6 +88,7 @@ def _compare_value(
     index: int,
     place: Place,
     spec: TensorSpec | None,
+    narrowed: Narrowed,
 ) -> Numerics | None:
     """The record of one value; None for one without numbers that is as expected."""
     eager, bound = reference.eager[call][index], reference.bound[call][index]
@@ -108,6 +113,7 @@ def _compare_value(
         step=steps[place.index] if place.index < len(steps) else None,
         call=call,
         place=place,
+        narrowed=narrowed,
     )
 
 
@@ -123,6 +129,7 @@ def compare_output(
     step: float | None = None,
     call: int = 0,
     place: Place = Place("output", 0),  # noqa: B008  (frozen)
+    narrowed: Narrowed = _NOTHING,
 ) -> Numerics:
     """Judge one tensor or number.
 
@@ -139,8 +146,9 @@ def compare_output(
         step: quantization step of the output, in its unit.
         call: number of the call, for the record.
         place: what the value is, for the record.
+        narrowed: as :attr:`harness.recipe.Recipe.narrowed`.
     """
-    if problem := structure_problem(actual, eager if model is None else model, spec):
+    if problem := structure_problem(actual, eager if model is None else model, spec, narrowed):
         return unlike(actual, call, place, problem)
     # The program is as the module is; the graph that it is compared with by value is not.
     if problem := structure_problem(eager, actual):
@@ -203,20 +211,23 @@ def _problem(
     return ", ".join(parts)
 
 
-def structure_problem(actual: Any, eager: Any, spec: TensorSpec | None = None) -> str | None:
+def structure_problem(
+    actual: Any, eager: Any, spec: TensorSpec | None = None, narrowed: Narrowed = _NOTHING
+) -> str | None:
     """How type, shape, dtype or dim order of a value are wrong, or None.
 
     Args:
         actual: what the target returned.
         eager: what eager returned.
         spec: what the program declares about it.
+        narrowed: as :attr:`harness.recipe.Recipe.narrowed`.
     """
     if not (isinstance(actual, torch.Tensor) and isinstance(eager, torch.Tensor)):
         same = type(actual) is type(eager)
         return None if same else f"{kind_name(actual)}, expected {kind_name(eager)}"
     if actual.shape != eager.shape:
         return f"shape {tuple(actual.shape)}, expected {tuple(eager.shape)}"
-    if actual.dtype != eager.dtype:
+    if actual.dtype != eager.dtype and narrowed.get(_name(eager.dtype)) != _name(actual.dtype):
         return f"dtype {_name(actual.dtype)}, expected {_name(eager.dtype)}"
     if spec is None or actual.numel() == 0:
         return None

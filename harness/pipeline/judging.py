@@ -208,7 +208,7 @@ class Judging(StageClock, ArtifactReader):
         with self._stage("reference"), self.attributed("quantize"):
             calls = observing_state(self._runs, built.module, exported, built.calls)
             judge = None if self.case.draws else functools.partial(self._refer_float, calls)
-            original = Original(built.module, calls, self._runs, judge)
+            original = Original(built.module, calls, self._runs, judge, self.recipe.narrowed)
             paused = functools.partial(stages.unobserved, prepared)
             rewritten = compare_form("rewritten", prepared, in_spec, original, paused)
             if rewritten.problem is None:
@@ -238,6 +238,7 @@ class Judging(StageClock, ArtifactReader):
                 reference,
                 interface=self.interface,
                 declared=self.shipped.program.outputs,
+                narrowed=self.recipe.narrowed,
             )
 
     def _flat(self, calls: Sequence[Given]) -> list[Inputs]:

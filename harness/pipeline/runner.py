@@ -285,7 +285,7 @@ class _Trial:
         problem = f"{whose} changed the module before anything was quantized: {wrong.problem}"
         if ending.status.is_red:
             problem = f"{problem}; then, at stage {ending.stage}: {ending.error}"
-        return Ending(Status.MISMATCH, stage, problem)
+        return Ending(Status.FAILED, stage, problem)
 
     def _failed(self, failure: StageFailure) -> Ending:
         """How a cell ends in which a stage failed."""

@@ -42,6 +42,8 @@ class _Masked(torch.nn.Module):
     """Masked softmax; the export may write to the mask of its caller, past torch's dispatcher, or
     leave the module in training mode. The mask is bool, which no recipe casts."""
 
+    mask: torch.Tensor
+
     def __init__(self, *, overwrites: bool = False, trains: bool = False) -> None:
         super().__init__()
         self.overwrites, self.trains = overwrites, trains

@@ -71,8 +71,11 @@ def misjudged(specimen: Specimen, cell: Cell) -> str | None:
     """Why the verdict on a specimen is wrong, or None."""
     if cell.status in (Status.UNSUPPORTED, Status.UNAVAILABLE, Status.LOWERED):
         return None
-    if cell.altered and specimen.expected is not Expected.DIFFERS:
-        return "a call changes what it is given"
+    if specimen.expected is not Expected.DIFFERS:
+        if cell.altered:
+            return "a call changes what it is given"
+        if any(form.problem is not None for form in cell.intermediates):
+            return "it is changed before it is lowered"
     failed_early = cell.status is Status.FAILED and cell.stage in _CANNOT
     match specimen.expected:
         case Expected.REFUSED:

@@ -117,11 +117,11 @@ def _described(tensor: torch.Tensor, sums: dict[Any, int]) -> Any:
         tensor: it.
         sums: checksums of this round, so that shared tensors are read once.
     """
-    layout = tensor.dtype, tuple(tensor.shape)
     data = bytes_of(tensor)
     if data is None:
-        return *layout, None if tensor.is_inference() else tensor._version
-    layout = *layout, tensor.stride()
+        version = None if tensor.is_inference() else tensor._version
+        return tensor.dtype, tuple(tensor.shape), version
+    layout = tensor.dtype, tuple(tensor.shape), tensor.stride()
     key = tensor.data_ptr(), *layout
     if key not in sums:
         sums[key] = zlib.crc32(data)

@@ -6,9 +6,9 @@ quantizer did before anything was quantized, so these forms are compared with th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -36,12 +36,14 @@ class Original:
         runs: its eager runs.
         refer: its reference; None for a module that draws random numbers, whose outputs are
             compared by their distribution.
+        narrowed: as :attr:`harness.recipe.Recipe.narrowed`.
     """
 
     module: torch.nn.Module
     calls: Sequence[Given]
     runs: EagerRuns
     refer: Refer | None
+    narrowed: Mapping[str, str] = field(default_factory=dict)
 
 
 def compare_form(
@@ -74,7 +76,9 @@ def compare_form(
     if original.refer is None:
         verdict = compare_draws(original.module, calls, values, interface, seed)
     else:
-        verdict = compare(values, original.refer(changed), interface=interface)
+        verdict = compare(
+            values, original.refer(changed), interface=interface, narrowed=original.narrowed
+        )
     return Intermediate(name=name, numerics=verdict.numerics, problem=verdict.problem)
 
 
