@@ -60,7 +60,8 @@ class _Masked(torch.nn.Module):
 
 def _variance(keeps: Callable[[], bool]) -> Build:
     def function(x: torch.Tensor) -> torch.Tensor:
-        return torch.ops.aten.var.dim(x, [1], False, keeps())
+        variance: torch.Tensor = torch.ops.aten.var.dim(x, [1], False, keeps())
+        return variance
 
     return lambda: (_Applied(function), (torch.randn(2, 5, 6),))
 

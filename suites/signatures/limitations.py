@@ -30,8 +30,8 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="state/*",
-        reason="RewriteInplaceArithmeticPass replaces add_, sub_, mul_ and div_ with operators that "
-        "write nothing, before anything is quantized: a buffer keeps its first value "
+        reason="RewriteInplaceArithmeticPass replaces add_, sub_, mul_ and div_ with operators "
+        "that write nothing, before anything is quantized: a buffer keeps its first value "
         "(docs/findings/arm_inplace_state.py).",
         link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/_passes/"
         "rewrite_inplace_arithmetic_pass.py",
