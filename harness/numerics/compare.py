@@ -150,10 +150,12 @@ def compare_output(
     """
     if problem := structure_problem(actual, eager if model is None else model, spec, narrowed):
         return unlike(actual, call, place, problem)
-    # The program is as the module is; the graph that it is compared with by value is not.
-    if problem := structure_problem(eager, actual):
-        return unlike(actual, call, place, f"the quantized graph returns {problem}")
-    dtype, shape = kind_name(actual), list(getattr(actual, "shape", ()))
+    # The program is as the module is; the graph that it is compared with by value may not be.
+    shape, of_graph = (getattr(each, "shape", None) for each in (actual, eager))
+    if shape != of_graph:
+        problem = f"the quantized graph returns shape {of_graph}, expected {shape}"
+        return unlike(actual, call, place, problem)
+    dtype, sizes = kind_name(actual), list(shape or ())
     actual, oracle, eager, model = (numbers(item) for item in (actual, oracle, eager, model))
     assert actual is not None
     assert oracle is not None
@@ -171,7 +173,7 @@ def compare_output(
         output=place.index,
         role=place.role,
         dtype=dtype,
-        shape=shape,
+        shape=sizes,
         max_abs=tally.max_abs,
         mean_abs=tally.mean_abs,
         max_ulp=tally.max_ulp,

@@ -140,8 +140,8 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="masked_fill/minus_inf",
-        reason="ReplaceInfAndLimitValuesPass replaces infinities by -256 and 255, before anything is "
-        "quantized, so that observers find a range; a result that should be infinite is -256.",
+        reason="ReplaceInfAndLimitValuesPass replaces infinities by -256 and 255, before anything "
+        "is quantized, so that observers find a range; a result that should be infinite is -256.",
         link=_ARM + "_passes/replace_inf_and_limit_values_pass.py",
         stage="quantize",
         error="got -256, expected -inf",
