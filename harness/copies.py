@@ -95,17 +95,18 @@ def wrappers(module: torch.nn.Module) -> list[torch.Tensor]:
 def plain_state(module: torch.nn.Module) -> Iterator[torch.Tensor]:
     """Parameters and buffers; in place of one that wraps others, those."""
     for *_, tensor in _state(module):
-        yield from _plain(tensor)
+        yield from plain_parts(tensor)
 
 
-def _plain(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+def plain_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """A tensor; in place of one that wraps others, those."""
     from harness.private.torch import is_traceable_wrapper_subclass
 
     if not is_traceable_wrapper_subclass(tensor):
         yield tensor
         return
     for name in tensor.__tensor_flatten__()[0]:
-        yield from _plain(getattr(tensor, name))
+        yield from plain_parts(getattr(tensor, name))
 
 
 def convert_state(

@@ -13,6 +13,7 @@
     │   └── NotDeterministic          two runs of its module differ, so there is nothing to expect
     ├── StageOrderError               a stage was called before the one it needs
     ├── StageFailure                  a stage ran and failed; carries stage and cause
+    ├── AlteredByCall                 a vendor's call changed the module or inputs of its caller
     ├── CheckFailure                  a graph check (check, check_count, ...) does not hold
     ├── ProgramError                  a serialized program cannot be read or interpreted
     │   ├── SizeRefused               it refuses a size that it is declared for
@@ -33,6 +34,8 @@ below them raises, and a cell's status is decided where the fact is known.
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+_NAMED = 3
 
 
 class ConformError(Exception):
@@ -88,6 +91,19 @@ class StageFailure(ConformError):
         self.stage = stage
         self.cause = cause
         super().__init__(f"{stage}: {describe(cause)}")
+
+
+class AlteredByCall(ConformError):
+    """A vendor's call changed what belongs to its caller.
+
+    Attributes:
+        names: what was changed, such as ``buffer mask``.
+    """
+
+    def __init__(self, call: str, names: Sequence[str]) -> None:
+        self.names = list(names)
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        super().__init__(f"{call} changed what it was given: {', '.join(names[:_NAMED])}{more}")
 
 
 class CheckFailure(ConformError):

@@ -7,8 +7,8 @@ harness.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import ReleaseError
@@ -189,6 +189,8 @@ class Recipe:
         script: the same recipe as text, for scripts without this harness; None where there is none.
         added: the passes that a target adds to it; they are the first of ``transform_passes``, and
             what they must keep is looked at.
+        narrowed: dtypes of outputs that it may return in place of the module's, by the module's,
+            where its quantizer says so; every other dtype is the module's.
         like: targets whose recipes do the same: a case that is meant for one of them is meant for
             this one as well. Their limitations are not its own.
     """
@@ -209,6 +211,7 @@ class Recipe:
     explain: Callable[[Sequence[Partitioner], Node], str | None] | None = None
     script: Script | None = None
     added: tuple[KnownPass, ...] = ()
+    narrowed: Mapping[str, str] = field(default_factory=dict, hash=False)
     like: tuple[str, ...] = ()
 
     def refuses(self, case: Case, built: Built) -> str | None:

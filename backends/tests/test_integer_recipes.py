@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from executorch.backends.arm._passes.decompose_var_pass import DecomposeVarPass
 from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils
+from torchao.quantization.pt2e import quantize_pt2e
 
 from backends.xnnpack.quantization import quantizer
 from harness import Case, LowerOptions, Status, Tester, Verdict, run_cell
@@ -251,3 +253,61 @@ def test_the_honest_twin_stays_green(target: str) -> None:
     for seed in SEEDS:
         cell = run_cell(CASE, target, seed=seed)
         assert cell.status is Status.PASSED, cell.error
+
+
+def test_a_variance_that_arms_passes_rewrite_is_compared_with_the_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fault: whether the dimension is kept is taken from whether the variance is unbiased."""
+    case = op(
+        "var/kept_dimension",
+        lambda x: torch.ops.aten.var.dim(x, [1], False, True),
+        randn(2, 5, 6),
+    )
+    cell = run_cell(case, "tosa:int")
+    assert cell.status is Status.PASSED, cell.error
+    (form,) = cell.intermediates
+    assert form.name == "rewritten"
+    assert not form.identical
+    assert 0 < form.numerics[0].bound_used < 1
+    honest: Any = DecomposeVarPass.call_operator
+
+    def call_operator(self: Any, function: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+        if function == torch.ops.aten.var.dim:
+            args = (*args[:3], args[2])
+        return honest(self, function, args, kwargs, meta)
+
+    monkeypatch.setattr(DecomposeVarPass, "call_operator", call_operator)
+    cell = run_cell(case, "tosa:int")
+    assert (cell.status, cell.stage) == (Status.FAILED, "quantize")
+    assert cell.error is not None
+    assert "rewriting changed the module" in cell.error
+    assert "output 0: shape (2, 6), expected (2, 1, 6)" in cell.error
+
+
+class Masked(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 6)
+        self.register_buffer("mask", torch.full((6, 6), -torch.inf).triu(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(self.linear(x) + self.mask, -1)
+
+
+@pytest.mark.parametrize("target", ["tosa:int", "xnnpack:int8"])
+def test_a_quantizer_that_writes_to_the_callers_mask_is_red(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = quantize_pt2e._fuse_conv_bn_
+
+    def fuse(graph: torch.fx.GraphModule) -> None:
+        for buffer in graph.buffers():
+            buffer.data.nan_to_num_(neginf=255.0)
+        honest(graph)
+
+    monkeypatch.setattr(quantize_pt2e, "_fuse_conv_bn_", fuse)
+    cell = run_cell(Case("masked", lambda: (Masked(), (torch.randn(1, 6, 6),))), target)
+    assert (cell.status, cell.stage) == (Status.FAILED, "quantize")
+    assert cell.error == "AlteredByCall: prepare changed what it was given: buffer mask"
+    assert cell.altered == ["buffer mask"]

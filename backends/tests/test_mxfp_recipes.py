@@ -6,18 +6,21 @@ import dataclasses
 import json
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy
 import pytest
 import torch
+from executorch.backends.arm.ao_ext.ops import MXFPConv2dOp, MXFPLinearOp
 
 from backends.tosa.graph import Graph, TosaOperator, TosaTensor
 from backends.tosa.mxfp import FORMATS
 from backends.tosa.mxfp_graph import converted, graphs, problems, verify
-from harness import Case, Lowered, Tester, run_cell
+from harness import Case, Lowered, Status, Tester, run_cell
 from harness.collection.tests import sessions
 from harness.numerics.formats.packing import unpacked
 from harness.pipeline.route import lower
+from suites.mxfp import conv, linear
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 
@@ -374,3 +377,23 @@ def test_a_payload_reads_as_it_was_written() -> None:
     assert (weight.dtype, weight.shape, len(weight.data)) == ("FP4E2M1", (8, 2, 2, 32), 512)
     pad, stride, dilation = (graph.shapes[name] for name in _of(graph, CONV).inputs[5:8])
     assert (pad, stride, dilation) == ((0, 0, 0, 0), (1, 1), (1, 1))
+
+
+@pytest.mark.parametrize("name", ["mxfp_conv2d/bf16", "mxfp_linear/bf16_rank3"])
+def test_a_layer_that_returns_another_dtype_than_the_module_is_red(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (case,) = (case for case in (*conv.CASES, *linear.CASES) if case.name == name)
+    cell = run_cell(case, "tosa:mxfp8_e4m3")
+    assert cell.status is Status.PASSED, cell.error
+    for layer in (MXFPConv2dOp, MXFPLinearOp):
+        honest: Any = layer.__init__
+
+        def init(self: Any, *args: Any, honest: Any = honest) -> None:
+            honest(self, *args)
+            self.output_dtype = torch.float32
+
+        monkeypatch.setattr(layer, "__init__", init)
+    cell = run_cell(case, "tosa:mxfp8_e4m3")
+    assert (cell.status, cell.stage) == (Status.MISMATCH, "compare")
+    assert cell.error == "call 0 output 0: dtype float32, expected bfloat16"

@@ -214,6 +214,9 @@ class Tosa:
             partitioners=functools.partial(partitioners, INT),
             unsupported=_static_and_finite_only,
             explain=explain,
+            # TOSA's integers have at most 48 bits: Arm's quantizer casts int64 inputs and results
+            # (ConvertInt64OutputOpsToInt32Pass, InsertInt32CastsAfterInt64PlaceholdersPass).
+            narrowed={"int64": "int32"},
             script=_quantizing(),
         ),
         **{made.name: mxfp(made) for made in FORMATS.values()},

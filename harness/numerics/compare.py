@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,9 @@ from harness.record import severity as severities
 from harness.record.cell import Numerics
 from harness.record.digits import apart
 from harness.record.severity import Severity
+
+Narrowed = Mapping[str, str]
+_NOTHING: Narrowed = {}
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ def compare(
     *,
     interface: Interface | None = None,
     declared: Sequence[TensorSpec | None] | None = None,
+    narrowed: Narrowed = _NOTHING,
 ) -> Verdict:
     """Judge what a program returned for a sequence of calls.
 
@@ -65,6 +69,7 @@ def compare(
         interface: what each value is, and the program's tree of outputs; by default they are all
             outputs, in the reference's order.
         declared: what the program declares about the values; its dim order is checked.
+        narrowed: as :attr:`harness.recipe.Recipe.narrowed`.
     """
     numerics: list[Numerics] = []
     problems: list[str] = []
@@ -85,9 +90,8 @@ def compare(
                 problems.append(f"call {call}: eager changes input {place.index}, the program not")
                 continue
             found = at[place.key]
-            row = _compare_value(
-                values[found], reference, call, index, place, declared[found] if declared else None
-            )
+            spec = declared[found] if declared else None
+            row = _compare_value(values[found], reference, call, index, place, spec, narrowed)
             numerics += [row] if row is not None else []
             if row is not None and row.problem:
                 problems.append(f"call {call} {place}: {row.problem}")
@@ -105,14 +109,19 @@ def _compare_value(
     index: int,
     place: Place,
     spec: TensorSpec | None,
+    narrowed: Narrowed,
 ) -> Numerics | None:
     """The record of one value; None for one without numbers that is as expected."""
     eager, bound = reference.eager[call][index], reference.bound[call][index]
-    if bound is None:
-        is_same = type(actual) is type(eager) and actual == eager
-        return None if is_same else unlike(actual, call, place, f"{actual!r}, expected {eager!r}")
     is_output = place.role == "output"
     models = reference.model[call] if reference.model is not None and is_output else ()
+    if bound is None:
+        wanted = models[place.index] if place.index < len(models) else eager
+        if isinstance(wanted, torch.Tensor):
+            problem = structure_problem(actual, wanted) or "the quantized graph returns no tensor"
+            return unlike(actual, call, place, problem)
+        is_same = type(actual) is type(wanted) and actual == wanted
+        return None if is_same else unlike(actual, call, place, f"{actual!r}, expected {wanted!r}")
     steps = reference.steps if is_output else ()
     return compare_output(
         actual,
@@ -125,6 +134,7 @@ def _compare_value(
         step=steps[place.index] if place.index < len(steps) else None,
         call=call,
         place=place,
+        narrowed=narrowed,
     )
 
 
@@ -140,6 +150,7 @@ def compare_output(
     step: float | None = None,
     call: int = 0,
     place: Place = Place("output", 0),  # noqa: B008  (frozen)
+    narrowed: Narrowed = _NOTHING,
 ) -> Numerics:
     """Judge one tensor or number.
 
@@ -147,17 +158,25 @@ def compare_output(
         actual: what the target returned.
         oracle: float64 (or exact integer) reference, same shape.
         bound: float64, the shape of the oracle's numbers; largest error that conforms, per element.
-        eager: eager output in the recipe's dtype; gives the expected dtype.
+        eager: eager output in the recipe's dtype; gives the expected dtype where there is no
+            ``model``.
         others: further values that conform (:attr:`harness.numerics.bounds.Spread.alternatives`).
         spec: what the program declares about this output.
-        model: the float model's output, for quantized recipes.
+        model: the float model's output, for quantized recipes; gives the expected type, shape and
+            dtype.
         step: quantization step of the output, in its unit.
         call: number of the call, for the record.
         place: what the value is, for the record.
+        narrowed: as :attr:`harness.recipe.Recipe.narrowed`.
     """
-    if problem := structure_problem(actual, eager, spec):
+    if problem := structure_problem(actual, eager if model is None else model, spec, narrowed):
         return unlike(actual, call, place, problem)
-    dtype, shape = kind_name(actual), list(getattr(actual, "shape", ()))
+    # The program is as the module is; the graph that it is compared with by value may not be.
+    shape, of_graph = (getattr(each, "shape", None) for each in (actual, eager))
+    if shape != of_graph:
+        problem = f"the quantized graph returns shape {of_graph}, expected {shape}"
+        return unlike(actual, call, place, problem)
+    dtype, sizes = kind_name(actual), list(shape or ())
     actual, oracle, eager, model = (numbers(item) for item in (actual, oracle, eager, model))
     assert actual is not None
     assert oracle is not None
@@ -176,7 +195,7 @@ def compare_output(
         output=place.index,
         role=place.role,
         dtype=dtype,
-        shape=shape,
+        shape=sizes,
         max_abs=tally.max_abs,
         mean_abs=tally.mean_abs,
         max_ulp=tally.max_ulp,
@@ -226,20 +245,23 @@ def _problem(
     return ", ".join(parts)
 
 
-def structure_problem(actual: Any, eager: Any, spec: TensorSpec | None = None) -> str | None:
+def structure_problem(
+    actual: Any, eager: Any, spec: TensorSpec | None = None, narrowed: Narrowed = _NOTHING
+) -> str | None:
     """How type, shape, dtype or dim order of a value are wrong, or None.
 
     Args:
         actual: what the target returned.
         eager: what eager returned.
         spec: what the program declares about it.
+        narrowed: as :attr:`harness.recipe.Recipe.narrowed`.
     """
     if not (isinstance(actual, torch.Tensor) and isinstance(eager, torch.Tensor)):
         same = type(actual) is type(eager)
         return None if same else f"{kind_name(actual)}, expected {kind_name(eager)}"
     if actual.shape != eager.shape:
         return f"shape {tuple(actual.shape)}, expected {tuple(eager.shape)}"
-    if actual.dtype != eager.dtype:
+    if actual.dtype != eager.dtype and narrowed.get(_name(eager.dtype)) != _name(actual.dtype):
         return f"dtype {_name(actual.dtype)}, expected {_name(eager.dtype)}"
     if spec is None or actual.numel() == 0:
         return None

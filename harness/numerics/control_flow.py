@@ -37,7 +37,7 @@ def run_dense(
     operator: HigherOrderOperator,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    running: Callable[[], AbstractContextManager[None]],
+    running: Callable[[], AbstractContextManager[Any]],
 ) -> Any:
     """Run a control flow operator by its own plain kernel, which calls the branches that it takes.
 

@@ -23,9 +23,10 @@ _CASTS = {
     torch.Tensor.bfloat16: torch.bfloat16,
     torch.Tensor.double: torch.float64,
 }
+_TO: Any = torch.ops.aten.to
 _CONVERSIONS = frozenset(
     [torch.Tensor.to, torch.Tensor.type, torch.Tensor.type_as]
-    + [getattr(torch.ops.aten.to, name) for name in torch.ops.aten.to.overloads()]
+    + [getattr(_TO, name) for name in _TO.overloads()]
 )
 _DTYPE: Any = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]  # a descriptor
 

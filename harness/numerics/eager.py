@@ -40,6 +40,21 @@ class Returned:
     inputs: dict[int, torch.Tensor]
     wrote_state: bool = False
 
+    def equals(self, other: Returned) -> bool:
+        """Whether another call returned the same: types, shapes, dtypes and values, NaN included,
+        and left the same inputs changed."""
+        if self.spec != other.spec or self.inputs.keys() != other.inputs.keys():
+            return False
+        mine, others = (
+            [*each.outputs, *(each.inputs[position] for position in sorted(each.inputs))]
+            for each in (self, other)
+        )
+        return all(
+            type(one) is type(two)
+            and (_same(one, two) if isinstance(one, torch.Tensor) else one == two)
+            for one, two in zip(mine, others, strict=True)
+        )
+
 
 class Widened:
     """State and inputs of a module in float64, for one run after another.

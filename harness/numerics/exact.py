@@ -87,7 +87,9 @@ def run_exactly(
     run_eagerly = runs or EagerRuns(seed)
     wide = Widened(module, calls) if wide is None else wide
     eager = run_eagerly(module, calls)
-    changed = sorted({*changed, *(position for call in eager for position in call.inputs)})
+    models = None if model is None else run_eagerly(model, calls)
+    returned = (*eager, *(models or ()))
+    changed = sorted({*changed, *(position for call in returned for position in call.inputs)})
     if any(sorted(call.inputs) != changed for call in eager):
         eager = run_calls(module, calls, seed, changed)
     plain = Float64Mode(semantics)
@@ -99,7 +101,6 @@ def run_exactly(
         mode = Float64Mode(semantics)
         second = run_calls_in_float64(module, calls, mode, seed + 1, changed, wide)
         _must_agree(exact, second, module, calls)
-    models = None if model is None else run_eagerly(model, calls)
     natives: list[list[Any]] = []
     truths: list[list[Any]] = []
     for index, call in enumerate(eager):
@@ -115,7 +116,7 @@ def run_exactly(
         changed,
         coarsest_dtype(module, calls),
         output_steps(module) if isinstance(module, torch.fx.GraphModule) else [],
-        [_places(call) for call in eager],
+        [places_of(call) for call in eager],
         [call.spec for call in models or eager],
         None if models is None else [call.outputs for call in models],
         is_large,
@@ -157,7 +158,8 @@ def _exact(native: Any, truth: Any) -> Any:
     return truth.to(torch.complex128 if native.is_complex() else torch.float64)
 
 
-def _places(call: Returned) -> list[Place]:
+def places_of(call: Returned) -> list[Place]:
+    """What each of :func:`values_of` is."""
     outputs = [Place("output", index, path) for index, path in enumerate(output_paths(call.spec))]
     return outputs + [Place("input", position) for position in call.inputs]
 

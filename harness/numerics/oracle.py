@@ -42,7 +42,8 @@ class Reference:
             without.
         places: what each value is; empty for outputs in their order.
         specs: the tree of the outputs of each call; empty where nobody compares it.
-        model: the outputs of the float model, where the reference is a quantized graph.
+        model: the outputs of the float model, where the reference is a quantized graph: their
+            types, shapes and dtypes are those to expect.
         alternatives: other values that conform (``Spread.alternatives``).
     """
 

@@ -3,11 +3,13 @@ look at what passes kept of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
 import torch
+from torch.export import ExportedProgram
 
 from harness.backend import Attempt, Backend, Emulating, Execution
 from harness.case import Built, Case, Given, Inputs
@@ -18,10 +20,13 @@ from harness.numerics.distribution import compare_draws
 from harness.numerics.eager import EagerRuns, run_calls
 from harness.numerics.oracle import Reference, refer
 from harness.passes.properties import Proof, properties
+from harness.pipeline import stages
 from harness.pipeline.artifacts import ArtifactReader, Ran
 from harness.pipeline.figures import Stopwatch
+from harness.pipeline.reference.alterations import Alterations
+from harness.pipeline.reference.intermediate import Original, compare_form
 from harness.pipeline.reference.sequence import observing_state, writes_state
-from harness.pipeline.reference.supposed import precision_of, semantics_of
+from harness.pipeline.reference.supposed import float_precision, precision_of, semantics_of
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.sizes.further import Sizes
 from harness.pipeline.sizes.refusing import refused_size
@@ -30,7 +35,7 @@ from harness.pipeline.stages import flatten
 from harness.precision import Precision
 from harness.private.torch import tree_leaves
 from harness.recipe import Lowered, Recipe
-from harness.record.cell import Property
+from harness.record.cell import Intermediate, Property
 
 
 class Judging(StageClock, ArtifactReader):
@@ -49,6 +54,7 @@ class Judging(StageClock, ArtifactReader):
     recipe: Recipe
     built: Built
     sizes: Sizes
+    _alterations: Alterations
     _runs: EagerRuns
     _siblings: Siblings | None
 
@@ -230,6 +236,46 @@ class Judging(StageClock, ArtifactReader):
                 raise
             raise refusal from error
 
+    @contextmanager
+    def _vendor(self, stage: str, call: str = "") -> Iterator[None]:
+        """A stage that is a vendor's call: what it is given must be as it was afterwards.
+
+        Args:
+            stage: its name.
+            call: the name of the call, where it is not that of the stage.
+        """
+        self._alterations.before_call()
+        with self._stage(stage):
+            yield
+        with self.attributed(stage):
+            self._alterations.after_call(call or stage)
+
+    def _compare_forms(
+        self, exported: ExportedProgram, prepared: torch.fx.GraphModule
+    ) -> list[Intermediate]:
+        """The rewritten float graph of a quantized program, compared with the module; where it
+        differs, what torch.export made as well, which may have differed before."""
+        built, in_spec = self.built, exported.call_spec.in_spec
+        with self._stage("reference"), self.attributed("quantize"):
+            calls = observing_state(self._runs, built.module, exported, built.calls)
+            judge = None if self.case.draws else functools.partial(self._refer_float, calls)
+            original = Original(built.module, calls, self._runs, judge, self.recipe.narrowed)
+            paused = functools.partial(stages.unobserved, prepared)
+            rewritten = compare_form("rewritten", prepared, in_spec, original, paused)
+            if rewritten.problem is None:
+                return [rewritten]
+            plain = exported.module(check_guards=False)
+            return [compare_form("exported", plain, in_spec, original), rewritten]
+
+    def _refer_float(self, calls: Sequence[Given], changed: Collection[int]) -> Reference:
+        """The reference of the module itself, where torch runs it."""
+        module, runs = self.built.module, self._runs
+        precision = float_precision(self.recipe)
+        if self._siblings is not None and self.recipe.semantics is None:
+            return self._siblings.refer(self.case, self.built, calls, precision, runs, changed)
+        semantics = semantics_of(self.recipe)
+        return refer(module, calls, precision, runs.seed, semantics, changed=changed, runs=runs)
+
     def _judge(
         self, calls: Sequence[Given], execution: Execution, reference: Reference | None
     ) -> Verdict:
@@ -243,6 +289,7 @@ class Judging(StageClock, ArtifactReader):
                 reference,
                 interface=self.interface,
                 declared=self.shipped.program.outputs,
+                narrowed=self.recipe.narrowed,
             )
 
     def _flat(self, calls: Sequence[Given]) -> list[Inputs]:

@@ -15,6 +15,7 @@ from harness import registry
 from harness.backend import Availability, Backend, DefectLog, Emulating, past_defects
 from harness.case import Case
 from harness.errors import (
+    AlteredByCall,
     ProgramError,
     SizeRefused,
     StageFailure,
@@ -46,6 +47,7 @@ from harness.record.cell import (
     Cell,
     Delegation,
     Divergence,
+    Intermediate,
     Output,
     Property,
     Status,
@@ -57,6 +59,12 @@ from harness.record.severity import Severity, worst
 from harness.target import Target
 
 _TRACEBACK_LINES = 60
+
+# Where each form of a program was made, and by whom.
+_FORMS = {
+    "exported": ("export", "torch.export"),
+    "rewritten": ("quantize", "the quantizer's rewriting"),
+}
 
 
 @roomy
@@ -166,6 +174,8 @@ def run_cell(
         encodings=trial.encodings,
         outputs=trial.outputs,
         properties=trial.properties,
+        intermediates=trial.intermediates,
+        altered=trial.altered,
         changed_ops=trial.changed_ops,
         worker=worker,
         untelling=case.untelling,
@@ -228,6 +238,8 @@ class _Trial:
         self.runtime = "none"
         self.outputs: list[Output] = []
         self.properties: list[Property] = []
+        self.intermediates: list[Intermediate] = []
+        self.altered: list[str] = []
         self.changed_ops: dict[str, tuple[int, int]] = {}
         self.verdict: Verdict | None = None
         self.severity: Severity | None = None
@@ -270,30 +282,36 @@ class _Trial:
                 return Ending(Status.UNSUPPORTED, error=reason)
             if limitation is not None and not limitation.run:
                 return Ending(limitation.shown_as, error=EXCUSE, excused=True)
-            with past_defects() if self.go_past else nullcontext(DefectLog()) as log:
-                failure: StageFailure | None = None
-                try:
-                    ending = self._prove(tester, self._lower(tester, only) or self._execute(tester, only))
-                    rest = ending.error
-                except StageFailure as raised:
-                    failure = raised
-                    ending = replace(self._failed(raised), at=failing_node(tester, raised))
-                    rest = f"execution does not get past this: {ending.stage}: {ending.error}"
-            if log.failure is not None:
-                failure, ending = self._went_past(tester, log, rest or "within bounds")
-            if failure is None:
-                return ending
-            if limitation is not None and limitation.predicts(
-                ending.status, ending.stage, ending.error
-            ):
-                return ending  # the entry has the say; asking would lower once or twice more
-            with exclusive():
-                reason = refused(tester, failure)
-            if reason is None:
-                return ending
-            return replace(ending, status=Status.UNSUPPORTED, error=reason)
+            return self._with_forms(tester, self._taken(tester, only, limitation))
         except StageFailure as failure:
             return self._failed(failure)
+
+    def _taken(self, tester: Tester, only: str, limitation: Limitation | None) -> Ending:
+        """How a cell ends that is lowered; the arguments are those of :meth:`end`."""
+        with past_defects() if self.go_past else nullcontext(DefectLog()) as log:
+            failure: StageFailure | None = None
+            try:
+                ending = self._prove(
+                    tester, self._lower(tester, only) or self._execute(tester, only)
+                )
+                rest = ending.error
+            except StageFailure as raised:
+                failure = raised
+                ending = replace(self._failed(raised), at=failing_node(tester, raised))
+                rest = f"execution does not get past this: {ending.stage}: {ending.error}"
+        if log.failure is not None:
+            failure, ending = self._went_past(tester, log, rest or "within bounds")
+        if failure is None:
+            return ending
+        if limitation is not None and limitation.predicts(
+            ending.status, ending.stage, ending.error
+        ):
+            return ending  # the entry has the say; asking would lower once or twice more
+        with exclusive():
+            reason = refused(tester, failure)
+        if reason is None:
+            return ending
+        return replace(ending, status=Status.UNSUPPORTED, error=reason)
 
     def _went_past(self, tester: Tester, log: DefectLog, rest: str) -> tuple[StageFailure, Ending]:
         """How a cell ends that went past defects: as its first one would have ended it.
@@ -315,11 +333,26 @@ class _Trial:
         first = (ending.error or "").rstrip(";")
         return failure, replace(ending, error=f"{first}; {known}; otherwise {rest}")
 
+    def _with_forms(self, tester: Tester, ending: Ending) -> Ending:
+        """The ending of a cell as it is, unless its program differed from the module before it was
+        quantized: that comes first, whatever came of it later."""
+        self.intermediates = tester.intermediates
+        wrong = next((form for form in self.intermediates if form.problem is not None), None)
+        if wrong is None:
+            return ending
+        stage, whose = _FORMS[wrong.name]
+        problem = f"{whose} changed the module before anything was quantized: {wrong.problem}"
+        if ending.status.is_red:
+            problem = f"{problem}; then, at stage {ending.stage}: {ending.error}"
+        return Ending(Status.FAILED, stage, problem)
+
     def _failed(self, failure: StageFailure) -> Ending:
         """How a cell ends in which a stage failed."""
         cause, stage = failure.cause, failure.stage
         self.refused_call = cause.call if isinstance(cause, SizeRefused) else None
         status, error = Status.FAILED, describe(cause)
+        if isinstance(cause, AlteredByCall):
+            self.altered = cause.names
         if isinstance(cause, UnsupportedProgram):
             status = Status.UNSUPPORTED
         elif is_refusal(cause):

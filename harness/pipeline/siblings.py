@@ -22,7 +22,7 @@ from harness.numerics.exact import Exact, run_exactly, values_of
 from harness.numerics.formats.semantics import GENERIC
 from harness.numerics.oracle import Reference, bounded
 from harness.pipeline.reference.sequence import written_buffers
-from harness.pipeline.unchanged import Snapshot, is_plain
+from harness.pipeline.unchanged import Snapshot, bytes_of, is_plain
 from harness.precision import Asked, Precision, answer_of
 from harness.private.torch import tree_leaves
 
@@ -140,13 +140,11 @@ def _digest(values: Sequence[Any]) -> str | None:
     if sum(value.numel() for value in values if isinstance(value, torch.Tensor)) > LARGE:
         return None
     for leaf in values:
-        if type(leaf) in (torch.Tensor, torch.nn.Parameter) and leaf.layout is torch.strided:
+        data = bytes_of(leaf) if isinstance(leaf, torch.Tensor) else None
+        if data is not None:
             what = leaf.dtype, tuple(leaf.shape), leaf.stride()
             found.update(repr(what).encode())
-            plain = leaf.detach().resolve_conj().resolve_neg().contiguous()
-            # A single element is contiguous whatever its stride; a view of bytes wants 1.
-            flat = plain.as_strided((plain.numel(),), (1,))
-            found.update(flat.view(torch.uint8).numpy().data)
+            found.update(data)
         elif type(leaf) in _PLAIN:
             found.update(repr(leaf).encode())
         else:

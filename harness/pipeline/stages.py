@@ -24,9 +24,10 @@ from executorch.exir.backend.partitioner import Partitioner
 from torch.export import ExportedProgram
 
 from harness.case import Given, arguments
+from harness.copies import copy_tensor
 from harness.errors import ConflictingOptions
 from harness.pipeline.reference.sequence import written_buffers
-from harness.private.torch import is_traceable_wrapper_subclass
+from harness.private.torch import is_traceable_wrapper_subclass, tree_map
 
 Pass = Any
 """A graph pass: a callable on a GraphModule that returns a PassResult."""
@@ -97,7 +98,7 @@ def _attributes_kept(module: torch.nn.Module) -> Iterator[None]:
     torch.export puts back what it took apart while it traced: of an object that is a pytree, such
     as a cache of transformers' once anybody registered it, a copy with fake tensors.
     """
-    held = dict(vars(module))
+    held = {name: value for name, value in vars(module).items() if name != "training"}
     try:
         yield
     finally:
@@ -120,34 +121,85 @@ def _own_state(program: ExportedProgram) -> None:
 def quantize(
     exported: ExportedProgram, quantizer: Any, calibration: Sequence[Given]
 ) -> torch.fx.GraphModule:
-    """PT2E quantization: annotate, observe the calibration inputs, convert.
+    """PT2E quantization: :func:`prepare`, then :func:`convert`."""
+    return convert(prepare(exported, quantizer), calibration)
 
-    Calibration leaves the state of the module as it was: what the calls write to buffers is theirs.
+
+def prepare(exported: ExportedProgram, quantizer: Any) -> torch.fx.GraphModule:
+    """Let a quantizer rewrite and annotate a program, and insert observers.
 
     Args:
         exported: the float program; it shares its state with the module that was exported.
         quantizer: a PT2E quantizer.
+
+    Returns:
+        The rewritten float graph with its observers. It shares the state of ``exported``.
+    """
+    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+
+    # Guards are call_module nodes, which annotation passes of backends refuse.
+    prepared: torch.fx.GraphModule = prepare_pt2e(exported.module(check_guards=False), quantizer)
+    return prepared
+
+
+def convert(prepared: torch.fx.GraphModule, calibration: Sequence[Given]) -> torch.fx.GraphModule:
+    """Calibrate a prepared graph and convert it.
+
+    Calibration leaves inputs and state as they were: the calls write to copies of the inputs, and
+    buffers get their values back.
+
+    Args:
+        prepared: what :func:`prepare` returns.
         calibration: inputs that the observers see, at least one.
 
     Returns:
         The quantized graph, which is itself a module that runs eagerly.
     """
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-    # Guards are call_module nodes, which annotation passes of backends refuse.
-    module = exported.module(check_guards=False)
-    names = [name for name, _ in module.named_buffers()]
-    prepared = prepare_pt2e(module, quantizer)
-    # Folding may have taken some; what is new belongs to the observers.
-    buffers = dict(prepared.named_buffers())
-    state = [(buffers[name], buffers[name].clone()) for name in names if name in buffers]
+    observed = {id(each) for observer in observers(prepared) for each in observer.buffers()}
+    buffers = [each for each in prepared.buffers() if id(each) not in observed]
+    state = [(buffer, buffer.clone()) for buffer in buffers]
     for inputs in calibration:
-        args, kwargs = arguments(inputs)
+        args, kwargs = arguments(tree_map(_copy, inputs))
         prepared(*args, **kwargs)
     for buffer, value in state:
         buffer.detach().copy_(value)
     converted: torch.fx.GraphModule = convert_pt2e(prepared)
     return converted
+
+
+def observers(prepared: torch.nn.Module) -> list[torch.nn.Module]:
+    """The observers and fake quantizers of a prepared graph, nested graphs included."""
+    from torch.ao.quantization import (
+        FakeQuantizeBase as TorchFakeQuantize,
+        ObserverBase as TorchObserver,
+    )
+    from torchao.quantization.pt2e import FakeQuantizeBase, ObserverBase
+
+    kinds = (FakeQuantizeBase, ObserverBase, TorchFakeQuantize, TorchObserver)
+    return [module for module in prepared.modules() if isinstance(module, kinds)]
+
+
+@contextmanager
+def unobserved(prepared: torch.fx.GraphModule) -> Iterator[None]:
+    """Let a prepared graph compute without its observers, which see nothing meanwhile."""
+    paused = observers(prepared)
+    for observer in paused:
+        observer.forward = _identity
+    try:
+        yield
+    finally:
+        for observer in paused:
+            del observer.forward
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _copy(item: Any) -> Any:
+    return copy_tensor(item.detach()) if isinstance(item, torch.Tensor) else item
 
 
 def flatten(exported: ExportedProgram) -> torch.fx.GraphModule:

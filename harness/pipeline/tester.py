@@ -34,12 +34,15 @@ from harness.pipeline.artifacts import Artifacts, Exported, Partitioned
 from harness.pipeline.checks import GraphChecks
 from harness.pipeline.explaining import rejections
 from harness.pipeline.judging import Judging
+from harness.pipeline.reference.alterations import Alterations
 from harness.pipeline.reference.rehearsal import rehearse
+from harness.pipeline.reference.sequence import written_buffers
 from harness.pipeline.shipping import ship
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.sizes.further import Sizes, further_sizes
 from harness.pipeline.stages import LowerOptions, Pass
 from harness.recipe import Lowered, Recipe
+from harness.record.cell import Intermediate
 from harness.target import Target
 from harness.values.seeding import case_seed
 
@@ -97,8 +100,10 @@ class Tester(Judging, GraphChecks):
         self._artifacts = Artifacts()
         self._runs = EagerRuns(case_seed(seed, case.name))
         self.sizes = Sizes()
+        self.intermediates: list[Intermediate] = []
         with self._stage("build"):
             self.built: Built = case.make(seed).cast(self.recipe.dtype)
+        self._alterations = Alterations(self.built)
 
     # Stages, in order.
 
@@ -119,7 +124,7 @@ class Tester(Judging, GraphChecks):
         if convert is None:
             raise ConflictingOptions(f"{self.target} quantizes no weights; pass what does")
         self._rehearse()
-        with self._stage("quantize"):
+        with self._vendor("quantize", "quantize_weights"):
             self._artifacts.put("quantize_weights", convert(copy_module(self.built.module)[0]))
         return self
 
@@ -128,7 +133,7 @@ class Tester(Judging, GraphChecks):
         shapes = self.case.dynamic_shapes if dynamic_shapes is None else dynamic_shapes
         converted = self._artifacts.quantize_weights
         self._rehearse()
-        with self._stage("export"):
+        with self._vendor("export"):
             module = self.built.module if converted is None else converted
 
             def make() -> ExportedProgram:
@@ -139,12 +144,19 @@ class Tester(Judging, GraphChecks):
                 program = make()
             else:
                 program = self._siblings.export(self.case, self.built, self._runs, strict, make)
+        written = written_buffers(program)
+        held = {**program.state_dict, **program.constants}
+        held = {name: value for name, value in held.items() if name not in written}
+        self._alterations.hold("the exported program", held)
         graph = self._graph(program) if converted is not None or self.built.quantized else None
         self._artifacts.put("export", Exported(program, shapes, strict, graph))
         return self
 
     def quantize(self, quantizer: Any = None, calibration: Sequence[Given] | None = None) -> Self:
         """PT2E-quantize the exported program and export the result again, with the same options.
+
+        The float graph that the quantizer rewrote is compared with the module before it is
+        calibrated: :attr:`intermediates`.
 
         Args:
             quantizer: defaults to a new one of the recipe.
@@ -153,10 +165,16 @@ class Tester(Judging, GraphChecks):
         exported: Exported = self._artifacts.need("export", "quantize")
         if quantizer is None and self.recipe.quantizer is None:
             raise ConflictingOptions(f"{self.target} has no quantizer; pass one to quantize()")
-        with self._stage("quantize"):
+        with self._vendor("quantize", "prepare"):
             if quantizer is None and self.recipe.quantizer is not None:
                 quantizer = self.recipe.quantizer()
-            graph = stages.quantize(exported.program, quantizer, calibration or self.built.calls)
+            prepared = stages.prepare(exported.program, quantizer)
+        self.intermediates = self._compare_forms(exported.program, prepared)
+        with self._vendor("quantize", "convert"):
+            graph = stages.convert(prepared, calibration or self.built.calls)
+        held = {**dict(graph.named_parameters()), **dict(graph.named_buffers())}
+        self._alterations.hold("the quantized graph", held)
+        with self._vendor("quantize", "export of the quantized graph"):
             program = stages.export(
                 graph,
                 self.built.inputs,
@@ -169,7 +187,7 @@ class Tester(Judging, GraphChecks):
     def to_edge(self, edge_config: EdgeCompileConfig | None = None) -> Self:
         """Convert to edge dialect without partitioning; ``lower`` then takes it from there."""
         exported = self._need_exported("to_edge")
-        with self._stage("to_edge"):
+        with self._vendor("to_edge"):
             edge = stages.to_edge(
                 exported.program, edge_config or self.recipe.edge_config(), self.built.published
             )
@@ -188,7 +206,7 @@ class Tester(Judging, GraphChecks):
                 "transform_passes were given to the Tester and others to transform(); "
                 "give them once"
             )
-        with self._stage("transform"):
+        with self._vendor("transform"):
             chosen = passes if passes is not None else self._default_passes()
             self._artifacts.put("transform", stages.transform(edge, chosen))
         return self
@@ -215,7 +233,7 @@ class Tester(Judging, GraphChecks):
             raise ConflictingOptions("give partitioners and edge_config in options or beside them")
         exported = self._need_exported("lower")
         edge = self._artifacts.transform or self._artifacts.to_edge
-        with self._stage("lower"):
+        with self._vendor("lower"):
             resolved = self._resolve_passes(options, transform_passes)
             passes, witness = watched(self.recipe, resolved)
             if options is None:
@@ -242,7 +260,7 @@ class Tester(Judging, GraphChecks):
     def to_executorch(self, config: Any = None) -> Self:
         """Plan memory and emit; ``config`` is an ``ExecutorchBackendConfig``."""
         partitioned: Partitioned = self._artifacts.need("lower", "to_executorch")
-        with self._stage("to_executorch"):
+        with self._vendor("to_executorch"):
             emitted = stages.to_executorch(partitioned.manager, config)
             self._artifacts.put("to_executorch", emitted)
         return self
@@ -260,7 +278,7 @@ class Tester(Judging, GraphChecks):
         if self._passes is not None:
             raise ConflictingOptions(f"{exporter.name} runs its own passes; give no others")
         self._rehearse()
-        with self._stage("ship"):
+        with self._vendor("ship"):
             shipment = ship(exporter, self.built, self.target.backend, self.recipe)
         graph = self._graph(shipment.exported) if self.built.quantized else None
         self._artifacts.put("export", Exported(shipment.exported, graph=graph))

@@ -59,6 +59,22 @@ class Snapshot:
         return nodes and self._state == list(_state(program))
 
 
+def bytes_of(tensor: torch.Tensor) -> memoryview | None:
+    """The bytes of a tensor's elements, as they lie in memory or row by row; None for a tensor of
+    another class or layout than torch's own dense ones on the CPU."""
+    is_plain_class = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    is_dense = tensor.layout is torch.strided and not tensor.is_quantized
+    if not is_plain_class or not is_dense or tensor.device.type != "cpu":
+        return None
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    if not torch.ops.aten.is_non_overlapping_and_dense(plain):
+        plain = plain.contiguous()
+    # A single element is contiguous whatever its stride; a view of bytes wants 1.
+    flat = plain.as_strided((plain.numel(),), (1,))
+    data: memoryview = flat.view(torch.uint8).numpy().data
+    return data
+
+
 def _held(graph: Graph) -> Iterator[Any]:
     for node in graph.nodes:
         yield node

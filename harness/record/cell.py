@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from harness.record.defect import Defect
+from harness.record.dimension import Dimension
 from harness.record.encoding import Encoding
 from harness.record.evidence import Vacuity, is_conclusive
 from harness.record.severity import Severity
-from harness.record.dimension import Dimension
 from harness.record.spelling import read_number, spell
 from harness.target import cell_id
 
@@ -161,6 +161,21 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class Intermediate(msgspec.Struct, frozen=True, kw_only=True):
+    """A form of the program between the module and what was lowered, compared with the module.
+
+    ``name`` is ``exported`` (what torch.export made) or ``rewritten`` (the float graph after the
+    quantizer rewrote it, without observers). ``problem`` says which output differs and how; None
+    where all conform. ``identical`` is there where every value is the module's own, bit for bit:
+    then no bound was computed, and ``numerics`` is empty.
+    """
+
+    name: str
+    identical: bool = False
+    numerics: list[Numerics] = []
+    problem: str | None = None
+
+
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """The first node of the exported graph where a target leaves the oracle; or the node of the
     program that fails to execute.
@@ -245,6 +260,9 @@ class Cell(msgspec.Struct, kw_only=True):
     ``dynamic`` are the dimensions of inputs that vary, with the sizes that were executed;
     ``untried_sizes`` says which were not, and why. ``refused_call`` is the number of the first call
     that the program refuses for its sizes, which are within their ranges.
+    ``intermediates`` compares forms of the program between the module and what was lowered with the
+    module, in their order. ``altered`` names what a vendor's call changed although it belongs to
+    its caller, such as ``buffer mask``.
     """
 
     case: str
@@ -290,6 +308,8 @@ class Cell(msgspec.Struct, kw_only=True):
     dynamic: list[Dimension] = []
     untried_sizes: list[str] = []
     refused_call: int | None = None
+    intermediates: list[Intermediate] = []
+    altered: list[str] = []
 
     @property
     def id(self) -> str:
@@ -349,6 +369,7 @@ class Cell(msgspec.Struct, kw_only=True):
         """
         record = msgspec.json.decode(line)
         if isinstance(record, dict):
+            forms = [each for each in record.get("intermediates") or () if isinstance(each, dict)]
             # Only where numbers stand: elsewhere "inf" is a word.
             for part in (
                 record,
@@ -356,6 +377,7 @@ class Cell(msgspec.Struct, kw_only=True):
                 record.get("first_divergence"),
                 *(rows := record.get("numerics") or ()),
                 *(row.get("vacuous") for row in rows if isinstance(row, dict)),
+                *(row for each in forms for row in each.get("numerics") or ()),
             ):
                 _read_spelled(part)
             for output in record.get("outputs") or ():

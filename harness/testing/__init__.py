@@ -10,10 +10,5 @@
 
 from __future__ import annotations
 
-from harness.testing.contract import check_backend as check_backend
-from harness.testing.dynamic_specimens import DYNAMIC_SPECIMENS as DYNAMIC_SPECIMENS
-from harness.testing.specimens import (
-    SPECIMENS as SPECIMENS,
-    Expected as Expected,
-    Specimen as Specimen,
-)
+from harness.testing.contract import SPECIMENS as SPECIMENS, check_backend as check_backend
+from harness.testing.specimens import Expected as Expected, Specimen as Specimen

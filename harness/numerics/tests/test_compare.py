@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -177,3 +178,26 @@ def test_a_call_without_results_is_a_mismatch() -> None:
     assert not short.passed
     assert short.problem == "results of 1 calls, expected 2"
     assert not compare([[value]] * 3, reference).passed
+
+
+def test_the_module_says_what_a_quantized_program_returns() -> None:
+    """Not the graph that its values are compared with; a recipe may narrow a dtype."""
+    model, graph = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int32)
+    bound = torch.zeros(2, 3, dtype=torch.float64)
+
+    def problem(actual: Any, eager: Any = graph, **more: Any) -> str | None:
+        return compare_output(actual, eager, bound, eager, model=model, **more).problem
+
+    assert problem(graph) == "dtype int32, expected int64"
+    assert problem(graph, narrowed={"int64": "int32"}) is None
+    assert problem(model, narrowed={"int64": "int32"}) is None
+    assert problem(graph.short(), narrowed={"int64": "int32"}) == "dtype int16, expected int64"
+    assert problem(model[0]) == "shape (3,), expected (2, 3)"
+    assert "the quantized graph returns shape" in (problem(model, model[:1]) or "")
+
+
+def test_a_value_that_the_quantized_graph_lost_is_missed() -> None:
+    reference = Reference([[None]], [[None]], [[None]], model=[[torch.ones(2)]])
+    verdict = compare([[None]], reference)
+    assert verdict.problem is not None
+    assert "None, expected float32" in verdict.problem

@@ -22,7 +22,7 @@ from executorch.exir.dialects.edge.dtype.supported import regular_tensor_dtypes_
 from executorch.exir.verification.verifier import EXIRATenDialectVerifier
 from torch.export import ExportedProgram
 
-from harness.errors import MissingKernels, StageFailure
+from harness.errors import AlteredByCall, MissingKernels, StageFailure
 from harness.execution.operators import op_name
 from harness.pipeline import stages
 from harness.pipeline.delegation import graph_modules
@@ -44,6 +44,8 @@ def refused(tester: Tester, failure: StageFailure) -> str | None:
         None where it does not, and the failure is the target's or the case's.
     """
     if failure.stage not in ("lower", "to_executorch", "run"):
+        return None
+    if isinstance(failure.cause, AlteredByCall):
         return None
     try:
         return _refused(tester, failure)

@@ -54,6 +54,14 @@ def _base_names(operators: Iterable[str]) -> set[str]:
     return {name.partition(".")[2].partition(".")[0] for name in operators}
 
 
+def float_precision(recipe: Recipe) -> Precision:
+    """How the float program of a recipe that quantizes activations rounds where torch runs it: the
+    recipe's own model, with the factor and the number of runs for rounding errors; a recipe states
+    others for errors of a quantization step."""
+    usual = Precision()
+    return replace(recipe.precision, safety=usual.safety, samples=usual.samples)
+
+
 def _chooses_scale(node: torch.fx.Node) -> bool:
     schema = getattr(node.target, "_schema", None)
     return schema is not None and base_name(node.target).startswith("choose_qparams")

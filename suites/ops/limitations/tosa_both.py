@@ -44,11 +44,12 @@ TOSA_BOTH: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="var/all",
-        reason=_RANK_0,
-        link=_EXIR + "verification/arg_validator.py",
-        stage="lower",
-        error="StopIteration",
-        since="1.5.0",
+        reason="DecomposeVarPass multiplies the sum by a tensor of shape [1], so that the variance "
+        "of all elements has that shape (docs/findings/arm_var_of_all.py). Lowering then fails as "
+        "well, with a tensor of rank 0 that has no dim order.",
+        link=_ARM + "_passes/decompose_var_pass.py",
+        stage="quantize",
+        error="output 0: shape (1,), expected ()",
     ),
     Limitation(
         target=_BOTH,

@@ -1,0 +1,86 @@
+"""Forms of a program between the module and what is lowered, compared with the module.
+
+The reference of a quantized cell is the quantized graph. It contains whatever torch.export and the
+quantizer did before anything was quantized, so these forms are compared with the module here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+
+from harness.case import Given
+from harness.execution.interface import Interface
+from harness.numerics.compare import compare
+from harness.numerics.distribution import compare_draws
+from harness.numerics.eager import EagerRuns, Returned, run_calls
+from harness.numerics.exact import places_of, values_of
+from harness.numerics.oracle import Reference
+from harness.private.torch import TreeSpec
+from harness.record.cell import Intermediate
+
+Refer = Callable[[Collection[int]], Reference]
+"""Computes the reference of the module; takes the positions of flat inputs that are changed."""
+
+
+@dataclass(frozen=True)
+class Original:
+    """The module that an intermediate form is compared with.
+
+    Attributes:
+        module: the float module.
+        calls: inputs of each call.
+        runs: its eager runs.
+        refer: its reference; None for a module that draws random numbers, whose outputs are
+            compared by their distribution.
+        narrowed: as :attr:`harness.recipe.Recipe.narrowed`.
+    """
+
+    module: torch.nn.Module
+    calls: Sequence[Given]
+    runs: EagerRuns
+    refer: Refer | None
+    narrowed: Mapping[str, str] = field(default_factory=dict)
+
+
+def compare_form(
+    name: str,
+    form: torch.nn.Module,
+    in_spec: TreeSpec,
+    original: Original,
+    within: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Intermediate:
+    """Run a form of a module and compare all that it returns with the module.
+
+    Args:
+        name: of the form, for the record.
+        form: a module that runs eagerly; left as it is.
+        in_spec: tree of inputs that it was exported with.
+        original: the module.
+        within: what the form runs in.
+    """
+    calls, seed = original.calls, original.runs.seed
+    expected = original.runs(original.module, calls)
+    with within():
+        returned = run_calls(form, calls, seed)
+        if all(one.equals(other) for one, other in zip(returned, expected, strict=True)):
+            return Intermediate(name=name, identical=original.refer is not None)
+        changed = _changed(expected) | _changed(returned)
+        if any(call.inputs.keys() != changed for call in returned):
+            returned = run_calls(form, calls, seed, changed)
+    first, values = returned[0], [values_of(call) for call in returned]
+    interface = Interface(in_spec, first.spec, tuple(places_of(first)))
+    if original.refer is None:
+        verdict = compare_draws(original.module, calls, values, interface, seed)
+    else:
+        verdict = compare(
+            values, original.refer(changed), interface=interface, narrowed=original.narrowed
+        )
+    return Intermediate(name=name, numerics=verdict.numerics, problem=verdict.problem)
+
+
+def _changed(runs: Sequence[Returned]) -> set[int]:
+    return {position for call in runs for position in call.inputs}
