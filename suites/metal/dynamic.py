@@ -58,6 +58,8 @@ def _lengths(*shape: int) -> list[tuple[Input, ...]]:
 CASES: list[Case] = on_metal(
     nn_case("linear/metal_dynamic_rows", partial(Linear, 16, 24), randn(4, 16),
             dynamic_shapes=({0: _ROWS},), calls=[(randn(n, 16),) for n in (1, 2, 9)]),
+    op("floor_divide/metal_dynamic_by_rows", lambda x: x * 2 + 1 // x.shape[0], randn(4, 3),
+       dynamic_shapes=({0: _ROWS},)),
     nn_case("linear/metal_dynamic_rows_no_bias", partial(Linear, 16, 24, bias=False), randn(4, 16),
             dynamic_shapes=({0: _ROWS},), calls=[(randn(n, 16),) for n in (1, 9)]),
     nn_case("linear/metal_dynamic_sequence", partial(Linear, 16, 24), randn(1, 7, 16),
