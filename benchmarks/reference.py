@@ -8,8 +8,8 @@ thread, after a small cell that imports what is imported once. Seconds are CPU t
 verdict: the eager and float64 runs, the perturbed runs and the bounds. Its aim is at most twice
 lowering and running together.
 
-``--keep FOLDER`` writes the bounds of each cell to a file; ``--against FOLDER`` compares with bounds
-that an earlier version wrote there: the ratio of each element's bound, now to then.
+``--keep FOLDER`` writes the bounds of each cell to a file; ``--against FOLDER`` compares them with
+bounds that an earlier version wrote there: the ratio of each element's bound, now to then.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from harness.checking.sources import InputSet, Subject, as_given, case_name
 from harness.errors import UsageError
 from harness.execution.memory import Meter
 from harness.pipeline.runner import run_cell
+from harness.pipeline.siblings import Siblings
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell
 from harness.selection import parse_list, parse_targets
@@ -69,10 +70,12 @@ def check(
     asked = parse_dynamic([dynamic] if isinstance(dynamic, str) else dynamic)
     made = cases.plan(subject, asked, seed=seed)
     makers = [graph_passes.maker(one) for one in transform_passes]
-    cells = []
+    cells, siblings = [], Siblings()
     for case, target in pairs(made.cases, chosen_targets(targets)):
         ran: list[Tester] = []
-        cell = run_pair(case, target, seed=seed, passes=makers, judged=ran.append)
+        cell = run_pair(
+            case, target, seed=seed, passes=makers, judged=ran.append, siblings=siblings
+        )
         recipe = graph_passes.recipe_with(target, makers)
         found = look(cell, case, recipe=recipe, ran=ran[0] if ran else None)
         cells.append(cell if found is None else recorded(cell, found))
@@ -106,6 +109,7 @@ def run_pair(
     save: Path | None = None,
     meter: Meter | None = None,
     judged: Callable[[Tester], None] | None = None,
+    siblings: Siblings | None = None,
 ) -> Cell:
     """Run one case on one target.
 
@@ -117,6 +121,16 @@ def run_pair(
         save: file that gets the serialized program.
         meter: measures its memory, and tells who listens which stage begins.
         judged: takes the tester of a cell whose outputs were compared.
+        siblings: what cells of one case share; of nobody else by default.
     """
     recipe = graph_passes.recipe_with(target, passes)
-    return run_cell(case, target, seed=seed, recipe=recipe, save=save, meter=meter, judged=judged)
+    return run_cell(
+        case,
+        target,
+        seed=seed,
+        recipe=recipe,
+        save=save,
+        meter=meter,
+        judged=judged,
+        siblings=siblings,
+    )
