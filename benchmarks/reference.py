@@ -125,7 +125,7 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
     torch.set_num_threads(1)
     speed.install()
     subject = sources.load(model)
-    warm = Case.from_module("warm", torch.nn.Sequential(torch.nn.Linear(8, 8)), torch.randn(2, 8))
+    warm = Case.from_module("warm", torch.nn.Linear(8, 8), (torch.randn(2, 8),))
     run_cell(warm, target)
     (case,) = cases.plan(subject).cases
     speed.settle()
@@ -174,7 +174,7 @@ def apart(model: str, target: str, given: argparse.Namespace) -> Cost | None:
         return None
     found: list[Any] = json.loads(made.stdout.splitlines()[-1])
     *figures, ratios = found
-    return Cost(*figures, None if ratios is None else Ratios(*ratios))
+    return Cost._make([*figures, None if ratios is None else Ratios(*ratios)])
 
 
 def main() -> None:
@@ -201,10 +201,10 @@ def main() -> None:
     made: list[Cost] = []
     for model in given.models:
         for target in given.targets.split(","):
-            cost = apart(model, target, given)
-            if cost is None:
+            found = apart(model, target, given)
+            if found is None:
                 continue
-            made.append(cost)
+            made.append(cost := found)
             figures = (cost.lowering, cost.running, cost.reference, cost.ratio, cost.gib, cost.used)
             ratios = "" if cost.ratios is None else " ".join(f"{one:.3f}" for one in cost.ratios)
             row = [cost.model, target, cost.status, *(f"{one:.2f}" for one in figures), ratios]
