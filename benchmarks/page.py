@@ -126,6 +126,27 @@ def _stages(found: Figures) -> list[str]:
     return [stage for stage in first["bare"] if stage != "outside"]
 
 
+def referenced(name: str, found: Figures) -> str:
+    """The reference of models, beside lowering and running them."""
+    rows = [
+        f"{cell['model']} | {cell['target']} | {cell['lowering']:.1f} | {cell['running']:.1f} "
+        f"| {cell['reference']:.1f} | {cell['ratio']:.2f} | {cell['gib']:.2f}"
+        for cell in found["cells"]
+    ]
+    head = "model | target | lowering, s | run, s | reference, s | ratio | GiB"
+    return f"""## References
+
+`python -m benchmarks.reference MODEL... --targets LIST`: CPU seconds of a cell on one thread, for
+trained networks of the Python package index. The ratio is that of the reference to lowering (from
+the export to the bytes) and running together; it has an aim, at most 2. GiB are what the
+reference held at most. {_host(found)}
+
+![Reference, in units of lowering and running](performance/{name}.svg)
+
+{_table(head, rows)}
+"""
+
+
 def scaled(name: str, found: Figures) -> str:
     """Many cells beside few."""
     rows = [
@@ -194,6 +215,16 @@ def _plot_stages(axes: Any, found: Figures) -> None:
     axes.legend(["bare calls", "ours"])
 
 
+def _plot_references(axes: Any, found: Figures) -> None:
+    cells = found["cells"]
+    axes.barh(range(len(cells)), [cell["ratio"] for cell in cells], color="tab:blue")
+    axes.axvline(2, color="tab:gray", linestyle=":")
+    names = [f"{cell['model']}, {cell['target']}" for cell in cells]
+    axes.set_yticks(range(len(cells)), names, fontsize=6)
+    axes.invert_yaxis()
+    axes.set_xlabel("reference / (lowering + run)")
+
+
 def _plot_scaling(axes: Any, found: Figures) -> None:
     workers = found["runs"][0]["workers"]
     runs = [run for run in found["runs"] if run["workers"] == workers]
@@ -219,6 +250,7 @@ def _plot_farm(axes: Any, found: Figures) -> None:
 SECTIONS: Sections = {
     "against_upstream": (against, _plot_against),
     "stages": (staged, _plot_stages),
+    "reference": (referenced, _plot_references),
     "scaling": (scaled, _plot_scaling),
     "farm": (farmed, _plot_farm),
 }

@@ -17,6 +17,7 @@ from harness.checking.sources import InputSet, Subject, as_given, case_name
 from harness.errors import UsageError
 from harness.execution.memory import Meter
 from harness.pipeline.runner import run_cell
+from harness.pipeline.siblings import Siblings
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell
 from harness.selection import parse_list, parse_targets
@@ -72,11 +73,17 @@ def check(
     asked = parse_dynamic([dynamic] if isinstance(dynamic, str) else dynamic)
     made = cases.plan(subject, asked, seed=seed)
     makers = [graph_passes.maker(one) for one in transform_passes]
-    cells = []
+    cells, siblings = [], Siblings()
     for case, target in pairs(made.cases, chosen_targets(targets)):
         ran: list[Tester] = []
         cell = run_pair(
-            case, target, seed=seed, passes=makers, judged=ran.append, past_defects=past_defects
+            case,
+            target,
+            seed=seed,
+            passes=makers,
+            judged=ran.append,
+            past_defects=past_defects,
+            siblings=siblings,
         )
         recipe = graph_passes.recipe_with(target, makers)
         found = look(cell, case, recipe=recipe, ran=ran[0] if ran else None)
@@ -112,6 +119,7 @@ def run_pair(
     meter: Meter | None = None,
     judged: Callable[[Tester], None] | None = None,
     past_defects: bool = True,
+    siblings: Siblings | None = None,
 ) -> Cell:
     """Run one case on one target.
 
@@ -124,6 +132,7 @@ def run_pair(
         meter: measures its memory, and tells who listens which stage begins.
         judged: takes the tester of a cell whose outputs were compared.
         past_defects: as :func:`check` takes it.
+        siblings: what cells of one case share; of nobody else by default.
     """
     return run_cell(
         case,
@@ -134,4 +143,5 @@ def run_pair(
         meter=meter,
         judged=judged,
         go_past=past_defects,
+        siblings=siblings,
     )

@@ -54,6 +54,7 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
     from harness import registry
     from harness.checking import cases, check, dynamic, passes, sources
     from harness.pipeline import speed
+    from harness.pipeline.siblings import Siblings
 
     if request.speed:
         speed.install()
@@ -69,7 +70,7 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
     states = registry.states((target.backend for target in targets), targets)
     tell(Planned(list(pairs), plan.notes, states))
     folder = None if request.programs is None else Path(request.programs)
-    board = Board(Path(request.board), WORKER)
+    board, siblings = Board(Path(request.board), WORKER), Siblings()
     with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         for name, (case, target) in pairs.items():
             if name in request.done:
@@ -89,6 +90,7 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
                     meter=meter,
                     judged=ran.append,
                     past_defects=request.past_defects,
+                    siblings=siblings,
                 )
             tell(Ended(cell.to_json()))
             recipe = passes.recipe_with(target, makers)

@@ -30,6 +30,7 @@ from harness.numerics.formats.semantics import (
     PreserveMeaning,
     Semantics,
 )
+from harness.numerics.kernels.products import compute
 from harness.numerics.large import attention
 from harness.numerics.large.deviations import Linear
 from harness.numerics.large.sharing import Settled, Sums, is_large
@@ -66,6 +67,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         inputs: the program's inputs, widened; they stay alive while the mode is in use.
         settled: tensors that are the same in every run.
         trace: what the run met.
+        shared: of what the runs share, the large sums and decoded weights.
         perturbs: whether results err.
         depth: how many compound operations the current one is inside of.
         written: storages that operators wrote to.
@@ -83,6 +85,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         self.inputs: list[torch.Tensor] = []
         self.settled = Settled()
         self.trace = Trace()
+        self.shared = self.trace.sums
         self.depth = 0
         self.written: set[int | None] = set()
         self.dtypes = EagerDtypes(torch.get_default_dtype())
@@ -144,7 +147,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         kwargs = map_leaves(_widen, kwargs) if kwargs else kwargs
         args = map_leaves(_keep if known.is_mutable else _widen, args)
         if known.decodes:
-            return dequantize(name, args)
+            return self.decode(name, args)
         if name == "_fused_rms_norm" and args[3] is None:
             args = (*args[:3], DEFAULT_EPSILON)
         if known.own is not None:
@@ -276,7 +279,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
     def operate(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one primitive operation on float64 arguments."""
         kind, settled = self.kind(name, args, kwargs), self.settled.hold((args, kwargs))
-        out = func(*args, **kwargs)
+        out = compute(func, name, args, kwargs)
         if kind is RoundingKind.EXACT and settled:
             self.settled.add(out)
         elif kind is RoundingKind.REDUCTION and is_large(func, args):
@@ -309,6 +312,14 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
     def dequantize(self, blocks: Blocks) -> torch.Tensor:
         """Decode a block-quantized weight."""
         return blocks.values()
+
+    def decode(self, name: str, args: tuple[Any, ...]) -> torch.Tensor:
+        """Decode codes of a quantized graph; those of its weights once for all runs."""
+        if not self.settled.hold(args):
+            return dequantize(name, args)
+        values = self.shared.decoded((name, *args), lambda: dequantize(name, args))
+        self.settled.add(values)
+        return values
 
     def encode(self, product: BlockProduct) -> torch.Tensor:
         """The activation of a product in an MX format, encoded to blocks and decoded again."""

@@ -22,6 +22,7 @@ from harness.numerics.control_flow import uncompiled
 from harness.numerics.eager import EagerRuns, Returned, Widened, run_calls_in_float64
 from harness.numerics.exact import Exact, numbers, run_exactly, values_of
 from harness.numerics.formats.semantics import GENERIC, Semantics
+from harness.numerics.kernels.threads import one_thread
 from harness.numerics.perturbation import PerturbedMode
 from harness.precision import Precision
 from harness.private.torch import TreeSpec
@@ -95,6 +96,7 @@ def refer(
     return bounded(exact, module, calls, precision, seed, semantics, wide)
 
 
+@one_thread()
 def bounded(
     exact: Exact,
     module: torch.nn.Module,

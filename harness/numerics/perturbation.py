@@ -26,6 +26,7 @@ from harness.numerics.error_model.rounding import RoundingKind, base_name
 from harness.numerics.formats.block_scaled import BlockProduct
 from harness.numerics.formats.dequantize import Blocks
 from harness.numerics.formats.semantics import GENERIC, Semantics
+from harness.numerics.kernels.products import compute
 from harness.numerics.large import attention
 from harness.numerics.large.attention import Attention, Errors
 from harness.numerics.large.sharing import Settled, Sum, is_large
@@ -63,6 +64,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     ) -> None:
         super().__init__(semantics)
         self._exact = exact or Trace()
+        self.shared = self._exact.sums
         self.precision = precision
         self.noise = Noise(seed, sample, self._exact.patterns)
         self._sample = sample
@@ -72,6 +74,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         self._domains = 0
         self._sums = 0
         self._jumped = False
+        self._stepped = False
         # Made of nothing that the program is given: positions, above all.
         self._counted = Settled()
 
@@ -124,7 +127,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         if known is not None and call is not None:
             out = self._exact.sums.beside(known, call)
         if out is None:
-            out = func(*args, **kwargs)
+            out = compute(func, name, args, kwargs)
         exact = kind is RoundingKind.EXACT
         if settled:
             counted = self._counted.hold((args, kwargs))
@@ -219,7 +222,8 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
     def jump(self, function: Callable[..., torch.Tensor], *arguments: Any) -> torch.Tensor:
         """``function`` of arguments that err as much as a bound would let them.
 
-        What has jumped is off by more than noise, and would be taken too far by the next jump.
+        What has jumped or was requantized is off by more than noise, and would be taken too far by
+        the next jump.
         """
         number = len(self.trace.jumps)
         super().jump(function, *arguments)
@@ -227,7 +231,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
             return function(*arguments)
         exact, expected = self._exact.jumps[number]
         counted = self._counted.hold(arguments)
-        if not self._jumped:
+        if not (self._jumped or self._stepped):
             arguments = tuple(map(self._extrapolate, exact, arguments))
         result = function(*arguments)
         self._jumped = self._jumped or not _same(result, expected)
@@ -321,8 +325,9 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         return args if self.depth else tuple(map(narrowed, args))
 
     def _steps(self, shape: torch.Size) -> torch.Tensor:
-        """Errors of a requantization, in its steps."""
-        self._jumped = True
+        """Errors of a requantization, in its steps. Sums stay comparable behind them: their error
+        is relative to a magnitude that a step moves little, and is small beside it."""
+        self._stepped = True
         return self.noise.signs(shape) * self.precision.step
 
     def _known(self, operator: Any, args: tuple[Any, ...]) -> Sum | None:

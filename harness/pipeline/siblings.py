@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 
 from harness.case import Built, Case, Given
 from harness.numerics.determinism import LARGE
-from harness.numerics.eager import EagerRuns
+from harness.numerics.eager import EagerRuns, Widened
 from harness.numerics.exact import Exact, run_exactly, values_of
 from harness.numerics.formats.semantics import GENERIC
 from harness.numerics.oracle import Reference, bounded
@@ -27,6 +27,13 @@ from harness.precision import Asked, Precision, answer_of
 from harness.private.torch import tree_leaves
 
 _PLAIN = (bool, int, float, str, type(None))
+
+# Elements of state, inputs and outputs up to which a cell's reference is looked for among those of
+# earlier cells: a second of hashing, where a reference takes minutes.
+_MOST_COMPARED = 2**28
+# Bytes of a reference that stays for the next cell. Of a large module its outputs are all that
+# stays: what its runs met on the way may take a thousand times as much.
+_MOST_HELD = 2**28
 
 # An exported program, how it was, and a digest of what it held.
 _Kept = tuple[ExportedProgram, Snapshot, str | None]
@@ -102,19 +109,23 @@ class Siblings:
         """
         self._enter(case)
         module = built.module
-        digest = _digest(_findings(built, calls, runs))
+        digest = _digest(_findings(built, calls, runs), _MOST_COMPARED)
         key = digest, runs.seed, tuple(sorted(changed))
         known = self._references.get(key, []) if digest is not None else []
         for asked, reference in known:
             if all(answer_of(precision, each) == said for each, said in asked.answers.items()):
                 return reference
         exact = self._exact.get(key) if digest is not None else None
+        wide = Widened(module, calls)
         if exact is None:
-            exact = run_exactly(module, calls, runs.seed, GENERIC, changed=changed, runs=runs)
+            exact = run_exactly(
+                module, calls, runs.seed, GENERIC, changed=changed, runs=runs, wide=wide
+            )
         asked = Asked(precision)
-        reference = bounded(exact, module, calls, asked, runs.seed)
+        reference = bounded(exact, module, calls, asked, runs.seed, wide=wide)
         if digest is not None and not exact.is_large:
             self._exact[key] = exact
+        if digest is not None and _size(reference) <= _MOST_HELD:
             self._references.setdefault(key, []).append((asked, reference))
         return reference
 
@@ -134,10 +145,17 @@ def _held_by(program: ExportedProgram) -> str | None:
     return _digest([*program.state_dict.values(), *program.constants.values()])
 
 
-def _digest(values: Sequence[Any]) -> str | None:
-    """Of tensors, bit by bit, and plain values; None where there are others, or too many."""
+def _size(reference: Reference) -> int:
+    """Bytes of the tensors that a reference holds."""
+    held = (reference.oracle, reference.bound, reference.eager, reference.alternatives)
+    return sum(leaf.nbytes for leaf in tree_leaves(held) if isinstance(leaf, torch.Tensor))
+
+
+def _digest(values: Sequence[Any], most: int = LARGE) -> str | None:
+    """Of tensors, bit by bit, and plain values; None where there are others, or more elements than
+    ``most``."""
     found = hashlib.blake2b(digest_size=16)
-    if sum(value.numel() for value in values if isinstance(value, torch.Tensor)) > LARGE:
+    if sum(value.numel() for value in values if isinstance(value, torch.Tensor)) > most:
         return None
     for leaf in values:
         data = bytes_of(leaf) if isinstance(leaf, torch.Tensor) else None

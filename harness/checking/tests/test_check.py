@@ -73,6 +73,21 @@ def test_a_dynamic_program_takes_sets_of_other_sizes() -> None:
     assert cell.tags == ["dynamic", "model"]
 
 
+def test_targets_that_round_alike_share_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.pipeline import siblings
+
+    bounded, made = siblings.bounded, list[Any]()
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        made.append(args)
+        return bounded(*args, **kwargs)
+
+    monkeypatch.setattr(siblings, "bounded", counted)
+    cells = harness.check(Net(), torch.randn(3, 6), "null:eager,portable:fp32")
+    assert [cell.status for cell in cells] == [Status.PASSED] * 2
+    assert len(made) == 1
+
+
 def test_a_pass_that_changes_the_meaning_is_a_mismatch() -> None:
     inputs = torch.randn(3, 6)
     for given in (Wrong, Wrong()):

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from harness.numerics.kernels.products import compute
 from harness.trees import leaves
 
 # λ of the probabilistic summation bound (Higham & Mary 2019, theorem 2.4): the chance that
@@ -86,9 +87,9 @@ def reduction(
     if name in _FFT:
         return _fourier(name, args)
     coarse = coarse and not any(map(torch.is_complex, _tensors((args, kwargs))))
-    result = _absolute_sums(func, args, kwargs, torch.float32) if coarse else None
+    result = _absolute_sums(func, name, args, kwargs, torch.float32) if coarse else None
     if result is None:
-        result = _absolute_sums(func, args, kwargs, torch.float64)
+        result = _absolute_sums(func, name, args, kwargs, torch.float64)
     if not result:
         return Reduction(1, None, None)
     terms = max(1, _terms(name, args, result[0]))
@@ -107,16 +108,16 @@ def reduction(
 
 
 def _absolute_sums(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torch.dtype
+    func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torch.dtype
 ) -> list[torch.Tensor] | None:
     """The operation itself, on absolute values: fresh ones, so that nothing is written to. None
     where they leave the range of float32, or come close."""
-    absolute = [_absolute(item, dtype) for item in args]
+    absolute = tuple(_absolute(item, dtype) for item in args)
     named = {
         key: abs(item) if key in _SCALARS else _absolute(item, dtype)
         for key, item in kwargs.items()
     }
-    result = [item for item in leaves(func(*absolute, **named)) if is_inexact(item)]
+    result = [item for item in leaves(compute(func, name, absolute, named)) if is_inexact(item)]
     if dtype != torch.float32 or all(map(_in_range, result)):
         return result
     return None

@@ -80,12 +80,26 @@ class Range:
     def __call__(self, value: torch.Tensor) -> torch.Tensor:
         """The value as the dtype holds it: infinite beyond its range, zero below."""
         size = value.abs()
+        if self._holds(size):
+            return value
         over = (size > self.largest) & size.isfinite()
         under = (size < self.smallest) & (size > 0)
         if not bool((over | under).any()):
             return value
         self.left = True
         return torch.where(over, value.sign() * _INF, torch.where(under, value * 0, value))
+
+    def _holds(self, size: torch.Tensor) -> bool:
+        """Whether all of these absolute values are finite, and in the range or 0; False where that
+        takes a closer look."""
+        if not size.numel():
+            return True
+        least, most = map(float, size.aminmax())
+        if not most <= self.largest:
+            return False
+        if least == 0 and self.smallest > 0:
+            least = float(torch.where(size > 0, size, _INF).min())
+        return least >= self.smallest
 
 
 def usual(

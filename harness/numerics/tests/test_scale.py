@@ -261,3 +261,97 @@ def test_how_telling_a_large_output_is_is_sampled(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(telling, "_SAMPLE", 200)
     assert telling.telling(oracle, bound) == pytest.approx(0.25, abs=0.1)
     assert telling.telling(torch.zeros(400).double(), bound) == 0
+
+
+class Threads(torch.nn.Module):
+    """Notes on how many threads it runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.append(torch.get_num_threads())
+        return x + 1
+
+
+def test_the_runs_of_a_reference_take_one_thread() -> None:
+    """An operation on several threads ends with the slowest, which other processes hold up."""
+    module, before = Threads(), torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        refer(module, [(torch.randn(3),)], Precision(), 0)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert len(module.seen) > 8
+    assert set(module.seen) == {1}
+
+
+def quantized(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """Two products of what is quantized, with codes for weights."""
+    codes, plain = torch.ops.quantized_decomposed, (0, -128, 127, torch.int8)
+
+    def stepped(value: torch.Tensor, scale: float) -> torch.Tensor:
+        there = codes.quantize_per_tensor.default(value, scale, *plain)
+        return codes.dequantize_per_tensor.default(there, scale, *plain)
+
+    weight = codes.dequantize_per_tensor.default(w, 0.01, *plain)
+    first = stepped(stepped(x, 0.02) @ weight, 0.05)
+    return stepped(first.relu() @ weight.mT, 0.1)
+
+
+def test_sums_behind_a_requantization_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.ao.quantization.fx._decomposed  # registers the operators
+
+    x, w = torch.randn(40, 24), torch.randint(-100, 100, (24, 32), dtype=torch.int8)
+    apart = reference(quantized, x, w)
+    monkeypatch.setattr(sharing, "_LARGE", 0)
+    found: list[bool] = []
+    beside = sharing.Sums.beside
+
+    def noted(self: Any, known: Any, call: Any) -> torch.Tensor | None:
+        out = beside(self, known, call)
+        found.append(out is not None)
+        return out
+
+    monkeypatch.setattr(sharing.Sums, "beside", noted)
+    shared = reference(quantized, x, w)
+    torch.testing.assert_close(shared.oracle, apart.oracle, rtol=0, atol=0)
+    assert found
+    assert all(found)
+    assert len(found) == 16, "both products in each of eight runs"
+    torch.testing.assert_close(shared.bound, apart.bound, rtol=1e-5, atol=0)
+
+
+def test_weights_are_decoded_once_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.ao.quantization.fx._decomposed  # registers the operators
+
+    from harness.numerics import arithmetic
+
+    x, w = torch.randn(4, 24), torch.randint(-100, 100, (24, 32), dtype=torch.int8)
+    decoded: list[torch.Size] = []
+    decode = arithmetic.dequantize
+
+    def noted(name: str, args: tuple[Any, ...]) -> torch.Tensor:
+        decoded.append(args[0].shape)
+        return decode(name, args)
+
+    monkeypatch.setattr(arithmetic, "dequantize", noted)
+    reference(quantized, x, w)
+    assert decoded.count(w.shape) == 2, "in two runs without noise, of which each has its own trace"
+
+
+def test_a_decoded_weight_that_a_run_writes_to_is_decoded_again() -> None:
+    import torch.ao.quantization.fx._decomposed  # registers the operators
+
+    def function(w: torch.Tensor) -> torch.Tensor:
+        weight = torch.ops.quantized_decomposed.dequantize_per_tensor.default(
+            w, 0.5, 0, -128, 127, torch.int8
+        )
+        return weight.add_(1.0)
+
+    w = torch.arange(-5, 5, dtype=torch.int8)
+    found = reference(function, w)
+    torch.testing.assert_close(found.oracle[0][0], w.double() * 0.5 + 1)
+    assert float(found.bound[0][0].max()) < 1e-6

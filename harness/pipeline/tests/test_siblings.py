@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from harness.case import Case
+from harness.numerics import exact
 from harness.numerics.oracle import Reference
 from harness.pipeline import siblings
 from harness.pipeline.siblings import Siblings
@@ -135,8 +136,25 @@ def test_one_case_is_kept(exact_runs: list[Any]) -> None:
     assert len(exact_runs) == 3
 
 
-def test_the_large_are_not_kept(exact_runs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(siblings, "LARGE", 1000)
+def test_of_a_large_module_only_references_are_kept(
+    exact_runs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "LARGE", 1000)
+    shared = Siblings()
+    first = _refer(CASE, shared)
+    assert _refer(CASE, shared) is first
+    assert len(exact_runs) == 1
+    assert not shared._exact, "what its runs met on the way takes many times as much"
+    assert _same_references(_refer(CASE, shared, COARSE), _refer(CASE, None, COARSE))
+    assert len(exact_runs) == 2
+
+
+@pytest.mark.parametrize("limit", ["_MOST_COMPARED", "_MOST_HELD"])
+def test_what_is_too_large_is_not_kept(
+    limit: str, exact_runs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "LARGE", 1000)
+    monkeypatch.setattr(siblings, limit, 1000)
     shared = Siblings()
     for _ in range(2):
         _refer(CASE, shared)
