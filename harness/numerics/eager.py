@@ -19,6 +19,7 @@ from harness.numerics.arithmetic import Float64Mode, storage_of, wide_dtype
 from harness.numerics.casts import CastsAlike
 from harness.numerics.control_flow import uncompiled
 from harness.numerics.formats.semantics import PreserveMeaning
+from harness.numerics.kernels.threads import one_thread
 from harness.private.torch import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 from harness.values.seeding import seeded_with
 
@@ -151,6 +152,7 @@ def _begin_alike(known: Sequence[Given], calls: Sequence[Given]) -> bool:
     return spec == other_spec and all(map(operator.is_, leaves, others))
 
 
+@one_thread()
 def run_calls_in_float64(
     module: torch.nn.Module,
     calls: Sequence[Given],

@@ -28,7 +28,6 @@ from harness.numerics.eager import (
     run_calls_in_float64,
 )
 from harness.numerics.formats.semantics import GENERIC, Semantics
-from harness.numerics.kernels.threads import one_thread
 from harness.numerics.steps import output_steps
 from harness.private.torch import TreeSpec
 
@@ -59,7 +58,6 @@ class Exact:
     is_large: bool
 
 
-@one_thread()
 def run_exactly(
     module: torch.nn.Module,
     calls: Sequence[Given],
