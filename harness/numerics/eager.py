@@ -18,6 +18,7 @@ from harness.copies import copy_tensor
 from harness.numerics.arithmetic import Float64Mode, storage_of, wide_dtype
 from harness.numerics.control_flow import uncompiled
 from harness.numerics.dtypes import mark
+from harness.numerics.kernels.threads import one_thread
 from harness.private.torch import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 from harness.values.seeding import seeded_with
 
@@ -160,6 +161,7 @@ def _begin_alike(known: Sequence[Given], calls: Sequence[Given]) -> bool:
     return spec == other_spec and all(map(operator.is_, leaves, others))
 
 
+@one_thread()
 def run_calls_in_float64(
     module: torch.nn.Module,
     calls: Sequence[Given],

@@ -27,7 +27,6 @@ from harness.numerics.eager import (
     run_calls_in_float64,
 )
 from harness.numerics.formats.semantics import GENERIC, Semantics
-from harness.numerics.kernels.threads import one_thread
 from harness.numerics.steps import output_steps
 from harness.private.torch import TreeSpec
 
@@ -58,7 +57,6 @@ class Exact:
     is_large: bool
 
 
-@one_thread()
 def run_exactly(
     module: torch.nn.Module,
     calls: Sequence[Given],

@@ -1,4 +1,4 @@
-"""How many threads torch takes for the runs of a reference.
+"""How many threads torch takes for the float64 runs of a reference.
 
 A reference is thousands of operations of a millisecond. On several threads each of them ends when
 its slowest thread does, and where other processes take the cores that thread waits for a time slice

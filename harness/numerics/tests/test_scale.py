@@ -264,19 +264,21 @@ def test_how_telling_a_large_output_is_is_sampled(monkeypatch: pytest.MonkeyPatc
 
 
 class Threads(torch.nn.Module):
-    """Notes on how many threads it runs."""
+    """Notes on how many threads it runs, and in which dtype."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[int] = []
+        self.seen: list[tuple[torch.dtype, int]] = []
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.seen.append(torch.get_num_threads())
+        self.seen.append((x.dtype, torch.get_num_threads()))
         return x + 1
 
 
-def test_the_runs_of_a_reference_take_one_thread() -> None:
-    """An operation on several threads ends with the slowest, which other processes hold up."""
+def test_runs_in_float64_take_one_thread_and_eager_ones_what_there_is() -> None:
+    """An operation on several threads ends with the slowest, which other processes hold up. Eager
+    runs are compared with each other bit by bit, be they of this stage or of another, so that each
+    has as many threads as the others."""
     module, before = Threads(), torch.get_num_threads()
     try:
         torch.set_num_threads(3)
@@ -285,7 +287,7 @@ def test_the_runs_of_a_reference_take_one_thread() -> None:
     finally:
         torch.set_num_threads(before)
     assert len(module.seen) > 8
-    assert set(module.seen) == {1}
+    assert set(module.seen) == {(torch.float32, 3), (torch.float64, 1)}
 
 
 def quantized(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
