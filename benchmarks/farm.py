@@ -38,7 +38,7 @@ from harness.record.host import Environment
 from harness.record.run import BackendState
 
 _CELLS_OF_A_CASE = 4
-_FILE = "suites/quick.py"  # one that every checkout has
+_FILE = "suites/quick/cases.py"  # one that every checkout has
 _HELLO = Hello(Environment(), {"null": BackendState(available=True, runtime="emulated")})
 # As long as the record of a cell that passed.
 _FILLING = "x" * 1500

@@ -15,7 +15,7 @@ import click
 from harness.cli.common import ABOVE_ZERO, RUNS, SPEED, SUITES, load_run
 from harness.target import LISTED
 
-_QUICK = SUITES / "quick.py"
+_QUICK = SUITES / "quick"
 _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing pytest for --help
 
 

@@ -135,9 +135,9 @@ def test_where_a_checkout_lies_does_not_count(tmp_path: Path) -> None:
     made = []
     for name in ("a", "b"):
         root = tmp_path / name
-        (root / "suites").mkdir(parents=True)
+        shutil.copytree(ROOT / "suites" / "quick", root / "suites" / "quick")
         (root / "suites" / "__init__.py").touch()
-        shutil.copy(ROOT / "suites" / "quick.py", root / "suites")
         sources = Sources([root / "suites"], root)
-        made.append(Keys(sources, Conditions(), STATES).of("suites/quick.py::quick/x@mlx:fp32"))
+        cell = "suites/quick/cases.py::quick/x@mlx:fp32"
+        made.append(Keys(sources, Conditions(), STATES).of(cell))
     assert made[0] == made[1]

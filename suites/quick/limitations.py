@@ -1,4 +1,4 @@
-"""Known gaps with the cases of :mod:`suites.quick`."""
+"""Known gaps with the cases of this package."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""A few cases that touch every backend and stage: ``conform run --quick``."""
