@@ -19,8 +19,8 @@ from harness.numerics.figures.telling import telling, vacuity
 from harness.numerics.oracle import Reference
 from harness.record import severity as severities
 from harness.record.cell import Numerics
-from harness.record.digits import apart
 from harness.record.severity import Severity
+from harness.record.spelling import apart
 
 Narrowed = Mapping[str, str]
 _NOTHING: Narrowed = {}

@@ -22,7 +22,7 @@ from harness.numerics.exact import Exact, run_exactly, values_of
 from harness.numerics.formats.semantics import GENERIC
 from harness.numerics.oracle import Reference, bounded
 from harness.pipeline.reference.sequence import written_buffers
-from harness.pipeline.unchanged import Snapshot, bytes_of, is_plain
+from harness.pipeline.reference.unchanged import Snapshot, bytes_of, is_plain
 from harness.precision import Asked, Precision, answer_of
 from harness.private.torch import tree_leaves
 

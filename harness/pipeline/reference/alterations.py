@@ -18,7 +18,7 @@ import torch
 from harness.case import Built
 from harness.copies import plain_parts
 from harness.errors import AlteredByCall
-from harness.pipeline.unchanged import bytes_of
+from harness.pipeline.reference.unchanged import bytes_of
 from harness.private.torch import tree_leaves
 
 State = dict[str, Any]

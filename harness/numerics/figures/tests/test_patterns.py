@@ -9,7 +9,7 @@ import torch
 
 from harness.numerics.compare import compare_output
 from harness.numerics.figures.patterns import LARGEST, pattern
-from harness.record.digits import apart
+from harness.record.spelling import apart
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 

@@ -13,7 +13,7 @@ from executorch.exir.pass_base import ExportPass
 
 from backends import portable
 from harness import Case, Limitation, Recipe, run_cell
-from harness.pipeline import runner
+from harness.pipeline import cell_run
 from harness.pipeline.explaining import refusal
 from harness.record.cell import Cell, Status
 
@@ -136,7 +136,7 @@ def test_what_a_limitation_predicts_is_not_asked_about(
         failures.append(failure)
         return refusal.refused(tester, failure)
 
-    monkeypatch.setattr(runner, "refused", noted)
+    monkeypatch.setattr(cell_run, "refused", noted)
     entry = Limitation("*", "refusal/*", "a gap", stage="lower", error=error, shown_as=shown_as)
     cell = _cell(lambda x: x.cumprod(0), limitations=[entry])
     assert (len(failures), cell.status) == (asked, ends)

@@ -19,9 +19,9 @@ from torch.export import ExportedProgram
 from torch.export.decomp_utils import CustomDecompTable
 from torch.fx import Node
 
+from harness.pipeline.reference.unchanged import Snapshot, is_plain
 from harness.pipeline.speed.converting.functional import as_functional, copied, is_functional
 from harness.pipeline.speed.kept import are_met, identity, meeting
-from harness.pipeline.unchanged import Snapshot, is_plain
 
 _Table = Mapping[Any, Callable[..., Any]]
 _upstream: Callable[..., ExportedProgram] = ExportedProgram.run_decompositions

@@ -19,9 +19,9 @@ from executorch.exir.program import _program
 from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
 from torch.export import ExportedProgram
 
+from harness.pipeline.reference.unchanged import Snapshot
 from harness.pipeline.speed.converting.decomposing import origin
 from harness.pipeline.speed.converting.functional import Parts, copied, parts
-from harness.pipeline.unchanged import Snapshot
 
 # Elements of tensors that a conversion may make and are kept, as of constants in another order.
 _FEW = 2**16

@@ -15,12 +15,12 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from harness import Case, Tester
 from harness.pipeline import speed
+from harness.pipeline.reference.unchanged import Nodes, Snapshot
 from harness.pipeline.route import lower
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.speed.converting import decomposing
 from harness.pipeline.speed.tests.graphs import NET, Net, are_alike, drawn
 from harness.pipeline.speed.walking import retracing
-from harness.pipeline.unchanged import Nodes, Snapshot
 
 TARGETS = ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "xnnpack:int8", "tosa:int"]
 

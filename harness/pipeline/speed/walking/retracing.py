@@ -34,8 +34,8 @@ from torch._export import pass_base as torch_pass_base
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassResult
 
+from harness.pipeline.reference.unchanged import Nodes
 from harness.pipeline.speed.walking import rehearsal
-from harness.pipeline.unchanged import Nodes
 
 _MARK = "_conform_traced"
 _upstream = pass_base._ExportPassBase.call

@@ -23,8 +23,8 @@ from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 
+from harness.pipeline.reference.unchanged import Nodes
 from harness.pipeline.speed.walking.kinds import Call, NotKept, context_of, key_of
-from harness.pipeline.unchanged import Nodes
 
 _MARK, _CHECKED = "_conform_verified", "_conform_checked"
 _upstream = Verifier._check_graph_module

@@ -8,4 +8,5 @@ import torch
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
+    """Seed the global generator."""
     torch.manual_seed(0)
