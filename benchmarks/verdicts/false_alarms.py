@@ -1,6 +1,6 @@
 """How often a program that is right is called wrong: one lowered program, many inputs.
 
-    python -m benchmarks.false_alarms --seeds 10 --cases '*/tiny' --targets 'xnnpack:*'
+    python -m benchmarks.verdicts.false_alarms --seeds 10 --cases '*/tiny' --targets 'xnnpack:*'
 
 Lowers each case below PATHS (default ``suites/models``) once on each of its targets, and judges
 what it does with the inputs of other seeds. Cells with a limitation are left out, and so are those
@@ -57,16 +57,7 @@ def main(
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     speed.install()
-    place, parts = map(int, part.split("/"))
-    chosen = [
-        (case, suite.limitations)
-        for path in paths or [Path("suites/models")]
-        for suite in ([load_suite(path)] if path.is_file() else all_suites(path))
-        for case in suite.cases
-        if "nightly" not in case.tags and _matches(names, case.name)
-    ][place - 1 :: parts]
-    if not chosen:
-        raise click.UsageError(f"no case below {', '.join(map(str, paths))} matches {names!r}")
+    chosen = select(paths, names, part)
     console, tallies = Console(), dict[Target, Tally]()
     for number, (case, limitations) in enumerate(chosen, start=1):
         testers, failed = {}, list[str]()
@@ -91,7 +82,34 @@ def main(
     sys.exit(any(tally.wrong for tally in tallies.values()))
 
 
-def _matches(globs: str, name: str) -> bool:
+def select(
+    paths: Sequence[Path], names: str, part: str = "1/1"
+) -> list[tuple[Case, Sequence[Limitation]]]:
+    """Cases of a plain run below some folders or in some modules, with what is known of them.
+
+    Args:
+        paths: default: the models.
+        names: globs over cases, separated by ``|``.
+        part: ``1/2`` and ``2/2`` share the cases.
+
+    Raises:
+        click.UsageError: there is none.
+    """
+    place, parts = map(int, part.split("/"))
+    chosen = [
+        (case, suite.limitations)
+        for path in paths or [Path("suites/models")]
+        for suite in ([load_suite(path)] if path.is_file() else all_suites(path))
+        for case in suite.cases
+        if "nightly" not in case.tags and matches(names, case.name)
+    ][place - 1 :: parts]
+    if not chosen:
+        raise click.UsageError(f"no case below {', '.join(map(str, paths))} matches {names!r}")
+    return chosen
+
+
+def matches(globs: str, name: str) -> bool:
+    """Whether one of several globs between ``|`` matches a name."""
     return any(fnmatchcase(name, each) for each in globs.split("|"))
 
 
@@ -101,7 +119,7 @@ def _prepared(
     """The case on those of its targets where no gap is known of."""
     siblings = Siblings()
     for target in registry.targets_of(case, None):
-        if not _matches(globs, str(target)) or find(limitations, case, target) is not None:
+        if not matches(globs, str(target)) or find(limitations, case, target) is not None:
             continue
         if not registry.backend(target.backend).availability().available:
             continue
