@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 
 from harness.backend import Attempt, Backend, Emulating, Execution
 from harness.case import Built, Case, Given, Inputs
-from harness.errors import ConflictingOptions
+from harness.errors import ConflictingOptions, StageFailure
 from harness.execution.locking import exclusive
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
@@ -226,15 +226,17 @@ class Judging(StageClock, ArtifactReader):
         try:
             yield
         except Exception as error:
-            if not are_own:
-                raise
-            refusal = refused_size(
-                error, self.sizes, flat,
-                lambda calls: self.backend.execute(lowered.data, calls),
-            )  # fmt: skip
+            # A backend may find while running what an earlier stage did wrong.
+            stage = error.stage if isinstance(error, StageFailure) else "run"
+            cause = error.cause if isinstance(error, StageFailure) else error
+            refusal = None
+            if are_own and isinstance(cause, Exception):
+                refusal = refused_size(
+                    cause, self.sizes, flat, lambda calls: self.backend.execute(lowered.data, calls)
+                )
             if refusal is None:
                 raise
-            raise refusal from error
+            raise StageFailure(stage, refusal) from error
 
     @contextmanager
     def _vendor(self, stage: str, call: str = "") -> Iterator[None]:

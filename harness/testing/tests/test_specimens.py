@@ -12,6 +12,7 @@ from torch.fx import GraphModule
 
 from backends.null import BACKEND, WRONG
 from harness import Availability, Execution, Inputs, Recipe, registry, run_cell
+from harness.errors import StageFailure
 from harness.pipeline.reference.tests.quantizers import Change, Rewriting
 from harness.record.cell import Status
 from harness.testing import SPECIMENS, Expected, Specimen, check_backend
@@ -71,6 +72,24 @@ def test_a_backend_that_refuses_a_size_that_it_lowered_for_is_found() -> None:
         r"inputs_0:0 = 9 \(declared: 1 to 9; exported with 4\): RuntimeError: too many rows",
     ):
         check_backend(Narrow(), specimens=rows)
+
+
+class Late(Narrow):
+    """Finds while it runs that lowering did it."""
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        try:
+            return super().execute(program, calls)
+        except RuntimeError as error:
+            raise StageFailure("lower", error) from error
+
+
+def test_a_size_that_an_earlier_stage_is_to_blame_for_stays_with_that_stage() -> None:
+    (rows,) = (one for one in DYNAMIC_SPECIMENS if one.case.name == "specimen/dynamic_rows")
+    cell = run_cell(rows.case, "null:eager", backend=Late())
+    assert (cell.stage, cell.refused_call) == ("lower", 2)
+    assert cell.error is not None
+    assert "refuses inputs_0:0 = 9" in cell.error
 
 
 @dataclass(frozen=True)
