@@ -72,7 +72,8 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         depth: how many compound operations the current one is inside of.
         written: storages that operators wrote to.
         dtypes: the dtype of each tensor in eager; also the function mode that answers with it.
-        dtype: in which the current operator computes in eager; inside of a compound one, its own.
+        dtype: in which the current operator computes in eager; inside of a compound one, or of one
+            that is written in Python, its own.
     """
 
     supports_higher_order_operators = True
@@ -90,6 +91,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         self.written: set[int | None] = set()
         self.dtypes = EagerDtypes(torch.get_default_dtype())
         self.dtype = torch.get_default_dtype()
+        self._is_meaning = False
 
     @property
     def running_means(self) -> bool:
@@ -120,7 +122,7 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         if known.is_mutable:
             self.written |= {*_written(func, args, kwargs)}
         outer = self.dtype
-        if not self.depth:
+        if not self.depth and not self._is_meaning:
             self.dtype = self.dtypes.of_result(func, args, kwargs)
         try:
             result = self._run(known, func, args, kwargs)
@@ -151,8 +153,14 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
         if name == "_fused_rms_norm" and args[3] is None:
             args = (*args[:3], DEFAULT_EPSILON)
         if known.own is not None:
-            with self.dtypes, self:  # written in Python: run as what it is made of
-                return known.own(*args, **kwargs)
+            # Written in Python: run as what it is made of. That is what it means, and not in which
+            # dtypes a target computes it.
+            outer, self._is_meaning = self._is_meaning, True
+            try:
+                with self:
+                    return known.own(*args, **kwargs)
+            finally:
+                self._is_meaning = outer
         if name == attention.NAME and (call := attention.large(*args, **kwargs)) is not None:
             # No program uses the second result.
             return self.attend(call), call.query.new_empty(0)
