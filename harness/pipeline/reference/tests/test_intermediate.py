@@ -226,7 +226,12 @@ def test_cells_of_one_case_share_the_reference(monkeypatch: pytest.MonkeyPatch) 
 
     made = []
     bounded = siblings.bounded
-    monkeypatch.setattr(siblings, "bounded", lambda *args: made.append(1) or bounded(*args))
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        made.append(args)
+        return bounded(*args, **kwargs)
+
+    monkeypatch.setattr(siblings, "bounded", counted)
     shared = Siblings()
 
     def build() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
