@@ -23,6 +23,8 @@ _CASTS = {
     torch.Tensor.bfloat16: torch.bfloat16,
     torch.Tensor.double: torch.float64,
 }
+# Others may return another dtype than they are given.
+_PROMOTING = frozenset(("aten", "prims"))
 _TO: Any = torch.ops.aten.to
 _CONVERSIONS = frozenset(
     [torch.Tensor.to, torch.Tensor.type, torch.Tensor.type_as]
@@ -107,7 +109,7 @@ class EagerDtypes(TorchFunctionMode):
                 return leaf
         if not given:
             return self._default
-        if all(dtype == given[0] for dtype in given):
+        if func.namespace in _PROMOTING and all(dtype == given[0] for dtype in given):
             return given[0]
         signature = func, tuple(zip(given, (bool(dim) for dim in dims), strict=True))
         known = _PROMOTED.get(signature)
