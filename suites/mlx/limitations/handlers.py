@@ -191,7 +191,7 @@ HANDLERS: list[Limitation] = [
         "one.",
         link=_OPS,
         stage="run",
-        error="input 0 has shape (2, 12); the program takes at most (2, 5)",
+        error="input 0 has shape (2, 12); the program takes at most 10 elements",
     ),
     Limitation(
         target=_ALL,
