@@ -25,6 +25,8 @@ _CASTS = {
 }
 # Others may return another dtype than they are given.
 _PROMOTING = frozenset(("aten", "prims"))
+# What operators promote to, by overload and by dtypes of arguments.
+_PROMOTED: dict[Any, torch.dtype] = {}
 _TO: Any = torch.ops.aten.to
 _CONVERSIONS = frozenset(
     [torch.Tensor.to, torch.Tensor.type, torch.Tensor.type_as]
@@ -39,7 +41,7 @@ def roundoff(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).eps) / 2
 
 
-def is_inexact(dtype: torch.dtype) -> bool:
+def is_rounded(dtype: torch.dtype) -> bool:
     """Whether values of a dtype are rounded: floating or complex, and no one-byte code."""
     return (dtype.is_floating_point and dtype.itemsize > 1) or dtype.is_complex
 
@@ -102,7 +104,7 @@ class EagerDtypes(TorchFunctionMode):
         for leaf in (*leaves(args), *leaves(kwargs)):
             if isinstance(leaf, torch.Tensor):
                 dtype = self.of(leaf)
-                if is_inexact(dtype):
+                if is_rounded(dtype):
                     given.append(dtype)
                     dims.append(leaf.dim())
             elif isinstance(leaf, torch.dtype) and self._is_named(leaf):
@@ -119,7 +121,7 @@ class EagerDtypes(TorchFunctionMode):
 
     def _is_named(self, dtype: torch.dtype) -> bool:
         """Whether a dtype among arguments is the program's, and not that of a wide tensor."""
-        return is_inexact(dtype) and (dtype not in _WIDE or self._names_wide)
+        return is_rounded(dtype) and (dtype not in _WIDE or self._names_wide)
 
     def _promote(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
         """Ask the operator itself, with tensors that have no data; where it cannot answer so,
@@ -131,10 +133,10 @@ class EagerDtypes(TorchFunctionMode):
         except Exception:  # needs data, or has no such kernel
             found = []
         for leaf in found:
-            if isinstance(leaf, torch.Tensor) and is_inexact(leaf.dtype):
+            if isinstance(leaf, torch.Tensor) and is_rounded(leaf.dtype):
                 return leaf.dtype
         tensors = [self._on_meta(leaf) for leaf in (*leaves(args), *leaves(kwargs))]
-        inexact = [x for x in tensors if isinstance(x, torch.Tensor) and is_inexact(x.dtype)]
+        inexact = [x for x in tensors if isinstance(x, torch.Tensor) and is_rounded(x.dtype)]
         return functools.reduce(torch.promote_types, _strongest(inexact))
 
     def _on_meta(self, item: Any) -> Any:
@@ -173,7 +175,7 @@ class EagerDtypes(TorchFunctionMode):
     ) -> Any:
         """A cast to a dtype, which no run in float64 may take for one that does nothing."""
         tensor = args[0]
-        if tensor.dtype not in _WIDE and not is_inexact(dtype):
+        if tensor.dtype not in _WIDE and not is_rounded(dtype):
             return func(*args, **kwargs)
         layout = kwargs.get("memory_format") or torch.preserve_format
         flags = [item for item in args if isinstance(item, bool)]  # non_blocking, copy
@@ -182,9 +184,6 @@ class EagerDtypes(TorchFunctionMode):
             return tensor
         # Of the dtype that it is held in, no cast would reach the dispatch mode.
         return torch.ops.aten._to_copy(tensor, dtype=dtype, memory_format=layout)
-
-
-_PROMOTED: dict[Any, torch.dtype] = {}
 
 
 def mark(tensor: torch.Tensor, dtype: torch.dtype) -> None:

@@ -11,20 +11,12 @@ import torch
 from harness.numerics.bounds import Spread
 from harness.numerics.compare import compare
 from harness.numerics.oracle import Reference, refer
+from harness.numerics.tests.test_bounds import Function
 from harness.precision import RUNTIME_FLOAT32_SUMS, Precision
 
 F = torch.nn.functional
 HALVES = [torch.float16, torch.bfloat16]
 RUNTIME = Precision(float32_sums=RUNTIME_FLOAT32_SUMS)
-
-
-class Function(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(*inputs)
 
 
 def reference(
