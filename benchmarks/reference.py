@@ -19,7 +19,6 @@ import json
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measured import write
+from harness.private.vendors import silence_vendors
 
 if TYPE_CHECKING:
     import torch
@@ -121,7 +121,7 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
         def of(self, stages: Sequence[str]) -> float:
             return sum(self.seconds.get(stage, 0.0) for stage in stages)
 
-    warnings.simplefilter("ignore")
+    silence_vendors()
     torch.set_num_threads(1)
     speed.install()
     subject = sources.load(model)

@@ -17,10 +17,11 @@ import os
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+
+from harness.private.vendors import silence_vendors
 
 TARGETS = ("xnnpack:fp32", "mlx:fp32", "metal:fp32", "tosa:fp", "portable:fp32")
 
@@ -126,7 +127,7 @@ class Cost(NamedTuple):
 
 def measure(kind: str, size: int, target: str) -> Cost:
     """One cell, in this process."""
-    warnings.simplefilter("ignore")
+    silence_vendors()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     import torch

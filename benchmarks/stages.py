@@ -18,7 +18,6 @@ import statistics
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measured import Ratio, write
+from harness.private.vendors import silence_vendors
 
 AIM_MS = 8.0
 STAGES = ("export", "quantize", "lower", "to_executorch", "serialize", "run")
@@ -48,7 +48,7 @@ def _cases(count: int) -> list[Any]:
 def _prepare() -> None:
     import torch
 
-    warnings.simplefilter("ignore")
+    silence_vendors()
     torch.set_num_threads(1)
 
 

@@ -10,6 +10,15 @@ anybody's own model, ``testing/`` for authors of backends.
 PYTEST_DONT_REWRITE: workers have this module before pytest could rewrite its assertions.
 """
 
+from typing import Any
+
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+from harness.private.vendors import vendors_quiet
+
+_find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    with vendors_quiet():  # the first use of a name may import torch and executorch
+        return _find(name)

@@ -56,10 +56,10 @@ from .numerics.formats.semantics import GENERIC as GENERIC, Semantics as Semanti
 from .numerics.oracle import Reference as Reference, refer as refer
 from .passes.case import PassCase as PassCase
 from .pipeline.runner import run_cell as run_cell
-from .pipeline.speed import is_sped_up as is_sped_up
 from .pipeline.stages import LowerOptions as LowerOptions
 from .pipeline.tester import Tester as Tester
 from .precision import Precision as Precision
+from .private.replacing import is_sped_up as is_sped_up
 from .recipe import (
     KnownPass as KnownPass,
     Lowered as Lowered,

@@ -41,16 +41,17 @@ def environment() -> Environment:
 
 def _kept() -> BytecodeCache | None:
     """Compiled templates in the user's cache folder: a quarter of a second for each run's page."""
-    import platformdirs
     from jinja2 import FileSystemBytecodeCache
     from jinja2.bccache import Bucket
+
+    from harness.private.caches import cache_folder
 
     class Kept(FileSystemBytecodeCache):
         def dump_bytecode(self, bucket: Bucket) -> None:
             with contextlib.suppress(OSError):  # a full disk, or one that is not ours
                 super().dump_bytecode(bucket)
 
-    folder = platformdirs.user_cache_path("executorch-conform") / "templates"
+    folder = cache_folder("templates")
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         return Kept(str(folder))

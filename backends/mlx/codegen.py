@@ -28,9 +28,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import platformdirs
-
 from harness import ConformError
+from harness.private.caches import cache_folder
 
 _DELEGATE = "executorch.backends.mlx"
 _PACKAGE = f"{_DELEGATE}.serialization"
@@ -144,7 +143,7 @@ def _flatc(source: Path) -> Path:
 
 
 def _user_folder() -> Path:
-    return Path(platformdirs.user_cache_path("executorch-conform")) / "mlx-schema"
+    return cache_folder("mlx-schema")
 
 
 def _writable(folder: Path) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 from typing import TYPE_CHECKING, Any
 
 from harness import Precision, UnsupportedProgram
@@ -42,7 +40,6 @@ def quantizer(*, per_channel: bool, dynamic: bool) -> Any:
         get_symmetric_quantization_config,
     )
 
-    _keep_patterns()
     config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
     made = XNNPACKQuantizer().set_global(config)
     made.validate = _must_quantize
@@ -59,34 +56,3 @@ def _must_quantize(model: torch.fx.GraphModule) -> None:
         if any(spec is not None for spec in (found.output_qspec, *found.input_qspec_map.values())):
             return
     raise UnsupportedProgram("the program has nothing that XNNPACK's quantizer quantizes")
-
-
-@functools.cache
-def _keep_patterns() -> None:
-    """Trace the patterns that the quantizer looks for once a process instead of once a program.
-
-    Every annotation traces twelve of them, convolution and batch norm for training, which takes
-    over a second. They depend on nothing of the program.
-    """
-    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils as utils
-
-    trace = getattr(utils, "_get_aten_graph_module_for_pattern", None)
-    if trace is None:  # a release that traces them elsewhere does so each time
-        return
-    kept: dict[Any, Any] = {}
-
-    @functools.wraps(trace)
-    def once(pattern: Any, example_inputs: tuple[Any, ...], is_cuda: bool = False) -> Any:
-        # A new function each time; what it does is its code and what it closes over.
-        closure = tuple(cell.cell_contents for cell in pattern.fn.__closure__ or ())
-        key = (
-            pattern.fn.__code__,
-            closure,
-            tuple(tensor.shape for tensor in example_inputs),
-            is_cuda,
-        )
-        if key not in kept:
-            kept[key] = trace(pattern, example_inputs, is_cuda)
-        return copy.deepcopy(kept[key])  # matching edits it
-
-    utils._get_aten_graph_module_for_pattern = once

@@ -13,7 +13,6 @@ anything was wrong.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -31,6 +30,7 @@ from harness.limitation import Limitation, find
 from harness.pipeline import speed
 from harness.pipeline.route import lower, unsupported
 from harness.pipeline.siblings import Siblings
+from harness.private.vendors import silence_vendors
 from harness.target import Target
 
 
@@ -54,7 +54,7 @@ def main(
     paths: Sequence[Path], seeds: int, first: int, names: str, targets: str, part: str
 ) -> None:
     """Measure and print."""
-    warnings.simplefilter("ignore")
+    silence_vendors()
     torch.set_num_threads(1)
     speed.install()
     chosen = select(paths, names, part)

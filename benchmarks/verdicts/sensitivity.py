@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 import statistics
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +29,7 @@ from harness.numerics.exact import run_exactly
 from harness.numerics.oracle import Reference
 from harness.pipeline import speed
 from harness.private.torch import tree_map
+from harness.private.vendors import silence_vendors
 from harness.target import Target
 
 
@@ -53,7 +53,7 @@ class Seen:
 @click.option("--targets", default="*", help="Globs over targets, separated by |.")
 def main(paths: Sequence[Path], factor: float, names: str, targets: str) -> None:
     """Measure and print."""
-    warnings.simplefilter("ignore")
+    silence_vendors()
     torch.set_num_threads(1)
     speed.install()
     console, seen = Console(), dict[Target, Seen]()

@@ -27,7 +27,7 @@ from harness.checking.messages import (
     Traced,
 )
 from harness.errors import ConformError, UsageError
-from harness.execution.vendors import silence_vendors
+from harness.private.vendors import silence_vendors
 from harness.target import cell_id
 from harness.tracing import UNASKED_SECONDS
 
@@ -51,9 +51,12 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
         ConformError: nothing can be run, in one line.
     """
     silence_vendors()
+    from harness.pipeline import speed
+
+    if request.speed:
+        speed.prepare()
     from harness import registry
     from harness.checking import cases, check, dynamic, passes, sources
-    from harness.pipeline import speed
     from harness.pipeline.siblings import Siblings
 
     if request.speed:

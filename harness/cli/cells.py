@@ -34,7 +34,7 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
 
     from harness import registry
     from harness.backend import Describing, Inspectable
-    from harness.execution.vendors import silence_vendors
+    from harness.private.vendors import silence_vendors
     from harness.target import split_cell_id
     from reports.render import terminal
 

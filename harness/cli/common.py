@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.errors import RunUnreadable
-from harness.execution.vendors import silence_vendors as silence_vendors
+from harness.private.vendors import silence_vendors as silence_vendors
 
 if TYPE_CHECKING:
     from harness.record.run import Run
@@ -35,8 +35,9 @@ SPEED = click.option(
     "--speed/--no-speed",
     default=True,
     show_default=True,
-    help="Keep what torch computes for every program again; programs are the same without. "
-    "CONFORM_NO_SPEED=walking.faked,code goes without single parts.",
+    help="Cache work that torch repeats for each program; the programs are the same. --no-speed "
+    "replaces no function of torch or executorch and leaves the garbage collector as it is. "
+    "CONFORM_NO_SPEED=walking.faked,code leaves out single parts.",
 )
 
 

@@ -16,6 +16,7 @@ from harness.cli.common import ABOVE_ZERO, RUNS, SPEED, SUITES, load_run
 from harness.target import LISTED
 
 _QUICK = SUITES / "quick"
+_PLUGIN = ("-p", "harness.pytest_plugin")
 _NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing pytest for --help
 
 
@@ -156,6 +157,7 @@ def run(
         sys.executable,
         "-m",
         "pytest",
+        *_PLUGIN,
         *([] if wordy else ["-q"]),
         # What this project's pytest.ini says, for those that have none.
         *("-p", "no:logging", "-o", f"conform_suites={shlex.join(_suite_folders(folders))}"),
@@ -166,7 +168,8 @@ def run(
     ]
     if resume is not None:
         where = {"-n": workers, "--cluster": cluster, "--keys": keys}
-        command[3:] = ["--progress", str(chosen["--progress"]), *_as_it_was(resume, where)]
+        progress = ["--progress", str(chosen["--progress"])]
+        command[3:] = [*_PLUGIN, *progress, *_as_it_was(resume, where)]
     # A checkout may have a harness/ or a backends/ of its own in the working directory.
     # What vendors' imports warn of, some forty lines a worker, is nobody's here to mend.
     ours = {"PYTHONWARNINGS": "ignore", **os.environ, "PYTHONSAFEPATH": "1"}

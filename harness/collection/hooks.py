@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Collect, which is mostly imports."""
-    with collector_paused():
+    with nullcontext() if session.config.getoption("no_speed") else collector_paused():
         return (yield)
 
 

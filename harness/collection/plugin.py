@@ -37,8 +37,8 @@ from harness.collection.reuse.reuse import Reuse
 from harness.collection.workers import forking
 from harness.collection.workers.watchdog import Watchdog
 from harness.errors import ConflictingOptions, ConformError, UsageError
-from harness.execution.vendors import quiet_imports
 from harness.pipeline import speed
+from harness.private.vendors import quiet_imports
 from harness.record.contradictions import INTEGERS
 from harness.record.folder import check_writable, new_folder
 from harness.record.host import available_memory
@@ -125,8 +125,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--no-speed",
         action="store_true",
-        help="leave torch as it is (harness.pipeline.speed, docs/adr/0004); programs are the same. "
-        f"The variable {speed.WITHOUT} names single parts to go without: walking.faked,code",
+        help="replace no function of torch, executorch or execnet, fork no workers and leave the "
+        "garbage collector as it is; programs are the same (docs/adr/0004). "
+        f"The variable {speed.WITHOUT} names single parts to leave out: walking.faked,code",
     )
     group.addoption(
         "--cell-timeout",
@@ -189,7 +190,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """
     if hooks.suite_folders(config):
         config.pluginmanager.register(hooks, "conform-hooks")
-        if forking.is_possible() and not config.getoption("fresh_workers"):
+        anew = config.getoption("fresh_workers") or config.getoption("no_speed")
+        if forking.is_possible() and not anew:
             asked = config.getoption("numprocesses", 0)
             # "auto" is a worker for each core.
             workers = asked if isinstance(asked, int) else os.cpu_count() or 1
@@ -204,6 +206,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     config.addinivalue_line("markers", "nightly: too long for every change")
     quiet_imports()
+    if not config.getoption("no_speed"):
+        speed.prepare()
     try:
         selected = config.stash[SELECTED] = _listed(config, "--targets")
         config.stash[DEMANDING] = frozenset(_listed(config, "--require-delegation") or ())

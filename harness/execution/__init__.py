@@ -3,7 +3,3 @@
 What no delegate took runs on the runtime's own kernels; bytes that nobody here lowered are
 validated, and what is native runs in a child. Imports the vocabulary and ``record``.
 """
-
-from harness.execution import lean
-
-lean.install()  # before a module of this wing imports executorch

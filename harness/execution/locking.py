@@ -16,17 +16,19 @@ import torch
 
 from harness.execution.settings import restored_settings
 from harness.private.torch import _get_current_dispatch_mode_stack, _pop_mode
+from harness.private.vendors import vendors_quiet
 
 _LOCK = threading.RLock()
 
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """Hold the lock; restore torch's settings, random numbers and modes after.
+    """Hold the lock, without the noise of vendors' imports; restore torch's settings, random
+    numbers and modes after.
 
     A thread that holds it already may take it again.
     """
-    with _LOCK, torch.random.fork_rng(devices=[]), restored_settings():
+    with _LOCK, vendors_quiet(), torch.random.fork_rng(devices=[]), restored_settings():
         modes = len(_get_current_dispatch_mode_stack())
         try:
             yield

@@ -31,8 +31,8 @@ from harness.collection.workers import forking
 from harness.errors import ConformError, UsageError
 from harness.execution.child import die_with_parent
 from harness.execution.memory import GIB
-from harness.execution.vendors import quiet_imports, silence_vendors
 from harness.farm.messages import Began, Ended, Event, Finished, Hello, Refused, Unit
+from harness.private.vendors import quiet_imports, silence_vendors
 from harness.record.host import environment
 from harness.target import cell_id
 
@@ -169,10 +169,12 @@ def _serve(setting: Setting, connection: socket.socket) -> None:
 
             # As in a local run with a worker a core: a sum shows how many threads shared it.
             torch.set_num_threads(1)
+            if setting.speed:
+                speed.prepare()
             greeting = hello(Path(setting.root))
             if setting.speed:
                 speed.install()
-            speed.settle()
+                speed.settle()
             tell(greeting)
             process = _Process(setting, stack, Siblings())
             for line in orders:

@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import IO, Any
 
 import msgspec
-import platformdirs
 from distributed.diskutils import WorkSpace
 
 from harness.budget.death import complete, record_of
@@ -43,6 +42,7 @@ from harness.farm.messages import (
     Unit,
     decoder,
 )
+from harness.private.caches import cache_folder
 from harness.record.cell import Cell, Status
 from harness.record.host import available_memory
 
@@ -245,7 +245,7 @@ class Crew:
         """
         room = int(available_memory() * _OF_WHAT_THERE_IS if memory is None else memory * GIB)
         # What a worker leaves that was killed is removed when the next one starts.
-        place = platformdirs.user_cache_path("executorch-conform") / "workers"
+        place = cache_folder("workers")
         space: Any = WorkSpace(str(place))
         self._space = space.new_work_dir(prefix="worker-")
         self.folder = Path(self._space.dir_path)

@@ -28,6 +28,7 @@ from distributed.protocol import pickle as protocol_pickle
 from distributed.security import Security
 
 from harness.errors import UsageError
+from harness.private.replacing import Replacing
 
 AUTHORITY, AUTHORITY_KEY = "authority.pem", "authority-key.pem"
 NODE, NODE_KEY = "node.pem", "node-key.pem"
@@ -206,4 +207,4 @@ def restrict(*, scheduler: bool = False, session: bool = False) -> None:
     shut.loads = _loads
     modules: list[Any] = [protocol_pickle, distributed.scheduler, distributed.client]
     for module in modules:
-        module.pickle = shut
+        Replacing("cluster")(module, "pickle", shut)

@@ -12,12 +12,12 @@ from collections.abc import Callable
 import msgspec
 import torch
 
-from harness.execution.vendors import silence_vendors
 from harness.fuzzing.judges import Known, OfCells
 from harness.fuzzing.messages import Quest, Report, Told, Trying
 from harness.fuzzing.program import Program
 from harness.fuzzing.searching import Finding, Problem, search
 from harness.pipeline import speed
+from harness.private.vendors import silence_vendors
 from harness.selection import parse_targets
 
 Tell = Callable[[Told], None]

@@ -4,7 +4,3 @@ Stages are plain functions; :class:`~harness.pipeline.tester.Tester` keeps their
 :func:`~harness.pipeline.runner.run_cell` makes the record. ``speed/`` keeps torch from computing
 things twice. Imports the vocabulary, ``record``, ``execution`` and ``numerics``.
 """
-
-from harness.execution.vendors import quiet_imports
-
-quiet_imports()  # before a module of this wing imports executorch

@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import platformdirs
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from harness.errors import ReleaseError
+from harness.private.caches import cache_folder
 from harness.release import PACKAGE
 from harness.releases.available import HERE, Release
 from harness.releases.installer import failure, install
@@ -60,7 +60,7 @@ def python(release: Release, say: Say = print) -> Path:
 def folder() -> Path:
     """Where environments are kept, one a release and a state of this environment; none of them is
     needed by another, and each may be deleted."""
-    return Path(platformdirs.user_cache_path("executorch-conform")) / "releases"
+    return cache_folder("releases")
 
 
 def _make(release: Release, place: Path) -> None:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import platformdirs
 
 from harness.errors import UsageError
+from harness.private.caches import cache_folder
 from harness.results.entry import Entry
 
 _CELLS, _LISTINGS = "cells", "collections"
@@ -50,7 +50,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 def default_place() -> str:
     """Where results are kept unless a place is named: in the user's cache folder."""
-    return str(Path(platformdirs.user_cache_path("executorch-conform")) / "results")
+    return str(cache_folder("results"))
 
 
 class Store:

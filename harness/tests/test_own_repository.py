@@ -44,14 +44,18 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = next((folder / "venv" / "lib").glob("python*/site-packages"))
     # A path alone: the editable install of this checkout is not followed.
     (site / "zz_dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    _install(folder, folder / "venv" / "bin")
+    return folder / "venv" / "bin"
+
+
+def _install(folder: Path, binaries: Path) -> None:
+    """Build the wheel from a copy of this checkout and install it, without its dependencies."""
     source = folder / "source"
     ignored = shutil.ignore_patterns(".*", "runs", "build", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT, source, ignore=ignored)
-    python = folder / "venv" / "bin" / "python"
     subprocess.run(
-        [python, "-m", "pip", "install", "-q", "--no-deps", str(source)], check=True, cwd=folder
+        [binaries / "pip", "install", "-q", "--no-deps", str(source)], check=True, cwd=folder
     )
-    return folder / "venv" / "bin"
 
 
 def _repository(document: Path, folder: Path) -> Path:
@@ -110,7 +114,7 @@ def test_the_page_shows_what_the_command_writes() -> None:
     written = rendered("mine")
     assert _files(BACKEND) == {name: text for name, text in written.items() if name != "README.md"}
     assert set(_files(SUITE)) == {
-        "mine/__init__.py", "mine/cases.py", "mine/limitations.py", ".ci/gate.toml",
+        "conftest.py", "mine/__init__.py", "mine/cases.py", "mine/limitations.py", ".ci/gate.toml",
     }  # fmt: skip
 
 
@@ -172,9 +176,84 @@ def test_a_backend_that_breaks_makes_a_plain_run_red(environment: Path, backend:
     assert "backend mine was expected and is not available" in done.stdout
 
 
+_OTHER_PROJECT = {
+    "conftest.py": """
+from xdist.scheduler import LoadScheduling
+
+
+def pytest_addoption(parser):
+    for name in ("seed", "targets", "keep", "results", "resume", "progress", "mixed", "keys"):
+        parser.addoption(f"--{name}", dest=name, default="ours")
+
+
+class Scheduling(LoadScheduling):
+    def schedule(self):
+        print("our scheduler")
+        super().schedule()
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return Scheduling(config, log)
+""",
+    "suites/__init__.py": "",
+    "suites/cases.py": "CASES = ['none of conform']\n",
+    "suites/test_it.py": """
+import asyncio
+import sys
+
+import pytest
+
+
+def test_options(request):
+    assert request.config.getoption("seed") == "ours"
+
+
+@pytest.mark.asyncio
+async def test_async():
+    await asyncio.sleep(0)
+
+
+def test_speed(benchmark):
+    assert benchmark(lambda: 1) == 1
+
+
+def test_what_is_loaded():
+    assert not {"harness", "backends", "reports", "torch", "executorch"} & set(sys.modules)
+
+
+def test_fails():
+    assert 1 == 2
+""",
+    "pytest.ini": """
+[pytest]
+filterwarnings =
+    error
+    ignore::pytest_benchmark.logger.PytestBenchmarkWarning
+""",
+}
+
+
 @nightly
-def test_a_project_without_suites_is_left_alone(environment: Path, tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text("def test_it():\n    pass\n")
-    done = _run(environment, tmp_path, "python -P -m pytest -q -p no:cacheprovider")
-    assert done.returncode == 0
-    assert {path.name for path in tmp_path.iterdir()} <= {"test_it.py", "__pycache__"}
+def test_the_wheel_changes_nothing_for_another_project(tmp_path: Path) -> None:
+    """Options, folder and scheduler that collide with ours; output without and with the wheel."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    binaries = tmp_path / "venv" / "bin"
+    packages = ("pytest", "pytest-xdist", "pytest-asyncio", "pytest-benchmark")
+    subprocess.run([binaries / "pip", "install", "-q", *packages], check=True)
+    project = tmp_path / "project"
+    for name, text in _OTHER_PROJECT.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+
+    def sessions() -> list[tuple[int, str]]:
+        options = ("-p no:cacheprovider -v --benchmark-disable", "-p no:cacheprovider -q -n 1 -s",
+                   "--help", "--markers", "--collect-only -q -p no:cacheprovider")  # fmt: skip
+        ended = [_run(binaries, project, f"pytest {each}") for each in options]
+        return [(each.returncode, re.sub(r"in \d+\.\d+s", "", each.stdout)) for each in ended]
+
+    before = sessions()
+    assert [code for code, _ in before] == [1, 1, 0, 0, 0]
+    assert "4 passed" in before[0][1]
+    assert "our scheduler" in before[1][1]
+    _install(tmp_path, binaries)
+    assert sessions() == before

@@ -25,6 +25,7 @@ from backends.metal.generation.own import remember
 from backends.metal.generation.pretend import pretending
 from backends.metal.generation.upstream import METHOD, AotiBackend, MetalBackend, quiet
 from harness import ConformError, go_past, is_sped_up, op_name
+from harness.private.replacing import Replacing
 
 # The names by which preprocess finds the two files among those that a compilation left.
 LIBRARY, WEIGHTS = "partition.wrapper.so", "partition.wrapper_weights.blob"
@@ -61,7 +62,7 @@ def generate(edge_program: ExportedProgram, compile_specs: Sequence[Any] = ()) -
 def install() -> None:
     """Generate instead of compiling where there is no Apple hardware, in this process."""
     if not torch.backends.mps.is_available():
-        MetalBackend.preprocess = staticmethod(preprocess)
+        Replacing("metal")(MetalBackend, "preprocess", staticmethod(preprocess))
 
 
 def preprocess(edge_program: ExportedProgram, compile_specs: list[Any]) -> PreprocessResult:

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import platformdirs
 from executorch.exir.backend.backend_details import PreprocessResult
 from torch.export import ExportedProgram
 
 from backends.metal.generation import surroundings
 from backends.metal.generation.identity import identity
+from harness.private.caches import cache_folder
 from harness.private.executorch import NamedDataStore
 from harness.record.folder import replace_file
 
@@ -113,7 +113,7 @@ def _payload(result: PreprocessResult) -> Payload | None:
 @functools.cache
 def _folder() -> Path | None:
     """Where entries of these surroundings lie; None where nothing can be written."""
-    everything = Path(platformdirs.user_cache_path("executorch-conform")) / "metal-generated"
+    everything = cache_folder("metal-generated")
     folder = everything / surroundings.digest()
     try:
         folder.mkdir(parents=True, exist_ok=True)

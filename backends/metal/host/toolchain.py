@@ -18,9 +18,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import platformdirs
-
 from backends.metal.host.errors import CompileError
+from harness.private.caches import cache_folder
 
 _HERE = Path(__file__).parent
 
@@ -155,7 +154,7 @@ def _torch_headers() -> list[Path]:
 @functools.cache
 def _cache_folder() -> Path:
     """The user's cache folder, or a private temporary one where nothing can be written."""
-    folder = Path(platformdirs.user_cache_path("executorch-conform")) / "metal-host"
+    folder = cache_folder("metal-host")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -1,8 +1,9 @@
-"""``conform cache``: the results that ``--incremental`` keeps."""
+"""``conform cache``: the folders below the user's cache folder."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import click
 
@@ -11,56 +12,91 @@ from harness.errors import UsageError
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SPANS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
+_RESULTS = "results"
 _PLACE = click.option(
     "--results",
     metavar="URL",
     default="",
-    help="A folder, or a URL that fsspec knows, such as s3://bucket/results; default: in the "
-    "user's cache folder.",
+    help="Where --incremental keeps results: a folder, or a URL such as s3://bucket/results; "
+    "default: in the user's cache folder.",
 )
 
 
 @click.group()
 def cache() -> None:
-    """Results of cells that conform run --incremental need not run again.
+    """List and prune the folders below the user's cache folder.
 
-    A result is taken only for a cell of exactly the same sources, packages, kind of host and
-    options (docs/incremental.md). It may be deleted at any time.
+    Entries may be removed at any time; they are made again when they are needed
+    (docs/incremental.md).
     """
 
 
-@cache.command()
+@cache.command("list")
 @_PLACE
-def info(results: str) -> None:
-    """Say where results are, how many, and how large they are."""
-    from harness.results.store import Store, default_place
+def listing(results: str) -> None:
+    """List all caches: entries, bytes, how long the oldest entry was unused, folder."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from harness.private.caches import CACHES, cache_folder, entries
+    from harness.results.store import Store
     from reports import text
 
-    place = results or default_place()
-    found = Store(place).usage()
-    click.echo(f"{place}\n{text.count(found.cells, 'result')}, {text.size(found.size)}")
-    if found.oldest is not None:
-        click.echo(f"the one that was longest unused: {text.seconds(found.oldest)}")
+    table = Table("cache", "entries", "bytes", "unused", "what it holds", box=None)
+    for column in (1, 2, 3):
+        table.columns[column].justify = "right"
+    for name, what in CACHES.items():
+        if name == _RESULTS:
+            used = Store(results or str(cache_folder(name))).usage()
+            count, size, unused = used.cells, used.size, used.oldest
+        else:
+            found = entries(name)
+            count, size = len(found), sum(entry.size for entry in found)
+            unused = found[0].unused if found else None
+        oldest = "" if unused is None else text.seconds(unused)
+        table.add_row(name, str(count), text.size(size), oldest, what)
+    Console().print(table)
+    click.echo(f"below {cache_folder(_RESULTS).parent}")
+    if results:
+        click.echo(f"results in {results}")
 
 
 @cache.command()
-@click.option("--max-size", metavar="SIZE", help="Bytes that may stay, such as 500M or 2G.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--max-size", metavar="SIZE", help="Bytes that may stay in each, such as 500M or 2G.")
 @click.option("--max-age", metavar="TIME", help="How long one may be unused, such as 12h or 30d.")
-@click.option("--clear", is_flag=True, help="Remove all.")
+@click.option("--clear", is_flag=True, help="Remove all entries.")
 @_PLACE
-def prune(results: str, max_size: str | None, max_age: str | None, clear: bool) -> None:
-    """Remove what was longest unused."""
-    from harness.results.store import Store, default_place
+def prune(
+    names: Sequence[str], max_size: str | None, max_age: str | None, clear: bool, results: str
+) -> None:
+    """Remove entries that were longest unused, from the named caches; default: from all.
+
+    The locks of running workers are not removed; a worker removes its own.
+    """
+    from harness.private.caches import CACHES, cache_folder, entries, prune as prune_cache
+    from harness.results.store import Store
     from reports import text
 
     if clear == (max_size is not None or max_age is not None):
         raise click.UsageError("give --max-size, --max-age or both; or --clear")
-    place = results or default_place()
-    gone = Store(place).prune(
-        max_size=0 if clear else None if max_size is None else _size(max_size),
-        max_age=None if max_age is None else _span(max_age),
-    )
-    click.echo(f"{place}\nremoved: {text.count(gone.cells, 'result')}, {text.size(gone.size)}")
+    if unknown := [name for name in names if name not in CACHES]:
+        raise click.UsageError(f"no cache {', '.join(unknown)}; there are: {', '.join(CACHES)}")
+    if results and _RESULTS not in (names or CACHES):
+        raise click.UsageError("--results names the place of the cache results; name it as well")
+    most = 0.0 if clear else None if max_size is None else _size(max_size)
+    oldest = None if max_age is None else _span(max_age)
+    for name in names or CACHES:
+        if name == _RESULTS:
+            place = results or str(cache_folder(name))
+            gone = Store(place).prune(max_size=most, max_age=oldest)
+            count, size = gone.cells, gone.size
+        else:
+            removed = prune_cache(name, max_size=most, max_age=oldest)
+            count, size = len(removed), sum(entry.size for entry in removed)
+        click.echo(f"{name}: removed {text.count(count, 'entry', 'entries')}, {text.size(size)}")
+        if clear and name != _RESULTS and (left := entries(name)):
+            click.echo(f"{name}: {text.count(len(left), 'entry', 'entries')} in use stay")
 
 
 def _size(spelled: str) -> float:

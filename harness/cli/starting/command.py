@@ -66,7 +66,15 @@ def rendered(name: str) -> dict[str, str]:
     }
 
 
-_ORDER = ("README.md", "pyproject.toml", "__init__.py", "backend.py", "gaps.py", "cases.py")
+_ORDER = (
+    "README.md",
+    "pyproject.toml",
+    "conftest.py",
+    "__init__.py",
+    "backend.py",
+    "gaps.py",
+    "cases.py",
+)
 
 
 def _rank(path: str) -> tuple[int, str]:

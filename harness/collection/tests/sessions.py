@@ -58,7 +58,7 @@ HANG = "time.sleep(600)"
 
 def new_project(folder: Path) -> Path:
     """A project of its own with one small suite and the plugin."""
-    (folder / "conftest.py").write_text('pytest_plugins = ["harness.collection.plugin"]\n')
+    (folder / "conftest.py").write_text('pytest_plugins = ["harness.pytest_plugin"]\n')
     (folder / "pytest.ini").write_text("[pytest]\nconform_suites = suites\n")
     suites = folder / "suites"
     suites.mkdir()
@@ -76,12 +76,11 @@ def command(
     targets: str | None = "null:eager",
     paths: Sequence[str] = ("suites",),
     folder: str | None = "run",
-    reporting: bool = False,
+    reports: bool = False,
 ) -> list[str]:
     chosen = [] if targets is None else ["--targets", targets]
     written = [] if folder is None else ["--run-dir", folder]
-    # Reports are for the tests of reports; a project that wants one says so in its conftest.py.
-    quiet = () if reporting else ("-p", "no:harness.cli.session")
+    quiet = () if reports else ("-p", "no:harness.cli.session")
     others = (part for name in _OTHERS for part in ("-p", f"no:{name}"))
     return [
         sys.executable, "-m", "pytest", *quiet, *others, *paths, *written, *chosen, *arguments
@@ -112,10 +111,15 @@ def run(
     folder: str | None = "run",
     env: dict[str, str] | None = None,
     anew: bool = False,
+    reports: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a session of a project; ``anew`` as a command, not in a process that was forked."""
-    reporting = "harness.cli.session" in (project / "conftest.py").read_text(encoding="utf-8")
-    asked = command(*arguments, targets=targets, paths=paths, folder=folder, reporting=reporting)
+    """Run a session of a project.
+
+    Args:
+        anew: start a command instead of forking a process.
+        reports: write the reports of the run as well.
+    """
+    asked = command(*arguments, targets=targets, paths=paths, folder=folder, reports=reports)
     environ = {**environment(), **(env or {})}
     return ended("pytest", asked[3:], project, environ, anew=anew)
 

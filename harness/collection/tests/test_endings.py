@@ -24,29 +24,22 @@ if os.environ.get("PYTEST_XDIST_WORKER") == "gw0":
 """
 
 
-@pytest.fixture
-def reporting(project: Path) -> Path:
-    """The project with this repository's conftest, which writes the reports."""
-    shutil.copy(ROOT / "conftest.py", project / "conftest.py")
-    return project
-
-
 @pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.nightly), "2"])
 def test_a_worker_killed_while_it_collects_leaves_an_incomplete_run(
-    reporting: Path, workers: str
+    project: Path, workers: str
 ) -> None:
-    suite = reporting / "suites" / "small.py"
+    suite = project / "suites" / "small.py"
     suite.write_text(suite.read_text() + KILLED)
-    result = run(reporting, "-n", workers)
+    result = run(project, "-n", workers, reports=True)
     assert result.returncode == 3, result.stdout
     assert "worker gw0 died while it collected" in result.stdout
     assert "Traceback" not in result.stdout + result.stderr
-    assert json.loads((reporting / "run" / RUN_FILE).read_text())["complete"] is False
-    record = load(reporting / "run")
+    assert json.loads((project / "run" / RUN_FILE).read_text())["complete"] is False
+    record = load(project / "run")
     assert not record.is_complete
     assert record.info.exit_status == 3
     assert any("died while it collected" in line for line in record.info.problems)
-    assert "INCOMPLETE" in (reporting / "run" / "report.md").read_text()
+    assert "INCOMPLETE" in (project / "run" / "report.md").read_text()
 
 
 def test_a_dead_worker_of_other_tests_makes_no_run(project: Path) -> None:
@@ -61,7 +54,7 @@ def test_a_dead_worker_of_other_tests_makes_no_run(project: Path) -> None:
 def test_a_run_that_was_stopped_is_not_complete(project: Path) -> None:
     (project / "conftest.py").write_text(
         "import pytest\n"
-        'pytest_plugins = ["harness.collection.plugin"]\n'
+        'pytest_plugins = ["harness.pytest_plugin"]\n'
         "def pytest_runtest_teardown(item):\n"
         "    if 'add/b' in item.name:\n"
         "        raise KeyboardInterrupt\n"
@@ -74,11 +67,11 @@ def test_a_run_that_was_stopped_is_not_complete(project: Path) -> None:
     assert any("did not end by itself" in line for line in record.incompleteness)
 
 
-def test_another_session_does_not_render_a_run_that_is_there(reporting: Path) -> None:
-    assert run(reporting, "-n", "0", "-k", "add/a").returncode == 0
-    page = reporting / "run" / "report.html"
+def test_another_session_does_not_render_a_run_that_is_there(project: Path) -> None:
+    assert run(project, "-n", "0", "-k", "add/a", reports=True).returncode == 0
+    page = project / "run" / "report.html"
     page.write_text("mine")
-    assert run(reporting, "-n", "0", "-k", "add/b").returncode == 4
+    assert run(project, "-n", "0", "-k", "add/b", reports=True).returncode == 4
     assert page.read_text() == "mine"
 
 
@@ -110,12 +103,12 @@ def fill(disk: Path, left: int) -> None:
 
 @pytest.mark.parametrize("workers", WORKERS)
 def test_a_disk_that_fills_up_ends_the_run_with_one_line(
-    reporting: Path, disk: Callable[[int], Path], workers: str
+    project: Path, disk: Callable[[int], Path], workers: str
 ) -> None:
     place = disk(256)
     # A page of memory for run.json, and one for the first records.
     fill(place, 2 * 4096)
-    result = run(reporting, "-n", workers, "--run-dir", str(place / "run"))
+    result = run(project, "-n", workers, "--run-dir", str(place / "run"), reports=True)
     said = result.stdout + result.stderr
     assert result.returncode == 3, said
     assert "Traceback" not in said
@@ -130,11 +123,11 @@ def test_a_disk_that_fills_up_ends_the_run_with_one_line(
 
 
 def test_a_disk_without_room_for_the_page_has_no_half_of_it(
-    reporting: Path, disk: Callable[[int], Path]
+    project: Path, disk: Callable[[int], Path]
 ) -> None:
     place = disk(256)
     fill(place, 12 * 4096)
-    result = run(reporting, "-n", "0", "--run-dir", str(place / "run"))
+    result = run(project, "-n", "0", "--run-dir", str(place / "run"), reports=True)
     said = result.stdout + result.stderr
     assert "5 passed" in said
     assert "no report: cannot write the report" in said
@@ -146,12 +139,12 @@ def test_a_disk_without_room_for_the_page_has_no_half_of_it(
     assert names <= {RUN_FILE, CELLS_FILE, "logs", "report.md"}, names
 
 
-def test_reports_replace_links_and_follow_none(reporting: Path) -> None:
-    assert run(reporting, "-n", "0", "-k", "add/a").returncode == 0
-    folder = reporting / "run"
+def test_reports_replace_links_and_follow_none(project: Path) -> None:
+    assert run(project, "-n", "0", "-k", "add/a", reports=True).returncode == 0
+    folder = project / "run"
     victims = {}
     for name in ("report.md", "report.html", RUN_FILE):
-        victims[name] = reporting / f"victim-{name}"
+        victims[name] = project / f"victim-{name}"
         content = (folder / name).read_bytes()
         victims[name].write_bytes(content if name == RUN_FILE else b"mine")
         (folder / name).unlink()

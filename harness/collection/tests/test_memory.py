@@ -108,7 +108,7 @@ def test_cells_that_do_not_fit_the_machine_run_one_at_a_time(project: Path) -> N
 def test_without_workers_what_the_machine_does_not_have_is_refused(project: Path) -> None:
     (project / "conftest.py").write_text(
         "from harness.collection.items import ROOM\n"
-        'pytest_plugins = ["harness.collection.plugin"]\n'
+        'pytest_plugins = ["harness.pytest_plugin"]\n'
         "def pytest_configure(config):\n"
         "    config.stash[ROOM] = 600 << 20\n"
     )

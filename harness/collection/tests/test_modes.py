@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -33,12 +32,6 @@ BACKEND = Backend()
 """
 
 
-@pytest.fixture
-def reporting(project: Path) -> Path:
-    shutil.copy(ROOT / "conftest.py", project / "conftest.py")
-    return project
-
-
 def away(project: Path, *, can_lower: bool) -> dict[str, str]:
     """A backend that cannot execute here, as an installed one."""
     site = project / "site"
@@ -52,10 +45,10 @@ def away(project: Path, *, can_lower: bool) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_run_that_lowers_only_is_what_was_asked_for(reporting: Path, workers: str) -> None:
-    result = run(reporting, "-n", workers, "--lower-only")
+def test_a_run_that_lowers_only_is_what_was_asked_for(project: Path, workers: str) -> None:
+    result = run(project, "-n", workers, "--lower-only", reports=True)
     assert result.returncode == 0, result.stdout
-    record = load(reporting / "run")
+    record = load(project / "run")
     assert record.info.lower_only
     assert record.is_complete
     assert set(outcomes(record).values()) == {Status.LOWERED}
@@ -65,7 +58,7 @@ def test_a_run_that_lowers_only_is_what_was_asked_for(reporting: Path, workers: 
         assert cell.program_bytes > 0
         assert "serialize" in cell.stages
         assert "run" not in cell.stages
-    assert "lowered only, not executed" in (reporting / "run" / "report.md").read_text().lower()
+    assert "lowered only, not executed" in (project / "run" / "report.md").read_text().lower()
     assert "lowered only, not executed" in result.stdout.lower()
 
 
@@ -120,7 +113,7 @@ def unsupported(case, *built):
     return "declared out of scope" if case.name in {declared!r} else None
 
 null.recipes["eager"] = dataclasses.replace(recipe, unsupported=unsupported)
-pytest_plugins = ["harness.collection.plugin"]
+pytest_plugins = ["harness.pytest_plugin"]
 """
 
 
@@ -173,7 +166,7 @@ def without_signal(case, target, **options):
     return cell
 
 harness.pipeline.runner.run_cell = without_signal
-pytest_plugins = ["harness.collection.plugin"]
+pytest_plugins = ["harness.pytest_plugin"]
 """
 
 

@@ -187,7 +187,7 @@ def test_two_workers_that_die_at_a_time_are_two_rows(project: Path) -> None:
 
 def test_workers_that_die_before_any_cell_end_the_session(project: Path) -> None:
     (project / "conftest.py").write_text(
-        'pytest_plugins = ["harness.collection.plugin"]\n'
+        'pytest_plugins = ["harness.pytest_plugin"]\n'
         "def pytest_collection(session):\n"
         "    if hasattr(session.config, 'workerinput'):\n"
         "        __import__('os')._exit(1)\n"
@@ -236,7 +236,7 @@ def test_an_expected_backend_that_did_not_load_is_red(project: Path, workers: st
     (project / "conftest.py").write_text(
         "from harness import registry\n"
         'registry.BUILT_IN["broken"] = registry.BuiltIn("broken:BACKEND", ("fp32",))\n'
-        'pytest_plugins = ["harness.collection.plugin"]\n'
+        'pytest_plugins = ["harness.pytest_plugin"]\n'
     )
     result = run(project, "-n", workers, "--targets", "null:eager,broken:fp32")
     assert result.returncode == 1, result.stdout

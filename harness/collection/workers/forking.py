@@ -29,6 +29,8 @@ from typing import Any
 from execnet import gateway_io
 from execnet.gateway_base import Popen2IO
 
+from harness.private.replacing import Replacing
+
 PRELOADED = ["harness.collection.workers.preloaded"]
 """Modules that the server imports; those that are not there are left out."""
 
@@ -228,4 +230,4 @@ def install(workers: int) -> None:
     if not alone:
         server()
         _server.ensure_running()  # what "enter" has replaced, it leaves alone
-    gateway_io.create_io = creating(alone)
+    Replacing("workers")(gateway_io, "create_io", creating(alone))

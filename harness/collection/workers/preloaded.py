@@ -29,8 +29,12 @@ _LATER = (
 # What is loaded here stays: a collection in a forked process would write to what it shares.
 with collector_paused(), warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    import harness.pipeline.runner  # noqa: F401
     from harness.pipeline import speed
+    from harness.private.vendors import quiet_imports
+
+    quiet_imports()
+    speed.prepare()
+    import harness.pipeline.runner  # noqa: F401
 
     speed.left_out()  # imports its parts
     for name in _LATER:

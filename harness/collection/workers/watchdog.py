@@ -62,7 +62,8 @@ class Watchdog:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End soon: where all tests were cells, whose warnings are vendors', let pytest not look
         five times through all objects for what warns when it is collected."""
-        if session.items and all(isinstance(item, CellItem) for item in session.items):
+        only_cells = session.items and all(isinstance(item, CellItem) for item in session.items)
+        if only_cells and not session.config.getoption("no_speed"):
             gc.freeze()
         if self.stack is not None:
             atexit.register(leave)
@@ -129,7 +130,8 @@ def leave() -> None:
 
 
 def load_and_settle(cells: Sequence[CellItem]) -> Ready:
-    """Load the backends of these cells, and tell the garbage collector that they stay.
+    """Load the backends of these cells, and with ``--speed`` tell the garbage collector that they
+    stay.
 
     Returns:
         What they say of themselves, and what keeps torch quick and cannot.
@@ -137,11 +139,12 @@ def load_and_settle(cells: Sequence[CellItem]) -> Ready:
     from harness import private
     from harness.pipeline import speed
 
-    with vendor_warnings_ignored(), collector_paused():
+    quick = not cells or not cells[0].config.option.no_speed
+    with vendor_warnings_ignored(), collector_paused() if quick else nullcontext():
         selected = cells[0].config.stash[SELECTED] if cells else []
         states = registry.states((item.target.backend for item in cells), selected)
-        quick = not cells or not cells[0].config.option.no_speed
         slow = speed.left_out() if quick else {}
         ready = Ready(backends=states, slow=dict(slow), gone=dict(private.gone()))
-    speed.settle()
+    if quick:
+        speed.settle()
     return ready

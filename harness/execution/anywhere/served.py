@@ -6,18 +6,17 @@ from pathlib import Path
 
 import msgspec
 
-from harness.execution.vendors import silence_vendors
-
-silence_vendors()  # before they are imported, which they log and warn of
-
-from harness import registry  # noqa: E402
-from harness.execution import foreign  # noqa: E402
-from harness.execution.anywhere.run import run_here  # noqa: E402
-from harness.execution.anywhere.stderr import printed_to  # noqa: E402
+from harness.private.vendors import silence_vendors
 
 
 def answer(request: bytes) -> bytes:
     """Execute a :class:`~harness.execution.foreign.Task` and answer with a Result."""
+    silence_vendors()  # before they are imported, which they log and warn of
+    from harness import registry
+    from harness.execution import foreign
+    from harness.execution.anywhere.run import run_here
+    from harness.execution.anywhere.stderr import printed_to
+
     task = msgspec.msgpack.decode(request, type=foreign.Task)
     calls = [tuple(foreign.unpack(values)) for values in task.calls]
     program = Path(task.program).read_bytes()

@@ -189,8 +189,9 @@ def local_farm(root: Path, workers: int, *options: str) -> Iterator[tuple[str, i
 
 def run(root: Path, folder: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Cells of a checkout, to their end: what ``conform run`` asks of pytest."""
-    asked = ("-q", "-p", "no:logging", "-n", "0", *_OF_A_RUN, "--run-dir", folder, *options)
-    return sessions.ended("pytest", [*asked, "suites"], root, environment(), seconds=900)
+    plugins = ("-p", "harness.pytest_plugin", "-p", "no:logging")
+    asked = (*plugins, "-q", "-n", "0", *_OF_A_RUN, "--run-dir", folder, *options, "suites")
+    return sessions.ended("pytest", asked, root, environment(), seconds=900)
 
 
 def by_command(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

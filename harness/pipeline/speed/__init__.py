@@ -18,6 +18,11 @@ dropped (``forgotten``). Calls of a cell find their frames in one chunk of Pytho
 
 A part stands in for functions that it was written against; where a release has others, it is left
 out (``originals``), and the record of a run says so.
+
+Nothing of this happens by an import: a process that lowers calls :func:`prepare` before executorch
+is imported and :func:`install` before it lowers. :mod:`harness.private.replacing` lists what was
+replaced, and :func:`uninstall` undoes it. Without these calls, as with ``--no-speed``, torch,
+executorch and Python's garbage collector are as they were.
 """
 
 from __future__ import annotations
@@ -30,14 +35,18 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from harness.errors import UsageError
+from harness.pipeline.speed import lean
 from harness.pipeline.speed.originals import problems
+from harness.private import replacing
+from harness.private.replacing import Replacing
 
+_LEAN = "lean"
 PARTS = tuple(
     """
-    code kept converting.tables converting.tracing converting.decomposing converting.edge
+    lean code kept converting.tables converting.tracing converting.decomposing converting.edge
     walking.faked walking.delegated walking.replay walking.retracing walking.propagation
     walking.verifying walking.unmatched delegating.merging delegating.payloads untold forgotten
-    calibration inductor
+    calibration patterns inductor
     """.split()
 )
 """The parts in the order in which they are installed: modules below this one with ``install()``."""
@@ -87,17 +96,33 @@ def _impossible() -> dict[str, str]:
     return found
 
 
-@functools.cache
+def prepare() -> None:
+    """Have executorch's import leave Inductor out; to be called before executorch is imported.
+
+    Imports nothing of torch's, and does nothing once executorch is there.
+    """
+    if _LEAN not in unwanted() and not problems(_LEAN):
+        lean.install()
+
+
 def install() -> None:
     """Install what is not :func:`left_out` in this process; further calls do nothing."""
+    if replacing.is_sped_up():
+        return
+    prepare()
     for part in PARTS:
-        if part not in left_out():
-            _module(part).install()
+        if part != _LEAN and part not in left_out():
+            _module(part).install(Replacing(replacing.SPEED + part))
 
 
-def is_sped_up() -> bool:
-    """Whether this process keeps what would be made again: False with ``--no-speed``."""
-    return install.cache_info().currsize > 0
+def uninstall() -> None:
+    """Undo :func:`install`, and :func:`prepare`; programs under way must have ended.
+
+    Raises:
+        RuntimeError: somebody else has replaced an attribute since; nothing is undone.
+    """
+    replacing.undo(replacing.SPEED)
+    lean.uninstall()
 
 
 def _module(part: str) -> Any:

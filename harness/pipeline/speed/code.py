@@ -14,6 +14,8 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _PyTreeCodeGen
 from torch.fx.graph_module import _WrappedCall
 
+from harness.private.replacing import Replacing
+
 _recompile = GraphModule.recompile
 _reduce = GraphModule.__reduce__
 _OF_THE_CODE = ("_code", "_lineno_map", "_prologue_start")
@@ -93,10 +95,9 @@ def _reduce_settled(module: GraphModule) -> Any:
     return _reduce(module)
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Put off the code of every graph module from now on."""
-    graph_module: Any = GraphModule
-    graph_module.recompile = _recompile_later
-    graph_module.__reduce__ = _reduce_settled
+    replace(GraphModule, "recompile", _recompile_later)
+    replace(GraphModule, "__reduce__", _reduce_settled)
     for name in _OF_THE_CODE:
-        setattr(graph_module, name, _FromCode(name))
+        replace(GraphModule, name, _FromCode(name))

@@ -22,7 +22,7 @@ from executorch.exir.backend import utils
 from executorch.exir.delegate import executorch_call_delegate
 from torch._subclasses import fake_tensor
 
-from harness.pipeline.speed.kept import replace_everywhere
+from harness.private.replacing import Replacing
 
 _upstream = utils.is_identical_graph
 _keep = fake_tensor._set_cache_key
@@ -50,8 +50,8 @@ def _say_why_by_name(why: Any, node: Any, reason: str) -> None:
     why.node = str(node)
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Forget what was compared, delegated and refused from now on."""
-    replace_everywhere(_upstream, _is_identical_graph)
-    fake_tensor._set_cache_key = _keep_unless_delegated
-    utils.WhyNoPartition.__call__ = _say_why_by_name
+    replace.everywhere(_upstream, _is_identical_graph)
+    replace(fake_tensor, "_set_cache_key", _keep_unless_delegated)
+    replace(utils.WhyNoPartition, "__call__", _say_why_by_name)

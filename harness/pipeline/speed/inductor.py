@@ -15,6 +15,8 @@ from torch import _utils_internal
 from torch._dynamo import utils
 from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 
+from harness.private.replacing import Replacing
+
 _make_rules = DtypePropagationOpsHandler.__init__
 _record = utils.record_compilation_metrics
 _trace = logging.getLogger("torch.__trace")
@@ -38,8 +40,7 @@ def _record_if_read(*args: Any, **kwargs: Any) -> None:
         _record(*args, **kwargs)
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Make such things once, or when they are read, from now on."""
-    handlers: Any = DtypePropagationOpsHandler
-    handlers.__init__ = _rules_once
-    utils.record_compilation_metrics = _record_if_read
+    replace(DtypePropagationOpsHandler, "__init__", _rules_once)
+    replace(utils, "record_compilation_metrics", _record_if_read)

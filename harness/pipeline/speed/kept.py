@@ -25,6 +25,8 @@ from torch.fx import graph as fx_graph
 from torch.fx.experimental import proxy_tensor
 from torch.fx.traceback import NodeSource
 
+from harness.private.replacing import Replacing
+
 Overrides = dict[Any, Callable[..., Any]]
 
 
@@ -223,29 +225,19 @@ def _dim_order_from_stride(stride: Any) -> tuple[Any, ...]:
     return tuple(sorted(range(len(stride)), key=stride.__getitem__, reverse=True))
 
 
-def replace_everywhere(original: Any, replacement: Any) -> None:
-    """Exchange a function in every module that has imported it by its name."""
-    name: str = original.__name__
-    for module in list(sys.modules.values()):
-        names: dict[str, Any] = getattr(module, "__dict__", {})
-        if names.get(name) is original:
-            names[name] = replacement
-
-
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Keep overrides and composite operators from now on."""
     override = torch.export.exported_program._override_composite_implicit_decomp
-    vars(torch.export.exported_program)[override.__name__] = _KeptOverrides(override)
+    replace(torch.export.exported_program, override.__name__, _KeptOverrides(override))
     collect_once = _CollectedOnce(export_utils._collect_all_valid_cia_ops)
     for module in (export_utils, torch.export.exported_program, torch.export.decomp_utils):
-        module._collect_all_valid_cia_ops = collect_once  # type: ignore[attr-defined]
-    decompositions_for_rng.PhiloxState.reset = _reset_philox  # type: ignore[method-assign]
+        replace(module, "_collect_all_valid_cia_ops", collect_once)
+    replace(decompositions_for_rng.PhiloxState, "reset", _reset_philox)
     # Asked for each field of each instance that is serialized; it compiles what it finds as text.
-    _dataclass.get_type_hints = functools.cache(typing.get_type_hints)
-    program: Any = ExportedProgram
-    program.call_spec = _property.getter(_call_spec)
-    replace_everywhere(_order_of, _dim_order_from_stride)
+    replace(_dataclass, "get_type_hints", functools.cache(typing.get_type_hints))
+    replace(ExportedProgram, "call_spec", _property.getter(_call_spec))
+    replace.everywhere(_order_of, _dim_order_from_stride)
     # The name of each node is made of its operator's, which are a few hundred.
-    fx_graph._snake_case = functools.lru_cache(4096)(fx_graph._snake_case)
+    replace(fx_graph, "_snake_case", functools.lru_cache(4096)(fx_graph._snake_case))
     # Where a node came from, which nobody writes to, is shared by copies of it.
-    NodeSource.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
+    replace(NodeSource, "__deepcopy__", lambda self, memo: self)

@@ -26,11 +26,14 @@ from executorch.backends.xnnpack._passes import convert_to_linear, convert_to_sd
 from executorch.exir.backend import backend_api
 from torch.fx import GraphModule, interpreter
 
+from harness.private.replacing import Replacing
+
 _stack = inspect.stack
 # They look at frames, and at names of functions and files, alone.
 _ASKING = frozenset(
     {"_check_if_called_from_to_backend", "_is_to_edge_transform_and_lower", "extract_test_fn"}
 )
+
 _format_stack = traceback.format_stack
 # They keep the second line from below.
 _OF_TWO = "/backends/arm/_passes/arm_pass"
@@ -44,7 +47,7 @@ class _Text:
     derive from is to go through all of them.
     """
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, method: str, replace: Replacing) -> None:
         self._unread = 0
         full = getattr(GraphModule, method)
 
@@ -52,7 +55,7 @@ class _Text:
         def write(*args: Any, **options: Any) -> Any:
             return "" if self._unread else full(*args, **options)
 
-        setattr(GraphModule, method, write)
+        replace(GraphModule, method, write)
 
     @contextmanager
     def unread(self) -> Iterator[None]:
@@ -113,17 +116,17 @@ def _bar_if_shown(*args: Any, disable: bool = False, **options: Any) -> Any:
     return _NoBar() if disable else _bar(*args, **options)
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Leave such things out from now on."""
-    inspect.stack = _callers
-    traceback.format_stack = _lines_of_callers
-    vars(interpreter)["tqdm"] = _bar_if_shown
-    backend_api._create_partitions_in_graph_module = _untold(
-        backend_api._create_partitions_in_graph_module, logging.getLogger(), _Text("__str__")
-    )
-    readable = _Text("print_readable")
+    replace(inspect, "stack", _callers)
+    replace(traceback, "format_stack", _lines_of_callers)
+    replace(interpreter, "tqdm", _bar_if_shown)
+    partition = backend_api._create_partitions_in_graph_module
+    untold = _untold(partition, logging.getLogger(), _Text("__str__", replace))
+    replace(backend_api, partition.__name__, untold)
+    readable = _Text("print_readable", replace)
     for module, converting in (
         (convert_to_linear, convert_to_linear.ConvertToLinearPass),
         (convert_to_sdpa, convert_to_sdpa.ConvertToSDPAPass),
     ):
-        converting.call = _untold(converting.call, module.logger, readable)
+        replace(converting, "call", _untold(converting.call, module.logger, readable))

@@ -280,7 +280,7 @@ def test_other_surroundings_have_other_entries(
 def test_entries_of_surroundings_that_are_gone_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept.platformdirs, "user_cache_path", lambda name: tmp_path)
+    monkeypatch.setattr(kept, "cache_folder", lambda name: tmp_path / name)
     old, recent = (tmp_path / "metal-generated" / name for name in ("old", "recent"))
     for each in (old, recent):
         each.mkdir(parents=True)

@@ -105,7 +105,7 @@ def test_processes_and_workers_take_from_each_other_and_record_the_same(project:
 def test_with_everything_known_no_worker_starts_and_nothing_is_imported(project: Path) -> None:
     assert run(project, "-n", "1", *REUSING, folder="first").returncode == 0
     hook = (
-        'pytest_plugins = ["harness.collection.plugin"]\n'
+        'pytest_plugins = ["harness.pytest_plugin"]\n'
         "def pytest_sessionfinish(session):\n"
         "    import sys\n"
         "    print('loaded torch:', 'torch' in sys.modules, 'suites.small' in sys.modules)\n"

@@ -22,6 +22,7 @@ from torch.fx import Node
 from harness.pipeline.reference.unchanged import Snapshot, is_plain
 from harness.pipeline.speed.converting.functional import as_functional, copied, is_functional
 from harness.pipeline.speed.kept import are_met, identity, meeting
+from harness.private.replacing import Replacing
 
 _Table = Mapping[Any, Callable[..., Any]]
 _upstream: Callable[..., ExportedProgram] = ExportedProgram.run_decompositions
@@ -146,6 +147,6 @@ def _stays(target: Any, table: _Table) -> bool:
     )
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Decompose a program once where that is enough, from now on."""
-    ExportedProgram.run_decompositions = _run_decompositions  # type: ignore[method-assign]
+    replace(ExportedProgram, "run_decompositions", _run_decompositions)

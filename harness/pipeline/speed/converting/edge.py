@@ -22,6 +22,7 @@ from torch.export import ExportedProgram
 from harness.pipeline.reference.unchanged import Snapshot
 from harness.pipeline.speed.converting.decomposing import origin
 from harness.pipeline.speed.converting.functional import Parts, copied, parts
+from harness.private.replacing import Replacing
 
 # Elements of tensors that a conversion may make and are kept, as of constants in another order.
 _FEW = 2**16
@@ -84,6 +85,6 @@ def _tensors(program: ExportedProgram) -> list[torch.Tensor]:
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Make an edge program once from now on."""
-    _program._generate_edge_program = _generate_edge_program
+    replace(_program, "_generate_edge_program", _generate_edge_program)

@@ -10,7 +10,8 @@ from torch import _decomp
 from torch._export import utils as export_utils
 from torch.export import decomp_utils, exported_program
 
-from harness.pipeline.speed.kept import Composites, Overrides, replace_everywhere
+from harness.pipeline.speed.kept import Composites, Overrides
+from harness.private.replacing import Replacing
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _decompose_composite = export_utils._get_decomp_for_cia
@@ -101,14 +102,13 @@ def _get_decompositions_once(
     return dict(_decompositions[key])
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Make each table once from now on."""
-    table: Any = decomp_utils.CustomDecompTable
-    table.materialize = _materialize
+    replace(decomp_utils.CustomDecompTable, "materialize", _materialize)
     for original, replacement in (
         (_get_decompositions, _get_decompositions_once),
         (_decompose_composite, _decompose_composite_by_one),
         (_default, _default_once),
         (_split, _split_once),
     ):
-        replace_everywhere(original, replacement)
+        replace.everywhere(original, replacement)

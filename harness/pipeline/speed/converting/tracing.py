@@ -23,6 +23,8 @@ from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import uninteresting_files
 from torch.nn import Module
 
+from harness.private.replacing import Replacing
+
 _patch = _symbolic_trace._Patcher.patch_method
 _ORIGINALS = {
     "__getattr__": _symbolic_trace._orig_module_getattr,
@@ -88,8 +90,8 @@ def _uninteresting() -> frozenset[str]:
     return frozenset(uninteresting_files())
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Write to the class where it matters from now on, and look at frames that do."""
-    patcher: Any = _symbolic_trace._Patcher
-    patcher.patch_method = functools.wraps(_patch)(_patch_where_needed)
-    vars(proxy)["CapturedTraceback"] = _Stack
+    patch = functools.wraps(_patch)(_patch_where_needed)
+    replace(_symbolic_trace._Patcher, "patch_method", patch)
+    replace(proxy, "CapturedTraceback", _Stack)

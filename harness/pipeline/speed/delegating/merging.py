@@ -11,6 +11,8 @@ from typing import Any
 from executorch.exir.backend.canonical_partitioners.group_partitioner import GroupBasedPartitioner
 from torch.fx.passes.utils.fuser_utils import validate_partition
 
+from harness.private.replacing import Replacing
+
 _upstream = GroupBasedPartitioner._can_merge_partitions
 
 
@@ -26,6 +28,6 @@ def _can_merge_partitions(
     return bool(validate_partition(list(nodes)))
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Merge partitions this way from now on."""
-    GroupBasedPartitioner._can_merge_partitions = _can_merge_partitions
+    replace(GroupBasedPartitioner, "_can_merge_partitions", _can_merge_partitions)

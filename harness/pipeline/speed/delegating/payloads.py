@@ -29,6 +29,7 @@ from flatbuffers import number_types
 
 from harness.pipeline.speed.delegating import schema
 from harness.pipeline.speed.delegating.schema import Base, Field, NotWritten, Schema
+from harness.private.replacing import Replacing
 
 _upstream: Callable[[Any], bytes] = upstream.convert_to_flatbuffer
 _OFFSET = 4  # bytes of where something is that a table or a vector holds
@@ -212,6 +213,6 @@ def _convert_to_flatbuffer(graph: Any) -> bytes:
     return _upstream(graph)
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Write payloads here from now on."""
-    upstream.convert_to_flatbuffer = _convert_to_flatbuffer
+    replace(upstream, "convert_to_flatbuffer", _convert_to_flatbuffer)

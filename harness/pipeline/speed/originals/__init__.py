@@ -16,6 +16,7 @@ import hashlib
 import importlib
 import inspect
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ _PROXY = "torch.fx.experimental.proxy_tensor"
 _TORCH_PASS = "torch._export.pass_base"
 _ARM_VIEWS = "executorch.backends.transforms.propagate_view_copy_permute_pass"
 _XNNPACK = "executorch.backends.xnnpack._passes"
+_AUTO_FUNCTIONALIZED = (
+    "torch.export._remove_auto_functionalized_pass:unsafe_remove_auto_functionalized_pass"
+)
 
 REPLACED: dict[str, tuple[str, ...]] = {
     "calibration": (
@@ -39,6 +43,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
         "torch.fx.graph_module:GraphModule.recompile",
         "torch.fx.graph_module:GraphModule.__reduce__",
     ),
+    "lean": (_AUTO_FUNCTIONALIZED,),
     "converting.decomposing": (f"{_EXPORTED}:ExportedProgram.run_decompositions",),
     "converting.edge": ("executorch.exir.program._program:_generate_edge_program",),
     "delegating.merging": (
@@ -119,6 +124,10 @@ REPLACED: dict[str, tuple[str, ...]] = {
         "torch.fx.proxy:TracerBase.create_node",
         "torch.fx.proxy:TracerBase._filter_traceback_frames",
     ),
+    "patterns": (
+        "executorch.backends.xnnpack.quantizer.xnnpack_quantizer_utils"
+        ":_get_aten_graph_module_for_pattern",
+    ),
     "untold": (
         "executorch.exir.backend.backend_api:_create_partitions_in_graph_module",
         f"{_XNNPACK}.convert_to_linear:ConvertToLinearPass.call",
@@ -171,6 +180,8 @@ def digest(name: str) -> str:
         OSError: its source is not there.
     """
     module, _, attributes = name.partition(":")
+    if name == _AUTO_FUNCTIONALIZED:
+        return _digest_of(_function_in_file(module, attributes))
     found: Any = importlib.import_module(module)
     for attribute in attributes.split("."):
         found = inspect.getattr_static(found, attribute)
@@ -179,7 +190,23 @@ def digest(name: str) -> str:
         if inner is None:
             break
         found = inner
-    tree = ast.parse(textwrap.dedent(inspect.getsource(found)))
+    return _digest_of(ast.parse(textwrap.dedent(inspect.getsource(found))))
+
+
+def _function_in_file(module: str, name: str) -> ast.Module:
+    """A function of a module that is not to be imported, nor its package."""
+    package, *rest = module.split(".")
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    tree = ast.parse(Path(spec.origin).parent.joinpath(*rest).with_suffix(".py").read_bytes())
+    found = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == name]
+    if not found:
+        raise AttributeError(f"module {module!r} has no function {name!r}")
+    return ast.Module([*found], [])
+
+
+def _digest_of(tree: ast.Module) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
             node.body = node.body[1:] or [ast.Pass()]

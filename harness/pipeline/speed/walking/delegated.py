@@ -23,6 +23,7 @@ from torch.fx import Node, map_arg
 
 from harness.pipeline.speed.walking.faked import make, mode_alone
 from harness.pipeline.speed.walking.kinds import Kind, NotKept, kind_of
+from harness.private.replacing import Replacing
 
 # Where the operator is: torch's own by now.
 _HOME: Any = sys.modules[type(delegate.executorch_call_delegate).__module__]
@@ -94,6 +95,6 @@ def _kind_of_held(program: ExportedProgram, name: str | None) -> Kind:
     return Kind(held.shape, held.stride(), held.dtype, held.device, 0)
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Call the operators of a delegate's program from now on."""
-    _HOME.call_delegate_cpu = _call_delegate
+    replace(_HOME, "call_delegate_cpu", _call_delegate)

@@ -24,6 +24,7 @@ from torch.fx.immutable_collections import immutable_dict
 from torch.utils._pytree import tree_leaves
 
 from harness.pipeline.speed.walking.kinds import Call, Kind, NotKept, context_of, key_of, kind_of
+from harness.private.replacing import Replacing
 
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _IS_INCLUDED = torch._C._dispatch_tls_is_dispatch_key_included
@@ -190,10 +191,8 @@ def _memory(tensor: torch.Tensor) -> int:
     return pointer
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Keep what operators make of fake tensors from now on."""
-    EdgeOpOverload.__call__ = _call
-    walks: Any = Interpreter
-    walks.call_function = _call_function
-    modes: Any = FakeTensorMode
-    modes.dispatch = _dispatch
+    replace(EdgeOpOverload, "__call__", _call)
+    replace(Interpreter, "call_function", _call_function)
+    replace(FakeTensorMode, "dispatch", _dispatch)

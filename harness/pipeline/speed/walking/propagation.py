@@ -21,6 +21,8 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.passes.infra.pass_base import PassResult
 
+from harness.private.replacing import Replacing
+
 # ArmPass.call_operator has no fake rule for these in integers: it takes what was there.
 _AS_THEY_WERE = {ops.edge.aten.bmm.default, ops.edge.aten.leaky_relu.default}
 
@@ -134,7 +136,7 @@ def _call_pass(self: Any, graph_module: torch.fx.GraphModule) -> PassResult:
     return result
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Walk the graph at the end of the pass alone from now on."""
-    PropagateViewCopyPermutePass._retrace = _retrace
-    PropagateViewCopyPermutePass.call = _call_pass
+    replace(PropagateViewCopyPermutePass, "_retrace", _retrace)
+    replace(PropagateViewCopyPermutePass, "call", _call_pass)

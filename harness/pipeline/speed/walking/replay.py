@@ -22,6 +22,7 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.fx.proxy import _create_arg_bypass
 from torch.utils import _pytree as pytree
 
+from harness.private.replacing import Replacing
 from harness.trees import PLAIN, leaves, map_leaves
 
 # No tracer has more to say of these than torch.fx's own table does.
@@ -72,7 +73,7 @@ def _run_node(interpreter: Any, node: torch.fx.Node) -> Any:
     return torch.fx.Interpreter.run_node(interpreter, node)
 
 
-def _quick_argument(tracer: type[Any]) -> None:
+def _quick_argument(tracer: type[Any], replace: Replacing) -> None:
     """Let a tracer look first whether an argument is of a common type."""
     create_arg = tracer.create_arg
     common = {kind: _create_arg_bypass[kind] for kind in _COMMON}
@@ -81,28 +82,28 @@ def _quick_argument(tracer: type[Any]) -> None:
         known = common.get(type(value))
         return create_arg(self, value) if known is None else known(self, value)
 
-    tracer.create_arg = quick
+    replace(tracer, "create_arg", quick)
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Walk arguments this way from now on, where graphs are walked and their operators faked."""
     trees = types.ModuleType(pytree.__name__, pytree.__doc__)
     vars(trees).update(vars(pytree), tree_map=_tree_map, tree_map_only=_tree_map_only)
     for module in (pass_base, torch_pass_base, functional_tensor, fake_tensor):
         assert vars(module)["pytree"] is pytree
-        vars(module)["pytree"] = trees
+        replace(module, "pytree", trees)
     assert vars(fake_tensor)["tree_map"] is pytree.tree_map
-    vars(fake_tensor)["tree_map"] = _tree_map
+    replace(fake_tensor, "tree_map", _tree_map)
     iterated = types.ModuleType(pytree.__name__, pytree.__doc__)
     vars(iterated).update(vars(pytree), tree_iter=_tree_iter)
     assert vars(fx_graph)["pytree"] is pytree
-    vars(fx_graph)["pytree"] = iterated
+    replace(fx_graph, "pytree", iterated)
     walked = pass_base._ExportPassBase
-    walked.node_debug_str = _DebugString()
-    walked.ExportInterpreter.run_node = _run_node
+    replace(walked, "node_debug_str", _DebugString())
+    replace(walked.ExportInterpreter, "run_node", _run_node)
     for tracer in (
         PythonKeyTracer,
         pass_base._ExportPassBase.ExportTracer,
         pass_base.ExportPass.ExportTracer,
     ):
-        _quick_argument(tracer)
+        _quick_argument(tracer, replace)

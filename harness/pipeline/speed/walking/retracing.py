@@ -36,6 +36,7 @@ from torch.fx.passes.infra.pass_base import PassResult
 
 from harness.pipeline.reference.unchanged import Nodes
 from harness.pipeline.speed.walking import rehearsal
+from harness.private.replacing import Replacing
 
 _MARK = "_conform_traced"
 _upstream = pass_base._ExportPassBase.call
@@ -174,11 +175,10 @@ def _set_up_now(walking: Any, name: str) -> Any:
     return vars(walking)[name]
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Skip what changes nothing from now on."""
-    pass_base._ExportPassBase.__init__ = _set_up_later
-    pass_base._ExportPassBase.__getattr__ = _set_up_now
-    pass_base._ExportPassBase.call = _call
-    rehearsal.install()
-    torchs: Any = torch_pass_base._ExportPassBaseDeprecatedDoNotUse
-    torchs.call = _call_torchs
+    replace(pass_base._ExportPassBase, "__init__", _set_up_later)
+    replace(pass_base._ExportPassBase, "__getattr__", _set_up_now)
+    replace(pass_base._ExportPassBase, "call", _call)
+    rehearsal.install(replace)
+    replace(torch_pass_base._ExportPassBaseDeprecatedDoNotUse, "call", _call_torchs)

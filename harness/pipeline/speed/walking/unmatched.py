@@ -20,6 +20,8 @@ from executorch.backends.xnnpack._passes.xnnpack_pass import XNNPACKPass
 from torch.fx import GraphModule
 from torch.fx.passes.infra.pass_base import PassResult
 
+from harness.private.replacing import Replacing
+
 # Part of a name: attention normalizes its scores and upsampling reads by index, where they are not
 # left whole.
 NEEDED = {
@@ -48,8 +50,7 @@ def _unless_unmatched(call: Callable[..., PassResult], needed: tuple[str, ...]) 
     return called
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Leave the search out where it finds nothing from now on."""
     for converting, needed in NEEDED.items():
-        kind: Any = converting
-        kind.call = _unless_unmatched(kind.call, needed)
+        replace(converting, "call", _unless_unmatched(converting.call, needed))

@@ -25,6 +25,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from harness.pipeline.reference.unchanged import Nodes
 from harness.pipeline.speed.walking.kinds import Call, NotKept, context_of, key_of
+from harness.private.replacing import Replacing
 
 _MARK, _CHECKED = "_conform_verified", "_conform_checked"
 _upstream = Verifier._check_graph_module
@@ -212,11 +213,11 @@ def _remove_invalid_once(preserved: list[Any]) -> list[Any]:
     return list(_kept[key])
 
 
-def install() -> None:
+def install(replace: Replacing) -> None:
     """Verify a graph once from now on."""
-    verifiers: Any = Verifier
-    verifiers._check_graph_module = _check_graph_module
-    ExportedProgramPassManager.check = _check
-    verifier._check_tensor_args_matching_op_allowed_dtype = _call_operators_once
-    verifier.EdgeOpArgValidator = _Noting
-    _program._remove_invalid_ops_for_not_decompose = _remove_invalid_once
+    replace(Verifier, "_check_graph_module", _check_graph_module)
+    replace(ExportedProgramPassManager, "check", _check)
+    checked = "_check_tensor_args_matching_op_allowed_dtype"
+    replace(verifier, checked, _call_operators_once)
+    replace(verifier, "EdgeOpArgValidator", _Noting)
+    replace(_program, "_remove_invalid_ops_for_not_decompose", _remove_invalid_once)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.export import ExportedProgram, export
 
-from harness.execution import lean
+from harness.pipeline.speed import lean
 
 
 class Spare(torch.nn.Module):

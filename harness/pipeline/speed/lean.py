@@ -40,9 +40,21 @@ _STANDING = _Standing()
 
 
 def install() -> None:
-    """Stand for the module from now on; where it is loaded already, it stays."""
+    """Stand for the module from now on; where it is loaded already, it stays.
+
+    Nothing of torch's name is loaded by this, so that it can be done before torch is imported.
+    """
     if _STANDING not in sys.meta_path:
         sys.meta_path.insert(0, _STANDING)
+
+
+def uninstall() -> None:
+    """Leave the import to torch again."""
+    if _STANDING in sys.meta_path:
+        sys.meta_path.remove(_STANDING)
+    for module in list(sys.modules.values()):
+        if getattr(module, "__dict__", {}).get(_NAME) is _remove:
+            vars(module)[_NAME] = _real()
 
 
 def _remove(program: ExportedProgram) -> ExportedProgram:
@@ -84,5 +96,6 @@ def _real() -> Any:
     """Torch's own."""
     if _STANDING in sys.meta_path:
         sys.meta_path.remove(_STANDING)
-        sys.modules.pop(_PASS, None)
+    if getattr(sys.modules.get(_PASS), _NAME, None) is _remove:
+        sys.modules.pop(_PASS)
     return getattr(importlib.import_module(_PASS), _NAME)

@@ -1,0 +1,58 @@
+"""Each attribute that is replaced is in the list, and has its own value again once undone."""
+
+from __future__ import annotations
+
+import json
+
+from harness.collection.tests.sessions import script
+
+_CODE = """
+import importlib, json, sys
+from harness.pipeline import speed
+from harness.private import replacing
+
+speed.left_out()  # imports the parts, which replaces nothing
+for part in speed.PARTS:
+    importlib.import_module(f"harness.pipeline.speed.{part}")
+
+def attributes():
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("harness", "backends", "__main__", "__mp_main__"):
+            continue
+        for key, value in list(getattr(module, "__dict__", {}).items()):
+            if key in ("before", "__warningregistry__"):
+                continue
+            found[name, key] = value
+            if isinstance(value, type) and value.__module__.partition(".")[0] != "harness":
+                found |= {(f"{value.__module__}:{value.__qualname__}", each): one
+                          for each, one in list(vars(value).items())}
+    return found
+
+def changed(was):
+    now = attributes()
+    return sorted({key for (_, key), value in was.items() if _ and now.get((_, key)) is not value}
+                  | {key for _, key in now.keys() - was.keys()})
+
+before = attributes()
+speed.install()
+ours = changed(before)
+listed = sorted({each.name for each in replacing.replacements()})
+in_place = [str(each) for each in replacing.overwritten()]
+parts = sorted({each.part for each in replacing.replacements()})
+speed.uninstall()
+print(json.dumps({"ours": ours, "listed": listed, "overwritten": in_place, "parts": parts,
+                  "after": changed(before), "left": len(replacing.replacements()),
+                  "known": list(speed.PARTS), "is_sped_up": replacing.is_sped_up()}))
+"""
+
+
+def test_what_is_replaced_is_listed_and_can_be_undone() -> None:
+    found = json.loads(script(_CODE, anew=True).stdout.splitlines()[-1])
+    assert len(found["ours"]) > 40
+    assert set(found["ours"]) <= set(found["listed"])
+    assert found["overwritten"] == []
+    assert set(found["parts"]) == {f"speed.{part}" for part in found["known"] if part != "lean"}
+    assert found["after"] == []
+    assert found["left"] == 0
+    assert found["is_sped_up"] is False

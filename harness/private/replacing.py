@@ -1,0 +1,119 @@
+"""Attributes of vendors' modules and classes that this process has replaced, in one list.
+
+Nothing is replaced by an import: :mod:`harness.pipeline.speed` does so when it is asked to, and
+``--no-speed`` asks for nothing. The list can be read, verified and undone.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+_ABSENT = _Absent()
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """One attribute that was replaced.
+
+    Attributes:
+        part: who replaced it, such as ``speed.walking.faked``.
+        owner: a module or a class.
+        name: of the attribute in its own ``__dict__``.
+        original: its value before; an instance of a private class where there was none.
+        value: its value since.
+    """
+
+    part: str
+    owner: Any
+    name: str
+    original: Any
+    value: Any
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the attribute still has the value that it was given."""
+        return vars(self.owner).get(self.name, _ABSENT) is self.value
+
+    def undo(self) -> None:
+        """Give the attribute its original value."""
+        if self.original is _ABSENT:
+            delattr(self.owner, self.name)
+        else:
+            setattr(self.owner, self.name, self.original)
+
+    def __str__(self) -> str:
+        where = getattr(self.owner, "__qualname__", None)
+        module = self.owner.__name__ if where is None else self.owner.__module__
+        return f"{module}:{'' if where is None else f'{where}.'}{self.name}"
+
+
+SPEED = "speed."
+"""Prefix of the parts of :mod:`harness.pipeline.speed`."""
+
+_made: list[Replacement] = []
+
+
+class Replacing:
+    """Replaces attributes in the name of one part."""
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+
+    def __call__(self, owner: Any, name: str, value: Any) -> None:
+        """Replace an attribute of a module or a class.
+
+        Args:
+            owner: the module or class.
+            name: the attribute; one that the owner inherits or lacks is added to it.
+            value: its new value.
+        """
+        original = vars(owner).get(name, _ABSENT)
+        setattr(owner, name, value)
+        _made.append(Replacement(self.part, owner, name, original, vars(owner)[name]))
+
+    def everywhere(self, original: Any, value: Any) -> None:
+        """Replace a function in each loaded module that has it under its own name."""
+        name: str = original.__name__
+        for module in list(sys.modules.values()):
+            if getattr(module, "__dict__", {}).get(name) is original:
+                self(module, name, value)
+
+
+def replacements() -> tuple[Replacement, ...]:
+    """All replacements of this process, in the order in which they were made."""
+    return tuple(_made)
+
+
+def is_sped_up() -> bool:
+    """Whether this process caches work that torch repeats: False with ``--no-speed``."""
+    return any(each.part.startswith(SPEED) for each in _made)
+
+
+def overwritten() -> list[Replacement]:
+    """Replacements whose attribute has another value now, and was not replaced again by us."""
+    last = {(id(each.owner), each.name): each for each in _made}
+    return [each for each in last.values() if not each.is_in_place]
+
+
+def undo(prefix: str = "") -> None:
+    """Give attributes their original values; programs under way must have ended.
+
+    Args:
+        prefix: of the parts whose replacements are undone; all by default.
+
+    Raises:
+        RuntimeError: somebody else has replaced one of them since; nothing is undone.
+    """
+    if foreign := [each for each in overwritten() if each.part.startswith(prefix)]:
+        raise RuntimeError(f"replaced by others since: {', '.join(map(str, foreign))}")
+    for each in [each for each in reversed(_made) if each.part.startswith(prefix)]:
+        each.undo()
+        _made.remove(each)

@@ -1,0 +1,41 @@
+"""The noise of vendors' packages."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+
+# Each process that imports these logs warnings that a user can do nothing about.
+_LOUD = ("torchao", "torch.utils._pytree")
+# torch deep-copies its own deprecated tree specs.
+_DEPRECATED = r".isinstance\(treespec, LeafSpec\). is deprecated"
+
+
+def quiet_imports() -> None:
+    """For this process, have vendors' imports log errors only, and ignore what torch warns of its
+    own code; everything else is logged and warned of as before."""
+    for name in _LOUD:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", _DEPRECATED)
+
+
+@contextmanager
+def vendors_quiet() -> Generator[None]:
+    """Do the same for the length of a block."""
+    loggers = [logging.getLogger(name) for name in _LOUD]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        quiet_imports()
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+
+
+def silence_vendors() -> None:
+    """For this process, drop what vendors log and warn of; for commands, whose output is ours."""
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
