@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from harness.pipeline.keeping.folder import Keep
 
 
+# By status; every other status is red.
+_EXIT_CODES = {"passed": 0, "xfailed": 0, "unsupported": 0, "unavailable": 2, "lowered": 2}
+
+
 @click.command()
 @click.argument("cell")
 @click.option("--run", "folder", type=click.Path(path_type=Path), help="Run folder.")
@@ -80,7 +84,8 @@ def repro(
 ) -> None:
     """Run one CELL by name in this process and print its record.
 
-    Exit code 0 when it passed, failed as a limitation predicts, or is unsupported; else 1.
+    Exit code 0 when it passed, failed as a limitation predicts, or is unsupported, 2 when it was
+    not executed because this host cannot, else 1.
     """
     prepare(speed=speed)
     from rich.console import Console
@@ -116,9 +121,7 @@ def repro(
             click.echo(line)
     if script is not None:
         write(script, case, target, seed, Console())
-    # Only what ran as expected, or is declared as out of scope, is green.
-    fine = made.status.value in ("passed", "xfailed", "unsupported")
-    sys.exit(0 if fine else 1)
+    sys.exit(_EXIT_CODES.get(made.status.value, 1))
 
 
 def _wrote(save: Path, keep: Keep | None) -> list[str]:

@@ -28,8 +28,21 @@ SUITES = _suites()
 
 ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
 
+
+def _existing(context: click.Context, parameter: click.Parameter, folder: Path) -> Path:
+    """A folder that was typed must be there; a repository without suites has no default one."""
+    source = context.get_parameter_source(parameter.name or "")
+    if source is click.core.ParameterSource.COMMANDLINE and not folder.is_dir():
+        raise click.BadParameter(f"{folder} is not a folder", context, parameter)
+    return folder
+
+
 SUITE_FOLDER = click.option(
-    "--suites", type=click.Path(path_type=Path), default=SUITES, help="Suite folder."
+    "--suites",
+    type=click.Path(path_type=Path),
+    default=SUITES,
+    callback=_existing,
+    help="Suite folder.",
 )
 SPEED = click.option(
     "--speed/--no-speed",

@@ -171,7 +171,7 @@ def listing(
         click.echo("  ".join(cells).rstrip())
     if not rows:
         click.echo("conform: nothing matches", err=True)
-        sys.exit(1)
+        sys.exit(2)
 
 
 def _on(case: Listed) -> list[str]:

@@ -70,7 +70,7 @@ def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: boo
 
     The scripts of docs/findings exit with 1 where the defect shows, with 0 where it is gone and
     with 2 where it cannot be tried; those of conform script with 1 where the cell is wrong. Exit
-    code 0 when every script ended by itself, 1 when one was killed or took over ten minutes.
+    code 0 when every script ended by itself, 2 when one was killed or took over ten minutes.
     """
     from rich.console import Console
 
@@ -93,7 +93,7 @@ def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: boo
             for name, each in zip(names, found, strict=True):
                 click.echo(f"--- {path.name} on {name}: {each.word}\n{each.output.rstrip()}")
     Console().print(table)
-    sys.exit(0 if ended else 1)
+    sys.exit(0 if ended else 2)
 
 
 @releases.command("compare")
@@ -138,19 +138,19 @@ def listing(wheels: Path | None) -> None:
 @releases.command("affected")
 @click.argument("files", type=click.File(), default="-")
 def affected(files: TextIO) -> None:
-    """Print the targets that a change of ExecuTorch can affect, as --targets takes them.
+    """Print the targets that a change of ExecuTorch can affect, as --targets takes them; nothing
+    where there is none.
 
     git diff --name-only main... | conform releases affected
 
-    FILES has a path a line, relative to ExecuTorch's repository; "-" for standard input. Exit code
-    1 where no cell is affected.
+    FILES has a path a line, relative to ExecuTorch's repository; "-" for standard input.
     """
     from harness.releases.affected import affected
 
     found = affected(files)
     if not found:
         click.echo("no cell can be affected by these files", err=True)
-        sys.exit(1)
+        return
     click.echo(",".join(found))
 
 

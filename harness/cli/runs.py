@@ -17,7 +17,8 @@ from harness.target import LISTED
 
 _QUICK = SUITES / "quick"
 _PLUGIN = ("-p", "harness.pytest_plugin")
-_NOTHING_SELECTED = 5  # pytest.ExitCode.NO_TESTS_COLLECTED, without importing pytest for --help
+# pytest.ExitCode, without importing pytest for --help.
+_GREEN, _RED, _NOTHING_SELECTED = 0, 1, 5
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -113,6 +114,8 @@ def run(
     PATHS are suite folders, modules or node ids (FILE::CASE@TARGET); default: all suites. This is
     pytest with the options of the plugin, and takes pytest's own as well: -x, -v, --lf,
     --durations=10, --require-delegation LIST. The last line printed is the path of the HTML page.
+    Exit code 0 when all is green, 1 when a cell is red, 2 when nothing was selected or the run did
+    not end by itself.
     """
     from harness.record.folder import RUN_FILE, new_folder
 
@@ -184,7 +187,7 @@ def run(
     # An older run's page, or none on a full disk, is not this run's.
     if is_new and page.exists():
         click.echo(page.resolve())
-    sys.exit(status)
+    sys.exit(status if status in (_GREEN, _RED) else 2)
 
 
 def _beside_resume() -> bool:

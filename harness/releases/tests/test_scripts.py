@@ -63,5 +63,5 @@ def test_the_command_prints_a_table_and_fails_where_one_was_killed(tmp_path: Pat
     assert ran.exit_code == 0, ran.output
     assert "--- fine.py on here: 0\nseen" in ran.output
     ran = CliRunner().invoke(releases, ["exec", HERE, str(fine), str(dies)])
-    assert ran.exit_code == 1
+    assert ran.exit_code == 2
     assert "SIGKILL" in ran.output

@@ -84,7 +84,7 @@ def test_reduce_writes_a_script_and_runs_it(suites: Path, tmp_path: Path) -> Non
     script = tmp_path / "repro.py"
     cell = "wrong/gelu@xnnpack:fp32"
     ended = typed("reduce", cell, "--suites", suites, "--script", script)
-    assert ended.exit_code == 1, ended.output
+    assert ended.exit_code == 0, ended.output
     assert "1 of 4 nodes are as red: aten.gelu.default" in ended.output
     assert "run alone it exits with 1: the defect shows" in ended.output
     assert script.exists()

@@ -1,0 +1,99 @@
+"""Exit codes are those of the table in docs/ci.md: 0 fine, 1 red, 2 not judged or misused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.cli.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def commands(command: click.Command, names: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from commands(inner, (*names, name))
+        if not command.invoke_without_command:
+            return
+    yield names
+
+
+COMMANDS = [" ".join(names) for names in commands(main)]
+
+# What makes no sense for a command, by command; each is one line on stderr, and exit code 2.
+NONSENSE: dict[str, tuple[str, ...]] = {
+    "run": ("--targets", "nowhere", "-n", "0", "suites/quick"),
+    "report": ("absent",),
+    "check": ("absent.py:model",),
+    "show": ("no/cell",),
+    "repro": ("no/cell@portable:fp32",),
+    "inspect": ("absent.pte",),
+    "exec": ("absent.pte",),
+    "trace": ("no/cell@portable:fp32",),
+    "reduce": ("no/cell@portable:fp32",),
+    "backends": ("surplus",),
+    "list": ("--op", "no_such_operator"),
+    "limitations": ("--suites", "absent", "--write", "absent/page.md"),
+    "passes bisect": ("no/cell@portable:fp32",),
+    "passes check": ("NoSuchPass",),
+    "passes": ("--no-such-option",),
+    "fuzz": ("--targets", "nowhere"),
+    "releases run": ("1.5.1",),
+    "releases exec": ("1.5.1",),
+    "releases compare": ("absent", "absent"),
+    "releases list": ("--wheels", "absent"),
+    "releases affected": ("absent",),
+    "releases forget": ("surplus",),
+    "bisect": ("no/cell", "1.5.0", "1.5.1"),
+    "worker": ("no address",),
+    "cluster keys": (),
+    "cluster up": ("--address", "nonsense"),
+    "cache list": ("surplus",),
+    "cache prune": ("--max-size", "much"),
+    "new-backend": ("Not A Name",),
+    "diff": ("absent", "absent"),
+    "gate": ("absent",),
+    "baseline update": ("absent",),
+    "merge": ("out", "absent"),
+    "history": ("absent",),
+    "export": ("absent",),
+    "dashboard": ("out", "absent"),
+}
+
+
+def conform(*arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments])
+
+
+def test_every_command_is_in_the_table() -> None:
+    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    table = text.partition("## Exit codes")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall("`([^`]+)`", row)]
+    assert sorted(named) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nonsense_is_exit_code_2_without_a_traceback(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = conform(*command.split(), *NONSENSE[command])
+    assert result.exit_code == 2, result.output
+    said = result.stderr + capfd.readouterr().err  # of a child as well
+    assert said.strip()
+    assert "Traceback" not in result.output + said
+
+
+def test_a_missing_option_is_exit_code_2() -> None:
+    for command in COMMANDS:
+        assert conform(*command.split(), "--no-such-option").exit_code == 2, command
