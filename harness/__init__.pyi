@@ -3,6 +3,7 @@ from .backend import (
     Attempt as Attempt,
     Availability as Availability,
     Backend as Backend,
+    DefectLog as DefectLog,
     Delegating as Delegating,
     Describing as Describing,
     Emulating as Emulating,
@@ -45,6 +46,7 @@ from .execution.execute import (
     run_native as run_native,
 )
 from .execution.kernels import AtenKernels as AtenKernels, RuntimeKernels as RuntimeKernels
+from .execution.memory import Meter as Meter
 from .execution.operators import op_name as op_name
 from .execution.program import DelegatePayload as DelegatePayload, Program as Program
 from .execution.validation import torch_dtype as torch_dtype
@@ -55,7 +57,9 @@ from .numerics.formats.dequantize import Blocks as Blocks, Product as Product
 from .numerics.formats.semantics import GENERIC as GENERIC, Semantics as Semantics
 from .numerics.oracle import Reference as Reference, refer as refer
 from .passes.case import PassCase as PassCase
+from .pipeline.keeping.folder import Keep as Keep
 from .pipeline.runner import run_cell as run_cell
+from .pipeline.siblings import Siblings as Siblings
 from .pipeline.stages import LowerOptions as LowerOptions
 from .pipeline.tester import Tester as Tester
 from .precision import Precision as Precision
@@ -88,6 +92,7 @@ from .release import (
 )
 from .target import Target as Target
 from .testing.contract import check_backend as check_backend
+from .testing.specimens import Specimen as Specimen
 from .tracing.found import (
     Found as Found,
     NodeFound as NodeFound,

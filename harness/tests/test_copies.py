@@ -142,4 +142,6 @@ def test_modules_of_inference_mode_are_copied() -> None:
     with torch.inference_mode():
         module = torch.nn.Linear(3, 2)
     built = Case.from_module("copies/inference", module, (torch.randn(1, 3),)).make()
-    built.cast("bfloat16").module(torch.randn(1, 3, dtype=torch.bfloat16))
+    out = built.cast("bfloat16").module(torch.randn(1, 3, dtype=torch.bfloat16))
+    assert out.dtype == torch.bfloat16
+    assert module.weight.dtype == torch.float32

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 import venv
 from pathlib import Path
@@ -143,6 +144,50 @@ def test_every_command_for_a_backend_works(environment: Path, backend: Path) -> 
     }
     assert cells["gelu/tanh", "mine:fp32"]["status"] == "xfailed"  # its gap, in a suite of ours
     assert cells["int_island/gelu", "mine:int8"]["status"] == "passed"  # for what it is like
+
+
+_TYPED = """
+from pathlib import Path
+
+import torch
+
+from harness import Case, Cell, Keep, Meter, Siblings, Target, check, run_cell, trace
+
+case = Case.from_module("my_linear", torch.nn.Linear(32, 64), (torch.randn(4, 32),))
+cell: Cell = run_cell(case, Target.parse("xnnpack:fp32"), keep=Keep(Path("kept")), meter=Meter())
+cells: list[Cell] = check(torch.nn.ReLU(), (torch.randn(3),), targets=["xnnpack:fp32"])
+bound: float = cell.numerics[0].bound
+node = trace(case, "xnnpack:fp32").first
+siblings: Siblings = Siblings()
+if node is not None:
+    operator: str = node.op
+wrong: int = cell.error
+reveal_type(cell.status)
+"""
+
+
+@nightly
+def test_the_wheel_has_types_and_no_tests(environment: Path, tmp_path: Path) -> None:
+    site = next((environment.parent / "lib").glob("python*/site-packages"))
+    ours = [site / name for name in ("harness", "backends", "reports", "suites")]
+    assert all((package / "py.typed").exists() for package in ours)
+    files = [path for package in ours for path in package.rglob("*.py")]
+    assert len(files) > 500
+    assert not [path for path in files if "tests" in path.parts or path.name == "conftest.py"]
+    (tmp_path / "typed.py").write_text(_TYPED)
+    mypy = [sys.executable, "-m", "mypy", "-n", "0", "--strict", "--python-executable"]
+    done = subprocess.run(
+        [*mypy, environment / "python", "typed.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+    )  # fmt: skip
+    lines = [line.partition(": ")[2] for line in done.stdout.splitlines()]
+    assert lines[:2] == [
+        'error: Incompatible types in assignment (expression has type "str | None", variable has '
+        'type "int")  [assignment]',
+        'note: Revealed type is "harness.record.cell.Status"',
+    ], done.stdout + done.stderr
+    assert "Found 1 error" in done.stdout
 
 
 @nightly

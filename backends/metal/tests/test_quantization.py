@@ -203,5 +203,9 @@ def test_a_layer_of_odd_rows_is_quantized_for_one_row_only() -> None:
 
 
 def test_installing_twice_is_once() -> None:
+    """A second kernel for one key would be an error of the dispatcher, or replace the first."""
     install()
+    kernels = torch._C._dispatch_dump("torchao::_linear_fp_act_4bit_weight")
     install()
+    assert "CPU" in kernels
+    assert torch._C._dispatch_dump("torchao::_linear_fp_act_4bit_weight") == kernels

@@ -106,5 +106,6 @@ def test_a_recipe_in_another_dtype_keeps_the_codes() -> None:
     assert layer.weight.dtype == layer.bias.dtype == torch.bfloat16
     assert torch.equal(layer.weight.qdata, module[0].weight.qdata)  # type: ignore[index, union-attr]
     cell = run_cell(case, "mlx:bf16")
-    if cell.status is not Status.UNAVAILABLE:
-        assert cell.status is Status.PASSED, cell.error
+    if cell.status is Status.UNAVAILABLE:
+        pytest.skip(str(cell.error))
+    assert cell.status is Status.PASSED, cell.error

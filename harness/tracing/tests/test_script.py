@@ -203,11 +203,16 @@ def test_a_tensor_is_the_same_out_of_its_text(value: torch.Tensor) -> None:
 
 def test_long_tensors_go_beside() -> None:
     values = Values()
-    values.text(torch.randn(2**17))
-    values.text(torch.randn(2**17))
-    text = values.text(torch.randn(2**17))
-    assert text == 'BESIDE["v0"]' or "BESIDE" in text
-    assert values.beside
+    tensors = [torch.randn(2**17) for _ in range(3)]
+    texts = [values.text(tensor) for tensor in tensors]
+    beside = [int(text.removeprefix("BESIDE['v").removesuffix("']")) for text in texts
+              if text.startswith("BESIDE")]  # fmt: skip
+    # The script holds as much as fits, the file beside it the rest.
+    assert beside == list(range(len(values.beside)))
+    assert len(beside) > 0
+    assert 0 < values.inline <= 2**20
+    kept = [tensor for tensor, text in zip(tensors, texts, strict=True) if "BESIDE" in text]
+    assert all(map(torch.equal, kept, values.beside.values()))
 
 
 def test_numbers_are_the_same_out_of_their_text() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -44,7 +45,7 @@ def test_a_planted_fault_is_traced_to_its_node(target: str) -> None:
     assert first is not None
     assert (first.node, first.op, first.born) == ("tanh", "aten.tanh.default", True)
     assert "hidden = torch.tanh(hidden) + x" in first.source
-    assert first.source.startswith("harness/tracing/tests/test_trace.py:") or "/" in first.source
+    assert re.search(r"harness/tracing/tests/test_trace\.py:\d+", first.source)
     assert first.shapes == "float32[4, 8] <- float32[4, 8]"
     assert first.bound_used > 1
     assert first.error > first.bound

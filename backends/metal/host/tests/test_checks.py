@@ -97,7 +97,9 @@ def test_many_threads_may_write_the_same_value():
         uint i [[thread_position_in_grid]]) {
       data[i / 8] = i / 8;
     }"""
-    Library(source).kernel().dispatch([np.zeros(8, np.float32)], (64, 1, 1), (32, 1, 1))
+    data = np.zeros(8, np.float32)
+    Library(source).kernel().dispatch([data], (64, 1, 1), (32, 1, 1))
+    assert data.tolist() == list(range(8))
 
 
 def test_a_threadgroup_fence_does_not_order_device_memory():
