@@ -11,4 +11,8 @@
 from __future__ import annotations
 
 from harness.testing.contract import SPECIMENS as SPECIMENS, check_backend as check_backend
-from harness.testing.specimens import Expected as Expected, Specimen as Specimen
+from harness.testing.specimens import (
+    Expected as Expected,
+    Kind as Kind,
+    Specimen as Specimen,
+)

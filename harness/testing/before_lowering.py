@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from harness.case import Case, Inputs
-from harness.testing.specimens import Expected, Specimen, planted
+from harness.testing.specimens import Expected, Kind, Specimen, planted
 
 Build = Callable[[], tuple[torch.nn.Module, Inputs]]
 
@@ -118,7 +118,7 @@ _WRONG: dict[str, Build] = {
 }
 
 BEFORE_LOWERING: list[Specimen] = [
-    Specimen(Case(f"specimen/{name}", build), expected)
+    Specimen(Case(f"specimen/{name}", build), expected, Kind.BEFORE_LOWERING)
     for expected, builds in ((Expected.CONFORMS, _RIGHT), (Expected.DIFFERS, _WRONG))
     for name, build in builds.items()
 ]

@@ -12,7 +12,7 @@ import torch
 from torch.export import Dim
 
 from harness.case import Case, Inputs
-from harness.testing.specimens import Calls, Expected, Specimen, planted
+from harness.testing.specimens import Calls, Expected, Kind, Specimen, planted
 
 ROWS, COLUMNS = Dim("rows", min=1, max=9), Dim("columns", min=2, max=12)
 
@@ -32,7 +32,7 @@ def _specimen(
         dynamic_shapes={"inputs": shapes},
         tags=frozenset({"dynamic"}),
     )
-    DYNAMIC_SPECIMENS.append(Specimen(case, expected))
+    DYNAMIC_SPECIMENS.append(Specimen(case, expected, Kind.DYNAMIC_SIZES))
 
 
 def _is_one_row(x: torch.Tensor) -> torch.Tensor:

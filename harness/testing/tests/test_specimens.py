@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +13,10 @@ from torch.fx import GraphModule
 
 from backends.null import BACKEND, WRONG
 from harness import Availability, Execution, Inputs, Recipe, registry, run_cell
-from harness.errors import StageFailure
+from harness.errors import StageFailure, UnsupportedProgram, UsageError
 from harness.pipeline.reference.tests.quantizers import Change, Rewriting
 from harness.record.cell import Status
-from harness.testing import SPECIMENS, Expected, Specimen, check_backend
+from harness.testing import SPECIMENS, Expected, Kind, Specimen, check_backend
 from harness.testing.before_lowering import BEFORE_LOWERING
 from harness.testing.contract import misjudged
 from harness.testing.dynamic_specimens import DYNAMIC_SPECIMENS
@@ -161,9 +162,107 @@ def test_an_honest_quantizer_is_found_nothing_wrong_with() -> None:
     check_backend(Quantizing(lambda _: None), specimens=BEFORE_LOWERING)
 
 
+class Raises(type(BACKEND)):  # type: ignore[misc]
+    """Executes nothing."""
+
+    error: type[Exception] = RuntimeError
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        raise self.error("not today")
+
+
+class Refuses(Raises):
+    """Executes nothing, and calls that unsupported."""
+
+    error = UnsupportedProgram
+
+
+class Echoes(type(BACKEND)):  # type: ignore[misc]
+    """Returns its inputs."""
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        return Execution([list(inputs) for inputs in calls], "native")
+
+
+class Confuses(type(BACKEND)):  # type: ignore[misc]
+    """Returns what is right for the program before."""
+
+    before: Execution | None = None
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        now = super().execute(program, calls)
+        Confuses.before, given = now, Confuses.before
+        return now if given is None else given
+
+
+# Some of each kind: all of them take half a minute a backend.
+SOME = [one for kind in Kind for one in [x for x in SPECIMENS if x.kind is kind][:4]]
+
+
+@pytest.mark.parametrize("backend", [Raises(), Refuses(), Echoes(), Confuses()])
+def test_a_backend_that_computes_nothing_is_found(backend: Any) -> None:
+    with pytest.raises(AssertionError) as found:
+        check_backend(backend, specimens=SOME)
+    text = str(found.value)
+    assert "too little is executed:" in text
+    assert re.search(r"null:eager: [01] of \d\d programs that conform pass", text), text
+    if isinstance(backend, Refuses):
+        assert "verdicts are wrong" not in text
+        return
+    named = set(re.findall(r"^(specimen/\w+)@", text, re.MULTILINE))
+    right = {one.case.name for one in SOME if one.expected is Expected.CONFORMS}
+    assert len(right - named) <= 1, right - named
+    for kind in {one.kind for one in SOME if one.expected is Expected.CONFORMS}:
+        if not isinstance(backend, Confuses):  # it is right once
+            assert f"programs about {kind} none passes" in text
+
+
+def test_what_cannot_be_executed_is_declared() -> None:
+    outputs = [one for one in SPECIMENS if one.kind is Kind.OUTPUTS]
+    (cond,) = (one for one in SPECIMENS if one.case.name == "specimen/cond")
+
+    with pytest.raises(AssertionError, match=r"declared unsupported \(no branches\); remove that"):
+        check_backend(BACKEND, specimens=[*outputs, cond], unsupported={"cond": "no branches"})
+    with pytest.raises(UsageError, match=r"unsupported=\{'con_': ...\} matches no program"):
+        check_backend(BACKEND, specimens=outputs, unsupported={"con_": "no branches"})
+
+
+# What our backends cannot execute of these, and why.
+_STRIDES = "the runtime takes contiguous or channels-last inputs only"
+_BRANCHES = "Inductor generates no code for branches and loops in a partition"
+_SYMBOLS = "a number that is made of data is a symbol, which the lowering does not take"
+UNSUPPORTED: dict[str, dict[str, str]] = {
+    "portable:fp32": {"transposed_input": _STRIDES},
+    "xnnpack:fp32": {"transposed_input": _STRIDES},
+    "tosa:fp": {
+        "number_from_data": _SYMBOLS,
+        "second_input_changed": "Arm's lowering fails with StopIteration on a sum of all elements",
+        "sum_of_equal_terms": "Arm's lowering fails with StopIteration on a sum of all elements",
+        "cond*": "Arm's lowering does not take the int64 that a comparison of a sum makes",
+    },
+    "mlx:fp32": {
+        "number_from_data": _SYMBOLS,
+        "inputs_that_are_no_tensors": "the delegate takes no constants as inputs",
+    },
+    "metal:fp32": {
+        "number_from_data": _SYMBOLS,
+        "declared_draws": "the runtime has no fallback kernel for randint.low_out",
+        "complex_output": "the runtime has no fallback kernel for _fft_r2c",
+        "rfft2": "the runtime has no fallback kernel for _fft_r2c",
+        "cond*": _BRANCHES,
+        "map": _BRANCHES,
+        "scan": _BRANCHES,
+        "acosh_at_its_ends": "Inductor's code for MPS has no acosh",
+        "left_over_sort": "the runtime has no fallback kernel for sort.stable",
+        "bfloat16_conv2d": "the runtime's convolution takes contiguous inputs only",
+    },
+}
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("target", registry.default_targets(), ids=str)
 def test_every_backend_judges_them_rightly(target: registry.Target) -> None:
     backend = registry.backend(target.backend)
     if backend.recipes[target.recipe].quantizer is None:
-        check_backend(backend, recipes=[target.recipe])
+        unsupported = UNSUPPORTED.get(str(target))
+        check_backend(backend, recipes=[target.recipe], unsupported=unsupported)
