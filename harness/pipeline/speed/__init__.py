@@ -31,6 +31,8 @@ import functools
 import gc
 import importlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import MappingProxyType, ModuleType
 from typing import Any
 
@@ -123,6 +125,19 @@ def uninstall() -> None:
     """
     replacing.undo(replacing.SPEED)
     lean.uninstall()
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Install the parts for the length of a block, unless they are installed already."""
+    if replacing.is_sped_up():
+        yield
+        return
+    install()
+    try:
+        yield
+    finally:
+        uninstall()
 
 
 def _module(part: str) -> Any:

@@ -259,10 +259,12 @@ UNSUPPORTED: dict[str, dict[str, str]] = {
 }
 
 
+QUANTIZING = ["xnnpack:int8", "tosa:int", "tosa:mxfp8_e4m3", "mlx:int4"]
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("target", registry.default_targets(), ids=str)
-def test_every_backend_judges_them_rightly(target: registry.Target) -> None:
-    backend = registry.backend(target.backend)
-    if backend.recipes[target.recipe].quantizer is None:
-        unsupported = UNSUPPORTED.get(str(target))
-        check_backend(backend, recipes=[target.recipe], unsupported=unsupported)
+@pytest.mark.parametrize("target", [*map(str, registry.default_targets()), *QUANTIZING])
+def test_every_backend_judges_them_rightly(target: str) -> None:
+    parsed = registry.Target.parse(target)
+    backend = registry.backend(parsed.backend)
+    check_backend(backend, recipes=[parsed.recipe], unsupported=UNSUPPORTED.get(target))

@@ -10,6 +10,8 @@ _CODE = """
 import importlib, json, sys
 from harness.pipeline import speed
 from harness.private import replacing
+import torch
+from harness import Case, Tester
 
 speed.left_out()  # imports the parts, which replaces nothing
 for part in speed.PARTS:
@@ -41,8 +43,21 @@ listed = sorted({each.name for each in replacing.replacements()})
 in_place = [str(each) for each in replacing.overwritten()]
 parts = sorted({each.part for each in replacing.replacements()})
 speed.uninstall()
+changed_after = changed(before)
+programs = []
+for wanted in (True, False, True):
+    if wanted:
+        speed.install()
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(4, 4), torch.nn.ReLU()]
+    case = Case.from_module("layers", torch.nn.Sequential(*layers), (torch.ones(2, 4),))
+    tester = Tester(case, "xnnpack:int8")
+    programs.append(tester.export().quantize().lower().to_executorch().serialize().program)
+    if wanted:
+        speed.uninstall()
+left = len(replacing.replacements())
 print(json.dumps({"ours": ours, "listed": listed, "overwritten": in_place, "parts": parts,
-                  "after": changed(before), "left": len(replacing.replacements()),
+                  "after": changed_after, "same": len(set(programs)) == 1, "left": left,
                   "known": list(speed.PARTS), "is_sped_up": replacing.is_sped_up()}))
 """
 
@@ -55,4 +70,5 @@ def test_what_is_replaced_is_listed_and_can_be_undone() -> None:
     assert set(found["parts"]) == {f"speed.{part}" for part in found["known"] if part != "lean"}
     assert found["after"] == []
     assert found["left"] == 0
+    assert found["same"]
     assert found["is_sped_up"] is False
