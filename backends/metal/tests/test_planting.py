@@ -14,7 +14,7 @@ SHARE = 0.95
 KINDS = 30
 PARTS = 4
 # A third or a half of the kinds gates a change, the night plants all.
-BY_DAY = 2
+BY_DAY = 1
 
 
 @pytest.mark.parametrize(

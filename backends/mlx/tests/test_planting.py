@@ -11,7 +11,7 @@ from backends.mlx.tests.planting import RECIPES, ROOT, cases_in, cells_of, plant
 SHARE = 0.98
 PARTS = 6
 # A third or a half of the kinds gates a change, the night plants all.
-BY_DAY = 2
+BY_DAY = 1
 
 # Executed from hand-assembled graphs (test_assembled.py, test_metal_kernel.py): no module
 # lowers to them.

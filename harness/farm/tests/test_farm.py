@@ -206,6 +206,7 @@ def test_a_worker_whose_disk_is_full_accuses_no_cell(
     assert {cell.worker for cell in found.cells} == {"fine"}
 
 
+@pytest.mark.nightly
 def test_a_scheduler_that_ends_leaves_a_run_that_reads(tmp_path: Path) -> None:
     # Each is run a dozen times: eager, for its reference, and for the noise of that.
     write_suite(tmp_path, plain=0, slow=20, seconds=0.02)
@@ -234,6 +235,7 @@ def test_a_scheduler_that_ends_leaves_a_run_that_reads(tmp_path: Path) -> None:
     assert set(found.info.hosts) == {"local0", "local1"}
 
 
+@pytest.mark.nightly
 def test_keys_let_in_who_has_them(tmp_path: Path) -> None:
     write_suite(tmp_path, plain=2)
     for name in ("ours", "others"):

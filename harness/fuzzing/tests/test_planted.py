@@ -36,7 +36,11 @@ def _quick() -> None:
     speed.install()
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
+# Takes the most programs.
+_NIGHTLY = pytest.param("random", marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize("defect", [*sorted(DEFECTS.keys() - {"random"}), _NIGHTLY])
 def test_a_planted_defect_is_found_and_made_small(defect: str) -> None:
     found, tried = search(DEFECTS[defect], examples=300, may_draw=defect == "random")
     assert found is not None

@@ -36,6 +36,7 @@ def asked(interpreter: Path) -> list[str]:
     return ended.stdout.split()
 
 
+@pytest.mark.nightly
 def test_the_release_alone_is_another(tmp_path: Path) -> None:
     release = named(str(wheel(tmp_path, "9.0.0")))
     said: list[str] = []
@@ -66,6 +67,7 @@ def importlib_version() -> str:
     return ended.stdout.strip()
 
 
+@pytest.mark.nightly
 def test_another_wheel_of_one_version_is_another_environment(tmp_path: Path) -> None:
     first = environment.python(named(str(wheel(tmp_path, "9.0.0"))), lambda said: None)
     other = wheel(tmp_path, "9.0.0", requires=("packaging>=1",))

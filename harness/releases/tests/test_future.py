@@ -65,6 +65,7 @@ print(json.dumps([dict(private.gone()), dict(map(cell, targets))]))
 """
 
 
+@pytest.mark.nightly
 def test_names_that_are_gone_cost_what_needs_them_and_nothing_else() -> None:
     gone, cells = json.loads(_in_a_process(GONE).splitlines()[-1])
     assert sorted(gone) == [
@@ -133,6 +134,7 @@ def _in_a_process(code: str, *arguments: str, anew: bool = False) -> str:
     return ran.stdout
 
 
+@pytest.mark.nightly
 def test_what_stands_in_for_a_renamed_function_is_left_out_and_the_rest_is_not() -> None:
     names, gone, other = _in_a_process(RENAMED, anew=True).splitlines()[-3:]
     assert names == "['walking.faked', 'walking.verifying']"

@@ -70,6 +70,7 @@ def imported(names: list[str]) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.nightly
 def test_every_file_that_a_suite_really_imports_is_found(sources: Sources) -> None:
     files = suites()
     assert len(files) > 40

@@ -159,6 +159,7 @@ def test_a_script_of_what_is_right_says_that_it_is_gone(
         assert "executed with mlx.core" in path.read_text()
 
 
+@pytest.mark.nightly
 def test_what_no_script_can_say(tmp_path: Path) -> None:
     class Raises(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
