@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare
+from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare, run_folder
 from harness.cli.writing import SCRIPT, write
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _EXIT_CODES = {"passed": 0, "xfailed": 0, "unsupported": 0, "unavailable": 2, "l
 
 @click.command()
 @click.argument("cell")
-@click.option("--run", "folder", type=click.Path(path_type=Path), help="Run folder.")
+@run_folder("Run folder; default: the newest below runs/.")
 @SUITE_FOLDER
 @click.option(
     "--program/--no-program",

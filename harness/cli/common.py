@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,6 +46,33 @@ SUITE_FOLDER = click.option(
     callback=_existing,
     help="Suite folder.",
 )
+
+
+def run_folder(explained: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command take a run folder as ``folder``: its second argument, or ``--run``.
+
+    Args:
+        explained: help of ``--run``.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        folder = click.Path(path_type=Path)
+
+        @click.argument("as_argument", required=False, type=folder, metavar="[RUN]")
+        @click.option("--run", "as_option", type=folder, help=explained)
+        @functools.wraps(command)
+        def called(
+            *args: Any, as_argument: Path | None, as_option: Path | None, **options: Any
+        ) -> None:
+            if as_argument is not None and as_option not in (None, as_argument):
+                raise click.UsageError(f"two runs, {as_argument} and {as_option}; give one of them")
+            command(*args, folder=as_option or as_argument, **options)
+
+        return called
+
+    return decorate
+
+
 SPEED = click.option(
     "--speed/--no-speed",
     default=True,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare
+from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare, run_folder
 from harness.cli.writing import SCRIPT, write
 from harness.errors import UsageError
 
@@ -38,9 +38,7 @@ _INPUTS = click.option(
 
 @click.command()
 @click.argument("cell")
-@click.option(
-    "--run", "folder", type=click.Path(path_type=Path), help="Run folder whose seed is taken."
-)
+@run_folder("Run folder whose seed is taken.")
 @click.option("--seed", type=int, help="Run seed; default: the run's, else 0.")
 @SUITE_FOLDER
 @_TARGET
@@ -97,9 +95,7 @@ def trace(
 
 @click.command()
 @click.argument("cell")
-@click.option(
-    "--run", "folder", type=click.Path(path_type=Path), help="Run folder whose seed is taken."
-)
+@run_folder("Run folder whose seed is taken.")
 @click.option("--seed", type=int, help="Run seed; default: the run's, else 0.")
 @SUITE_FOLDER
 @_TARGET

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,17 @@ def test_show_prints_one_cell(run_folder: Path) -> None:
     assert result.exit_code == 0, result.output
     for text in ("mismatch", "compare", "12", "aten.add.Tensor", "conform repro add/a@x:y"):
         assert text in result.output
+
+
+@pytest.mark.parametrize("spelled", [["{}"], ["--run", "{}"], ["{}", "--run", "{}"]])
+def test_show_takes_its_run_either_way(run_folder: Path, spelled: list[str]) -> None:
+    cell = json.loads((run_folder / "cells.jsonl").read_text().splitlines()[0])
+    name = f"{cell['case']}@{cell['target']}"
+    given = [text.format(run_folder) for text in spelled]
+    result = conform("show", name, *given, "--no-program")
+    assert result.exit_code == 0, result.output
+    assert cell["case"] in result.output
+    assert conform("show", name, *given, "--run", "other").exit_code == 2
 
 
 def test_a_truncated_record_is_reported_and_the_rest_is_kept(run_folder: Path) -> None:
