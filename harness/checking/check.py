@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from harness import registry
 from harness.case import Case
 from harness.checking import cases, passes as graph_passes
 from harness.checking.dynamic import parse as parse_dynamic
+from harness.checking.layout import explain_layout
 from harness.checking.passes import MakePass
 from harness.checking.sources import InputSet, Subject, as_given, case_name
 from harness.errors import UsageError
@@ -134,14 +136,13 @@ def run_pair(
         past_defects: as :func:`check` takes it.
         siblings: what cells of one case share; of nobody else by default.
     """
-    return run_cell(
-        case,
-        target,
+    run = functools.partial(
+        run_cell,
+        target=target,
         seed=seed,
         recipe=graph_passes.recipe_with(target, passes),
-        save=save,
-        meter=meter,
-        judged=judged,
         go_past=past_defects,
-        siblings=siblings,
     )
+    cell = run(case, save=save, meter=meter, judged=judged, siblings=siblings)
+    explain_layout(case, cell, seed, run)
+    return cell

@@ -95,7 +95,10 @@ class Windows:
         with exclusive():
             eager = self._watch(nodes, wanted, None)
             exact = self._watch(nodes, wanted, Float64Mode(self.semantics))
-        return {node: _rounded(exact[node], eager[node]) for node in wanted}
+        return {
+            node: _rounded(exact[node], eager[node], keeps_strides=node.op == "placeholder")
+            for node in wanted
+        }
 
     def _watch(
         self, nodes: Sequence[Node], wanted: Sequence[Node], mode: Float64Mode | None
@@ -129,8 +132,13 @@ def _uses(node: Node, source: Node) -> bool:
     return source in node.all_input_nodes
 
 
-def _rounded(exact: Any, eager: Any) -> Any:
+def _rounded(exact: Any, eager: Any, *, keeps_strides: bool) -> Any:
+    """The exact value in eager's dtype. Inputs of the program keep their strides, because a defect
+    may depend on them; a value that a node makes is contiguous, as a backend would have it."""
     if not isinstance(eager, torch.Tensor):
         return eager
     is_float = eager.is_floating_point() and isinstance(exact, torch.Tensor)
-    return (exact.to(eager.dtype) if is_float else eager).contiguous()
+    value = exact.to(eager.dtype) if is_float else eager
+    if not keeps_strides:
+        return value.contiguous()
+    return torch.empty_strided(eager.shape, eager.stride(), dtype=eager.dtype).copy_(value)

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from harness.cli.__main__ import main
 from harness.private import caches
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
