@@ -16,8 +16,8 @@ are not made for each kernel (``inductor``), and what exir keeps of programs tha
 dropped (``forgotten``). Calls of a cell find their frames in one chunk of Python's stack
 (``stack``). What is lowered is unchanged (docs/adr/0004 has the measurements).
 
-A part replaces functions, and assumes how others behave; where one of either is not the one that was
-read, the part is left out (``originals``), and the record of a run says so.
+A part replaces functions, and assumes how others behave. Where one of either is not the one that
+was read, the part is left out (``originals``), and the record of a run says so.
 
 Nothing of this happens by an import: a process that lowers calls :func:`prepare` before executorch
 is imported and :func:`install` before it lowers. :mod:`harness.private.replacing` lists what was

@@ -27,7 +27,7 @@ _OTHER = "is not the one that was read"
 
 
 def names_of(part: str) -> tuple[str, ...]:
-    """The definitions that a part depends on: those that it replaces, then those that it assumes."""
+    """The definitions that a part depends on: those that it replaces, and those that it assumes."""
     return tuple(dict.fromkeys((*REPLACED[part], *ASSUMED[part])))
 
 
@@ -45,15 +45,24 @@ def problems(part: str) -> list[str]:
     return [found for name in names_of(part) if (found := find_problem(name))] + reasons
 
 
-@functools.cache
+# Parts share definitions.
+_problems: dict[str, str] = {}
+
+
 def find_problem(name: str) -> str:
     """Why parts that depend on a definition must be left out; nothing where it is as it was read.
 
-    The answer is kept: parts share definitions.
+    The answer is kept: later alterations are not seen.
 
     Args:
         name: see :func:`~harness.pipeline.speed.originals.digesting.digest`.
     """
+    if name not in _problems:
+        _problems[name] = _find_problem(name)
+    return _problems[name]
+
+
+def _find_problem(name: str) -> str:
     try:
         found = digest(name)
     except (ImportError, AttributeError) as error:

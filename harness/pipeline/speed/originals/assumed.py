@@ -177,7 +177,6 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         *_WALK,
         "torch.fx.proxy:_create_arg_bypass",
         "torch.fx.proxy:_create_arg_dict",
-        "torch.fx.node:base_types",
         "torch.fx.proxy:TracerBase.create_arg",
         "torch.fx._symbolic_trace:Tracer.create_arg",
         "torch.fx.interpreter:Interpreter.run_node",

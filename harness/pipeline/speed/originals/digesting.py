@@ -6,8 +6,7 @@ somebody replaced, added or deleted, or a constant with another value. Attribute
 has replaced count with their original value, so that digests are the same before and after.
 
 A module that is not imported is read from its file: nobody has altered it yet, and an import takes
-long or is what a part puts off. A definition is cut out of its file by indentation and parsed alone: to parse the files whole, or
-to have ``inspect`` find the end by tokens, takes several times as long.
+long or is what a part puts off.
 """
 
 from __future__ import annotations
@@ -17,21 +16,30 @@ import enum
 import functools
 import hashlib
 import inspect
-import re
 import sys
 import sysconfig
 import textwrap
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
+from harness.pipeline.speed.originals.sources import (
+    FUNCTIONS,
+    Block,
+    find_assignments,
+    find_definition,
+    find_file,
+    parse_definition,
+    parse_file,
+    read_definition,
+    walk_statements,
+    write_code,
+)
 from harness.private import replacing
 
 _STANDARD = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 def digest(name: str) -> str:
@@ -49,7 +57,7 @@ def digest(name: str) -> str:
     parts = qualified.split(".") if qualified else []
     found: Any = sys.modules.get(module)
     if getattr(found, "__file__", None) is None:
-        return _hash(_read(_find_file(module), parts))
+        return _hash(read_definition(find_file(module), parts))
     for part in parts[:-1]:
         found = _get(found, part)
     if not parts:
@@ -100,133 +108,17 @@ def _layers(value: Any) -> list[FunctionType]:
     return found
 
 
-class _Block(NamedTuple):
-    """A definition in a file.
-
-    Attributes:
-        node: its syntax tree.
-        offset: what makes a line of the file of a line of the tree.
-    """
-
-    node: ast.stmt
-    offset: int
-
-    def first_line(self, node: Any) -> int:
-        """The line of the file at which a definition begins, with decorators."""
-        return int(min(each.lineno for each in (node, *node.decorator_list))) + self.offset
-
-
-@functools.lru_cache(16)
-def _lines(path: str) -> list[str]:
-    with open(path, encoding="utf-8") as file:
-        return file.readlines()
-
-
-def _block(path: str, start: int) -> _Block:
-    """The definition that begins at a line.
-
-    Args:
-        path: of a file of Python code.
-        start: the index of the line, decorators included.
-    """
-    lines = _lines(path)
-    indent = _indent(lines[start])
-    head = "if 1:\n" if indent else ""
-    for end in range(start + 1, len(lines) + 1):
-        if end < len(lines) and _is_inside(lines[end], indent):
-            continue
-        try:
-            node: Any = ast.parse(head + "".join(lines[start:end])).body[0]
-        except SyntaxError:  # a decorator alone, or the end is within a string
-            continue
-        node = node.body[0] if head else node
-        if isinstance(node, _DEFINITIONS):
-            return _Block(node, start - bool(head))
-        break
-    raise OSError(f"no definition begins at line {start + 1} of {path}")
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip(" \t"))
-
-
-def _is_inside(line: str, indent: int) -> bool:
-    code = line.lstrip()
-    return not code or code[0] in "#)]}" or _indent(line) > indent
-
-
-def _find(path: str, parts: list[str]) -> _Block:
-    """A definition by its qualified name."""
-    lines, (outer, *inner) = _lines(path), parts
-    pattern = re.compile(rf"[ \t]*(?:async +)?(?:def|class) +{re.escape(outer)}\b")
-    found = [at for at, line in enumerate(lines) if pattern.match(line)]
-    if not found:
-        raise AttributeError(f"{Path(path).name} has no {outer}")
-    start = min(found, key=lambda at: _indent(lines[at]))  # others are of definitions inside
-    block = _block(path, _first_decorator(lines, start))
-    for part in inner:
-        body = _statements(getattr(block.node, "body", []))
-        named = (each for each in body if isinstance(each, _DEFINITIONS) and each.name == part)
-        node = next(named, None)
-        if node is None:
-            raise AttributeError(f"{Path(path).name} has no {'.'.join(parts)}")
-        block = block._replace(node=node)
-    return block
-
-
-def _first_decorator(lines: list[str], start: int) -> int:
-    """The line of the first decorator of the definition that begins at a line, or that line."""
-    indent, first = _indent(lines[start]), start
-    at = start - 1
-    while at >= 0 and _indent(lines[at]) >= indent and lines[at].strip():
-        code = lines[at].lstrip()
-        if _indent(lines[at]) == indent:
-            if code[0] not in "@#)":
-                break
-            first = at if code[0] == "@" else first
-        at -= 1
-    return first
-
-
-def _find_file(module: str) -> str:
-    """The file of a module, found without importing it or its package."""
-    package, *rest = module.split(".")
-    spec = find_spec(package)
-    for folder in (spec and spec.submodule_search_locations) or ():
-        path = Path(folder, *rest)
-        for file in (path.with_suffix(".py"), path / "__init__.py"):
-            if file.is_file():
-                return str(file)
-    raise ModuleNotFoundError(f"No module named {module!r}", name=module)
-
-
-def _read(path: str, parts: list[str]) -> list[str]:
-    """A definition as its file has it."""
-    if not parts:
-        return [_text(_module_of(path))]
-    try:
-        return [_text(_find(path, parts).node)]
-    except AttributeError:
-        return [_text(each) for each in _assignments(path, ".".join(parts))]
-
-
-def _module_of(path: str) -> ast.Module:
-    return ast.parse("".join(_lines(path)))
-
-
 def _function(layers: list[FunctionType]) -> list[str]:
-    """The innermost function, and those around it that none of its decorators made."""
+    """The innermost function, and those around it that are not of Python's own library."""
     *around, inner = layers
-    node = _parse(inner)
-    decorators = len(getattr(node, "decorator_list", ()))
-    foreign = around[: max(0, len(around) - decorators)]
-    return [_text(node), *(_text(_parse(each)) for each in foreign)]
+    wrappers = (each for each in around if not _is_standard(each))
+    return [write_code(_parse(each)) for each in (inner, *wrappers)]
 
 
 def _parse(function: FunctionType) -> ast.AST:
     code = function.__code__
     if code.co_name != "<lambda>" and Path(code.co_filename).is_file():
-        return _block(code.co_filename, code.co_firstlineno - 1).node
+        return parse_definition(code.co_filename, code.co_firstlineno - 1).node
     return ast.parse(textwrap.dedent(inspect.getsource(function)))
 
 
@@ -234,24 +126,24 @@ def _class(of: type[Any]) -> list[str]:
     path = getattr(sys.modules.get(of.__module__), "__file__", None)
     if path is None:
         raise OSError(f"{of.__module__} has no file")
-    block = _find(path, of.__qualname__.split("."))
-    return [_text(block.node), *_differences(of, block.node, block, path)]
+    block = find_definition(path, of.__qualname__.split("."))
+    return [write_code(block.node), *_differences(of, block.node, block, path)]
 
 
 def _module(of: ModuleType) -> list[str]:
     if of.__file__ is None:
         raise OSError(f"{of.__name__} has no file")
-    tree = _module_of(of.__file__)
-    whole = _Block(ast.Pass(), 0)
-    return [_text(tree), *_differences(of, tree, whole, of.__file__)]
+    tree = parse_file(of.__file__)
+    whole = Block(ast.Pass(), 0)
+    return [write_code(tree), *_differences(of, tree, whole, of.__file__)]
 
 
-def _differences(owner: Any, node: Any, block: _Block, path: str) -> Iterator[str]:
+def _differences(owner: Any, node: Any, block: Block, path: str) -> Iterator[str]:
     """What a class or a module has in this process that its file does not say."""
     own = _own(owner)
     defined: dict[str, list[int]] = {}
-    for each in _statements(node.body):
-        if isinstance(each, _FUNCTIONS):
+    for each in walk_statements(node.body):
+        if isinstance(each, FUNCTIONS):
             defined.setdefault(_mangled(owner, each.name), []).append(block.first_line(each))
         elif isinstance(each, ast.ClassDef):
             inner = own.get(each.name)
@@ -266,21 +158,15 @@ def _differences(owner: Any, node: Any, block: _Block, path: str) -> Iterator[st
     names = own if isinstance(owner, type) else [name for name in own if name in defined]
     everywhere = [line for lines in defined.values() for line in lines]  # under another name, too
     for name in sorted(names):
-        for function in _functions(own[name]):
-            if not _is_of_file(function, path, defined.get(name, everywhere)):
-                yield f"{name} {_text(_parse(function))}"
-
-
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements, with those that run on a condition."""
-    for each in body:
-        yield each
-        if isinstance(each, ast.If | ast.Try | ast.With):
-            yield from _statements([one for one in ast.iter_child_nodes(each) if _is_run(one)])
-
-
-def _is_run(node: Any) -> bool:
-    return isinstance(node, ast.stmt)
+        functions = _functions(own[name])
+        if name in defined and not functions:
+            yield f"{name} is no function"
+        for function in functions:
+            code, lines = function.__code__, defined.get(name, everywhere)
+            is_in_place = code.co_filename == path and code.co_firstlineno in lines
+            is_made = name not in defined and code.co_filename == "<string>"  # as of a dataclass
+            if not (is_in_place or is_made or _is_standard(function)):
+                yield f"{name} {write_code(_parse(function))}"
 
 
 def _mangled(owner: Any, name: str) -> str:
@@ -318,66 +204,28 @@ def _functions(value: Any) -> list[FunctionType]:
     return _layers(value)
 
 
-def _is_of_file(function: FunctionType, path: str, at: Any) -> bool:
-    """Whether a function is one of a file, or was made by Python's own library."""
-    code = function.__code__
-    if code.co_filename == path:
-        return code.co_firstlineno in at
-    # That of dataclasses has no file.
-    return code.co_filename == "<string>" or code.co_filename.startswith(_STANDARD)
+def _is_standard(function: FunctionType) -> bool:
+    """Whether a function is of Python's own library, as that of a context manager is."""
+    file = function.__code__.co_filename
+    is_installed = any(f"/{folder}/" in file for folder in _INSTALLED)
+    return file.startswith(_STANDARD) and not is_installed
 
 
 def _variable(module: Any, name: str, value: Any) -> list[str]:
     """The statements that assign a variable of a module or items of it; functions in a dictionary
     that are of no such statement."""
-    path = module.__file__
-    said = _assignments(path, name)
-    lines = {line for each in said for line in range(each.lineno, (each.end_lineno or 0) + 1)}
+    said = find_assignments(module.__file__, name)
     values = value.values() if isinstance(value, dict) else ()
-    foreign = {
-        f"{function.__code__.co_filename} {function.__code__.co_firstlineno}": function
-        for function in values
-        if isinstance(function, FunctionType) and not _is_of_file(function, path, lines)
-    }
-    return [*map(_text, said), *(_text(_parse(foreign[key])) for key in sorted(foreign))]
+    functions = {function for function in values if isinstance(function, FunctionType)}
+    foreign = [
+        write_code(_parse(function))
+        for function in functions
+        if not _is_in(function, module.__file__, said)
+    ]
+    return [*map(write_code, said), *sorted(foreign)]
 
 
-def _assignments(path: str, name: str) -> list[ast.stmt]:
-    found = [each for each in _module_of(path).body if name in _assigned(each)]
-    if not found:
-        raise AttributeError(f"{Path(path).name} has no {name}")
-    return found
-
-
-def _assigned(statement: ast.stmt) -> set[str]:
-    targets = statement.targets if isinstance(statement, ast.Assign) else ()
-    if isinstance(statement, ast.AnnAssign):
-        targets = [statement.target]
-    bases = (each.value if isinstance(each, ast.Subscript) else each for each in targets)
-    return {base.id for base in bases if isinstance(base, ast.Name)}
-
-
-def _text(node: Any) -> str:
-    """A syntax tree as text that is the same in every Python, without docstrings: each has fields
-    of its own, empty where code does not use them."""
-    if type(node) is list:
-        return f"[{','.join(map(_text, node))}]"
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    fields = []
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if value is None or value == []:
-            continue
-        if name == "body" and isinstance(node, (*_DEFINITIONS, ast.Module)):
-            value = _without_docstring(value)
-        fields.append(f"{name}={_text(value)}")
-    return f"{type(node).__name__}({','.join(fields)})"
-
-
-def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
-    first = body[0]
-    said = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    if said and isinstance(first.value.value, str):  # type: ignore[attr-defined]
-        return body[1:] or [ast.Pass()]
-    return body
+def _is_in(function: FunctionType, path: str, said: list[ast.stmt]) -> bool:
+    code = function.__code__
+    lines = {line for each in said for line in range(each.lineno, (each.end_lineno or 0) + 1)}
+    return code.co_filename == path and code.co_firstlineno in lines
