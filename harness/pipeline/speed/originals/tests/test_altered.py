@@ -60,10 +60,9 @@ def _alter_inside(owner: type[Any] | ModuleType, patch: pytest.MonkeyPatch) -> s
     """
     own = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
     for name, value in vars(owner).items():
-        if inspect.isfunction(value) and value.__module__ == own and name in vars(owner):
-            if value.__code__.co_name == name:
-                patch.setattr(owner, name, altered)
-                return name
+        if inspect.isfunction(value) and (value.__module__, value.__name__) == (own, name):
+            patch.setattr(owner, name, altered)
+            return name
     for name, value in vars(owner).items():
         if inspect.isclass(value) and value.__module__ == own:
             return f"{name}.{_alter_inside(value, patch)}"
@@ -157,8 +156,8 @@ def test_known_digests_are_of_names_in_the_tables() -> None:
     assert all(originals._known().values())
 
 
-# A pass of exir does something else, also for operators whose arguments are of one float dtype, which
-# the unaltered one leaves as they are.
+# A pass of exir does something else, also for operators whose arguments are of one float dtype,
+# which the unaltered one leaves as they are.
 ALTERED = """
 import hashlib, json, sys, tempfile
 from pathlib import Path
