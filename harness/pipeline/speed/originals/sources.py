@@ -184,7 +184,7 @@ def _write(node: Any, write: Callable[[str], None]) -> None:
             write(",")
         write("]")
     elif isinstance(node, ast.AST):
-        kind = type(node)
+        kind: Any = type(node)
         write(f"{kind.__name__}(")
         for name in _fields(kind):
             value = getattr(node, name, None)

@@ -42,6 +42,17 @@ def find_cells(cases: Iterable[Case]) -> Iterator[tuple[Case, str]]:
                 yield case, str(target)
 
 
+def take_cells(cases: Iterable[Case], least: int) -> Iterator[tuple[Case, str]]:
+    """The cells of the first cases that have so many."""
+    taken = 0
+    for case in cases:
+        if taken >= least:
+            return
+        for cell in find_cells([case]):
+            taken += 1
+            yield cell
+
+
 def hash_program(program: bytes, target: str) -> str:
     """The digest of a program, without names that differ from one lowering to the next."""
     if target.startswith("mlx:"):
