@@ -42,9 +42,14 @@ class Replacement:
         """Whether the attribute still has the value that it was given."""
         return vars(self.owner).get(self.name, _ABSENT) is self.value
 
+    @property
+    def was_absent(self) -> bool:
+        """Whether the owner had no such attribute of its own before."""
+        return self.original is _ABSENT
+
     def undo(self) -> None:
         """Give the attribute its original value."""
-        if self.original is _ABSENT:
+        if self.was_absent:
             delattr(self.owner, self.name)
         else:
             setattr(self.owner, self.name, self.original)

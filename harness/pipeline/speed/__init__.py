@@ -16,8 +16,8 @@ are not made for each kernel (``inductor``), and what exir keeps of programs tha
 dropped (``forgotten``). Calls of a cell find their frames in one chunk of Python's stack
 (``stack``). What is lowered is unchanged (docs/adr/0004 has the measurements).
 
-A part stands in for functions that it was written against; where a release has others, it is left
-out (``originals``), and the record of a run says so.
+A part replaces functions, and assumes how others behave. Where one of either is not the one that
+was read, the part is left out (``originals``), and the record of a run says so.
 
 Nothing of this happens by an import: a process that lowers calls :func:`prepare` before executorch
 is imported and :func:`install` before it lowers. :mod:`harness.private.replacing` lists what was
@@ -74,9 +74,9 @@ def unwanted() -> frozenset[str]:
 
 
 def left_out() -> MappingProxyType[str, str]:
-    """The parts that this process goes without, and why: the vendors' functions that they stand in
-    for are not those that were read, or are gone, or they are :func:`unwanted`. Nothing is
-    installed by asking.
+    """The parts that this process goes without, and why: the vendors' definitions that they replace
+    or assume are not those that were read, or are gone, or the parts are :func:`unwanted`. Nothing
+    is installed by asking. The answer is kept: later alterations are not seen.
 
     Raises:
         UsageError: what is unwanted is no part.
@@ -86,16 +86,8 @@ def left_out() -> MappingProxyType[str, str]:
 
 @functools.cache
 def _impossible() -> dict[str, str]:
-    found = {}
-    for part in PARTS:
-        reasons = problems(part)
-        try:
-            _module(part)
-        except (ImportError, AttributeError) as error:
-            reasons.append(f"it does not import: {error}")
-        if reasons:
-            found[part] = "; ".join(reasons)
-    return found
+    reasons = {part: "; ".join(problems(part)) for part in PARTS}
+    return {part: reason for part, reason in reasons.items() if reason}
 
 
 def prepare() -> None:

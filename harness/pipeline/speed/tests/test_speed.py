@@ -28,17 +28,12 @@ from harness.pipeline.speed.walking import propagation, replay
 ROOT = Path(__file__).parents[4]
 
 CODE = """
-import hashlib, re, sys, tempfile
-from pathlib import Path
+import sys
 import torch
-from harness import Case, registry, run_cell
-from harness.pipeline import speed
-from harness.pipeline.siblings import Siblings
-from harness.collection.discovery import all_suites
+from harness import Case, registry
+from harness.pipeline.speed.tests.comparing.programs import find_cells, load_cases, lower_cells
 
 mode, what = sys.argv[1:]
-if mode == "with":
-    speed.install()
 
 class Net(torch.nn.Module):
     def __init__(self):
@@ -67,36 +62,18 @@ def sample():
     # Of each target a layer that all of them take, and a few cases spread over the suites; models
     # are left out for their time, but for one that Arm's passes walk over and over. Then cases on
     # all their default targets, one after the other, as a run takes them.
-    cases = [case for suite in all_suites(Path("suites")) for case in suite.cases
-             if not {"model", "nightly"} & case.tags]
+    cases = load_cases()
     layer = [case for case in cases if case.name == "linear/bias"]
     for target in registry.known_targets():
         of_it = [case for case in cases if target in registry.targets_of(case, [target])]
         spread = of_it[:: max(1, len(of_it) // 3)][:3]
         yield from ((case, str(target)) for case in layer + spread)
     yield from ((case, "tosa:int") for case in cases if case.name == "int_model/attention")
-    yield from ((case, str(target)) for case in cases[::32]
-                for target in registry.targets_of(case, None)
-                if not registry.is_nightly(case, target, None))
+    yield from find_cells(cases[::32])
 
-def digest(program, target):
-    if target.startswith("mlx:"):
-        # Upstream puts four digits of a hash of the printed program before the names of its data
-        # (mlx/preprocess.py). Where a printed stack names "<eval_with_key>.N", that is how many
-        # graphs the process compiled before: two lowerings in a row differ there, too.
-        program = re.sub(rb"[0-9a-f]{4}(?=/)", b"....", program)
-    return hashlib.sha256(program).hexdigest()
-
-# With speed, cells of a case share what a run lets them share.
-shared = Siblings() if mode == "with" else None
-
-with tempfile.TemporaryDirectory() as folder:
-    for case, target in {"small": small, "sample": sample}[what]():
-        program = Path(folder, "program.pte")
-        program.unlink(missing_ok=True)
-        cell = run_cell(case, target, lower_only=True, save=program, siblings=shared)
-        made = digest(program.read_bytes(), target) if program.exists() else cell.error
-        print("PROGRAM", target, case.name, cell.status.value, made)
+cells = {"small": small, "sample": sample}[what]()
+for line in lower_cells(cells, with_speed=mode == "with"):
+    print("PROGRAM", *line)
 """
 
 

@@ -1,0 +1,250 @@
+"""The definitions that each part relies on and does not replace.
+
+A part that skips a walk assumes to know what the walk would do; one that answers in a few steps
+what the vendors answer in many copies their rules. Were these to change, programs would come out
+otherwise. Functions that a part only calls, with whatever comes of it, are not here.
+"""
+
+from __future__ import annotations
+
+_ARM = "executorch.backends.arm"
+_EXIR = "executorch.exir"
+_EXPORTED = "torch.export.exported_program"
+_FAKE = "torch._subclasses.fake_tensor"
+_PASS = f"{_EXIR}.pass_base"
+_PROXY = "torch.fx.experimental.proxy_tensor"
+_UTILS = "torch._export.utils"
+_XNNPACK = "executorch.backends.xnnpack"
+
+# A walk: what it calls of a pass, what becomes of a graph if a pass has no hook.
+_WALK = (
+    f"{_PASS}:_ExportPassBase",
+    f"{_PASS}:ExportPass",
+    f"{_PASS}:NodeMetadata",
+    f"{_PASS}:ProxyValue",
+)
+# Which operators a trace decomposes, and which it leaves.
+_DECOMPOSITION = (
+    f"{_EXPORTED}:_decompose_exported_program",
+    f"{_EXPORTED}:_decompose_and_get_gm_with_new_signature_constants",
+    f"{_PROXY}:proxy_call",
+    f"{_PROXY}:decompose",
+    "torch._subclasses.functional_tensor:FunctionalTensorMode.__torch_dispatch__",
+)
+# What copies of a program must have.
+_PROGRAM = (
+    f"{_EXPORTED}:ExportedProgram.__init__",
+    f"{_EXPORTED}:ModuleCallSignature",
+    f"{_EXPORTED}:ModuleCallEntry",
+    "torch.export.graph_signature:InputSpec",
+    "torch.export.graph_signature:OutputSpec",
+    "torch.fx.graph:Graph.__deepcopy__",
+    "torch.fx.graph:Graph.graph_copy",
+    "torch.fx.graph:Graph.node_copy",
+    "torch.fx.traceback:NodeSource",
+)
+# Composite operators: which there are, and what is made of one.
+_COMPOSITES = (
+    f"{_UTILS}:_is_cia_op",
+    f"{_UTILS}:_is_preservable_cia_op",
+    f"{_UTILS}:_check_valid_to_preserve",
+    f"{_UTILS}:_collect_all_valid_cia_ops_for_aten_namespace",
+)
+
+ASSUMED: dict[str, tuple[str, ...]] = {
+    "calibration": (
+        # The search calls it with the bins that it comes to, and stops by what it says.
+        "torchao.quantization.pt2e.observer:HistogramObserver._compute_quantization_error",
+    ),
+    "code": (
+        # All that reads or sets the code of a graph module.
+        "torch.fx.graph_module:GraphModule",
+        "torch.fx.graph_module:_WrappedCall",
+        "torch.fx.graph_module:reduce_graph_module",
+        "torch.fx._lazy_graph_module:_LazyGraphModule",
+    ),
+    "lean": (
+        "torch.export._remove_auto_functionalized_pass:remove_self_clone",
+        "torch._inductor.fx_passes.post_grad:decompose_auto_functionalized",
+    ),
+    "kept": (
+        *_COMPOSITES,
+        f"{_UTILS}:_special_op_to_preserve_cia",
+        # Caches that are emptied and filled by hand.
+        "torch._ops:OperatorBase.__init__",
+        "torch._ops:OperatorBase.py_impl",
+        "torch._ops:OpOverload._get_dispatch",
+        "torch._subclasses.fake_impls:register_op_impl",
+        # Who is asked about an operator while it is traced.
+        *_DECOMPOSITION,
+        "torch.fx.traceback:NodeSource",
+        "torch._decomp.decompositions_for_rng:PhiloxState",
+        f"{_EXIR}._serialize._dataclass:_DataclassEncoder",
+    ),
+    "converting.tables": (
+        *_COMPOSITES,
+        f"{_UTILS}:_is_aten_op",
+        "torch.export.decomp_utils:CustomDecompTable",
+        "torch._decomp:core_aten_decompositions",
+        "torch._decomp:_core_aten_decompositions_post_autograd",
+        "torch._decomp:_add_op_to_registry",
+    ),
+    "converting.tracing": (
+        "torch.fx._symbolic_trace:_Patcher",
+        "torch.fx._symbolic_trace:_autowrap_check",
+        "torch.fx._symbolic_trace:Tracer.getattr",
+        "torch.fx._symbolic_trace:Tracer.call_module",
+        f"{_PROXY}:_ModuleStackTracer",
+        "torch.utils._traceback:CapturedTraceback",
+        "torch.fx.experimental.symbolic_shapes:uninteresting_files",
+    ),
+    "converting.decomposing": (
+        *_DECOMPOSITION,
+        *_PROGRAM,
+        *_COMPOSITES,
+        f"{_EXPORTED}:ExportedProgram._validate",
+        f"{_PROXY}:set_original_aten_op",
+        f"{_PROXY}:PythonKeyTracer.create_node",
+        "torch.export.decomp_utils:CustomDecompTable",
+    ),
+    "converting.edge": (
+        *_PROGRAM,
+        # Only one field of the configuration decides about the graph.
+        f"{_EXIR}.capture._config:EdgeCompileConfig",
+        f"{_EXIR}.program._program:_get_aten_to_edge_passes",
+        f"{_EXIR}.program._program:_transform",
+        f"{_EXIR}.program._program:lift_constant_tensor_pass",
+        f"{_EXIR}.passes.dim_order_ops_registry",
+        f"{_EXIR}.passes.memory_format_ops_pass:MemoryFormatOpsPass",
+        f"{_EXIR}.verification.verifier:EXIREdgeDialectVerifier",
+    ),
+    "delegating.merging": (
+        "torch.fx.passes.infra.partitioner:_DependencyViewer",
+        "torch.fx.passes.utils.fuser_utils:validate_partition",
+    ),
+    "delegating.payloads": (
+        f"{_XNNPACK}.serialization.xnnpack_graph_serialize:sanity_check_xnngraph_dataclass",
+        f"{_XNNPACK}.serialization.xnnpack_graph_serialize:_get_schema_bytes",
+        f"{_EXIR}._serialize._dataclass:_DataclassEncoder",
+        f"{_EXIR}._serialize._flatbuffer:_run_flatc",
+        "flatbuffers.builder:Builder",
+        "flatbuffers.builder:vtableEqual",
+        "flatbuffers.number_types",
+        "flatbuffers.table:Table",
+    ),
+    "walking.delegated": (
+        f"{_EXPORTED}:ExportedProgram.module",
+        "torch.export._unlift:_unlift_exported_program_lifted_states",
+        f"{_FAKE}:FakeTensorConverter.from_real_tensor",
+        f"{_EXIR}.lowered_backend_module:LoweredBackendModule.original_module",
+    ),
+    "walking.faked": (
+        # When the mode keeps a result itself, by what, and how it makes it again.
+        f"{_FAKE}:FakeTensorMode.__torch_dispatch__",
+        f"{_FAKE}:FakeTensorMode._cached_dispatch_impl",
+        f"{_FAKE}:FakeTensorMode._cache_key",
+        f"{_FAKE}:FakeTensorMode._validate_cache_key",
+        f"{_FAKE}:FakeTensorMode._prep_args_for_hash",
+        f"{_FAKE}:FakeTensorMode._validate_output_for_cache_entry",
+        f"{_FAKE}:FakeTensorMode._get_output_tensor_from_cache_entry",
+        f"{_FAKE}:FakeTensorMode._dispatch_impl",
+        f"{_FAKE}:TensorMetadata",
+        f"{_FAKE}:extract_tensor_metadata",
+        f"{_FAKE}:FakeTensor",
+        f"{_FAKE}:FakeTensorConfig",
+        "torch.fx.experimental.symbolic_shapes:ShapeEnvSettings",
+        "torch.fx.interpreter:Interpreter.run_node",
+        f"{_ARM}.tosa.specification:TosaLoweringContext",
+        f"{_ARM}.tosa.specification:TosaSpecification",
+    ),
+    "forgotten": (
+        f"{_EXIR}.backend.utils:is_same_node",
+        f"{_EXIR}.backend.utils:WhyNoPartition",
+        f"{_FAKE}:FakeTensorMode._cached_dispatch_impl",
+        f"{_FAKE}:FakeTensorMode._cache_key",
+        f"{_FAKE}:_DispatchCacheKey",
+    ),
+    "inductor": (
+        "torch._inductor.utils:register_op_dtype_propagation_rules",
+        "torch._utils_internal:log_compilation_event",
+    ),
+    "walking.propagation": (
+        f"{_ARM}._passes.arm_pass:ArmPass",
+        "executorch.backends.transforms.propagate_view_copy_permute_pass"
+        ":PropagateViewCopyPermutePass",
+    ),
+    "walking.replay": (
+        *_WALK,
+        "torch.fx.proxy:_create_arg_bypass",
+        "torch.fx.proxy:_create_arg_dict",
+        "torch.fx.proxy:TracerBase.create_arg",
+        "torch.fx._symbolic_trace:Tracer.create_arg",
+        "torch.fx.interpreter:Interpreter.run_node",
+        "torch.utils._pytree:tree_map",
+        "torch.utils._pytree:tree_map_only",
+        "torch.utils._pytree:tree_iter",
+        "torch.utils._pytree:map_only",
+        "torch.utils._pytree:tree_flatten",
+        "torch.utils._pytree:tree_unflatten",
+        "torch.utils._pytree:_get_node_type",
+        "torch.utils._pytree:_is_leaf",
+        "torch.utils._pytree:_tuple_flatten",
+        "torch.utils._pytree:_list_flatten",
+        "torch.utils._pytree:_dict_flatten",
+    ),
+    "walking.retracing": (
+        *_WALK,
+        f"{_PASS}:map_args",
+        "torch._export.pass_base:_ExportPassBaseDeprecatedDoNotUse",
+        "torch.fx.passes.infra.pass_base:PassBase",
+        # On which nodes a pass acts.
+        f"{_EXIR}.passes.legalize_portable_dim_order_pass:LegalizePortableDimOrderPass",
+        f"{_EXIR}.passes.normalize_transpose_pass:NormalizeTransposePass",
+        f"{_EXIR}.passes.remove_mixed_type_operators:RemoveMixedTypeOperators",
+        f"{_EXIR}.passes.replace_broken_ops_with_function_ops_pass"
+        ":ReplaceBrokenOpsWithFunctionalOpsPass",
+        f"{_EXIR}.passes.scalar_to_tensor_pass:ScalarToTensorPass",
+        f"{_EXIR}.passes.sym_to_tensor_pass:SymToTensorPass",
+        f"{_EXIR}.passes.const_prop_pass:ConstPropPass",
+        f"{_EXIR}.passes.memory_format_ops_pass:DimOrderOpsRevertPass",
+        f"{_EXIR}.passes.memory_format_ops_pass:MemoryFormatOpsPass",
+        f"{_EXIR}.passes.dim_order_ops_registry",
+        # A pass of Arm's is asked about each operator.
+        f"{_ARM}._passes.arm_pass:ArmPass",
+    ),
+    "patterns": (
+        # What else than code, closure and shapes decides about a pattern.
+        f"{_XNNPACK}.quantizer.xnnpack_quantizer_utils:_do_annotate_conv_bn",
+    ),
+    "untold": (
+        # They ask for the stack and read names of functions and files, or one line of it.
+        f"{_XNNPACK}.partition.xnnpack_partitioner"
+        ":XnnpackPartitioner._check_if_called_from_to_backend",
+        "executorch.backends.mlx.partitioner:MLXPartitioner._is_to_edge_transform_and_lower",
+        "torch.testing._internal.common_utils:extract_test_fn",
+        f"{_ARM}._passes.arm_pass:ArmPass.call_operator",
+        f"{_ARM}._passes.arm_pass_utils:create_node",
+        f"{_ARM}._passes.arm_pass_utils:create_shape_node",
+        "torch.fx.interpreter:Interpreter.run",
+        "torch.fx.graph_module:GraphModule.__str__",
+        "torch.fx.graph_module:GraphModule.print_readable",
+    ),
+    "walking.unmatched": (
+        f"{_PASS}:ExportPass",
+        f"{_XNNPACK}._passes.convert_to_sdpa:ConvertToSDPAPass",
+        f"{_XNNPACK}._passes.convert_to_upsample_bilinear2d:ConvertToUpsampleBilinear2d",
+        f"{_XNNPACK}._passes.xnnpack_pass:XNNPACKPass",
+    ),
+    "walking.verifying": (
+        "torch._export.verifier:Verifier",
+        "torch._export.verifier:_verify_exported_program_signature",
+        "torch._export.verifier:_verify_exported_program_module_call_graph",
+        f"{_EXPORTED}:ExportedProgram._validate",
+        f"{_EXIR}.verification.verifier",
+        f"{_EXIR}.verification.arg_validator",
+        f"{_EXIR}.pass_manager:ExportedProgramPassManager",
+        f"{_EXIR}.dialects.edge._ops:EdgeOpOverload",
+        f"{_EXIR}.dialects.edge._ops:EdgeDialectFunctionSchema",
+    ),
+}
+"""By part, ``module:name`` of functions, classes or variables, or ``module``."""

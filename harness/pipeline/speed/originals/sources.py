@@ -1,0 +1,213 @@
+"""Definitions as their files have them: found, cut out, and written as text to be compared.
+
+A definition is cut out of its file by indentation and parsed alone: to parse files whole, or to
+have ``inspect`` find the end by tokens, takes several times as long.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+"""Syntax of functions."""
+
+_DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
+
+
+class Block(NamedTuple):
+    """A definition in a file.
+
+    Attributes:
+        node: its syntax tree.
+        offset: what makes a line of the file of a line of the tree.
+    """
+
+    node: ast.stmt
+    offset: int
+
+    def first_line(self, node: Any) -> int:
+        """The line of the file at which a definition begins, with decorators."""
+        return int(min(each.lineno for each in (node, *node.decorator_list))) + self.offset
+
+
+@functools.lru_cache(32)
+def _lines(path: str) -> list[str]:
+    with open(path, encoding="utf-8") as file:
+        return file.readlines()
+
+
+def parse_definition(path: str, start: int) -> Block:
+    """The definition that begins at a line.
+
+    Args:
+        path: of a file of Python code.
+        start: the index of the line, decorators included.
+    """
+    lines = _lines(path)
+    indent = _indent(lines[start])
+    head = "if 1:\n" if indent else ""
+    for end in range(start + 1, len(lines) + 1):
+        if end < len(lines) and _is_inside(lines[end], indent):
+            continue
+        try:
+            node: Any = ast.parse(head + "".join(lines[start:end])).body[0]
+        except SyntaxError:  # a decorator alone, or the end is within a string
+            continue
+        node = node.body[0] if head else node
+        if isinstance(node, _DEFINITIONS):
+            return Block(node, start - bool(head))
+        break
+    raise OSError(f"no definition begins at line {start + 1} of {path}")
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
+
+
+def _is_inside(line: str, indent: int) -> bool:
+    code = line.lstrip()
+    return not code or code[0] in "#)]}" or _indent(line) > indent
+
+
+def find_definition(path: str, parts: list[str]) -> Block:
+    """A definition by its qualified name."""
+    lines, (outer, *inner) = _lines(path), parts
+    pattern = re.compile(rf"[ \t]*(?:async +)?(?:def|class) +{re.escape(outer)}\b")
+    found = [at for at, line in enumerate(lines) if outer in line and pattern.match(line)]
+    if not found:
+        raise AttributeError(f"{Path(path).name} has no {outer}")
+    start = min(found, key=lambda at: _indent(lines[at]))  # others are of definitions inside
+    block = parse_definition(path, _first_decorator(lines, start))
+    for part in inner:
+        body = walk_statements(getattr(block.node, "body", []))
+        named = (each for each in body if isinstance(each, _DEFINITIONS) and each.name == part)
+        node = next(named, None)
+        if node is None:
+            raise AttributeError(f"{Path(path).name} has no {'.'.join(parts)}")
+        block = block._replace(node=node)
+    return block
+
+
+def _first_decorator(lines: list[str], start: int) -> int:
+    """The line of the first decorator of the definition that begins at a line, or that line."""
+    indent, first = _indent(lines[start]), start
+    at = start - 1
+    while at >= 0 and _indent(lines[at]) >= indent and lines[at].strip():
+        code = lines[at].lstrip()
+        if _indent(lines[at]) == indent:
+            if code[0] not in "@#)":
+                break
+            first = at if code[0] == "@" else first
+        at -= 1
+    return first
+
+
+def find_file(module: str) -> str:
+    """The file of a module, found without importing it or its package."""
+    package, *rest = module.split(".")
+    spec = find_spec(package)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        path = Path(folder, *rest)
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                return str(file)
+    raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
+def read_definition(path: str, parts: list[str]) -> list[str]:
+    """A definition as its file has it."""
+    if not parts:
+        return [write_code(parse_file(path))]
+    try:
+        return [write_code(find_definition(path, parts).node)]
+    except AttributeError:
+        return [write_code(each) for each in find_assignments(path, ".".join(parts))]
+
+
+def parse_file(path: str) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse("".join(_lines(path)))
+
+
+def find_assignments(path: str, name: str) -> list[ast.stmt]:
+    """The statements of a file that assign a variable, or items of it.
+
+    Raises:
+        AttributeError: there is none.
+    """
+    found = [each for each in parse_file(path).body if name in _assigned(each)]
+    if not found:
+        raise AttributeError(f"{Path(path).name} has no {name}")
+    return found
+
+
+def _assigned(statement: ast.stmt) -> set[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else ()
+    if isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    bases = (each.value if isinstance(each, ast.Subscript) else each for each in targets)
+    return {base.id for base in bases if isinstance(base, ast.Name)}
+
+
+def walk_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements, with those that run on a condition."""
+    for each in body:
+        yield each
+        if isinstance(each, ast.If | ast.Try | ast.With):
+            inside = [one for one in ast.iter_child_nodes(each) if isinstance(one, ast.stmt)]
+            yield from walk_statements(inside)
+
+
+def _is_run(node: Any) -> bool:
+    return isinstance(node, ast.stmt)
+
+
+def write_code(tree: Any) -> str:
+    """A syntax tree as text that is the same in every Python, without docstrings: each has fields
+    of its own, empty where code does not use them."""
+    parts: list[str] = []
+    _write(tree, parts.append)
+    return "".join(parts)
+
+
+def _write(node: Any, write: Callable[[str], None]) -> None:
+    if type(node) is list:
+        write("[")
+        for each in node:
+            _write(each, write)
+            write(",")
+        write("]")
+    elif isinstance(node, ast.AST):
+        kind: Any = type(node)
+        write(f"{kind.__name__}(")
+        for name in _fields(kind):
+            value = getattr(node, name, None)
+            if value is None or value == []:
+                continue
+            if name == "body" and isinstance(node, (*_DEFINITIONS, ast.Module)):
+                value = _without_docstring(value)
+            write(f"{name}=")
+            _write(value, write)
+        write(")")
+    else:
+        write(repr(node))
+
+
+@functools.cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    # Where a name is decides whether it is read or written.
+    return tuple(name for name in kind._fields if name != "ctx")
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0]
+    said = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    if said and isinstance(first.value.value, str):  # type: ignore[attr-defined]
+        return body[1:] or [ast.Pass()]
+    return body
