@@ -238,6 +238,13 @@ def overhead(cell: Cell) -> float:
     return cell.seconds - sum(cell.stages.values())
 
 
+def model_sqnr(cell: Cell) -> float | None:
+    """The lowest SQNR of its outputs against the float model, in dB; None where nothing was
+    quantized."""
+    found = [row.model_sqnr_db for row in cell.numerics if row.model_sqnr_db is not None]
+    return min(found, default=None)
+
+
 def program(cell: Cell) -> str:
     """The size of a program, and what of it are constants; nothing where there is none."""
     if not cell.program_bytes:

@@ -78,16 +78,22 @@ def _table(cells: Sequence[Cell]) -> Table:
     table = new_table("target")
     for name in ("outcome", "runtime"):
         table.add_column(name, no_wrap=True)
-    for name in ("nodes in\ndelegates", "program", "SQNR\ndB", "bound\nused"):
+    # The reference of a quantized cell is the quantized graph: how well the backend computes it
+    # says nothing of how far the graph is from the model.
+    quantized = any(facts.model_sqnr(cell) is not None for cell in cells)
+    quality = ("SQNR dB\nto graph", "SQNR dB\nto model") if quantized else ("SQNR\ndB",)
+    for name in ("nodes in\ndelegates", "program", *quality, "bound\nused"):
         table.add_column(name, justify="right", no_wrap=True)
     for cell in cells:
         outcome = Outcome.of(cell)
         style = style_of(outcome)
         runtime, nodes, program, sqnr, used, _ = figures(cell)
+        apart = [sqnr, text.decibels(facts.model_sqnr(cell))] if quantized else [sqnr]
         table.add_row(
             styled(cell.target),
             styled(f"{outcome.symbol} {_word(cell)}", style),
-            *map(styled, (runtime, nodes, program, sqnr.removesuffix(" dB"))),
+            *map(styled, (runtime, nodes, program)),
+            *(styled(each.removesuffix(" dB")) for each in apart),
             styled(used, style if outcome.is_red else ""),
         )
     return table

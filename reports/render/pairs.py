@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from harness.record.cell import CROSS_BACKEND, Cell
 from harness.record.encoding import Encoding
 from harness.record.run import Run
-from reports import text
+from reports import facts, text
 from reports.summary import Summary
 
 
@@ -110,7 +110,7 @@ def pairs(run: Run | Summary) -> list[Pair]:
 
 def _pair(first: Cell, second: Cell) -> Pair:
     targets = (first.target, second.target)
-    quality = (_quality(first), _quality(second))
+    quality = (facts.model_sqnr(first), facts.model_sqnr(second))
     made = _weights(first.encodings, second.encodings)
     left, right = _values(first), _values(second)
     if not left or [*map(len, left)] != [*map(len, right)]:
@@ -177,11 +177,6 @@ def _distances(
 
 def _values(cell: Cell) -> list[list[float]]:
     return [part.values for part in sorted(cell.outputs, key=lambda part: (part.call, part.output))]
-
-
-def _quality(cell: Cell) -> float | None:
-    found = [part.model_sqnr_db for part in cell.numerics if part.model_sqnr_db is not None]
-    return min(found, default=None)
 
 
 def _bytes(encoded: str | None) -> bytes | None:

@@ -48,6 +48,17 @@ def test_a_row_has_what_is_known_of_a_target(tmp_path: Path) -> None:
     assert "1 of 1 cell passed" in text
 
 
+def test_a_quantized_cell_shows_the_distance_to_the_float_model_as_well(tmp_path: Path) -> None:
+    quantized = [numerics(model_sqnr_db=4.8), numerics(model_sqnr_db=27.7)]
+    cells = [cell("net", "tosa:int", numerics=quantized), cell("net", "tosa:fp")]
+    text = shown(tmp_path / "r", cells)
+    assert re.search(r"to graph +to model", text)
+    (row,) = [line for line in text.splitlines() if "tosa:int" in line and "passed" in line]
+    assert "140.0" in row
+    assert "4.8" in row
+    assert "to model" not in shown(tmp_path / "float", [cell("net", "tosa:fp")])
+
+
 def test_left_over_nodes_are_grouped_by_reason(tmp_path: Path) -> None:
     text = " ".join(shown(tmp_path / "r", [cell("net", delegation=LEFT)]).split())
     assert "xnnpack:fp32 6 nodes" in text
