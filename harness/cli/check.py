@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from harness.cli import why
-from harness.cli.common import ABOVE_ZERO, SPEED
+from harness.cli.common import ABOVE_ZERO, SPEED, progress
 from harness.errors import UsageError
 from harness.record.contradictions import INTEGERS
 from harness.target import LISTED, split_cell_id
@@ -165,7 +165,6 @@ def _checked(
     Returns:
         Its record, in a folder where one is named; notes; what tracing found.
     """
-    from rich.console import Console
 
     from harness.checking.supervisor import supervise
     from harness.cli.following import Following
@@ -182,12 +181,12 @@ def _checked(
         speed=request.speed,
     )
     run = Run(path=save or Path(request.source), info=info, cells=[])
-    with Console(stderr=True).status(f"loading {request.source}") as progress:
+    with progress(f"loading {request.source}") as say:
         following = Following(
             run,
             save,
             lambda cell: shlex.join(_command(request, cell.target, limits)),
-            progress.update,
+            say,
         )
         try:
             for event in supervise(request, timeout=limits.seconds, memory=limits.gibibytes):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +30,8 @@ def _suites() -> Path:
 
 RUNS = Path("runs")
 SUITES = _suites()
+
+EVERY_SECONDS = 20.0
 
 ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
 
@@ -90,6 +95,36 @@ def prepare(*, speed: bool) -> None:
         from harness.pipeline import speed as keeping
 
         keeping.install()
+
+
+@contextmanager
+def progress(begin: str = "") -> Iterator[Callable[[str], None]]:
+    """Show what is being done, on stderr: one line that changes in a terminal, and elsewhere a line
+    every :data:`EVERY_SECONDS`, so that a log shows that work goes on.
+
+    Args:
+        begin: what is being done at first.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(begin) as status:
+            yield lambda line: status.update(line)
+        return
+    doing, is_over, start = [begin], threading.Event(), time.monotonic()
+
+    def print_lines() -> None:
+        while not is_over.wait(EVERY_SECONDS):
+            click.echo(f"{time.monotonic() - start:.0f} s: {doing[0]}", err=True)
+
+    lines = threading.Thread(target=print_lines, daemon=True)
+    lines.start()
+    try:
+        yield lambda line: doing.__setitem__(0, line)
+    finally:
+        is_over.set()
+        lines.join()
 
 
 def load_run(folder: Path | None) -> Run:

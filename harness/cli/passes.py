@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import SPEED, SUITE_FOLDER, prepare, silence_vendors
+from harness.cli.common import SPEED, SUITE_FOLDER, prepare, progress, silence_vendors
 from harness.target import LISTED
 
 
@@ -38,11 +38,11 @@ def bisect(cell: str, seed: int, suites: Path, speed: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from harness.cli.why import case_of, progress
+    from harness.cli.why import case_of
     from harness.tracing.blame import blame
 
     case, target = case_of(cell, suites)
-    with progress(Console(stderr=True)) as say:
+    with progress() as say:
         found = blame(case, target, seed, say)
     table = Table(title=cell, title_justify="left", header_style="bold")
     for column in ("passes", "outcome", "what is wrong"):
@@ -87,7 +87,6 @@ def check(name: str, targets: str, cases: str, seed: int, suites: Path, speed: b
 
     from harness import registry
     from harness.cli.compared import Compared, print_compared
-    from harness.cli.why import progress
     from harness.collection.discovery import all_suites
     from harness.errors import UsageError
     from harness.pipeline.runner import run_cell
@@ -102,7 +101,7 @@ def check(name: str, targets: str, cases: str, seed: int, suites: Path, speed: b
     if not corpus:
         raise UsageError(f"no case of {suites} matches {cases}")
     compared: dict[Target, list[Compared]] = {target: [] for target in chosen}
-    with progress(Console(stderr=True)) as say:
+    with progress() as say:
         for case in corpus:
             for target in chosen:
                 say(f"{case.name} on {target}")

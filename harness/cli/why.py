@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare, run_folder
+from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare, progress, run_folder
 from harness.cli.writing import SCRIPT, write
 from harness.errors import UsageError
 
@@ -80,7 +78,7 @@ def trace(
 
     seed = seed_of(cell, folder, seed)
     case, on = subject_of(cell, suites, target, inputs, seed)
-    with progress(Console(stderr=True)) as say:
+    with progress() as say:
         found = find(case, on, seed=seed, all_nodes=all_nodes, taps=taps, say=say, isolate=True)
     if save is not None:
         from reports import output
@@ -125,7 +123,7 @@ def reduce(
 
     seed = seed_of(cell, folder, seed)
     case, on = subject_of(cell, suites, target, inputs, seed)
-    with progress(Console(stderr=True)) as say:
+    with progress() as say:
         reduced = shrink(case, on, seed, say=say)
     show_reduced(reduced, Console())
     if script is not None:
@@ -193,13 +191,6 @@ def seed_of(cell: str, folder: Path | None, seed: int | None) -> int:
     if seed is not None:
         return seed
     return 0 if folder is None else load_run(folder).cell(cell).seed
-
-
-@contextmanager
-def progress(console: Console) -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done, gone when it is done; nothing where nobody looks."""
-    with console.status("") as status:
-        yield lambda line: status.update(line)
 
 
 def show(found: Found, console: Console, again: str) -> None:
