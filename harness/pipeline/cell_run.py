@@ -103,6 +103,7 @@ class CellRun:
         self.stages: dict[str, float] = {}
         self.delegation = Delegation()
         self.program_bytes = 0
+        self.planned_memory: list[int] = []
         self.weight: Weight | None = None
         self.watch: Stopwatch | None = None
         self.encodings: list[Encoding] = []
@@ -240,6 +241,7 @@ class CellRun:
         recipe, lowered = tester.recipe, tester.shipped
         self.delegation = lowered.delegation
         self.program_bytes = len(lowered.data)
+        self.planned_memory = list(lowered.program.plan.non_const_buffer_sizes[1:])
         # A payload that its own backend cannot read is found out when it is executed.
         with suppress(ProgramError):
             self.weight = weigh(lowered.program, tester.backend)

@@ -129,6 +129,7 @@ def run_cell(
         program_bytes=trial.program_bytes,
         constant_bytes=None if trial.weight is None else trial.weight.constants,
         duplicate_constant_bytes=None if trial.weight is None else trial.weight.duplicates,
+        planned_memory=trial.planned_memory,
         first_seconds=None if trial.watch is None else trial.watch.first,
         steady_seconds=None if trial.watch is None else trial.watch.steady,
         limitation=limitation.ref if limitation is not None and ending.excused else None,

@@ -238,8 +238,10 @@ class Cell(msgspec.Struct, kw_only=True):
     the size of the serialized program. ``constant_bytes`` is what of it are constants, in its
     constant segment, in named data and in payloads as far as they can be read,
     ``duplicate_constant_bytes`` what of that is there once more than it need be; None where there
-    is no program, as in records of before. ``first_seconds`` and ``steady_seconds`` are of the
-    first call once a program is loaded and of the middle of a few further ones, on this host
+    is no program, as in records of before. ``planned_memory`` is the bytes that the memory plan
+    takes for values, by memory id from 1 on, at the largest dynamic sizes. ``first_seconds`` and
+    ``steady_seconds`` are of the first call once a program is loaded and of the middle of a few
+    further ones, on this host
     whatever the runtime; None where nothing was executed, or once only. ``encodings`` are its
     quantized weights, where the recipe says how to find them; ``outputs`` the values, of cases
     tagged :data:`CROSS_BACKEND` only.
@@ -285,6 +287,7 @@ class Cell(msgspec.Struct, kw_only=True):
     program_bytes: int = 0
     constant_bytes: int | None = None
     duplicate_constant_bytes: int | None = None
+    planned_memory: list[int] = []
     first_seconds: float | None = None
     steady_seconds: float | None = None
     limitation: LimitationRef | None = None

@@ -61,7 +61,13 @@ def _impossible_number(cell: Cell) -> str | None:
         if held < 0:
             return f"{name} held {held} bytes"
     taken = cell.delegation
-    counts = [cell.program_bytes, taken.delegates, taken.delegated_nodes, taken.undelegated_nodes]
+    counts = [
+        cell.program_bytes,
+        *cell.planned_memory,
+        taken.delegates,
+        taken.delegated_nodes,
+        taken.undelegated_nodes,
+    ]
     constants, twice = cell.constant_bytes or 0, cell.duplicate_constant_bytes or 0
     if twice > constants:
         return f"of {constants} bytes of constants {twice} are there once too often"

@@ -56,6 +56,7 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     undelegated_ops: dict[str, int] = {}
     outputs: list[OutputFacts] = []
     program_bytes: int = 0
+    planned_memory: int = 0
     seconds: float | None = None
     part: str | None = None
     cached: Cached | None = None
@@ -188,6 +189,7 @@ def _facts(row: Row, seed: int) -> CellFacts:
             for item in cell.numerics
         ],
         program_bytes=cell.program_bytes,
+        planned_memory=sum(cell.planned_memory),
         seconds=None if cell.cached else cell.seconds,
         part=cell.part,
         cached=cell.cached,

@@ -33,8 +33,8 @@ from reports.outcome import Outcome
 #: Outcomes by their code in the files.
 OUTCOMES = list(Outcome)
 NAMES = ["case", "target", "op", "suite"]
-NUMBERS = ["sqnr_db", "bound_used", "max_abs", "seconds", "program_bytes", "delegates",
-           "delegated_nodes", "undelegated_nodes"]  # fmt: skip
+NUMBERS = ["sqnr_db", "bound_used", "max_abs", "seconds", "program_bytes",
+           "planned_memory", "delegates", "delegated_nodes", "undelegated_nodes"]  # fmt: skip
 WORDS = ["stage", "error", "runtime"]
 _META = b"conform"
 # Another order of outcomes, other columns, or other rules of what counts as damage (the number)
@@ -222,6 +222,7 @@ def _numbers(cell: Cell | None) -> list[float]:
         summary.worst_max_abs(cell),
         cell.seconds if cell.seconds > 0 else None,
         cell.program_bytes or None,
+        sum(cell.planned_memory) or None,
         taken.delegates if lowered else None,
         taken.delegated_nodes if lowered else None,
         taken.undelegated_nodes if lowered else None,

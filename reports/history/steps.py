@@ -55,6 +55,7 @@ METRICS: Mapping[str, Metric] = {
         Metric("bound_used", "× bound", +1, 0.05),
         Metric("seconds", "s", +1, 0.25, ratio=True, least=0.05),
         Metric("program_bytes", "B", +1, 0.01, ratio=True, least=64),
+        Metric("planned_memory", "B", +1, 0.01, ratio=True, least=64),
         Metric("delegates", "delegates", +1, 1),
         Metric("delegated_nodes", "nodes", -1, 1),
     )

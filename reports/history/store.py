@@ -61,7 +61,8 @@ class History:
 
         Args:
             name: ``sqnr_db`` (dB, the worst output), ``bound_used`` (error / bound, worst),
-                ``max_abs``, ``seconds``, ``program_bytes``, ``delegates``, ``delegated_nodes``
+                ``max_abs``, ``seconds``, ``program_bytes``, ``planned_memory``,
+                ``delegates``, ``delegated_nodes``
                 or ``undelegated_nodes``.
 
         Raises:

@@ -21,6 +21,7 @@ _METRICS = {
     "bound_used": "Bound used",
     "seconds": "Time",
     "program_bytes": "Program size",
+    "planned_memory": "Planned memory",
     "delegates": "Delegates",
     "delegated_nodes": "Delegated nodes",
 }
@@ -143,7 +144,7 @@ def _spelled(metric: str, value: float) -> str:
         return text.bound_use(value)
     if metric == "seconds":
         return text.seconds(value)
-    if metric == "program_bytes" and math.isfinite(value):
+    if metric in ("program_bytes", "planned_memory") and math.isfinite(value):
         return text.size(round(value))
     noun = "delegate" if metric == "delegates" else "node"
     return f"{text.measure(value)} {noun if value == 1 else noun + 's'}"

@@ -155,7 +155,8 @@ def comparison(facts: list[CellFacts], run: Snapshot) -> dict[str, Any]:
     """What ``reports.comparison.diff`` reads of each cell; the page has the same rules."""
     signatures, runtimes, hosts, shares = Index([""]), Index(["none"]), Index([""]), Index()
     made: dict[str, list[Any]] = {
-        name: [] for name in ("signature", "runtime", "host", "share", "bytes", "outputs")
+        name: []
+        for name in ("signature", "runtime", "host", "share", "bytes", "planned", "outputs")
     }
     for cell in facts:
         made["signature"].append(signatures.at(signature(cell)))
@@ -163,6 +164,7 @@ def comparison(facts: list[CellFacts], run: Snapshot) -> dict[str, Any]:
         made["host"].append(hosts.at(_host(run.environment(cell))))
         made["share"].append(shares.at(_share(cell)))
         made["bytes"].append(cell.program_bytes)
+        made["planned"].append(cell.planned_memory)
         made["outputs"].append([
             [item.call, item.output, *map(number, (item.sqnr_db, item.bound_used,
                                                    item.model_sqnr_db))]

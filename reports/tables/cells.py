@@ -17,7 +17,8 @@ _COLUMNS = [
     "counted", "stage", "error", "runtime", "delegates", "delegated_nodes", "undelegated_nodes",
     "nothing_delegated", "outputs", "telling", "untelling", "max_abs", "sqnr_db", "bound_used",
     "problem", "seconds", "overhead", "memory", "program_bytes", "constant_bytes",
-    "duplicate_constant_bytes", "first_seconds", "steady_seconds", "limitation", "link", "tags",
+    "duplicate_constant_bytes", "planned_memory", "first_seconds", "steady_seconds",
+    "limitation", "link", "tags",
     "seed", "worker", "part", "repro",
 ]  # fmt: skip
 
@@ -33,7 +34,8 @@ def frame(run: Run) -> Frame:
     records. ``untelling`` is the case's reason for there being none. ``seconds_<stage>`` has the
     stages. ``memory`` is the most that a stage held, in bytes, ``memory_<stage>`` has the stages;
     missing where it was not measured. ``constant_bytes`` is what of ``program_bytes`` are
-    constants, ``duplicate_constant_bytes`` what of these need not be there; ``first_seconds`` and
+    constants, ``duplicate_constant_bytes`` what of these need not be there; ``planned_memory`` the
+    bytes that the program plans for values; ``first_seconds`` and
     ``steady_seconds`` are of single calls of the program, on our host. ``counted`` is False for a
     record of a cell that has a worse one.
     """
@@ -83,6 +85,7 @@ def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
         "program_bytes": cell.program_bytes,
         "constant_bytes": _number(cell.constant_bytes),
         "duplicate_constant_bytes": _number(cell.duplicate_constant_bytes),
+        "planned_memory": sum(cell.planned_memory) if cell.planned_memory else None,
         "first_seconds": _number(cell.first_seconds),
         "steady_seconds": _number(cell.steady_seconds),
         "limitation": cell.limitation.reason if cell.limitation else None,

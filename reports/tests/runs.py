@@ -42,6 +42,7 @@ def cell(case: str = "add/rank2", target: str = "xnnpack:fp32", **fields: Any) -
         "seconds": 0.45,
         "overhead": 0.02,
         "program_bytes": 2048,
+        "planned_memory": [4096],
     }
     return Cell(case=case, target=target, **(given | _ruled_out(fields.get("status")) | fields))
 

@@ -33,6 +33,7 @@ class Kind(enum.Enum):
     QUALITY_WORSE = "quality-worse"
     DELEGATES_UP = "delegates-up"
     BYTES_UP = "bytes-up"
+    PLANNED_MEMORY_UP = "planned-memory-up"
     TIME_UP = "time-up"
     STILL_FAILING = "still-failing"
     CHANGED = "changed"
@@ -105,6 +106,7 @@ _MEANINGS = {
     Kind.QUALITY_WORSE: "SQNR against the float model before quantization fell",
     Kind.DELEGATES_UP: "the program is cut into more delegates",
     Kind.BYTES_UP: "the program is larger",
+    Kind.PLANNED_MEMORY_UP: "the program plans more memory for values",
     Kind.TIME_UP: "took longer on the same host",
     Kind.STILL_FAILING: "red before and now, in the same way",
     Kind.CHANGED: "another outcome, neither better nor worse",
@@ -128,6 +130,9 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         bytes_up_percent: growth of the program in percent; ``bytes_up`` bytes must be reached
             as well.
         bytes_up: growth of the program in bytes.
+        planned_memory_up_percent: growth of the planned memory in percent; ``planned_memory_up``
+            bytes must be reached as well.
+        planned_memory_up: growth of the planned memory in bytes.
         delegates_up: additional delegates.
         ops_lost: calls that the backend took before and does not take any more.
         time_factor: time now / time before; ``time_up_seconds`` must be reached as well.
@@ -140,6 +145,8 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     bound_used_up: float = 0.25
     bytes_up_percent: float = 5.0
     bytes_up: int = 256
+    planned_memory_up_percent: float = 5.0
+    planned_memory_up: int = 1024
     delegates_up: int = 1
     ops_lost: int = 1
     time_factor: float = 2.0

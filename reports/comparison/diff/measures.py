@@ -50,6 +50,7 @@ def measures(
     if before.lowered and after.lowered:
         yield from _delegation(before, after, limits)
     yield from _bytes(before, after, limits)
+    yield from _planned_memory(before, after, limits)
     yield from _severity(before, after)
     if before.executed and after.executed:
         yield from _numerics(before, after, limits)
@@ -105,6 +106,16 @@ def _bytes(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[
     if percent >= limits.bytes_up_percent:
         detail = f"{text.size(old)} → {text.size(new)} (+{percent:.1f} %)"
         yield Measured(Kind.BYTES_UP, detail, old, new, "B", percent)
+
+
+def _planned_memory(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[Measured]:
+    old, new = before.planned_memory, after.planned_memory
+    if old <= 0 or new <= old or new - old < limits.planned_memory_up:
+        return
+    percent = 100 * (new - old) / old
+    if percent >= limits.planned_memory_up_percent:
+        detail = f"{text.size(old)} → {text.size(new)} (+{percent:.1f} %)"
+        yield Measured(Kind.PLANNED_MEMORY_UP, detail, old, new, "B", percent)
 
 
 def _severity(before: CellFacts, after: CellFacts) -> Iterator[Measured]:

@@ -57,6 +57,7 @@ _BETTER = {
     Kind.QUALITY_WORSE: "quality better",
     Kind.DELEGATES_UP: "fewer delegates",
     Kind.BYTES_UP: "smaller",
+    Kind.PLANNED_MEMORY_UP: "less planned memory",
 }
 
 

@@ -63,6 +63,7 @@ def made(word: str, case: str = SUBJECT, target: str = "xnnpack:fp32") -> Cell |
         "quality": {"numerics": [numerics(model_sqnr_db=30.0)]},
         "less quality": {"numerics": [numerics(model_sqnr_db=20.0)]},
         "more bytes": {"program_bytes": 4096},
+        "more planned memory": {"planned_memory": [8192, 4096]},
         "more time": {"seconds": 9.0},
         "more delegates": {"delegation": Delegation(delegates=3, delegated_nodes=2,
                                                     delegated_ops=_ADD)},

@@ -94,6 +94,7 @@ def test_every_pair_of_outcomes_has_a_kind_and_equal_ones_have_none() -> None:
         ("passed", "more bound", ["bound-up"]),
         ("quality", "less quality", ["quality-worse"]),
         ("passed", "more bytes", ["bytes-up"]),
+        ("passed", "more planned memory", ["planned-memory-up"]),
         ("passed", "more time", ["time-up"]),
     ],
 )

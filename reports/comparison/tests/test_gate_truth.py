@@ -146,6 +146,9 @@ ONLY_FAILING = 'red = ["newly-failing"]\n'
 # One cell, another policy.
 POLICIES = [
     ("passed", "more bytes", 'red = ["bytes-up"]', RED),
+    ("passed", "more planned memory", 'red = ["planned-memory-up"]', RED),
+    ("passed", "more planned memory",
+     'red = ["planned-memory-up"]\nthresholds.planned_memory_up = 9999', GREEN),
     ("passed", "more bytes", 'red = ["bytes-up"]\nthresholds.bytes_up_percent = 200', GREEN),
     ("passed", "more bytes", 'red = ["bytes-up"]\nthresholds.bytes_up = 9999', GREEN),
     ("passed", "more time", 'red = ["time-up"]', RED),

@@ -72,6 +72,7 @@ def _aged(item: Cell, at: int, night: int, choose: random.Random) -> Cell | None
         ]
     if at % 11 == 0:
         made.program_bytes += choose.choice([0, 100, 300, 4_000])
+        made.planned_memory = [[4_096, 4_100, 6_000, 90_000][(at + night) % 4], 64]
         made.seconds *= choose.choice([1, 1.5, 3, 40])
         made.runtime = choose.choice(["native", "reference", made.runtime])
     if at % 13 == 0 and made.delegation.delegates:

@@ -53,7 +53,7 @@ def test_two_runs_compare_as_conform_diff_does(
         )
         seen |= {change.kind for change in wanted.changes}
     assert {Kind.MORE_SEVERE, Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE,
-            Kind.BYTES_UP, Kind.TIME_UP,
+            Kind.BYTES_UP, Kind.PLANNED_MEMORY_UP, Kind.TIME_UP,
             Kind.DELEGATION_LOST, Kind.DELEGATES_UP, Kind.RUNTIME_CHANGED, Kind.NEWLY_FAILING,
             Kind.FIXED, Kind.DISAPPEARED, Kind.APPEARED, Kind.NOT_RUN} <= seen  # fmt: skip
 

@@ -16,7 +16,7 @@ function sideCell(main, { data, more }, cell) {
   return {
     at, share, executed, signature: more.signature[slot] ? more.signatures[more.signature[slot]] : "",
     lowered: Boolean(share[0] || share[1] || share[2]) || executed || main.outcomes[at].value === "lowered",
-    runtime: more.runtimes[more.runtime[slot]], bytes: more.bytes[slot], outputs: more.outputs[slot],
+    runtime: more.runtimes[more.runtime[slot]], bytes: more.bytes[slot], planned: more.planned[slot], outputs: more.outputs[slot],
     seconds: float(data.seconds[slot]), host: more.hosts[more.host[slot]], error: data.errors[data.error[slot]],
     gap: data.gaps[data.gap[slot]], severity: data.severity[slot],
   };

@@ -32,10 +32,10 @@ function* delegationWorse(before, after, limits) {
   }
 }
 
-function* bytesWorse(before, after, limits) {
-  if (before <= 0 || after <= before || after - before < limits.bytes_up) return;
+function* sizeWorse(kind, before, after, least, leastPercent) {
+  if (before <= 0 || after <= before || after - before < least) return;
   const share = (100 * (after - before)) / before;
-  if (share >= limits.bytes_up_percent) yield { kind: "bytes-up", detail: `${size(before)} → ${size(after)} (+${fixed(share, 1)} %)`, amount: share };
+  if (share >= leastPercent) yield { kind, detail: `${size(before)} → ${size(after)} (+${fixed(share, 1)} %)`, amount: share };
 }
 
 const whichOutput = ([call, output]) => `output ${output} of call ${call}`;
@@ -102,10 +102,11 @@ function* severityWorse(before, after, severities) {
   if (before && after > before) yield { kind: "more-severe", detail: `${severities[before]} → ${severities[after]}`, amount: after - before };
 }
 
-// before and after: { share, bytes, outputs, runtime, lowered, executed, seconds, severity }.
+// before and after: { share, bytes, planned, outputs, runtime, lowered, executed, seconds, severity }.
 function* measuresOf(before, after, limits, timed, severities) {
   if (before.lowered && after.lowered) yield* delegationWorse(before.share, after.share, limits);
-  yield* bytesWorse(before.bytes, after.bytes, limits);
+  yield* sizeWorse("bytes-up", before.bytes, after.bytes, limits.bytes_up, limits.bytes_up_percent);
+  yield* sizeWorse("planned-memory-up", before.planned, after.planned, limits.planned_memory_up, limits.planned_memory_up_percent);
   yield* severityWorse(before.severity, after.severity, severities);
   if (!before.executed || !after.executed) return;
   yield* numericsWorse(before.outputs, after.outputs, limits);
