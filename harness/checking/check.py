@@ -76,17 +76,26 @@ def check(
     cells, siblings = [], Siblings()
     for case, target in pairs(made.cases, chosen_targets(targets)):
         ran: list[Tester] = []
+        failed: list[Tester] = []
         cell = run_pair(
             case,
             target,
             seed=seed,
             passes=makers,
             judged=ran.append,
+            failed=failed.append,
             past_defects=past_defects,
             siblings=siblings,
         )
         recipe = graph_passes.recipe_with(target, makers)
-        found = look(cell, case, recipe=recipe, ran=ran[0] if ran else None)
+        found = look(
+            cell,
+            case,
+            recipe=recipe,
+            ran=ran[0] if ran else None,
+            failed=failed[0] if failed else None,
+            searches=True,
+        )
         cells.append(cell if found is None else recorded(cell, found))
     return cells
 
@@ -118,6 +127,8 @@ def run_pair(
     save: Path | None = None,
     meter: Meter | None = None,
     judged: Callable[[Tester], None] | None = None,
+    failed: Callable[[Tester], None] | None = None,
+    lowered: Callable[[Cell], None] | None = None,
     past_defects: bool = True,
     siblings: Siblings | None = None,
 ) -> Cell:
@@ -131,6 +142,8 @@ def run_pair(
         save: file that gets the serialized program.
         meter: measures its memory, and tells who listens which stage begins.
         judged: takes the tester of a cell whose outputs were compared.
+        failed: takes the tester of a cell of which a stage failed.
+        lowered: takes what is known of a cell before it is executed.
         past_defects: as :func:`check` takes it.
         siblings: what cells of one case share; of nobody else by default.
     """
@@ -142,6 +155,8 @@ def run_pair(
         save=save,
         meter=meter,
         judged=judged,
+        failed=failed,
+        lowered=lowered,
         go_past=past_defects,
         siblings=siblings,
     )
