@@ -11,6 +11,7 @@ from .backend import (
     Holding as Holding,
     Inspectable as Inspectable,
     Knowing as Knowing,
+    Recognising as Recognising,
     Selecting as Selecting,
     go_past as go_past,
     past_defects as past_defects,
@@ -48,6 +49,7 @@ from .execution.kernels import AtenKernels as AtenKernels, RuntimeKernels as Run
 from .execution.operators import op_name as op_name
 from .execution.program import DelegatePayload as DelegatePayload, Program as Program
 from .execution.validation import torch_dtype as torch_dtype
+from .known.issue import KnownIssue as KnownIssue
 from .limitation import Limitation as Limitation
 from .numerics.compare import Verdict as Verdict
 from .numerics.formats.block_scaled import BlockProduct as BlockProduct

@@ -16,6 +16,7 @@ from harness.checking.passes import MakePass
 from harness.checking.sources import InputSet, Subject, as_given, case_name
 from harness.errors import UsageError
 from harness.execution.memory import Meter
+from harness.known.issue import recognise
 from harness.pipeline.runner import run_cell
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.tester import Tester
@@ -96,7 +97,10 @@ def check(
             failed=failed[0] if failed else None,
             searches=True,
         )
-        cells.append(cell if found is None else recorded(cell, found))
+        cell = cell if found is None else recorded(cell, found)
+        if cell.status.is_red:
+            cell.known = recognise(cell, registry.known_issues())
+        cells.append(cell)
     return cells
 
 

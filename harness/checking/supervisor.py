@@ -166,7 +166,11 @@ class _Life:
                  msgspec.json.encode(request).decode(), *map(str, handed)],
                 pass_fds=handed,
                 # Older glibc says what is wrong on the terminal otherwise.
-                env={"LIBC_FATAL_STDERR_": "1", **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={
+                    "LIBC_FATAL_STDERR_": "1",
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                },
             )  # fmt: skip
         finally:
             os.close(writing)

@@ -283,8 +283,8 @@ class Cell(msgspec.Struct, kw_only=True):
     ``intermediates`` compares forms of the program between the module and what was lowered with the
     module, in their order. ``vendor_frame`` is the innermost line of a vendor's Python at which its
     stage raised, spelled from ``site-packages``. ``known`` are the known issues whose signs it
-    shows: hints, which change neither ``status`` nor exit codes. ``altered`` names what a vendor's call changed although it belongs to
-    its caller, such as ``buffer mask``.
+    shows: hints, which change neither ``status`` nor exit codes. ``altered`` names what a vendor's
+    call changed although it belongs to its caller, such as ``buffer mask``.
     """
 
     case: str

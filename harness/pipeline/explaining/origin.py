@@ -69,7 +69,8 @@ def operator_of(node: Node) -> str:
 
 def arguments_of(node: Node, values: Mapping[str, Any] | None = None) -> list[str]:
     """What a node is called with, as :func:`spell_value` spells it; those with a name have it in
-    front, as in ``approximate='tanh'``.
+    front, as in ``approximate='tanh'``. State that the graph writes to is ``written``, state that
+    several nodes read is ``shared``.
 
     Args:
         node: a call.
@@ -86,11 +87,23 @@ def arguments_of(node: Node, values: Mapping[str, Any] | None = None) -> list[st
         return item.meta.get("val", item.meta.get("example_value"))
 
     named = {name: value for name, value in node.kwargs.items() if value is not None}
-    plain = [spell_value(torch.fx.node.map_arg(item, value_of)) for item in node.args]
+    plain = [
+        f"{spell_value(torch.fx.node.map_arg(item, value_of))}{_state(item)}" for item in node.args
+    ]
     shown = [*plain, *(f"{name}={spell_value(value_of(value))}" for name, value in named.items())]
     return [text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…" for text in shown][
         :_ARGUMENTS
     ]
+
+
+def _state(item: Any) -> str:
+    if not isinstance(item, Node) or item.op != "get_attr":
+        return ""
+    same = (node for node in item.graph.nodes if (node.op, node.target) == ("get_attr", item.target))
+    users = [user for node in same for user in node.users if user.op == "call_function"]
+    if any(op_name(user.target).rpartition(".")[0].endswith("_") for user in users):
+        return " written"
+    return " shared" if len(users) > 1 else ""
 
 
 def spell_value(value: Any) -> str:

@@ -110,7 +110,7 @@ def _scheduled(item: Any, inner: str) -> Node | None:
     """The node that a buffer or a kernel of Inductor's is made of: that of the operation which is
     being generated, else the one that it is named after."""
     data = getattr(item, "node", item)
-    origins = [each for each in _read(data, "origins") or () if isinstance(each, Node)]
+    origins = [each for each in (_read(data, "origins") or ()) if isinstance(each, Node)]
     named = [each for each in origins if f".{inner}." in op_name(each.target)] if inner else []
     first = _read(data, "origin_node")
     for node in (*named, first, *reversed(origins)):
@@ -128,20 +128,20 @@ def _read(item: Any, name: str) -> Any:
 
 def _is_left_over(frame: types.FrameType, name: str, line: int) -> bool:
     """Whether a variable is what a loop that has ended left behind."""
-    loops = _loops(frame.f_code).get(name)
+    loops = _loops(frame.f_code).get(name, [])
     return bool(loops) and not any(first <= line <= last for first, last in loops)
 
 
 @functools.lru_cache(maxsize=256)
 def _loops(code: types.CodeType) -> dict[str, list[tuple[int, int]]]:
-    """The lines of the loops of a function, by the variables that they bind and nothing else does."""
+    """The lines of the loops of a function, by the variables that nothing but they bind."""
     try:
         lines, first = inspect.getsourcelines(code)
         tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, SyntaxError, TypeError):
         return {}
     found: dict[str, list[tuple[int, int]]] = {}
-    bound = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    bound: set[str] = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     for each in ast.walk(tree):
         if isinstance(each, ast.For):
             for name in _names(each.target):
