@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from harness.budget import board
 from harness.budget.watch import Sighting
-from harness.errors import printable
+from harness.budget.words import last_words, words_of
 from harness.record.cell import Cell, Status
 from harness.target import split_cell_id
 
 _STACK_LINES = 40
-_STACK = re.compile(r"^(?:Fatal Python error.*|Timeout \(.*|Current thread .*)$", re.MULTILINE)
-_ABORTED = "Abort"
-_TELLING = re.compile(
-    r"assert|abort|terminat|what\(\):|free\(\)|malloc|munmap_chunk|corrupt|double free"
-    r"|smashing|Check failed|Sanitizer|[Ee]rror|[Ff]atal|[Pp]anic|[Uu]ncaught|^\[[\w./-]+:\d+\]"
-)
-_NOISE = re.compile(r"cpuinfo|Reading file")
-_LOOKED_AT, _WORDS, _LENGTH = 40, 3, 200
 _TIMEOUT_MARK = "Timeout ("  # how faulthandler.dump_traceback_later begins its dump
 
 
 def stack_of(logs: Path, worker: str) -> Path:
     """The file into which a worker's faulthandler writes."""
     return logs / f"{worker}.stack"
-
-
-def last_words(log: str) -> str:
-    """What a process printed last before it died, on one line: an assertion, glibc's message, what
-    the runtime logged; empty where it printed nothing of the kind.
-
-    Args:
-        log: its error stream. The stack that faulthandler writes may follow.
-    """
-    printed, ending, _ = _split(log)
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    lines = [line for line in lines if not _NOISE.search(line)]
-    telling = [line for line in lines[-_LOOKED_AT:] if _TELLING.search(line)]
-    if not telling and _ABORTED in ending:
-        telling = lines[-1:]
-    words = (line if len(line) <= _LENGTH else f"{line[: _LENGTH - 1]}…" for line in telling)
-    return printable("; ".join(list(dict.fromkeys(words))[-_WORDS:]))
 
 
 def complete_from(cell: Cell, lowered: Cell | None) -> None:
@@ -58,14 +32,6 @@ def complete_from(cell: Cell, lowered: Cell | None) -> None:
     cell.program_bytes = lowered.program_bytes
     cell.constant_bytes = lowered.constant_bytes
     cell.duplicate_constant_bytes = lowered.duplicate_constant_bytes
-
-
-def _split(log: str) -> tuple[str, str, str]:
-    """A log as far as the stack of the death, the line that begins that, and the stack."""
-    found = _STACK.search(log)
-    if found is None:
-        return log, "", ""
-    return log[: found.start()], found[0], log[found.end() :]
 
 
 def record_of(
@@ -115,17 +81,21 @@ def _death(
     reason = seen.verdict if seen is not None else ""
     stack = [] if reason else _stack(logs, worker).strip().splitlines()
     timed_out = any(line.startswith(_TIMEOUT_MARK) for line in stack)
-    return Cell(
+    error = reason or (stack[0] if stack else f"worker {worker} died without a stack")
+    words = "" if reason or timed_out else last_words("\n".join((words_of(logs, worker), *stack)))
+    dead = Cell(
         case=case,
         target=str(target),
         status=Status.TIMEOUT if timed_out else Status.CRASHED,
         stage=stage,
-        error=reason or (stack[0] if stack else f"worker {worker} died without a stack"),
+        error=f"{error}: {words}" if words else error,
         memory=dict(seen.peaks) if seen is not None else {},
         traceback="\n".join(stack[:_STACK_LINES]) or None,
         seed=seed,
         worker=worker,
     )
+    complete_from(dead, board.lowered(logs, worker))
+    return dead
 
 
 def _stack(logs: Path, worker: str) -> str:

@@ -20,8 +20,9 @@ from typing import IO
 
 import msgspec
 
-from harness.budget.death import complete_from, last_words
+from harness.budget.death import complete_from
 from harness.budget.watch import Sighting, Watch
+from harness.budget.words import last_words
 from harness.checking.messages import (
     WORKER,
     Began,

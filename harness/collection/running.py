@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness.budget.board import TRACE, Board
+from harness.budget.words import kept_words
 from harness.case import Case
 from harness.collection.discovery import Suite
 from harness.collection.stale import Claim, claim_of
@@ -102,7 +103,8 @@ def run(
 
     testers: list[Tester] = []
     keep = _keep(cell_id(case.name, target), asked)
-    with vendor_warnings_ignored():
+    said = nullcontext() if board is None else kept_words(board.folder, board.worker)
+    with vendor_warnings_ignored(), said:
         cell = run_cell(
             case,
             target,
@@ -114,6 +116,7 @@ def run(
             keep=keep,
             meter=meter,
             judged=testers.append,
+            lowered=None if board is None else board.keep_lowered,
             siblings=siblings,
         )
     cell.suite, cell.worker = suite.name, worker

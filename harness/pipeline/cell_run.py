@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from msgspec import structs
 
 from harness.backend import Backend, DefectLog, Emulating, past_defects
 from harness.case import Case
@@ -246,9 +247,10 @@ class CellRun:
             at = failing_node(tester, failure)
             if self.failed is not None:
                 self.failed(tester)
-        return Ending(
-            status, stage, error, _traceback(cause), model_frame(cause), vendor_frame(cause), at
-        )
+        frame = model_frame(cause)
+        if at is not None and not at.source and frame is not None:
+            at = structs.replace(at, source=frame)
+        return Ending(status, stage, error, _traceback(cause), frame, vendor_frame(cause), at)
 
     def _lower(self, tester: Tester, only: str) -> Ending | None:
         """How a cell ends whose program is not what its recipe stands for; None for others."""

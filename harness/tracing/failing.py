@@ -3,6 +3,7 @@ one node after the other, where neither the traceback nor the runtime names it."
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from harness.tracing.search import Search
 from harness.tracing.trace import search_in
 from harness.tracing.trial import UNSUPPORTED, Bench, Outcome, Say, masked
 
+_CLASSES = re.compile(r"^(?:\w+(?:Error|Exception): )+")
 _LAST = {"quantize": "quantize", "lower": "lower", "to_executorch": "lower", "run": "run"}
 """How far a program is taken that is to fail in a stage."""
 
@@ -193,5 +195,6 @@ def _reason(outcome: Outcome) -> tuple[str, str]:
     text = outcome.error or ""
     if CHANGED in text:
         return outcome.stage or "", CHANGED
+    text = _CLASSES.sub("", text)  # in a process of its own, an error is one of ours
     words = [word for word in text.split() if "/tmp" not in word]
     return outcome.stage or "", masked(" ".join(words))

@@ -108,7 +108,7 @@ def node_found(flow: Flow, node: Node, known: set[Node], measured: Measured) -> 
         expected=measured.expected,
         actual=measured.actual,
         problem=row.problem,
-        arguments=tuple(arguments_of(main)),
+        arguments=tuple(arguments_of(main, seen=flow.seen)),
     )
 
 

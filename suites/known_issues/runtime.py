@@ -65,7 +65,6 @@ RUNTIME: list[KnownIssue] = [
          error=r"have different dim orders.*op_(add|mul|sub|div)", op="add|mul|sub|div"),
     sign(_P, "slice_copy/channels_last", target=_NATIVE,
          error=r"dim.order.*op_(permute|slice)", op="permute|slice", arguments="channels-last"),
-    sign(_P, "dinov2/dynamic", target=_NATIVE, error=r"dim.order.*op_permute", op="permute"),
     sign(_P, "full_like/channels_last", target=_NATIVE,
          error=r"default.dim.order|default dim order|op_(full_like|native_group_norm)",
          op="full_like|group_norm", arguments="channels-last"),

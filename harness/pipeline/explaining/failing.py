@@ -77,7 +77,7 @@ def _failing(tester: Tester, failure: StageFailure) -> Divergence | None:
     raising = raising_node(cause)
     if raising is not None:
         node, values = raising
-        found = place(node, stage, arguments=arguments_of(node, values))
+        found = place(node, stage, op=_operator(node), arguments=arguments_of(node, values))
         return found if found.source else _sourced(tester, found)
     if stage == "to_executorch" and _writes_outputs(cause):
         return _outputs(tester)

@@ -16,6 +16,8 @@ from harness.execution.operators import op_name
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in \S+\n\s+(.*)')
 _TORCH = str(Path(torch.__file__).parent)
+# Passes leave lines of their own in nodes that they make.
+_OTHERS = re.compile(r"^<|/(?:site|dist)-packages/(?:executorch|torchao|tosa|mlx)/")
 
 # Further away than this, a neighbour's line says little of a node.
 _NEIGHBOURS = 64
@@ -29,8 +31,7 @@ def source_of(node: Node) -> str:
 
     What is below the current folder or among installed packages is spelled from there.
     """
-    frames = _frames(node)
-    own = [frame for frame in frames if not frame[0].startswith(_TORCH) and frame[0][:1] != "<"]
+    own = [frame for frame in _frames(node) if not frame[0].startswith(_TORCH)]
     return _spell(own[-1]) if own else ""
 
 
@@ -67,7 +68,21 @@ def operator_of(node: Node) -> str:
     return f"{name} of {op_name(first)}"
 
 
-def arguments_of(node: Node, values: Mapping[str, Any] | None = None) -> list[str]:
+class _Spelled:
+    """A value of which the spelling alone is known."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def arguments_of(
+    node: Node,
+    values: Mapping[str, Any] | None = None,
+    seen: Mapping[Node, Any] | None = None,
+) -> list[str]:
     """What a node is called with, as :func:`spell_value` spells it; those with a name have it in
     front, as in ``approximate='tanh'``. State that the graph writes to is ``written``, state that
     several nodes read is ``shared``.
@@ -76,6 +91,7 @@ def arguments_of(node: Node, values: Mapping[str, Any] | None = None) -> list[st
         node: a call.
         values: values of nodes by name, where a run of the graph has them: a graph says what was
             exported, not what a quantizer made of it.
+        seen: what ``str`` spells of nodes that the graph says nothing of.
     """
     known = values or {}
 
@@ -84,7 +100,10 @@ def arguments_of(node: Node, values: Mapping[str, Any] | None = None) -> list[st
             return item
         if isinstance(known.get(item.name), torch.Tensor):
             return known[item.name]
-        return item.meta.get("val", item.meta.get("example_value"))
+        value = item.meta.get("val", item.meta.get("example_value"))
+        if value is None and seen is not None and item in seen:
+            return _Spelled(str(seen[item]))
+        return value
 
     named = {name: value for name, value in node.kwargs.items() if value is not None}
     plain = [
@@ -99,7 +118,9 @@ def arguments_of(node: Node, values: Mapping[str, Any] | None = None) -> list[st
 def _state(item: Any) -> str:
     if not isinstance(item, Node) or item.op != "get_attr":
         return ""
-    same = (node for node in item.graph.nodes if (node.op, node.target) == ("get_attr", item.target))
+    same = (
+        node for node in item.graph.nodes if (node.op, node.target) == ("get_attr", item.target)
+    )
     users = [user for node in same for user in node.users if user.op == "call_function"]
     if any(op_name(user.target).rpartition(".")[0].endswith("_") for user in users):
         return " written"
@@ -142,7 +163,8 @@ def _near(node: Node) -> Iterable[Node]:
 
 
 def _frames(node: Node) -> list[tuple[str, str, str]]:
-    return _FRAME.findall(node.meta.get("stack_trace") or "")
+    found = _FRAME.findall(node.meta.get("stack_trace") or "")
+    return [frame for frame in found if not _OTHERS.search(frame[0])]
 
 
 def _spell(frame: tuple[str, str, str]) -> str:
