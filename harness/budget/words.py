@@ -55,7 +55,7 @@ def kept_words(folder: Path, worker: str) -> Iterator[None]:
 
 
 def words_of(folder: Path, worker: str) -> str:
-    """What a worker's native code printed in the cell at which it died; empty where it kept none."""
+    """What a worker's native code printed in its last cell; empty where it kept nothing."""
     try:
         return (folder / f"{worker}{_SUFFIX}").read_text(errors="replace")
     except OSError:

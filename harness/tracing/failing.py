@@ -4,8 +4,9 @@ one node after the other, where neither the traceback nor the runtime names it."
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -14,14 +15,16 @@ from harness.backend import Backend
 from harness.case import Case
 from harness.errors import StageOrderError
 from harness.execution.locking import exclusive
+from harness.numerics.eager import run_calls
 from harness.pipeline import stages
 from harness.pipeline.cell_run import CHANGED
 from harness.pipeline.explaining.failing import place
+from harness.pipeline.explaining.origin import arguments_of
 from harness.pipeline.tester import Tester
 from harness.recipe import Recipe
 from harness.record.cell import Cell, Divergence, Status
 from harness.tracing.candidates import decodes, encodes
-from harness.tracing.flow import Flow
+from harness.tracing.flow import Flow, Watched
 from harness.tracing.programs import leading
 from harness.tracing.search import Search
 from harness.tracing.trace import search_in
@@ -166,7 +169,19 @@ class _First:
     def _place(self, node: Node, note: str) -> Divergence:
         while (encodes(node) or decodes(node)) and node.all_input_nodes:
             node = node.all_input_nodes[0]  # codes stand for the value that they are of
-        return place(node, self._stage, note=note)
+        return place(node, self._stage, arguments=self._arguments(node), note=note)
+
+    def _arguments(self, node: Node) -> list[str]:
+        """What the node is called with in eager: a quantized graph does not say."""
+        found: list[str] = []
+
+        def before(call: int, each: Node, values: Mapping[Node, Any]) -> None:
+            if each is node and not found:
+                found.extend(arguments_of(node, {one.name: two for one, two in values.items()}))
+
+        with exclusive():
+            run_calls(Watched(self._search.flow.module, before), self._search.calls[:1])
+        return found
 
     def _ends(self) -> Sequence[Node]:
         if self._stage != "quantize":

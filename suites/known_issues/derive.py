@@ -35,7 +35,8 @@ _OF_ANY_CAUSE = re.compile(
     r"|Failed to load method|tensors used as indices|for a planned tensor of$|cannot be broadcast"
     r"|data must be a sequence|has no attribute|integer modulo by zero|broadcast_shapes"
     r"|unsupported param type|Failed to create static slice|^Aborted$|looks infinite"
-    r"|the runtime has no kernel|the passes do not keep outputs|no stack trace|changed the module|got -256"
+    r"|the runtime has no kernel|the passes do not keep outputs|no stack trace"
+    r"|changed the module|got -256"
     r"|dtype \w+, expected|has \d+ elements$|Unknown operator|cumulative_length|declared:"
     r"|^Invalid user$|^is tagged with$|^dim_is_valid$|Cannot view a tensor|input 0 has shape"
     r"|assert_size_stride|a call returned shape|Expected matching dtypes|Invalid TOSA graph"
@@ -45,7 +46,8 @@ _OF_ANY_CAUSE = re.compile(
 # Errors that say what is wrong, but not of which operator.
 _WITH_OPERATOR = re.compile(
     r"Unsupported dtype|TOSA spec|taking Tensor inputs|The size of tensor|mismatched dtypes"
-    r"|Expected \d-dimensional|bytes \w+\(|TOSA_UNPREDICTABLE|\[transpose\]|out of range|Invalid axis"
+    r"|Expected \d-dimensional|bytes \w+\(|TOSA_UNPREDICTABLE|\[transpose\]|out of range"
+    r"|Invalid axis"
     r"|Received non-empty|a dimension of size 0|before anything writes|has shape|field step"
     r"|output 0: shape|Only inexact|Found unsupported node|len\(\) of|the program passes"
     r"|\[reshape\]|Expected start|got torch|are not contiguous|convolution: input strides"

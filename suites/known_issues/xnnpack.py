@@ -51,7 +51,8 @@ XNNPACK: list[KnownIssue] = [
     sign(_FP32, "log/special_values", op="log", error="expected inf"),
     sign(_FP32, "upstream/exp/edge_cases_1", target=_T, op="exp", error="expected nan",
          workaround="none in the model but for a `torch.where(x.isnan(), x, x.exp())`"),
-    sign(_FP32, "prequantized/int8_rows", target=_T, op="mul|dequantize_affine", program="linear|mm|addmm",
+    sign(_FP32, "prequantized/int8_rows", target=_T, op="mul|dequantize_affine",
+         program="linear|mm|addmm",
          workaround="leave the layer to the portable kernels, or quantize with PT2E and "
          "`XNNPACKQuantizer`"),
     sign(_INT8, "int_linear/one_layer_twice", target="xnnpack:int8*", op="linear|addmm|convolution",
@@ -60,7 +61,8 @@ XNNPACK: list[KnownIssue] = [
          error="Failed to create static (slice|constant_pad|reshape) node", workaround=_PER_TENSOR),
     finding(
         "XNNPACK forgets the float readers of a quantized value", _PER_TENSOR,
-        target="xnnpack:int8*", stage="compare", outcome=MISMATCH, op="type_as|to|add|mul|sub|cat|slice",
+        target="xnnpack:int8*", stage="compare", outcome=MISMATCH,
+        op="type_as|to|add|mul|sub|cat|slice",
         error="looks 0 everywhere",
     ),
 ]  # fmt: skip
