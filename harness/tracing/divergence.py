@@ -27,12 +27,13 @@ def diverges(cell: Cell) -> bool:
 
 def lacks_node(cell: Cell) -> bool:
     """Whether a cell is a model that failed, or ended its process, in a stage whose failures have a
-    node, and the node is not known; a delegate of many nodes is not one."""
+    node, and the node is not known, or no line of the model; a delegate of many nodes is none."""
     if not is_model(cell.tags) or cell.status not in _FAILED or cell.stage not in STAGES:
         return False
     if any(defect.node for defect in cell.defects):
         return False
-    return cell.first_divergence is None or " nodes from " in cell.first_divergence.op
+    node = cell.first_divergence
+    return node is None or not node.source or " nodes from " in node.op
 
 
 def _search(

@@ -111,7 +111,7 @@ def _issue(entry: Limitation, error: str, **signs: Any) -> KnownIssue:
 
 def _operators(entry: Limitation) -> str:
     """The operators that a limitation's cases are of, as globs; all where they do not say."""
-    found = {}
+    found: dict[str, None] = {}
     for case in entry.case.split("|"):
         first, _, rest = case.partition("/")
         if entry in OPINFO:
@@ -121,6 +121,8 @@ def _operators(entry: Limitation) -> str:
         if "*" in first or not first:
             return "*"
         found[base_name(first)] = None
+    if "mm" in found:  # a product has other names before and behind lowering
+        found |= dict.fromkeys(("bmm", "matmul", "addmm", "linear"))
     return "|".join(found)
 
 

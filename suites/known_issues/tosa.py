@@ -46,6 +46,8 @@ TOSA: list[KnownIssue] = [
          op="clamp|maximum|minimum|MINIMUM|MAXIMUM"),
     sign(_FP, "opinfo/batch_norm/float32_1", target=_BOTH, error="data must be a sequence",
          op="batch_norm"),
+    sign(_FP, "_native_batch_norm_legit_no_training/1d", target=_BOTH, op="batch_norm|convolution",
+         error=r"Expected \d-dimensional input for \d-dimensional weight"),
     sign(_FP, "opinfo/adaptive_avg_pool1d/float32_1", target=_BOTH,
          error="not enough values", op="*adaptive_avg_pool*|avg_pool*|mean",
          frame="adaptive"),

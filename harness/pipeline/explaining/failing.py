@@ -3,6 +3,7 @@ runtime says, which names an instruction, a kernel, an input or a node of a dele
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterator, Sequence
 
@@ -28,6 +29,7 @@ from harness.pipeline.tester import Tester
 from harness.private.torch import TreeSpec
 from harness.record.cell import Divergence
 
+_KERNEL = re.compile(r"at instruction 0:\d+ in operator ([\w:.]+)")
 _INPUT = re.compile(r"\b[Ii]nput (\d+) (?:for|of) method")
 # XNNPACK's compiler names a node by its debug handle.
 _DELEGATED = re.compile(r"Failed to create [\w ]+? node (\d+)")
@@ -76,12 +78,32 @@ def _failing(tester: Tester, failure: StageFailure) -> Divergence | None:
         return found
     raising = raising_node(cause)
     if raising is not None:
-        node, values = raising
+        node, values = _computing(raising.node), raising.values
         found = place(node, stage, op=_operator(node), arguments=arguments_of(node, values))
         return found if found.source else _sourced(tester, found)
     if stage == "to_executorch" and _writes_outputs(cause):
         return _outputs(tester)
     return None
+
+
+def _computing(node: Node) -> Node:
+    """The node that a conversion to or from codes belongs to: that which makes the value, else that
+    which reads it, as of a weight."""
+    current = node
+    while "quantize" in op_name(current.target):
+        made = [each for each in current.all_input_nodes[:1] if each.op == "call_function"]
+        if not made:
+            break
+        current = made[0]
+    else:
+        return current
+    current = node
+    while "quantize" in op_name(current.target):
+        readers = [each for each in current.users if each.op == "call_function"]
+        if not readers:
+            return node
+        current = readers[0]
+    return current
 
 
 def _sourced(tester: Tester, found: Divergence) -> Divergence:
@@ -115,9 +137,17 @@ def _said_by_the_runtime(tester: Tester, cause: BaseException) -> Divergence | N
     if (named := _DELEGATED.search(text)) is not None:
         return _of_delegate(emitted, int(named[1]))
     if (instruction := instruction_of(cause)) is not None:
-        for node in _calls(emitted):
-            if node.meta.get("debug_handle") == instruction:
-                return place(node, "run", op=_operator(node))
+        # Elements of a result keep the handle that they had before they were emitted.
+        found = [
+            node
+            for node in _calls(emitted)
+            if node.meta.get("debug_handle") == instruction and node.target is not operator.getitem
+        ]
+        kernel = _KERNEL.search(text)
+        names = {kernel[1].replace("::", ".")} if kernel is not None else set()
+        found.sort(key=lambda node: not _is_named(op_name(node.target), names))
+        if found:
+            return place(found[0], "run", op=_operator(found[0]))
     if (named := _INPUT.search(text)) is not None:
         return _input(tester.exported, int(named[1]))
     return None
@@ -133,8 +163,8 @@ def _without_kernel(program: ExportedProgram, kernels: Sequence[str]) -> Diverge
     return None
 
 
-def _is_named(operator: str, names: set[str]) -> bool:
-    return operator in names or operator.removesuffix(".default") in names
+def _is_named(name: str, names: set[str]) -> bool:
+    return name in names or name.removesuffix(".default") in names
 
 
 def _of_delegate(program: ExportedProgram, handle: int) -> Divergence | None:
