@@ -41,7 +41,7 @@ from harness.checking.messages import (
 from harness.errors import UsageError
 from harness.execution.child import how_it_ended
 from harness.execution.memory import GIB
-from harness.pipeline.explaining.frames import written_frame
+from harness.pipeline.explaining.frames import written_frame, written_vendor_frame
 from harness.record.cell import Cell, Status
 from harness.record.host import available_memory
 from harness.target import split_cell_id
@@ -220,8 +220,13 @@ class _Life:
     @property
     def frame(self) -> str | None:
         """The line of the model in the stack that it left, of the thread that ended it."""
+        return written_frame(self._stack, innermost_last=False)
+
+    @property
+    def _stack(self) -> str:
+        """What the thread that ended it left, or nothing."""
         _, found, stack = "\n".join(self._last).rpartition("Current thread")
-        return written_frame(stack.partition("\n\n")[0], innermost_last=False) if found else None
+        return stack.partition("\n\n")[0] if found else ""
 
     @property
     def fate(self) -> str:
@@ -247,6 +252,7 @@ class _Life:
             error=error,
             traceback="\n".join(self._last[-_LOG_LINES:]) or None,
             frame=self.frame,
+            vendor_frame=written_vendor_frame(self._stack),
             seconds=time.monotonic() - self._since,
             memory=seen.peaks if seen is not None else {},
             seed=seed,

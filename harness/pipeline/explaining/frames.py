@@ -91,6 +91,17 @@ def vendor_frame(error: BaseException) -> str:
     return f"{name}:{found.lineno}: {(found.line or '').strip()}".removesuffix(": ")
 
 
+def written_vendor_frame(stack: str) -> str:
+    """The innermost frame of a vendor's in a stack that faulthandler wrote, as
+    :func:`vendor_frame`."""
+    found = [frame for frame in _WRITTEN.findall(stack) if _package(frame[0]) in _TOOLS]
+    telling = (frame for frame in found if not _MACHINERY.search(frame[0]))
+    name, line = next(telling, found[0] if found else ("", "0"))
+    if not name:
+        return ""
+    return re.split("(?:site|dist)-packages/", _spell(name, int(line)))[-1]
+
+
 def is_of_the_harness(name: str) -> bool:
     """Whether a file is of this project's harness."""
     return Path(name).is_relative_to(_ours()[0])
