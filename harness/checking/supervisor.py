@@ -45,7 +45,7 @@ from harness.pipeline.explaining.frames import written_frame, written_vendor_fra
 from harness.record.cell import Cell, Status
 from harness.record.host import available_memory
 from harness.target import split_cell_id
-from harness.tracing import UNASKED_SECONDS
+from harness.tracing import LOCATED, UNASKED_SECONDS
 
 _LOG_LINES = 40
 _ABORT_SECONDS = 10.0
@@ -265,7 +265,7 @@ class _Life:
         """Whether the node of a cell that ended its process can be found: executing its parts in
         yet another process shows it."""
         was_stopped = (dead.error or "").startswith("memory: ")
-        return dead.status is Status.CRASHED and dead.stage == "run" and not was_stopped
+        return dead.status is Status.CRASHED and dead.stage in LOCATED and not was_stopped
 
     def _start_timer(self, seconds: float | None) -> None:
         """Let it go on for so long."""

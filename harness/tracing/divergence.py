@@ -10,8 +10,8 @@ from harness.errors import ConformError, describe
 from harness.pipeline.tester import Tester
 from harness.recipe import Recipe
 from harness.record.cell import Cell, Status, is_model
-from harness.tracing import UNASKED_SECONDS
-from harness.tracing.failing import STAGES, find_failing
+from harness.tracing import LOCATED, UNASKED_SECONDS
+from harness.tracing.failing import find_failing
 from harness.tracing.found import Found, recorded
 from harness.tracing.trace import trace
 from harness.tracing.trial import Say
@@ -28,9 +28,9 @@ def diverges(cell: Cell) -> bool:
 def lacks_node(cell: Cell) -> bool:
     """Whether a cell is a model that failed, or ended its process, in a stage whose failures have a
     node, and the node is not known, or no line of the model; a delegate of many nodes is none."""
-    if not is_model(cell.tags) or cell.status not in _FAILED or cell.stage not in STAGES:
+    if not is_model(cell.tags) or cell.status not in _FAILED or cell.stage not in LOCATED:
         return False
-    if any(defect.node for defect in cell.defects):
+    if any(defect.node for defect in cell.defects) or (cell.error or "").startswith("memory: "):
         return False
     node = cell.first_divergence
     return node is None or not node.source or " nodes from " in node.op

@@ -3,8 +3,11 @@ one node after the other, where neither the traceback nor the runtime names it."
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +23,7 @@ from harness.pipeline import stages
 from harness.pipeline.cell_run import CHANGED
 from harness.pipeline.explaining.failing import place
 from harness.pipeline.explaining.origin import arguments_of
+from harness.pipeline.route import prepare
 from harness.pipeline.tester import Tester
 from harness.recipe import Recipe
 from harness.record.cell import Cell, Divergence, Status
@@ -30,12 +34,10 @@ from harness.tracing.search import Search
 from harness.tracing.trace import search_in
 from harness.tracing.trial import UNSUPPORTED, Bench, Outcome, Say, masked
 
+_LOOK_AGAIN = 0.05
 _CLASSES = re.compile(r"^(?:\w+(?:Error|Exception): )+")
 _LAST = {"quantize": "quantize", "lower": "lower", "to_executorch": "lower", "run": "run"}
 """How far a program is taken that is to fail in a stage."""
-
-STAGES = frozenset(_LAST)
-"""Stages whose failures have a node to be found."""
 
 
 def find_failing(
@@ -51,7 +53,7 @@ def find_failing(
     """The first node of a program that fails, or ends the process, at this stage.
 
     Args:
-        cell: the record; its stage is one of :data:`STAGES`.
+        cell: the record; its stage is one of :data:`harness.tracing.LOCATED`.
         case: its case.
         seconds: what it may take; None for no limit.
         recipe: used instead of the one that the target names.
@@ -71,7 +73,10 @@ def find_failing(
         case, cell.target, cell.seed, recipe, backend, say,
         isolate=backend is None, seconds=seconds,
     )  # fmt: skip
-    if failed is not None and cell.status is not Status.CRASHED:
+    ends_process = cell.status is Status.CRASHED and stage != "run"
+    if ends_process:
+        whole = Outcome(_as_far_as(bench, stage), stage, cell.error)
+    elif failed is not None and cell.status is not Status.CRASHED:
         bench.account(failed)
         whole = Outcome(failed, stage, cell.error)
     else:
@@ -89,7 +94,22 @@ def find_failing(
         trial = replace(bench.plain, quantizer=bench.recipe.quantizer)
     else:
         search, trial = search_in(bench, whole), bench.plain
-    return _First(search, whole, trial, stage).find()
+    return _First(search, whole, trial, stage, ends_process).find()
+
+
+def _as_far_as(bench: Bench, stage: str) -> Tester:
+    """The case up to the stage before one that ends the process."""
+    tester = Tester(
+        bench.case, bench.target, seed=bench.seed, recipe=bench.recipe, backend=bench.backend
+    )
+    if stage != "quantize":
+        prepare(tester)
+    else:
+        if bench.recipe.quantize_weights is not None:
+            tester.quantize_weights()
+        tester.export()
+    bench.account(tester)
+    return tester
 
 
 def _float_graph(tester: Tester) -> torch.fx.GraphModule | None:
@@ -103,13 +123,16 @@ def _float_graph(tester: Tester) -> torch.fx.GraphModule | None:
 class _First:
     """One search for the first node that fails."""
 
-    def __init__(self, search: Search, whole: Outcome, recipe: Recipe, stage: str) -> None:
+    def __init__(
+        self, search: Search, whole: Outcome, recipe: Recipe, stage: str, ends_process: bool
+    ) -> None:
         self._search = search
         self._bench = search.bench
         self._recipe = recipe
         self._stage = stage
         self._reason = _reason(whole)
         self._is_first = True
+        self._ends_process = ends_process
 
     def find(self) -> Divergence | str:
         """Halve the nodes at which the program may begin to fail."""
@@ -200,8 +223,31 @@ class _First:
     def _fails(self, ends: Sequence[Node]) -> bool:
         shapes = self._bench.case.dynamic_shapes
         program = leading(self._search.flow, ends, self._search.calls, shapes)
-        outcome = self._bench.attempt(program, last=_LAST[self._stage], recipe=self._recipe)
+        last = _LAST[self._stage]
+        if self._ends_process:
+            return self._dies(lambda: self._bench.attempt(program, last=last, recipe=self._recipe))
+        outcome = self._bench.attempt(program, last=last, recipe=self._recipe)
         return outcome.stage is not None and _reason(outcome) == self._reason
+
+    def _dies(self, attempt: Callable[[], object]) -> bool:
+        """Whether an attempt ends a fork of this process."""
+        self._bench.programs += 1  # the fork counts its own
+        child = os.fork()
+        if not child:
+            torch.set_num_threads(1)  # threads of this process are not there
+            try:
+                attempt()
+            finally:
+                os._exit(0)
+        while True:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.WIFSIGNALED(status)
+            if not self._bench.has_time:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return False
+            time.sleep(_LOOK_AGAIN)
 
 
 def _reason(outcome: Outcome) -> tuple[str, str]:

@@ -30,7 +30,7 @@ STACK = "Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call fir
             f"[cpuinfo_utils.cpp:71] Error: no file\n[x.h:1] assert failed (a < b)\n{STACK}",
             "[x.h:1] assert failed (a < b)",
         ),
-        # Whoever aborts has said why; whoever is killed need not have.
+        # The last line counts after an abort, not after another signal.
         (f"out of tables\n{STACK}", "out of tables"),
         (f"a line of the model's\n{STACK.replace('Aborted', 'Segmentation fault')}", ""),
         ("", ""),
@@ -71,11 +71,11 @@ def test_the_record_of_a_dead_worker_has_its_words_and_the_delegation(tmp_path: 
     assert cell.error.startswith("Fatal Python error: Aborted: assertion 'fits' failed")
     assert cell.delegation.delegated_nodes == 3
     assert cell.program_bytes == 7
-    # What another cell of the worker had come to is not this one's.
+    # The delegation of another cell of the worker is not taken.
     assert record_of(tmp_path, "d@x:fp32", "gw0", 0, None)[0].delegation == Delegation()
 
 
-def test_who_lives_has_said_it_on_the_error_stream(tmp_path: Path) -> None:
+def test_the_error_stream_gets_the_words_of_a_process_that_lives(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CHILD, tmp_path], capture_output=True, text=True, check=True
     )

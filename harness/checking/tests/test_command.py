@@ -167,6 +167,37 @@ def test_a_crash_says_its_last_words_its_node_and_what_was_delegated(folder: Pat
     assert cells[1].delegation.delegates > 0
 
 
+#: A pass in native code that does not survive a tanh.
+DEADLY_PASS = """
+import ctypes
+from executorch.exir.pass_base import ExportPass
+
+class Dies(ExportPass):
+    def call_operator(self, op, args, kwargs, meta):
+        if "tanh" in str(op):
+            libc = ctypes.CDLL(None)
+            libc.perror(b"pass.cpp:12: Assertion `has_table' failed")
+            libc.abort()
+        return super().call_operator(op, args, kwargs, meta)
+"""
+
+
+@pytest.mark.nightly
+def test_a_crash_in_lowering_names_its_node(folder: Path) -> None:
+    (folder / "aborts.py").write_text(ABORTS)
+    (folder / "deadly_pass.py").write_text(DEADLY_PASS)
+    done = conform(folder, "aborts.py:Aborts", "--targets", "null:eager",
+                   "--transform-pass", "deadly_pass.py:Dies", "--json")  # fmt: skip
+    (cell,) = (Cell.from_json(line) for line in done.stdout.splitlines())
+    assert (cell.status, cell.stage) == (Status.CRASHED, "lower")
+    assert cell.error is not None
+    assert "pass.cpp:12: Assertion `has_table' failed" in cell.error
+    assert cell.first_divergence is not None
+    assert (cell.first_divergence.op, cell.first_divergence.stage) == ("aten.tanh.default", "lower")
+    assert cell.first_divergence.source.endswith("return torch.tanh(hidden) * total")
+    assert cell.known == []
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("code", "said"),

@@ -1,5 +1,5 @@
 """``conform check`` recognises what docs/limitations.md and docs/findings.md describe, in models
-that no suite has; a failure that is merely alike gets no hint."""
+that no suite has; a similar failure with another cause gets no hint."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ ALIKE = {
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_a_failure_that_is_alike_gets_no_hint(name: str) -> None:
+def test_a_similar_failure_gets_no_hint(name: str) -> None:
     assert recognise(ALIKE[name], known_issues()) == []
 
 
