@@ -12,6 +12,7 @@ from .backend import (
     Holding as Holding,
     Inspectable as Inspectable,
     Knowing as Knowing,
+    Recognising as Recognising,
     Selecting as Selecting,
     go_past as go_past,
     past_defects as past_defects,
@@ -50,6 +51,7 @@ from .execution.memory import Meter as Meter
 from .execution.operators import op_name as op_name
 from .execution.program import DelegatePayload as DelegatePayload, Program as Program
 from .execution.validation import torch_dtype as torch_dtype
+from .known.issue import KnownIssue as KnownIssue
 from .limitation import Limitation as Limitation
 from .numerics.compare import Verdict as Verdict
 from .numerics.formats.block_scaled import BlockProduct as BlockProduct

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from harness.case import Inputs
     from harness.execution.execute import DelegateLoader
     from harness.execution.program import DelegatePayload, Program
+    from harness.known.issue import KnownIssue
     from harness.limitation import Limitation
     from harness.numerics.formats.semantics import Semantics
     from harness.precision import Precision
@@ -214,6 +215,16 @@ class Knowing(Protocol):
     @property
     def limitations(self) -> Sequence[Limitation]:
         """The gaps. They come after those of a case's suite, and speak of this backend alone."""
+        ...
+
+
+@runtime_checkable
+class Recognising(Protocol):
+    """A backend out of tree whose known issues are recognised in any model."""
+
+    @property
+    def known_issues(self) -> Sequence[KnownIssue]:
+        """The issues, with the signs of each."""
         ...
 
 

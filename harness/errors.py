@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _NAMED = 3
+_BULLETS = ("- ", "* ", "• ")
 
 
 class ConformError(Exception):
@@ -195,10 +196,14 @@ def describe(error: BaseException, limit: int = 600) -> str:
         root = cause
     lines = [line.strip() for line in _text(root).splitlines() if line.strip()]
     text = lines[0] if lines else ""
+    is_list = False
     for line in lines[1:]:
-        if not text.endswith(":"):
+        # What a colon announces is the message: a line, or all items of a list.
+        is_item = line.startswith(_BULLETS)
+        if not (text.endswith(":") or (is_list and is_item)):
             break
-        text += f" {line}"  # what a colon announces is the message
+        is_list = is_item
+        text += f" {line}"
     name = type(root).__name__
     line = f"{name}: {text}" if text else name
     return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -21,6 +21,7 @@ from harness.backend import (
     Emulating,
     Knowing,
     MissingBackend,
+    Recognising,
     Selecting,
 )
 from harness.errors import ConflictingBackends, ConflictingOptions, LimitationError, UnknownTarget
@@ -31,12 +32,16 @@ from harness.variation import varied
 
 if TYPE_CHECKING:
     from harness.case import Case
+    from harness.known.issue import KnownIssue
     from harness.limitation import Limitation
 
 # Now, before a project's own folder of that name comes to stand in front of it on the path.
 importlib.import_module("backends")
 
 ENTRY_POINT_GROUP = "conform.backends"
+
+KNOWN_ISSUES = "suites.known_issues:ISSUES"
+"""The module and attribute of the table of known issues; imported when a cell is red."""
 
 
 class BuiltIn(NamedTuple):
@@ -125,6 +130,27 @@ def limitations() -> list[Limitation]:
                 )
             found.append(entry)
     return found
+
+
+def known_issues() -> list[KnownIssue]:
+    """The known issues of this project's suites, and those that backends out of tree bring with
+    them."""
+    found = list(_table(KNOWN_ISSUES))
+    for one in out_of_tree():
+        found += one.known_issues if isinstance(one, Recognising) else ()
+    return found
+
+
+def _table(where: str) -> Sequence[KnownIssue]:
+    """The table that a module has; none where its package is not installed, or where a folder of
+    that name is in front of it on the path."""
+    module, _, attribute = where.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            return ()
+        raise
 
 
 def known_targets() -> list[Target]:

@@ -166,6 +166,11 @@ def divergence(cell: Cell) -> str:
     return text.line(f"first wrong node not known: {cell.untraced}", 600) if cell.untraced else ""
 
 
+def known(cell: Cell) -> list[str]:
+    """The known issues that a red cell shows the signs of, a line each."""
+    return [f"known: {text.line(str(issue), 900)}" for issue in cell.known]
+
+
 def defects(cell: Cell) -> list[str]:
     """The known defects of a cell's program, a line each."""
     return [text.line(str(defect), 600) for defect in cell.defects]

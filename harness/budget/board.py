@@ -25,6 +25,7 @@ TRACE = "trace"
 
 _SUFFIX = ".cell"
 _RECORD = ".record"
+_LOWERED = ".lowered"
 _ENTRANCE = "entrance.lock"
 _LONGEST = 1 << 16
 _LOOK_AGAIN = 0.05
@@ -58,6 +59,7 @@ class Board:
             OSError: the folder cannot be written.
         """
         self.folder = folder
+        self.worker = worker
         self._place = folder / f"{worker}{_SUFFIX}"
         self._file = os.open(self._place, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         self._entrance = os.open(folder / _ENTRANCE, os.O_RDWR | os.O_CREAT, 0o644)
@@ -78,6 +80,11 @@ class Board:
         it is lost with the worker."""
         with contextlib.suppress(OSError):
             replace_file(self._place.with_suffix(_RECORD), record.encode())
+
+    def keep_lowered(self, cell: Cell) -> None:
+        """Leave what is known of the cell under way before it is executed, likewise."""
+        with contextlib.suppress(OSError):
+            replace_file(self._place.with_suffix(_LOWERED), cell.to_json().encode())
 
     def meter(self, doing: Doing, told: Callable[[str], None] | None = None) -> Meter:
         """A meter of a cell; each stage that begins is said here.
@@ -139,6 +146,13 @@ def kept(folder: Path, worker: str, cell: str) -> Cell | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         record = Cell.from_json((folder / f"{worker}{_RECORD}").read_bytes())
         return record if record.id == cell else None
+    return None
+
+
+def lowered(folder: Path, worker: str) -> Cell | None:
+    """What is known of the last cell of a worker that had a program; None where none had."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return Cell.from_json((folder / f"{worker}{_LOWERED}").read_bytes())
     return None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.budget import board
 from harness.budget.watch import Sighting
+from harness.budget.words import last_words, words_of
 from harness.record.cell import Cell, Status
 from harness.target import split_cell_id
 
@@ -16,6 +17,21 @@ _TIMEOUT_MARK = "Timeout ("  # how faulthandler.dump_traceback_later begins its 
 def stack_of(logs: Path, worker: str) -> Path:
     """The file into which a worker's faulthandler writes."""
     return logs / f"{worker}.stack"
+
+
+def complete_from(cell: Cell, lowered: Cell | None) -> None:
+    """Add to the record of a death what was known before the cell was executed.
+
+    Args:
+        cell: the record.
+        lowered: what was said of the same cell; None where it did not come so far.
+    """
+    if lowered is None or lowered.id != cell.id:
+        return
+    cell.delegation, cell.stages = lowered.delegation, lowered.stages
+    cell.program_bytes = lowered.program_bytes
+    cell.constant_bytes = lowered.constant_bytes
+    cell.duplicate_constant_bytes = lowered.duplicate_constant_bytes
 
 
 def record_of(
@@ -65,17 +81,21 @@ def _death(
     reason = seen.verdict if seen is not None else ""
     stack = [] if reason else _stack(logs, worker).strip().splitlines()
     timed_out = any(line.startswith(_TIMEOUT_MARK) for line in stack)
-    return Cell(
+    error = reason or (stack[0] if stack else f"worker {worker} died without a stack")
+    words = "" if reason or timed_out else last_words("\n".join((words_of(logs, worker), *stack)))
+    dead = Cell(
         case=case,
         target=str(target),
         status=Status.TIMEOUT if timed_out else Status.CRASHED,
         stage=stage,
-        error=reason or (stack[0] if stack else f"worker {worker} died without a stack"),
+        error=f"{error}: {words}" if words else error,
         memory=dict(seen.peaks) if seen is not None else {},
         traceback="\n".join(stack[:_STACK_LINES]) or None,
         seed=seed,
         worker=worker,
     )
+    complete_from(dead, board.lowered(logs, worker))
+    return dead
 
 
 def _stack(logs: Path, worker: str) -> str:

@@ -18,6 +18,7 @@ from harness.checking.passes import MakePass
 from harness.checking.sources import InputSet, Subject, as_given, case_name
 from harness.errors import UsageError
 from harness.execution.memory import Meter
+from harness.known.issue import recognise
 from harness.pipeline.runner import run_cell
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.tester import Tester
@@ -78,18 +79,30 @@ def check(
     cells, siblings = [], Siblings()
     for case, target in pairs(made.cases, chosen_targets(targets)):
         ran: list[Tester] = []
+        failed: list[Tester] = []
         cell = run_pair(
             case,
             target,
             seed=seed,
             passes=makers,
             judged=ran.append,
+            failed=failed.append,
             past_defects=past_defects,
             siblings=siblings,
         )
         recipe = graph_passes.recipe_with(target, makers)
-        found = look(cell, case, recipe=recipe, ran=ran[0] if ran else None)
-        cells.append(cell if found is None else recorded(cell, found))
+        found = look(
+            cell,
+            case,
+            recipe=recipe,
+            ran=ran[0] if ran else None,
+            failed=failed[0] if failed else None,
+            searches=True,
+        )
+        cell = cell if found is None else recorded(cell, found)
+        if cell.status.is_red:
+            cell.known = recognise(cell, registry.known_issues())
+        cells.append(cell)
     return cells
 
 
@@ -120,6 +133,8 @@ def run_pair(
     save: Path | None = None,
     meter: Meter | None = None,
     judged: Callable[[Tester], None] | None = None,
+    failed: Callable[[Tester], None] | None = None,
+    lowered: Callable[[Cell], None] | None = None,
     past_defects: bool = True,
     siblings: Siblings | None = None,
 ) -> Cell:
@@ -133,6 +148,8 @@ def run_pair(
         save: file that gets the serialized program.
         meter: measures its memory, and tells who listens which stage begins.
         judged: takes the tester of a cell whose outputs were compared.
+        failed: takes the tester of a cell of which a stage failed.
+        lowered: takes what is known of a cell before it is executed.
         past_defects: as :func:`check` takes it.
         siblings: what cells of one case share; of nobody else by default.
     """
@@ -143,6 +160,14 @@ def run_pair(
         recipe=graph_passes.recipe_with(target, passes),
         go_past=past_defects,
     )
-    cell = run(case, save=save, meter=meter, judged=judged, siblings=siblings)
+    cell = run(
+        case,
+        save=save,
+        meter=meter,
+        judged=judged,
+        failed=failed,
+        lowered=lowered,
+        siblings=siblings,
+    )
     explain_layout(case, cell, seed, run)
     return cell

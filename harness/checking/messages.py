@@ -17,7 +17,9 @@ class Request(msgspec.Struct, kw_only=True):
     is the folder that gets them; ``trace`` asks to look for the first node at which a mismatch
     arises however long that takes; ``past_defects`` asks for all known defects of a program;
     ``board`` is a folder in which to say what is done (:mod:`harness.budget.board`), ``budget`` the
-    bytes that a cell may hold; ``done`` names cells that are not to be run again.
+    bytes that a cell may hold; ``done`` names cells that are not to be run again; ``crashed`` are
+    records of cells that ended an earlier process while they were executed, and whose node is to
+    be found.
     """
 
     source: str
@@ -33,6 +35,7 @@ class Request(msgspec.Struct, kw_only=True):
     board: str = ""
     budget: int = 0
     done: list[str] = []
+    crashed: list[str] = []
 
 
 class Planned(msgspec.Struct, tag=True):
@@ -44,7 +47,20 @@ class Planned(msgspec.Struct, tag=True):
 
 
 class Began(msgspec.Struct, tag=True):
-    """A cell is under way."""
+    """A cell is under way; ``printed`` is the length of the log before it."""
+
+    cell: str
+    printed: int = 0
+
+
+class Lowered(msgspec.Struct, tag=True):
+    """The cell under way has a program, and is executed next: ``record`` is what is known of it."""
+
+    record: str
+
+
+class Locating(msgspec.Struct, tag=True):
+    """The search for the node of a crashed cell begins: what follows belongs to it."""
 
     cell: str
 
@@ -62,7 +78,7 @@ class Ended(msgspec.Struct, tag=True):
 
 
 class Traced(msgspec.Struct, tag=True):
-    """The cell that ended last is wrong, and was traced.
+    """The cell that ended last is wrong or failed, and was traced.
 
     ``found`` is the :class:`harness.tracing.found.Found`, in MessagePack, which has infinities;
     without one, ``problem`` says why.
@@ -83,6 +99,6 @@ class Finished(msgspec.Struct, tag=True):
     """All cells have ended."""
 
 
-Event = Planned | Began | Reached | Ended | Traced | Refused | Finished
+Event = Planned | Began | Lowered | Locating | Reached | Ended | Traced | Refused | Finished
 
 decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)

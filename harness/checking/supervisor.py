@@ -20,13 +20,17 @@ from typing import IO
 
 import msgspec
 
+from harness.budget.death import complete_from
 from harness.budget.watch import Sighting, Watch
+from harness.budget.words import last_words
 from harness.checking.messages import (
     WORKER,
     Began,
     Ended,
     Event,
     Finished,
+    Locating,
+    Lowered,
     Planned,
     Reached,
     Refused,
@@ -37,11 +41,11 @@ from harness.checking.messages import (
 from harness.errors import UsageError
 from harness.execution.child import how_it_ended
 from harness.execution.memory import GIB
-from harness.pipeline.explaining.frames import written_frame
+from harness.pipeline.explaining.frames import written_frame, written_vendor_frame
 from harness.record.cell import Cell, Status
 from harness.record.host import available_memory
 from harness.target import split_cell_id
-from harness.tracing import UNASKED_SECONDS
+from harness.tracing import LOCATED, UNASKED_SECONDS
 
 _LOG_LINES = 40
 _ABORT_SECONDS = 10.0
@@ -79,10 +83,12 @@ def supervise(
 
 def _lives(request: Request, timeout: float | None, watch: Watch) -> Iterator[Event]:
     done = list(request.done)
+    crashed: list[str] = []
     is_planned = False
     while True:
         ended: str | None = None
-        life = _Life(msgspec.structs.replace(request, done=done), timeout)
+        life = _Life(msgspec.structs.replace(request, done=done, crashed=crashed), timeout)
+        crashed = []
         with life:
             for event in life.events():
                 match event:
@@ -94,6 +100,11 @@ def _lives(request: Request, timeout: float | None, watch: Watch) -> Iterator[Ev
                         continue
                     case Planned():
                         is_planned = True
+                    case Lowered():
+                        continue
+                    case Locating():
+                        ended = event.cell
+                        continue
                     case Ended():
                         event, ended = _with_children(event, watch)
                         done.append(ended)
@@ -107,8 +118,11 @@ def _lives(request: Request, timeout: float | None, watch: Watch) -> Iterator[Ev
                 f"{request.source} ends the process that runs it: it {life.end}"
                 f"{f', at {life.frame}' if life.frame else ''}"
             )
-        yield Ended(life.death(request.seed, watch.take(life.cell)).to_json())
+        dead = life.death(request.seed, watch.take(life.cell))
+        yield Ended(dead.to_json())
         done.append(life.cell)
+        if life.is_to_be_located(dead):
+            crashed = [dead.to_json()]
 
 
 def _with_children(event: Ended, watch: Watch) -> tuple[Ended, str]:
@@ -133,6 +147,8 @@ class _Life:
         self.cell: str | None = None
         self.stage: str | None = None
         self.end = "is running"
+        self._lowered: Cell | None = None
+        self._printed = 0
         self._timeout = timeout
         # A program that is being lowered goes on when its tracing should have ended.
         self._tracing = None if request.trace else 2 * UNASKED_SECONDS
@@ -150,7 +166,12 @@ class _Life:
                 [sys.executable, "-P", "-m", "harness.checking.worker",
                  msgspec.json.encode(request).decode(), *map(str, handed)],
                 pass_fds=handed,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                # Older glibc says what is wrong on the terminal otherwise.
+                env={
+                    "LIBC_FATAL_STDERR_": "1",
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                },
             )  # fmt: skip
         finally:
             os.close(writing)
@@ -166,7 +187,9 @@ class _Life:
             self._process.kill()
         self.end = how_it_ended(self._process.wait())
         self._log.seek(0)
-        self._last = self._log.read().decode(errors="replace").strip().splitlines()
+        log = self._log.read()
+        self._last = log.decode(errors="replace").strip().splitlines()
+        self._words = last_words(log[self._printed :].decode(errors="replace"))
         self._log.close()
 
     def events(self) -> Iterator[Event]:
@@ -175,11 +198,18 @@ class _Life:
             event = decoder.decode(line)
             match event:
                 case Began():
-                    self.cell, self.stage = event.cell, None
+                    self.cell, self.stage, self._lowered = event.cell, None, None
+                    self._printed = event.printed
                     self._since = time.monotonic()
                     self._start_timer(self._timeout)
                 case Reached():
                     self.stage = event.stage
+                case Lowered():
+                    self._lowered = Cell.from_json(event.record)
+                case Locating():
+                    self._start_timer(self._tracing)
+                case Traced():
+                    self._settle_timer()
                 case Ended():
                     self.cell = None
                     self._start_timer(self._tracing)
@@ -190,8 +220,13 @@ class _Life:
     @property
     def frame(self) -> str | None:
         """The line of the model in the stack that it left, of the thread that ended it."""
+        return written_frame(self._stack, innermost_last=False)
+
+    @property
+    def _stack(self) -> str:
+        """What the thread that ended it left, or nothing."""
         _, found, stack = "\n".join(self._last).rpartition("Current thread")
-        return written_frame(stack.partition("\n\n")[0], innermost_last=False) if found else None
+        return stack.partition("\n\n")[0] if found else ""
 
     @property
     def fate(self) -> str:
@@ -203,8 +238,12 @@ class _Life:
     def death(self, seed: int, seen: Sighting | None) -> Cell:
         """The record of the cell that ended it, or was ended for what it held."""
         case, target = split_cell_id(self.cell or "")
-        error = (seen and seen.verdict) or self.fate
-        return Cell(
+        error = seen.verdict if seen is not None else ""
+        if not error:
+            error = self.fate
+            if self._words and not self._timed_out:
+                error = f"{error}: {self._words}"
+        cell = Cell(
             case=case,
             target=str(target),
             status=Status.TIMEOUT if self._timed_out else Status.CRASHED,
@@ -213,10 +252,20 @@ class _Life:
             error=error,
             traceback="\n".join(self._last[-_LOG_LINES:]) or None,
             frame=self.frame,
+            vendor_frame=written_vendor_frame(self._stack),
             seconds=time.monotonic() - self._since,
             memory=seen.peaks if seen is not None else {},
             seed=seed,
         )
+        complete_from(cell, self._lowered)
+        return cell
+
+    @staticmethod
+    def is_to_be_located(dead: Cell) -> bool:
+        """Whether the node of a cell that ended its process can be found: executing its parts in
+        yet another process shows it."""
+        was_stopped = (dead.error or "").startswith("memory: ")
+        return dead.status is Status.CRASHED and dead.stage in LOCATED and not was_stopped
 
     def _start_timer(self, seconds: float | None) -> None:
         """Let it go on for so long."""

@@ -7,7 +7,7 @@ import faulthandler
 import os
 import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -20,6 +20,8 @@ from harness.checking.messages import (
     Ended,
     Event,
     Finished,
+    Locating,
+    Lowered,
     Planned,
     Reached,
     Refused,
@@ -33,9 +35,11 @@ from harness.tracing import UNASKED_SECONDS
 
 if TYPE_CHECKING:
     from harness.case import Case
+    from harness.checking.passes import MakePass
     from harness.pipeline.tester import Tester
     from harness.recipe import Recipe
     from harness.record.cell import Cell
+    from harness.target import Target
 
 
 def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
@@ -72,17 +76,20 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
              for case, target in check.pairs(plan.cases, targets)}  # fmt: skip
     states = registry.states((target.backend for target in targets), targets)
     tell(Planned(list(pairs), plan.notes, states))
+    _locate(request, pairs, makers, tell, log)
     folder = None if request.programs is None else Path(request.programs)
     board, siblings = Board(Path(request.board), WORKER), Siblings()
     with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         for name, (case, target) in pairs.items():
             if name in request.done:
                 continue
-            tell(Began(name))
+            log.flush()
+            tell(Began(name, printed=os.fstat(log.fileno()).st_size))
             doing = Doing(pid=os.getpid(), cell=name, budget=request.budget, asked=request.budget)
             meter = board.meter(doing, lambda stage: tell(Reached(stage)))
             doing = msgspec.structs.replace(doing, base=meter.base)
             ran: list[Tester] = []
+            failed: list[Tester] = []
             with board.admitted(doing, request.budget):
                 cell = check.run_pair(
                     case,
@@ -92,14 +99,39 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
                     save=None if folder is None else _program(folder, name),
                     meter=meter,
                     judged=ran.append,
+                    failed=failed.append,
+                    lowered=lambda so_far: tell(Lowered(so_far.to_json())),
                     past_defects=request.past_defects,
                     siblings=siblings,
                 )
             tell(Ended(cell.to_json()))
             recipe = passes.recipe_with(target, makers)
-            traced = _traced(case, cell, request, recipe, ran, tell)
+            traced = _traced(case, cell, request, recipe, tell, ran, failed)
             if traced is not None:
                 tell(traced)
+
+
+def _locate(
+    request: Request,
+    pairs: Mapping[str, tuple[Case, Target]],
+    makers: Sequence[MakePass],
+    tell: Callable[[Event], None],
+    log: TextIO,
+) -> None:
+    """Find the nodes of cells that ended an earlier process."""
+    from harness.checking import passes
+    from harness.record.cell import Cell
+
+    for record in request.crashed:
+        cell = Cell.from_json(record)
+        case, target = pairs[cell.id]
+        # A record of a death does not say that its case is a model.
+        cell.tags = sorted(case.tags)
+        tell(Locating(cell.id))
+        with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            traced = _traced(case, cell, request, passes.recipe_with(target, makers), tell)
+        if traced is not None:
+            tell(traced)
 
 
 def _traced(
@@ -107,18 +139,28 @@ def _traced(
     cell: Cell,
     request: Request,
     recipe: Recipe | None,
-    ran: Sequence[Tester],
     tell: Callable[[Event], None],
+    ran: Sequence[Tester] = (),
+    failed: Sequence[Tester] = (),
 ) -> Traced | None:
-    """Where a cell leaves the oracle, or why that is not known; None for one that does not."""
+    """Where a cell leaves the oracle or fails, or why that is not known; None where there is
+    nothing to find."""
     from harness.tracing.divergence import look
 
     def say(line: str) -> None:
         tell(Reached(f"tracing, {line}"))
 
     limit = None if request.trace else UNASKED_SECONDS
-    tester = ran[0] if ran else None
-    found = look(cell, case, seconds=limit, recipe=recipe, say=say, ran=tester)
+    found = look(
+        cell,
+        case,
+        seconds=limit,
+        recipe=recipe,
+        say=say,
+        ran=ran[0] if ran else None,
+        failed=failed[0] if failed else None,
+        searches=True,
+    )
     if found is None:
         return None
     if isinstance(found, str):

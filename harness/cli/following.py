@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from harness.checking.messages import Began, Ended, Event, Planned, Reached, Traced
+from harness.known.issue import KnownIssue, recognise
 from harness.record.cell import Cell
 from harness.record.folder import RunWriter
 from harness.record.run import Run
+from harness.registry import known_issues
 from harness.target import split_cell_id
 from harness.tracing.found import Found, recorded
 
@@ -26,6 +28,7 @@ class Following:
         folder: becomes a run folder; None for none.
         command: what checks a cell's model again on its target.
         say: hears where the check is.
+        known: gives the known issues of which a red cell may show the signs.
 
     Attributes:
         notes: what is to be known of the cells, a line each.
@@ -39,6 +42,7 @@ class Following:
         folder: Path | None,
         command: Callable[[Cell], str],
         say: Callable[[str], None],
+        known: Callable[[], Iterable[KnownIssue]] = known_issues,
     ) -> None:
         self.notes: Sequence[str] = ()
         self.traces: list[Found] = []
@@ -47,6 +51,7 @@ class Following:
         self._folder = folder
         self._command = command
         self._say = say
+        self._known = known
         self._at = ""
         self._unwritten: Cell | None = None
 
@@ -68,10 +73,14 @@ class Following:
                 self._trace(event)
 
     def flush(self) -> None:
-        """Write the record of the cell that ended last."""
-        if self.writer is not None and self._unwritten is not None:
-            self.writer.append(self._unwritten)
-        self._unwritten = None
+        """Complete the record of the cell that ended last, and write it."""
+        cell, self._unwritten = self._unwritten, None
+        if cell is None:
+            return
+        if cell.status.is_red:
+            cell.known = recognise(cell, self._known())
+        if self.writer is not None:
+            self.writer.append(cell)
 
     def _plan(self, planned: Planned) -> None:
         names = [split_cell_id(cell) for cell in planned.cells]
@@ -94,5 +103,6 @@ class Following:
         found: Found | str = traced.problem
         if traced.found is not None:
             found = msgspec.msgpack.decode(traced.found, type=Found)
-            self.traces.append(found)
+            if found.failing is None:
+                self.traces.append(found)
         self._run.cells[-1] = self._unwritten = recorded(self._run.cells[-1], found)

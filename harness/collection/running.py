@@ -5,20 +5,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness.budget.board import TRACE, Board
+from harness.budget.words import kept_words
 from harness.case import Case
 from harness.collection.discovery import Suite
 from harness.collection.stale import Claim, claim_of
 from harness.execution.memory import Meter
+from harness.known.issue import recognise
 from harness.limitation import find, judge
 from harness.record.cell import Cell
 from harness.record.folder import kept_of
+from harness.registry import known_issues
 from harness.target import Target, cell_id
 from harness.tracing import UNASKED_SECONDS
 
@@ -100,7 +103,8 @@ def run(
 
     testers: list[Tester] = []
     keep = _keep(cell_id(case.name, target), asked)
-    with vendor_warnings_ignored():
+    said = nullcontext() if board is None else kept_words(board.folder, board.worker)
+    with vendor_warnings_ignored(), said:
         cell = run_cell(
             case,
             target,
@@ -112,12 +116,15 @@ def run(
             keep=keep,
             meter=meter,
             judged=testers.append,
+            lowered=None if board is None else board.keep_lowered,
             siblings=siblings,
         )
     cell.suite, cell.worker = suite.name, worker
     if keep is not None and keep.folder.is_dir():
         cell.kept = kept_of(cell.id)
     cell = _explained(cell, case, asked, testers, meter or Meter(), board)
+    if cell.status.is_red:
+        cell.known = recognise(cell, known_issues())
     return cell, claim_of(cell, case, suite, asked.targets)
 
 

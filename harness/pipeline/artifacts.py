@@ -114,6 +114,12 @@ class ArtifactReader:
         return self._need_exported("exported").program
 
     @property
+    def float_program(self) -> ExportedProgram:
+        """The ATen program as a quantizer gets it."""
+        exported: Exported = self._artifacts.need("export", "float_program")
+        return exported.program
+
+    @property
     def quantized(self) -> torch.fx.GraphModule:
         """The PT2E-quantized graph as an eager module."""
         graph: torch.fx.GraphModule = self._artifacts.need("quantize", "quantized").graph

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from msgspec import structs
 
 from harness.backend import Backend, DefectLog, Emulating, past_defects
 from harness.case import Case
@@ -29,7 +30,7 @@ from harness.numerics.compare import Verdict
 from harness.passes.properties import changed_ops
 from harness.pipeline.explaining.defects import placed
 from harness.pipeline.explaining.failing import failing_node
-from harness.pipeline.explaining.frames import model_frame
+from harness.pipeline.explaining.frames import model_frame, vendor_frame
 from harness.pipeline.explaining.refusal import refused
 from harness.pipeline.figures import Stopwatch, Weight, weigh
 from harness.pipeline.keeping.folder import Keep
@@ -56,6 +57,7 @@ from harness.target import Target
 _TRACEBACK_LINES = 60
 
 # Where each form of a program was made, and by whom.
+CHANGED = "changed the module before anything was quantized"
 _FORMS = {
     "exported": ("export", "torch.export"),
     "rewritten": ("quantize", "the quantizer's rewriting"),
@@ -64,15 +66,16 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class Ending:
-    """How a cell ended, and where and why if it did not pass; ``frame`` is the line of the model;
-    ``at`` is the node that fails to execute; ``excused`` when its limitation says that it must not
-    run."""
+    """How a cell ended, and where and why if it did not pass; ``frame`` is the line of the model,
+    ``vendor_frame`` that of the vendor's code; ``at`` is the node that fails; ``excused`` when its
+    limitation says that it must not run."""
 
     status: Status
     stage: str | None = None
     error: str | None = None
     traceback: str | None = None
     frame: str | None = None
+    vendor_frame: str = ""
     at: Divergence | None = None
     excused: bool = False
 
@@ -90,8 +93,12 @@ class CellRun:
         judged: Callable[[Tester], None] | None,
         siblings: Siblings | None,
         go_past: bool,
+        failed: Callable[[Tester], None] | None = None,
+        lowered: Callable[[CellRun], None] | None = None,
     ) -> None:
         self.go_past = go_past
+        self.failed = failed
+        self.lowered = lowered
         self.defects: list[Defect] = []
         self.judged = judged
         self.siblings = siblings
@@ -169,7 +176,7 @@ class CellRun:
                 rest = ending.error
             except StageFailure as raised:
                 failure = raised
-                ending = replace(self._failed(raised), at=failing_node(tester, raised))
+                ending = self._failed(raised, tester)
                 rest = f"execution does not get past this: {ending.stage}: {ending.error}"
         if log.failure is not None:
             failure, ending = self._went_past(tester, log, rest or "within bounds")
@@ -197,7 +204,7 @@ class CellRun:
         if not isinstance(failure, StageFailure):
             stage = "lower" if tester.case.exporter is None else "ship"
             failure = StageFailure(stage, failure or RuntimeError())
-        ending = self._failed(failure)
+        ending = self._failed(failure, tester)
         self.defects = placed(tester, log.defects) or [Defect(error=ending.error or "")]
         self.outputs = []  # no device returns them: not to be compared with those of other targets
         number = len(self.defects)
@@ -209,17 +216,21 @@ class CellRun:
         """The ending of a cell as it is, unless its program differed from the module before it was
         quantized: that comes first, whatever came of it later."""
         self.intermediates = tester.intermediates
-        wrong = next((form for form in self.intermediates if form.problem is not None), None)
-        if wrong is None:
+        changed = changed_form(self.intermediates)
+        if changed is None:
             return ending
-        stage, whose = _FORMS[wrong.name]
-        problem = f"{whose} changed the module before anything was quantized: {wrong.problem}"
+        stage, problem = changed
         if ending.status.is_red:
             problem = f"{problem}; then, at stage {ending.stage}: {ending.error}"
         return Ending(Status.FAILED, stage, problem)
 
-    def _failed(self, failure: StageFailure) -> Ending:
-        """How a cell ends in which a stage failed."""
+    def _failed(self, failure: StageFailure, tester: Tester | None = None) -> Ending:
+        """How a cell ends in which a stage failed.
+
+        Args:
+            failure: of which stage, and why.
+            tester: as far as it came; None where it was not even made.
+        """
         cause, stage = failure.cause, failure.stage
         self.refused_call = cause.call if isinstance(cause, SizeRefused) else None
         status, error = Status.FAILED, describe(cause)
@@ -232,7 +243,15 @@ class CellRun:
             status = Status.CRASHED
             held = said(self.meter.peaks.get(stage, 0), stage)
             error = f"{held}, and more was refused: {error}"
-        return Ending(status, stage, error, _traceback(cause), model_frame(cause))
+        at = None
+        if tester is not None:
+            at = failing_node(tester, failure)
+            if self.failed is not None:
+                self.failed(tester)
+        frame = model_frame(cause)
+        if at is not None and not at.source and frame is not None:
+            at = structs.replace(at, source=frame)
+        return Ending(status, stage, error, _traceback(cause), frame, vendor_frame(cause), at)
 
     def _lower(self, tester: Tester, only: str) -> Ending | None:
         """How a cell ends whose program is not what its recipe stands for; None for others."""
@@ -249,6 +268,8 @@ class CellRun:
             _save(lowered.data, self.save)
         if self.keep is not None:
             self.keep.lowered(tester)
+        if self.lowered is not None:
+            self.lowered(self)
         must_delegate = self.require_delegation or recipe.require_delegation
         if must_delegate and not self.delegation.delegates:
             problem = "nothing was delegated, and the target requires delegation"
@@ -300,6 +321,16 @@ class CellRun:
         if problem is None:
             return Ending(Status.PASSED)
         return Ending(Status.MISMATCH, "compare", f"{problem}{_at(tester)}")
+
+
+def changed_form(forms: Sequence[Intermediate]) -> tuple[str, str] | None:
+    """The stage that made the first form of a program which differs from the module, and how it
+    differs; None where none does."""
+    wrong = next((form for form in forms if form.problem is not None), None)
+    if wrong is None:
+        return None
+    stage, whose = _FORMS[wrong.name]
+    return stage, f"{whose} {CHANGED}: {wrong.problem}"
 
 
 def _at(tester: Tester) -> str:

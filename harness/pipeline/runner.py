@@ -46,6 +46,8 @@ def run_cell(
     worker: str | None = None,
     meter: Meter | None = None,
     judged: Callable[[Tester], None] | None = None,
+    failed: Callable[[Tester], None] | None = None,
+    lowered: Callable[[Cell], None] | None = None,
     siblings: Siblings | None = None,
     go_past: bool = True,
 ) -> Cell:
@@ -74,6 +76,9 @@ def run_cell(
         meter: measures its memory, and tells those who watch it which stage begins; by default a
             new one.
         judged: takes the tester of a cell whose outputs were compared.
+        failed: takes the tester of a cell of which a stage failed.
+        lowered: takes the record as far as it is known once the program is serialized: all that is
+            left of the cell should executing it end the process.
         siblings: what cells of one case share; of nobody else by default.
         go_past: where the backend finds a defect that its emulation can go past, list all of them
             and judge the rest; the cell is as red as without. Cases tagged ``published`` end at
@@ -87,6 +92,11 @@ def run_cell(
     target = Target.parse(target) if isinstance(target, str) else target
     backend = backend or registry.backend(target.backend)
     limitation = find(limitations, case, target)
+
+    def say_lowered(run: CellRun) -> None:
+        if lowered is not None:
+            lowered(_so_far(case, target, seed, run))
+
     trial = CellRun(
         require_delegation,
         compare_runtimes,
@@ -96,6 +106,8 @@ def run_cell(
         judged,
         siblings,
         go_past and PUBLISHED not in case.tags,
+        failed,
+        say_lowered,
     )
     state = _availability(backend)
     if not (state.available or state.can_lower):
@@ -117,6 +129,7 @@ def run_cell(
         error=ending.error,
         traceback=ending.traceback,
         frame=ending.frame,
+        vendor_frame=ending.vendor_frame,
         first_divergence=ending.at,
         runtime=trial.runtime,
         delegation=trial.delegation,
@@ -151,6 +164,24 @@ def run_cell(
     if keep is not None:
         keep.ended(cell)
     return cell
+
+
+def _so_far(case: Case, target: Target, seed: int, run: CellRun) -> Cell:
+    """What is known of a cell before it is executed."""
+    return Cell(
+        case=case.name,
+        target=str(target),
+        status=Status.LOWERED,
+        op=case.op,
+        tags=sorted(case.tags),
+        seed=seed,
+        delegation=run.delegation,
+        stages=dict(run.stages),
+        program_bytes=run.program_bytes,
+        constant_bytes=None if run.weight is None else run.weight.constants,
+        duplicate_constant_bytes=None if run.weight is None else run.weight.duplicates,
+        source=case.source,
+    )
 
 
 def _availability(backend: Backend) -> Availability:

@@ -184,7 +184,10 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     ``error`` and ``bound`` are those of the element that uses most of its bound, ``bound_used`` is
     their quotient. ``born`` says whether the error arises in the node itself when it is
     handed the oracle's inputs; None where that is not known. ``note`` is there where the search was
-    not taken to its end. ``fails`` is the other kind: the node raises, and there are no values.
+    not taken to its end. ``fails`` is the other kind: the node raises, and there are no values;
+    ``stage`` is that which fails then, and ``note`` says how the node was found where that took a
+    search. ``arguments`` are what the node is called with, as far as they are known:
+    ``float32[1, 3, 8, 8] channels-last``, ``approximate='tanh'``.
     """
 
     node: str
@@ -198,10 +201,13 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     born: bool | None = None
     note: str = ""
     fails: bool = False
+    stage: str = ""
+    arguments: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.fails:
-            return f"{self._place}: fails to execute"
+            how = "to execute" if self.stage in ("", "run") else f"in {self.stage}"
+            return f"{self._place}: fails {how}{f'; {self.note}' if self.note else ''}"
         how = {True: "born there", False: "not born there", None: "origin not tried"}[self.born]
         return (
             f"{self._place}: error {self.error:.3g}, "
@@ -219,6 +225,20 @@ class LimitationRef(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str
     link: str | None = None
+
+
+class KnownRef(msgspec.Struct, frozen=True, kw_only=True):
+    """A known issue that a red cell shows the signs of: its cause, what shows it, and what a model
+    can do about it; the last two are empty where there is none."""
+
+    cause: str
+    link: str = ""
+    workaround: str = ""
+
+    def __str__(self) -> str:
+        link = f" ({self.link})" if self.link else ""
+        advice = f"; workaround: {self.workaround}" if self.workaround else ""
+        return f"{self.cause.rstrip('.')}{link}{advice.rstrip('.')}"
 
 
 class Cached(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,8 +283,10 @@ class Cell(msgspec.Struct, kw_only=True):
     ``untried_sizes`` says which were not, and why. ``refused_call`` is the number of the first call
     that the program refuses for its sizes, which are within their ranges.
     ``intermediates`` compares forms of the program between the module and what was lowered with the
-    module, in their order. ``altered`` names what a vendor's call changed although it belongs to
-    its caller, such as ``buffer mask``.
+    module, in their order. ``vendor_frame`` is the innermost line of a vendor's Python at which its
+    stage raised, spelled from ``site-packages``. ``known`` are the known issues whose signs it
+    shows: hints, which change neither ``status`` nor exit codes. ``altered`` names what a vendor's
+    call changed although it belongs to its caller, such as ``buffer mask``.
     """
 
     case: str
@@ -313,6 +335,8 @@ class Cell(msgspec.Struct, kw_only=True):
     refused_call: int | None = None
     intermediates: list[Intermediate] = []
     altered: list[str] = []
+    vendor_frame: str = ""
+    known: list[KnownRef] = []
 
     @property
     def id(self) -> str:

@@ -16,9 +16,9 @@ from harness.record.host import Environment
 #: ``severity`` of numerics and of a cell; ``worst_error``, ``vacuous`` and ``name`` of numerics.
 #: ``error`` of ``first_divergence`` is that of the element with the ``bound``; 3 had the largest
 #: error of all. Not counted, because a reader of 3 without them loses nothing else: of a cell
-#: ``memory``, bytes of constants, seconds of executions, ``first_divergence``, ``untraced`` and
-#: ``attempts``, and ``cached``, which is there where another run executed the cell; of a run
-#: ``hosts``, ``inputs`` and ``resumed``.
+#: ``memory``, bytes of constants, seconds of executions, ``first_divergence`` with ``stage`` and
+#: ``arguments``, ``untraced``, ``attempts``, ``known``, ``vendor_frame`` and ``cached``, which is
+#: there where another run executed the cell; of a run ``hosts``, ``inputs`` and ``resumed``.
 SCHEMA_VERSION = 4
 # A run in which every record is damaged must still fit on a page.
 _DAMAGE_SHOWN = 20

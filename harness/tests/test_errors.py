@@ -13,6 +13,10 @@ from harness.errors import ConformError, describe
         ("", "ValueError"),
         ("\n  too short\nmore", "ValueError: too short"),
         ("missing kernels:\n  - cumsum\nPlease add them.", "ValueError: missing kernels: - cumsum"),
+        (
+            "missing kernels (2 total):\n  - a::b\n  - c::d\nPlease add them.",
+            "ValueError: missing kernels (2 total): - a::b - c::d",
+        ),
         ("in order:\n first:\n second\n third", "ValueError: in order: first: second"),
         ("x" * 700, "ValueError: " + "x" * 587 + "…"),
     ],

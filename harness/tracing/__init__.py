@@ -5,3 +5,6 @@ command line.
 
 UNASKED_SECONDS = 120.0
 """How long a cell is traced that nobody asked to trace; here, where it is read without torch."""
+
+LOCATED = frozenset({"quantize", "lower", "to_executorch", "run"})
+"""Stages whose failures have a node to be found; here for the same reason."""

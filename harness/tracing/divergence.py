@@ -2,24 +2,68 @@
 
 from __future__ import annotations
 
+import shlex
+
 from harness.backend import Backend
 from harness.case import Case
 from harness.errors import ConformError, describe
 from harness.pipeline.tester import Tester
 from harness.recipe import Recipe
 from harness.record.cell import Cell, Status, is_model
-from harness.tracing import UNASKED_SECONDS
+from harness.tracing import LOCATED, UNASKED_SECONDS
+from harness.tracing.failing import find_failing
 from harness.tracing.found import Found, recorded
 from harness.tracing.trace import trace
 from harness.tracing.trial import Say
 
 _WRONG = (Status.MISMATCH, Status.XFAILED)
-_FAILED = (Status.FAILED, Status.XFAILED)
+_FAILED = (Status.FAILED, Status.XFAILED, Status.CRASHED)
 
 
 def diverges(cell: Cell) -> bool:
     """Whether a cell is a model whose outputs were compared and are wrong."""
     return is_model(cell.tags) and cell.status in _WRONG and cell.stage == "compare"
+
+
+def lacks_node(cell: Cell) -> bool:
+    """Whether a cell is a model that failed, or ended its process, in a stage whose failures have a
+    node, and the node is not known, or no line of the model; a delegate of many nodes is none."""
+    if not is_model(cell.tags) or cell.status not in _FAILED or cell.stage not in LOCATED:
+        return False
+    if any(defect.node for defect in cell.defects) or (cell.error or "").startswith("memory: "):
+        return False
+    node = cell.first_divergence
+    return node is None or not node.source or " nodes from " in node.op
+
+
+def _search(
+    cell: Cell,
+    case: Case,
+    seconds: float | None,
+    recipe: Recipe | None,
+    backend: Backend | None,
+    say: Say | None,
+    failed: Tester | None,
+) -> Found | str | None:
+    """The node of a failure, or why it is not known; the arguments are those of :func:`look`."""
+    try:
+        found = find_failing(
+            cell,
+            case,
+            seconds=seconds,
+            recipe=recipe,
+            backend=backend,
+            say=say,
+            failed=failed,
+        )
+    except ConformError as error:
+        found = str(error)
+    except Exception as error:
+        found = f"looking for the node that fails failed: {describe(error)}"
+    if isinstance(found, str):
+        # The delegate is named at least.
+        return found if cell.first_divergence is None else None
+    return Found(cell.id, cell.seed, stage=cell.stage, problem=cell.error, failing=found)
 
 
 def explained(
@@ -51,6 +95,8 @@ def look(
     backend: Backend | None = None,
     say: Say | None = None,
     ran: Tester | None = None,
+    failed: Tester | None = None,
+    searches: bool = False,
 ) -> Found | str | None:
     """Trace a cell that has just been run, where that can tell something.
 
@@ -62,17 +108,24 @@ def look(
         backend: used instead of the one that the target names.
         say: hears what is being done.
         ran: the cell's tester, so that it is not run again.
+        failed: the tester of a cell that failed, likewise.
+        searches: look for the node of a failure that none is named of, which takes programs.
 
     Returns:
         What was found, or why nothing could be; None for a cell that is no model, that is not
-        wrong, or whose program was not even made. Nothing is raised.
+        wrong, or of which all is known. Nothing is raised.
     """
     if cell.refused_call is not None:
         return None  # the sizes are named, and every smaller program has them
-    if is_model(cell.tags) and cell.status in _FAILED and cell.stage == "run":
-        if cell.first_divergence is not None:
-            return None  # its instruction was named
-        return "there are no values to compare; conform reduce finds the smallest part that fails"
+    if lacks_node(cell):
+        if searches:
+            return _search(cell, case, seconds, recipe, backend, say, failed)
+        if cell.first_divergence is not None or cell.stage not in ("run", "quantize"):
+            return None
+        return (
+            f"there are no values to compare; conform reduce {shlex.quote(cell.id)} --seed "
+            f"{cell.seed} finds the smallest part that fails"
+        )
     if not diverges(cell):
         return None
     if seconds is not None and cell.seconds > seconds:

@@ -44,6 +44,7 @@ class NodeFound:
         expected: values of the oracle; None for what is no floating tensor.
         actual: values of the target.
         problem: what is wrong, or None.
+        arguments: what its operator is called with, as a record spells it.
         born: for the first node alone: whether the error arises here when the node is handed the
             oracle's inputs; None where that could not be tried.
         together: the nodes of the smallest program around it that shows the error; more than one
@@ -64,6 +65,7 @@ class NodeFound:
     expected: Summary | None = None
     actual: Summary | None = None
     problem: str | None = None
+    arguments: tuple[str, ...] = ()
     born: bool | None = None
     together: tuple[str, ...] = ()
 
@@ -88,6 +90,7 @@ class Found:
         candidates: how many nodes have values that can be looked at.
         rounds: how often a set of nodes was chosen.
         programs: how many programs were lowered and run.
+        failing: the node that fails, of a program that is not even executed.
     """
 
     cell: str
@@ -103,6 +106,7 @@ class Found:
     candidates: int = 0
     rounds: int = 0
     programs: int = 0
+    failing: Divergence | None = None
 
     @property
     def worst(self) -> NodeFound | None:
@@ -112,6 +116,8 @@ class Found:
     @property
     def divergence(self) -> Divergence | None:
         """The first node as a record keeps it."""
+        if self.failing is not None:
+            return self.failing
         if self.first is None:
             return None
         return Divergence(
@@ -120,6 +126,7 @@ class Found:
             module=self.first.module,
             source=self.first.source,
             shapes=self.first.shapes,
+            arguments=self.first.arguments,
             error=self.first.error,
             bound=self.first.bound,
             bound_used=self.first.bound_used,
@@ -140,7 +147,7 @@ def recorded(cell: Cell, found: Found | str) -> Cell:
         found: what was found; a text says why nothing could be.
     """
     if isinstance(found, Found):
-        if found.first is not None:
+        if found.divergence is not None:
             return with_divergence(cell, found)
         green = "run once more to be traced it was green"
         found = found.note or ("no node of it is wrong" if found.problem else green)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from harness.pipeline.explaining.origin import module_of, source_of
+from harness.pipeline.explaining.origin import arguments_of, module_of, nearest_source
 from harness.pipeline.tester import Tester
 from harness.record.cell import Numerics
 from harness.tracing.candidates import computing, operators, segment
@@ -95,7 +95,7 @@ def node_found(flow: Flow, node: Node, known: set[Node], measured: Measured) -> 
     return NodeFound(
         node=main.name,
         op=operators(nodes),
-        source=source_of(main),
+        source=nearest_source(main),
         module=module_of(main),
         shapes=shapes(flow, node, nodes),
         call=row.call,
@@ -108,6 +108,7 @@ def node_found(flow: Flow, node: Node, known: set[Node], measured: Measured) -> 
         expected=measured.expected,
         actual=measured.actual,
         problem=row.problem,
+        arguments=tuple(arguments_of(main, seen=flow.seen)),
     )
 
 

@@ -44,15 +44,20 @@ def tapped(flow: Flow, taps: Sequence[Node], calls: tuple[Given, ...], shapes: A
 
 def prefix(flow: Flow, end: Node, calls: tuple[Given, ...], shapes: Any) -> Program:
     """The program as far as it is needed for the value of a node, which is its output."""
+    return leading(flow, [end], calls, shapes)
+
+
+def leading(flow: Flow, ends: Sequence[Node], calls: tuple[Given, ...], shapes: Any) -> Program:
+    """The program as far as it is needed for the values of some nodes, which are its outputs."""
     graph, copies = _copy(flow)
-    module = _finished(flow, graph, (_tap(flow, graph, copies, end),))
-    needed = {copies[node] for node in flow.behind([end], lambda source: False) if node in copies}
+    module = _finished(flow, graph, tuple(_tap(flow, graph, copies, end) for end in ends))
+    needed = {copies[node] for node in flow.behind(ends, lambda source: False) if node in copies}
     needed.update(module.graph.output_node().all_input_nodes)
     for node in reversed(module.graph.nodes):
         if node.op not in ("placeholder", "output") and node not in needed:
             module.graph.erase_node(node)
     module.recompile()
-    return Program(module, calls, shapes, (end,))
+    return Program(module, calls, shapes, tuple(ends))
 
 
 def _copy(flow: Flow) -> tuple[Graph, dict[Node, Node]]:

@@ -17,7 +17,8 @@ from harness.errors import ConflictingOptions, StageFailure, UsageError, describ
 from harness.execution import foreign
 from harness.numerics.compare import Verdict
 from harness.pipeline import stages
-from harness.pipeline.route import lower, unsupported
+from harness.pipeline.cell_run import changed_form
+from harness.pipeline.route import lower, prepare, unsupported
 from harness.pipeline.tester import Tester
 from harness.recipe import Recipe
 from harness.record.cell import Numerics
@@ -170,8 +171,12 @@ class Bench:
 
     def resumed(self, tester: Tester) -> Outcome:
         """The case itself, as somebody else has just run it."""
-        self._longest = sum(tester.seconds.values())
+        self.account(tester)
         return Outcome(tester, verdict=tester.verdict)
+
+    def account(self, tester: Tester) -> None:
+        """Expect programs to take what a tester took."""
+        self._longest = sum(tester.seconds.values())
 
     def attempt(
         self, program: Program, *, last: str = "compare", recipe: Recipe | None = None
@@ -180,7 +185,8 @@ class Bench:
 
         Args:
             program: the program.
-            last: ``run`` or ``compare``, after which nothing more is of interest.
+            last: ``quantize``, ``lower``, ``run`` or ``compare``, after which nothing more is of
+                interest.
             recipe: how it is lowered; by default the plain one.
         """
         return self.attempt_case(self.case_of(program), recipe or self.plain, last)
@@ -218,11 +224,14 @@ class Bench:
             tester = Tester(case, self.target, seed=self.seed, recipe=recipe, backend=self.backend)
             if (reason := unsupported(tester)) is not None:
                 return Outcome(tester, UNSUPPORTED, reason)
+            if last == "quantize":
+                prepare(tester)
+                return _rewritten(tester) or Outcome(tester)
             # The cell that is traced was executed at these.
             lower(tester, sizes=case is self.case and self.executes)
             if (wrong := _requirement(tester)) is not None:
                 return Outcome(tester, REQUIREMENT, wrong)
-            if not self.executes:
+            if not self.executes or last == "lower":
                 return Outcome(tester)
             tester.run()
             verdict = tester.compare().verdict if last == "compare" else None
@@ -241,6 +250,12 @@ class _Isolated:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         return foreign.execute(self.name, program, calls)
+
+
+def _rewritten(tester: Tester) -> Outcome | None:
+    """The outcome of a program that was changed before it was quantized; None for others."""
+    changed = changed_form(tester.intermediates)
+    return None if changed is None else Outcome(tester, *changed)
 
 
 UNSUPPORTED, REQUIREMENT = "unsupported", "requirement"

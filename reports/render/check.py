@@ -168,12 +168,18 @@ def _why(cells: Sequence[Cell], out: Console) -> None:
             # As the user named it, where it lies below.
             near = text.line(frame, 400).removeprefix(f"{Path.cwd()}{os.sep}")
             out.print(_indented(styled(f"at {near}")))
+        shown = ""
         for cell in members:
             if cell.first_divergence is not None or cell.untraced:
                 out.print(_indented(styled(f"{cell.target}: {facts.divergence(cell)}")))
+            if cell.vendor_frame and cell.vendor_frame != shown:
+                shown = cell.vendor_frame
+                out.print(_indented(styled(f"raised at {text.line(shown, 300)}")))
         # Members say the same; so do their defects.
         for line in facts.defects(members[0]):
             out.print(_indented(styled(f"- {line}")))
+        for line in dict.fromkeys(line for cell in members for line in facts.known(cell)):
+            out.print(_indented(styled(line, "yellow")))
         if outcome.is_red:
             out.print(styled(f"  {members[0].repro}", "dim"), soft_wrap=True)
 

@@ -27,6 +27,7 @@ def issue_text(cell: Cell, outcome: Outcome, info: RunInfo) -> str:
     if numbers := [item for item in cell.numerics if item.exceeding or item.problem]:
         parts.append(_numbers(numbers))
     told = [facts.delegation(cell), facts.left_over(cell), facts.divergence(cell)]
+    told += [f"raised at {cell.vendor_frame}" if cell.vendor_frame else "", *facts.known(cell)]
     if told := [f"- {text.line(line, 600)}" for line in told if line]:
         parts.append("\n".join(told))
     if cell.traceback:

@@ -182,6 +182,7 @@ def _failures(found: Summary) -> str:
         what = [code(row.cell.error or "", 300)]
         what += [prose(facts.wrongness(row.cell), 300), prose(facts.divergence(row.cell), 600)]
         what += [prose(facts.delegation(row.cell)), prose(facts.left_over(row.cell), 300)]
+        what += [prose(line, 900) for line in facts.known(row.cell)]
         body.append(
             [
                 code(row.id, 200),

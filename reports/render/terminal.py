@@ -102,6 +102,12 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         out.print(styled(cell.error, "red" if outcome.is_red else ""))
         if cell.frame:
             out.print(styled(f"at {cell.frame}"))
+        if cell.vendor_frame:
+            out.print(styled(f"raised at {cell.vendor_frame}"))
+    if cell.known:
+        section(out, "Known issues with these signs")
+        for line in facts.known(cell):
+            out.print(styled(line))
     if cell.defects:
         section(out, "Known defects")
         for line in facts.defects(cell):
@@ -115,8 +121,11 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         section(out, "Numerics against the float64 oracle")
         out.print(_numerics(cell.numerics))
     if cell.first_divergence is not None:
-        section(out, "First wrong node")
+        fails = cell.first_divergence.fails
+        section(out, "Node that fails" if fails else "First wrong node")
         out.print(styled(str(cell.first_divergence)))
+        if cell.first_divergence.arguments:
+            out.print(styled(f"called with {'; '.join(cell.first_divergence.arguments)}", "dim"))
     elif cell.untraced:
         section(out, "First wrong node")
         out.print(styled(f"not known: {cell.untraced}"))
@@ -239,7 +248,7 @@ def _failures(found: Summary, out: Console) -> None:
         out.print(styled(f"{row.outcome.symbol} {row.id}", style), styled(label), sep="")
         cell = row.cell
         details = [cell.error or "", facts.wrongness(cell), facts.divergence(cell)]
-        details += [facts.delegation(cell), facts.left_over(cell)]
+        details += [facts.delegation(cell), facts.left_over(cell), *facts.known(cell)]
         for detail in filter(None, details):
             out.print(styled(f"    {text.line(detail, 400)}"))
         out.print(styled(f"    {row.cell.repro}", "dim"), soft_wrap=True)

@@ -75,6 +75,8 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "stage": text.line(cell.stage or "", 80),
         "error": text.clean(cell.error or "", _ERROR),
         "frame": text.line(cell.frame or "", 400),
+        "vendor": text.line(cell.vendor_frame, 400),
+        "known": facts.known(cell),
         "runtime": "" if cell.runtime == "none" else text.line(cell.runtime, 40),
         "delegation": facts.delegation(cell),
         "nodes": [taken.delegated_nodes, taken.undelegated_nodes],
@@ -103,6 +105,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "from": text.line(facts.taken_from(cell), 200),
         "attempts": text.line("; ".join(cell.attempts), 400),
         "evidence": text.line(facts.evidence(cell), 400),
+        "fails": 1 if cell.first_divergence is not None and cell.first_divergence.fails else "",
         "diverges": text.line(
             str(cell.first_divergence or (cell.untraced and f"not known: {cell.untraced}")), 600
         ),

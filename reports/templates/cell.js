@@ -16,6 +16,7 @@ function cellState(cell, [symbol, label, meaning, red]) {
   const sign = make("span", { class: `swatch o-${cell.outcome}`, "aria-hidden": "true" }, symbol);
   const error = cell.error ? [make("pre", { class: `error${red ? "" : " calm"}` }, cell.error)] : [];
   if (cell.frame) error.push(make("p", { class: "quiet mono" }, `at ${cell.frame}`));
+  if (cell.vendor) error.push(make("p", { class: "quiet mono" }, `raised at ${cell.vendor}`));
   return [make("div", { class: "state" }, sign, words), ...error];
 }
 
@@ -83,7 +84,7 @@ function limitationPart(cell) {
 }
 
 function divergencePart(cell) {
-  return part("First wrong node", make("div", { class: "mono" }, cell.diverges));
+  return part(cell.fails ? "Node that fails" : "First wrong node", make("div", { class: "mono" }, cell.diverges));
 }
 
 function defectsPart(cell) {
@@ -115,6 +116,7 @@ function aboutPart(cell) {
 function cellBody(cell, texts, heads, folder = "") {
   const made = make("div", { class: "parts" });
   if (cell.reason) made.append(limitationPart(cell));
+  if (cell.known) made.append(part("Known issues with these signs", make("ul", { class: "notes" }, cell.known.map((line) => make("li", {}, line)))));
   if (cell.defects) made.append(defectsPart(cell));
   if (cell.numerics) made.append(numericsPart(cell, heads));
   if (cell.diverges) made.append(divergencePart(cell));

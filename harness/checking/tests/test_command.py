@@ -126,6 +126,78 @@ def test_a_target_that_never_ends_is_a_timeout_with_its_line(folder: Path) -> No
     assert began == plans[0].cells
 
 
+#: The runtime's kernel of ``sum`` asserts that a scalar has a dimension, and aborts.
+ABORTS = """
+import torch
+
+class Aborts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+        self.example_inputs = (torch.randn(2, 4),)
+
+    def forward(self, x):
+        hidden = self.layer(x)
+        total = hidden.flatten()[0].sum(-1)  # here
+        return torch.tanh(hidden) * total
+"""
+
+
+def test_a_crash_says_its_last_words_its_node_and_what_was_delegated(folder: Path) -> None:
+    (folder / "aborts.py").write_text(ABORTS)
+    done = conform(folder, "aborts.py:Aborts", "--targets", "portable:fp32,xnnpack:fp32", "--json")
+    assert done.returncode == 1, done.stderr
+    cells = [Cell.from_json(line) for line in done.stdout.splitlines()]
+    assert [cell.target for cell in cells] == ["portable:fp32", "xnnpack:fp32"]
+    for cell in cells:
+        assert (cell.status, cell.stage) == (Status.CRASHED, "run")
+        assert cell.error is not None
+        assert cell.error.startswith("the process was ended by SIGABRT: ")
+        assert "assert failed (dim < dim_ && dim >= 0)" in cell.error
+        found = cell.first_divergence
+        assert found is not None
+        assert (found.op, found.fails, found.arguments[0]) == (
+            "aten.sum.dim_IntList", True, "float32[]"
+        )  # fmt: skip
+        assert found.source.endswith("total = hidden.flatten()[0].sum(-1)  # here")
+        assert found.source.startswith("aborts.py:")
+        assert cell.program_bytes > 0
+        assert cell.delegation.undelegated_ops["aten.sum.dim_IntList"] == 1
+        assert ["rank is 0" in issue.workaround for issue in cell.known] == [True]
+    assert cells[1].delegation.delegates > 0
+
+
+#: A pass in native code that does not survive a tanh.
+DEADLY_PASS = """
+import ctypes
+from executorch.exir.pass_base import ExportPass
+
+class Dies(ExportPass):
+    def call_operator(self, op, args, kwargs, meta):
+        if "tanh" in str(op):
+            libc = ctypes.CDLL(None)
+            libc.perror(b"pass.cpp:12: Assertion `has_table' failed")
+            libc.abort()
+        return super().call_operator(op, args, kwargs, meta)
+"""
+
+
+@pytest.mark.nightly
+def test_a_crash_in_lowering_names_its_node(folder: Path) -> None:
+    (folder / "aborts.py").write_text(ABORTS)
+    (folder / "deadly_pass.py").write_text(DEADLY_PASS)
+    done = conform(folder, "aborts.py:Aborts", "--targets", "null:eager",
+                   "--transform-pass", "deadly_pass.py:Dies", "--json")  # fmt: skip
+    (cell,) = (Cell.from_json(line) for line in done.stdout.splitlines())
+    assert (cell.status, cell.stage) == (Status.CRASHED, "lower")
+    assert cell.error is not None
+    assert "pass.cpp:12: Assertion `has_table' failed" in cell.error
+    assert cell.first_divergence is not None
+    assert (cell.first_divergence.op, cell.first_divergence.stage) == ("aten.tanh.default", "lower")
+    assert cell.first_divergence.source.endswith("return torch.tanh(hidden) * total")
+    assert cell.known == []
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("code", "said"),

@@ -15,7 +15,9 @@ from contextlib import contextmanager, redirect_stderr, suppress
 _LINE = re.compile(r"^\[(?P<where>[\w./-]+:\d+)\] (?P<what>.+)$", re.MULTILINE)
 # What the runtime says of the machine, and of each argument of a call that failed.
 _BESIDE = re.compile(r"cpuinfo|Reading file|^arg \d+ with type id")
-_INSTRUCTION = re.compile(r"at instruction 0:(\d+)")
+_INSTRUCTION = re.compile(
+    r"at instruction 0:(\d+)|CALL_DELEGATE execute failed at instruction (\d+): 0x"
+)
 _SAID = 3
 _LENGTH = 160
 
@@ -93,5 +95,5 @@ def instruction_of(error: BaseException) -> int | None:
     in a note of the interpreter's."""
     for text in [str(error), *getattr(error, "__notes__", [])]:
         if (found := _INSTRUCTION.search(text)) is not None:
-            return int(found[1])
+            return int(found[1] or found[2])
     return None

@@ -19,6 +19,13 @@ _TOOLS = frozenset(
     click rich harness backends reports
     """.split()
 )
+# What calls any operator, node or pass, whatever it is.
+_MACHINERY = re.compile(
+    r"/torch/(_ops|_compile|library|_tensor|overrides|functional)\.py"
+    r"|/torch/(fx|nn|utils|_library|_subclasses|_functorch|_dynamo|_higher_order_ops)/"
+    r"|/executorch/exir/(pass_base|pass_manager|tracer)\.py|/executorch/exir/dialects/"
+    r"|/executorch/runtime/|/executorch/exir/program/"
+)
 # How tracebacks, torch's messages and faulthandler write a frame.
 _WRITTEN = re.compile(r'File "([^"\n]+)", line (\d+),? in ')
 
@@ -35,7 +42,7 @@ def model_frame(error: BaseException) -> str | None:
     Returns:
         None where no frame is of a model.
     """
-    chain = list(_chain(error))
+    chain = list(chain_of(error))
     for link in reversed(chain):
         kept = getattr(link, "real_stack", None) or ()
         for frame in reversed([*traceback.extract_tb(link.__traceback__), *kept]):
@@ -59,7 +66,48 @@ def written_frame(text: str, *, innermost_last: bool) -> str | None:
     return None
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def vendor_frame(error: BaseException) -> str:
+    """The innermost frame of a vendor's in which an error arose, as :func:`model_frame`; spelled
+    from ``site-packages``. Code that calls any operator, node or pass is passed over where there is
+    other code.
+
+    Args:
+        error: what a stage raised.
+
+    Returns:
+        Empty where no frame is a vendor's.
+    """
+    frames = [
+        frame
+        for link in reversed(list(chain_of(error)))
+        for frame in reversed(traceback.extract_tb(link.__traceback__))
+        if _package(frame.filename) in _TOOLS
+    ]
+    telling = (frame for frame in frames if not _MACHINERY.search(frame.filename))
+    found = next(telling, frames[0] if frames else None)
+    if found is None:
+        return ""
+    name = re.split("(?:site|dist)-packages/", found.filename)[-1]
+    return f"{name}:{found.lineno}: {(found.line or '').strip()}".removesuffix(": ")
+
+
+def written_vendor_frame(stack: str) -> str:
+    """The innermost frame of a vendor's in a stack that faulthandler wrote, as
+    :func:`vendor_frame`."""
+    found = [frame for frame in _WRITTEN.findall(stack) if _package(frame[0]) in _TOOLS]
+    telling = (frame for frame in found if not _MACHINERY.search(frame[0]))
+    name, line = next(telling, found[0] if found else ("", "0"))
+    if not name:
+        return ""
+    return re.split("(?:site|dist)-packages/", _spell(name, int(line)))[-1]
+
+
+def is_of_the_harness(name: str) -> bool:
+    """Whether a file is of this project's harness."""
+    return Path(name).is_relative_to(_ours()[0])
+
+
+def chain_of(error: BaseException) -> Iterator[BaseException]:
     """An error and what it was raised from, outermost first."""
     seen: set[int] = set()
     link: BaseException | None = error
@@ -72,11 +120,18 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 def _is_of_a_model(name: str) -> bool:
     if name.startswith("<"):
         return False
-    path = Path(name)
+    if (package := _package(name)) is not None:
+        return package not in _TOOLS
+    return not any(Path(name).is_relative_to(folder) for folder in _ours())
+
+
+def _package(name: str) -> str | None:
+    """The installed package that a file is of, or None."""
+    parts = Path(name).parts
     for place in ("site-packages", "dist-packages"):
-        if place in path.parts:
-            return path.parts[path.parts.index(place) + 1] not in _TOOLS
-    return not any(path.is_relative_to(folder) for folder in _ours())
+        if place in parts:
+            return parts[parts.index(place) + 1]
+    return None
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.record.cell import Cell, Delegation, Status
+from harness.record.cell import Cell, Delegation, Divergence, KnownRef, Status
 from harness.record.evidence import Cause, Vacuity
 from harness.record.severity import Severity
 from reports.render import check, html
@@ -138,6 +138,40 @@ def test_severities_are_shown_and_the_worst_reason_comes_first(tmp_path: Path) -
     places = [text.index(f"{target} is off") for target in ("tosa:fp", "xnnpack:fp32", "mlx:fp32")]
     assert places == sorted(places)
     assert "3 mismatch (1 critical, 1 minor, 1 negligible)" in text
+
+
+def failed_as_known() -> Cell:
+    node = Divergence(node="prelu", op="aten.prelu.default", source="net.py:9: return act(x)",
+                      stage="lower", arguments=("float32[2, 8]",), fails=True)  # fmt: skip
+    known = KnownRef(cause="Takes any rank, then raises.", link="https://example.org/1",
+                     workaround="four dimensions")  # fmt: skip
+    return cell(target="xnnpack:fp32", status=Status.FAILED, stage="lower", error="AssertionError",
+                first_divergence=node, vendor_frame="executorch/pass.py:3: raise AssertionError(",
+                known=[known])  # fmt: skip
+
+
+def test_a_failure_says_its_node_the_vendors_line_and_what_is_known(tmp_path: Path) -> None:
+    text = " ".join(shown(tmp_path, [failed_as_known()]).split())
+    assert (
+        "xnnpack:fp32: prelu (aten.prelu.default), net.py:9: return act(x): fails in lower" in text
+    )
+    assert "raised at executorch/pass.py:3: raise AssertionError(" in text
+    assert (
+        "known: Takes any rank, then raises (https://example.org/1); workaround: four dimensions"
+        in text
+    )
+    assert "1 red cell" in text
+
+
+def test_the_page_has_what_is_known_of_a_failure(tmp_path: Path) -> None:
+    page = html.render(write(tmp_path, [failed_as_known()]))
+    line = "known: Takes any rank, then raises (https://example.org/1); workaround: four dimensions"
+    assert f'<p class="known">{line}</p>' in page
+    # The rest is written by the script, from the data.
+    (found,) = json.loads(Page(page).data)["cells"]
+    assert found["known"] == [line]
+    assert found["vendor"] == "executorch/pass.py:3: raise AssertionError("
+    assert found["fails"] == 1
 
 
 def test_an_unavailable_target_is_a_row_with_its_reason(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""What a process prints on its error stream before it dies: an assertion, glibc's message."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from harness.errors import printable
+
+_STACK = re.compile(r"^(?:Fatal Python error.*|Timeout \(.*|Current thread .*)$", re.MULTILINE)
+_ABORTED = "Abort"
+_TELLING = re.compile(
+    r"assert|abort|terminat|what\(\):|free\(\)|malloc|munmap_chunk|corrupt|double free"
+    r"|smashing|Check failed|Sanitizer|[Ee]rror|[Ff]atal|[Pp]anic|[Uu]ncaught|^\[[\w./-]+:\d+\]"
+)
+_NOISE = re.compile(r"cpuinfo|Reading file")
+_LOOKED_AT, _WORDS, _LENGTH = 40, 3, 200
+_SUFFIX = ".words"
+
+
+@contextmanager
+def kept_words(folder: Path, worker: str) -> Iterator[None]:
+    """Write what native code prints on the error stream to a file of a worker, which is there if
+    this process dies; if it does not, the stream gets all of it afterwards.
+
+    Args:
+        folder: of the files of all workers.
+        worker: whose.
+    """
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
+    try:
+        stream = os.dup(2)
+    except OSError:  # there is no error stream
+        yield
+        return
+    try:
+        with (folder / f"{worker}{_SUFFIX}").open("w+b", buffering=0) as file:
+            os.dup2(file.fileno(), 2)
+            try:
+                yield
+            finally:
+                with suppress(OSError, ValueError):
+                    sys.stderr.flush()
+                os.dup2(stream, 2)
+                file.seek(0)
+                with suppress(OSError):
+                    os.write(2, file.read())
+    finally:
+        os.close(stream)
+
+
+def words_of(folder: Path, worker: str) -> str:
+    """What a worker's native code printed in its last cell; empty where it kept nothing."""
+    try:
+        return (folder / f"{worker}{_SUFFIX}").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def last_words(log: str) -> str:
+    """What a process printed last before it died, on one line: an assertion, glibc's message, what
+    the runtime logged; empty where it printed nothing of the kind.
+
+    Args:
+        log: its error stream. The stack that faulthandler writes may follow.
+    """
+    printed, ending, _ = _split(log)
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    lines = [line for line in lines if not _NOISE.search(line)]
+    telling = [line for line in lines[-_LOOKED_AT:] if _TELLING.search(line)]
+    if not telling and _ABORTED in ending:
+        telling = lines[-1:]
+    words = (line if len(line) <= _LENGTH else f"{line[: _LENGTH - 1]}…" for line in telling)
+    return printable("; ".join(list(dict.fromkeys(words))[-_WORDS:]))
+
+
+def _split(log: str) -> tuple[str, str, str]:
+    """A log as far as the stack of the death, the line that begins that, and the stack."""
+    found = _STACK.search(log)
+    if found is None:
+        return log, "", ""
+    return log[: found.start()], found[0], log[found.end() :]

@@ -1,0 +1,136 @@
+"""Known issues made of limitations: the cause, the link and the way in which it fails are the
+limitation's, so that each is written down once; what is added are the signs of it in other models.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from harness import KnownIssue, Limitation, Status
+from harness.known.operators import base_name
+from harness.target import Target, any_glob, speaks_of
+from suites.metal.limitations import LIMITATIONS as METAL
+from suites.mlx.limitations import LIMITATIONS as MLX
+from suites.models.limitations import LIMITATIONS as MODELS
+from suites.mxfp.limitations import LIMITATIONS as MXFP
+from suites.opinfo.limitations import LIMITATIONS as OPINFO
+from suites.ops.limitations import LIMITATIONS as OPS
+from suites.passes.limitations import LIMITATIONS as PASSES
+from suites.quant.limitations import LIMITATIONS as QUANT
+from suites.signatures.limitations import LIMITATIONS as SIGNATURES
+from suites.upstream.limitations import LIMITATIONS as UPSTREAM
+
+# Names of their cases begin with the operator.
+_BY_OPERATOR = [*OPS, *METAL, *MLX]
+_OTHERS = [*MODELS, *QUANT, *SIGNATURES, *MXFP, *PASSES]
+_ALL = [*_BY_OPERATOR, *_OTHERS, *OPINFO, *UPSTREAM]
+
+# Errors that many causes have: what is recognised of these limitations stands in the modules
+# beside this one.
+_OF_ANY_CAUSE = re.compile(
+    r"^$|elements exceed the bound|failed with error 0x|^AssertionError$|StopIteration"
+    r"|list index out of range|tuple index out of range|^index out of range$|not enough values"
+    r"|Failed to load method|tensors used as indices|for a planned tensor of$|cannot be broadcast"
+    r"|data must be a sequence|has no attribute|integer modulo by zero|broadcast_shapes"
+    r"|unsupported param type|Failed to create static slice|^Aborted$|looks infinite"
+    r"|the runtime has no kernel|the passes do not keep outputs|no stack trace"
+    r"|changed the module|got -256"
+    r"|dtype \w+, expected|has \d+ elements$|Unknown operator|cumulative_length|declared:"
+    r"|^Invalid user$|^is tagged with$|^dim_is_valid$|Cannot view a tensor|input 0 has shape"
+    r"|assert_size_stride|a call returned shape|Expected matching dtypes|Invalid TOSA graph"
+    r"|out of bounds for array with 0|InductorError: NotImplementedError|has no name"
+    r"|^invalid index of a 0-dim tensor$|indices are mlx.core.float32|mismatching batch"
+)
+# Errors that say what is wrong, but not of which operator.
+_WITH_OPERATOR = re.compile(
+    r"Unsupported dtype|TOSA spec|taking Tensor inputs|The size of tensor|mismatched dtypes"
+    r"|Expected \d-dimensional|bytes \w+\(|TOSA_UNPREDICTABLE|\[transpose\]|out of range"
+    r"|Invalid axis"
+    r"|Received non-empty|a dimension of size 0|before anything writes|has shape|field step"
+    r"|output 0: shape|Only inexact|Found unsupported node|len\(\) of|the program passes"
+    r"|\[reshape\]|Expected start|got torch|are not contiguous|convolution: input strides"
+)
+
+
+def sign(on: str, case: str, /, *, error: str | None = None, **signs: Any) -> KnownIssue:
+    """The issue of a limitation, with the signs of it in any model.
+
+    Args:
+        on: the target on which the limitation is.
+        case: which it is of.
+        error: instead of the text that the limitation's error has; a regular expression.
+        signs: other attributes of the issue, in place of what the limitation says.
+
+    Raises:
+        LookupError: there is no such limitation.
+    """
+    wanted = Target.parse(on)
+    entry = next(
+        (
+            one
+            for one in _ALL
+            if speaks_of(one.target, wanted) and any_glob(one.case, case) and not one.until
+        ),
+        None,
+    )
+    if entry is None:
+        raise LookupError(f"no limitation of {case} on {on}")
+    return _issue(entry, _pattern(entry.error) if error is None else error, **signs)
+
+
+def derived() -> Iterator[KnownIssue]:
+    """The issues of all limitations whose error no other cause has."""
+    for entry in _ALL:
+        if entry.stage in ("build", "compare") or _OF_ANY_CAUSE.search(entry.error):
+            continue
+        op = "*"
+        if _WITH_OPERATOR.search(entry.error):
+            op = _operators(entry)
+            if op == "*":
+                continue
+        yield _issue(entry, _pattern(entry.error), op=op)
+
+
+def _issue(entry: Limitation, error: str, **signs: Any) -> KnownIssue:
+    given = {
+        "cause": entry.reason,
+        "target": entry.target,
+        "stage": entry.stage,
+        "outcome": entry.outcome,
+        "error": error,
+        "link": entry.link or "",
+        "host": entry.host,
+        "since": entry.since,
+        "until": entry.until,
+        **signs,
+    }
+    return KnownIssue(**given)
+
+
+def _operators(entry: Limitation) -> str:
+    """The operators that a limitation's cases are of, as globs; all where they do not say."""
+    found: dict[str, None] = {}
+    for case in entry.case.split("|"):
+        first, _, rest = case.partition("/")
+        if entry in OPINFO:
+            first = rest.partition("/")[0].partition("-")[0]
+        elif entry not in _BY_OPERATOR:
+            return "*"
+        if "*" in first or not first:
+            return "*"
+        found[base_name(first)] = None
+    if "mm" in found:  # a product has other names before and behind lowering
+        found |= dict.fromkeys(("bmm", "matmul", "addmm", "linear"))
+    return "|".join(found)
+
+
+def _pattern(text: str) -> str:
+    """A text as a regular expression for what other models say: with other sizes."""
+    if text == "elements exceed the bound":
+        return ""
+    return re.sub(r"(?<![\w.])\d+(?:,\\ \d+)*,?", r"[\\d, ]+", re.escape(text))
+
+
+MISMATCH = Status.MISMATCH

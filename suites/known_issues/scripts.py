@@ -1,0 +1,54 @@
+"""Which issue is recognised for which script in ``docs/findings/``; scripts are named without their
+ending."""
+
+from __future__ import annotations
+
+RECOGNISED = {
+    "arm_inplace_state": "RewriteInplaceArithmeticPass",
+    "arm_var_of_all": "DecomposeVarPass",
+    "exir_cse_literals": "CSEPass._make_hashable writes a node",
+    "exir_cse_zeros": "Exir's CSE takes 0.0 and -0.0",
+    "exir_split_fixes_length": "split_with_sizes_copy",
+    "exir_two_conditionals": "result of a conditional",
+    "exir_view_of_attention": "to_edge_transform_and_lower decomposes in two steps",
+    "inductor_constant_buffer": "Inductor takes a buffer of one element",
+    "inductor_max_pool3d_positions": "max_pool3d_with_indices",
+    "inductor_product_and_number": "Inductor makes an addmm",
+    "inductor_unguarded_write": "MetalKernel.store",
+    "mlx_collapse_dtype": "MLX drops casts",
+    "mlx_constant_of_two_partitions": "duplicate_constant_node",
+    "mlx_item_of_bool": "_sample_handler",
+    "mlx_kv_cache_passes": "RemoveNoOpsPass (backends/mlx/passes.py) removes the full slice",
+    "mlx_number_beside_integers": "_make_binary_handler",
+    "mlx_rms_norm_dims": "RMSNormMatch.maybe_create (passes.py) does not look at the dimensions",
+    "mlx_sort_direction": "_sort_handler",
+    "runtime_add_alpha": "Native add scales the wrong operand",
+    "runtime_cat_channels_last": "op_cat.cpp",
+    "runtime_cat_two_dtypes": "cat_out",
+    "runtime_floor_division": "floor_divide (kernels",
+    "runtime_nonzero_dim_order": "op_nonzero.cpp",
+    "runtime_remainder": "remainder_override",
+    "runtime_sum_of_scalar": "The sum of a scalar",
+    "tosa_log1p_of_negatives": "DecomposeLog1pPass selects",
+    "tosa_transposed_beside_constant": "drop a transposition",
+    "tosa_view_before_slice": "takes keys for values",
+    "xnnpack_clamp_bool": "clamp whose bound is a bool",
+    "xnnpack_exp_nan": "f32-vexp",
+    "xnnpack_gelu_tanh": "GeluVisitor",
+    "xnnpack_int8_weight_only_linear": "ConvertToLinearPass",
+    "xnnpack_layer_used_twice": "NodeVisitor.define_tensor",
+    "xnnpack_resize_scale": "op_static_resize_bilinear_2d",
+    "xnnpack_shared_dequantize": "forgets the float readers",
+}
+"""A text that the cause of the issue has, by script."""
+
+UNRECOGNISED = {
+    "xnnpack_hostile_bytes": "a program is damaged after it was lowered",
+    "xnnpack_attention_not_fused": "what is computed is right",
+    "transforms_contiguous_drops_casts": "no target runs the pass by default; with it the "
+    "properties of the pass say so",
+    "exir_reinplace_returned": "off by default; with it the properties of the pass say so",
+    "mlx_static_cache_positions": "the exported program is wrong, and the reference with it",
+    "torch_gemm_alpha_zero": "eager torch is wrong, and the case is refused as not deterministic",
+}
+"""Scripts whose defect no failure of a cell shows the signs of, and why."""

@@ -1,0 +1,100 @@
+"""Issues of Arm's quantizer, partitioner and passes, and of what TOSA leaves open."""
+
+from __future__ import annotations
+
+from harness import KnownIssue
+from suites.known_issues.derive import MISMATCH, sign
+from suites.known_issues.findings import finding
+
+_FP, _INT = "tosa:fp", "tosa:int"
+_BOTH = "tosa:*"
+
+TOSA: list[KnownIssue] = [
+    # Quantizer
+    sign(_INT, "state/from_zero", error="changed the module", op="add|sub|mul|div",
+         arguments="", workaround="`self.seen.copy_(self.seen + x)`"),
+    sign(_INT, "index_put/accumulate", error="changed the module", op="index_put",
+         arguments="True"),
+    sign(_INT, "masked_fill/minus_inf", error=r"got -25[56], expected -inf|got 255, expected inf",
+         op="masked_fill|where|full|full_like|scaled_dot_product_attention*|add"),
+    sign(_INT, "_log_softmax/large_logits", error="looks infinite|got -inf", op="log_softmax"),
+    sign(_INT, "var/all", op="var*",
+         workaround="`x.var((0, 1), keepdim=True).reshape(())`"),
+    sign(_INT, "max/dim_values_and_indices", op="*",
+         workaround="`x.amax(dim)` and `x.argmax(dim)` in place of `x.max(dim)`"),
+    # Running
+    sign(_INT, "gather/dim0", error="index_util|Expected dtype int64", op="gather|scatter*"),
+    sign(_INT, "int_conv2d/same_even_kernel_relu", error=r"bytes int8\(.*for a planned tensor",
+         op="pad|relu"),
+    sign(_FP, "opinfo/native_group_norm/float32_2", target=_BOTH,
+         error="for a planned tensor of", op="group_norm"),
+    sign(_FP, "opinfo/pad-circular/float32_0", target=_BOTH, error="for a planned tensor of",
+         op="pad|slice|cat|copy", arguments=r"-\d"),
+    sign(_FP, "whisper/encoder", target=_BOTH, error="for a planned tensor of",
+         op="embedding|arange|full|index_select", arguments="int64"),
+    # Lowering
+    sign(_FP, "amax/all", target=_BOTH, error="StopIteration",
+         op="amax|amin|any|mean|sum|select|view|squeeze|index|one_hot|max|min|prod|all|reshape"
+         "|RESHAPE|CONST_SHAPE"),
+    sign(_FP, "convolution/2d_weight_is_input", target=_BOTH, error="unsupported param type",
+         op="convolution|linear|CONV2D|DEPTHWISE_CONV2D"),
+    sign(_FP, "opinfo/log_softmax/float32_1", target=_BOTH, error="Unknown operator",
+         op="softmax|log_softmax|amax", arguments=r"^\w+\[\]"),
+    sign(_FP, "opinfo/cumsum/float32_2", target=_BOTH, error="modulo by zero",
+         op="cumsum|gather|softmax|log_softmax|sum", arguments=r"^\w+\[\]"),
+    sign(_FP, "opinfo/clamp/float32_0", target=_BOTH, error="Expected matching dtypes",
+         op="clamp|maximum|minimum|MINIMUM|MAXIMUM"),
+    sign(_FP, "opinfo/batch_norm/float32_1", target=_BOTH, error="data must be a sequence",
+         op="batch_norm"),
+    sign(_FP, "_native_batch_norm_legit_no_training/1d", target=_BOTH, op="batch_norm|convolution",
+         error=r"Expected \d-dimensional input for \d-dimensional weight"),
+    sign(_FP, "opinfo/adaptive_avg_pool1d/float32_1", target=_BOTH,
+         error="not enough values", op="*adaptive_avg_pool*|avg_pool*|mean",
+         frame="adaptive"),
+    sign(_FP, "opinfo/avg_pool2d/float32_2", target=_BOTH, error="not enough values",
+         op="avg_pool*", frame="avg_pool"),
+    sign(_FP, "sqrt/special_values", target=_FP, error="TOSA_UNPREDICTABLE", op="sqrt"),
+    sign(_FP, "upstream/pow/edge_cases_0", target=_FP, error="TOSA_UNPREDICTABLE", op="pow"),
+    sign(_FP, "logical_and/bool", target=_BOTH, error="Invalid TOSA graph",
+         op="logical_and|logical_or"),
+    sign(_FP, "prequantized/intx4_groups", target=_BOTH, error="unsupported param type",
+         op="linear|mm|addmm|matmul|dequantize_affine"),
+    # What the delegate computes
+    sign(_FP, "asin/2d", target=_FP, op="asin|acos"),
+    sign(_FP, "atan/saturated", target=_FP, op="atan", error="got nan"),
+    sign(_FP, "atan/2d", target=_FP, op="atan|atan2"),
+    sign(_FP, "atanh/near_zero", target=_FP, op="atanh"),
+    sign(_FP, "log1p/3d", target=_FP, op="log1p",
+         workaround="`torch.log(1 + x)` where x is not near zero"),
+    sign(_FP, "upstream/logsigmoid/dtype", target=_FP, op="log_sigmoid*|softplus"),
+    sign(_FP, "expm1/3d", target=_FP, op="expm1|elu|celu|selu"),
+    sign(_FP, "opinfo/asinh/float32_0", target=_FP, op="asinh"),
+    sign(_FP, "sinh/near_zero", target=_FP, op="sinh"),
+    sign(_FP, "opinfo/tanh/float32_0", target=_FP, op="tanh"),
+    sign(_FP, "opinfo/interpolate-bilinear/float32_1", target=_BOTH, op="upsample_bilinear2d",
+         arguments=r"\[\d+\.\d*[1-9]",
+         workaround="`recompute_scale_factor=True`, or a size in place of the factor"),
+    sign(_FP, "round/halves_to_even", target=_FP, op="round", error="elements",
+         arguments="^float"),
+    sign(_FP, "_log_softmax/large_logits", target=_FP, op="log_softmax",
+         error="got -inf|infinite"),
+    sign(_FP, "relu/inf_and_nan", target=_FP, op="relu|clamp|hardtanh", error="expected inf"),
+    sign(_FP, "pow/zero_exponent", target=_FP, op="pow", error="got nan, expected 1"),
+    sign(_FP, "div/floor_int32_exact", target=_FP, op="div", arguments=r"^int.*'floor'"),
+    sign(_FP, "_to_copy/fp32_to_int8", target=_FP, op="to", arguments=r"^float.*int(8|16)"),
+    sign(_INT, "_to_copy/fp32_to_fp16_overflows", target=_INT, op="to", arguments="float16"),
+    sign(_FP, "upstream/floor_divide/edge_cases_2", target=_FP, op="div",
+         error="got -?inf, expected nan"),
+    finding(
+        "Arm's TOSA passes drop a transposition before a difference from a number",
+        "`-(x.T - 0.5)`",
+        target=_BOTH, stage="compare", outcome=MISMATCH, op="rsub|sub", arguments="dim order",
+        error="transposed|permuted",
+    ),
+    finding(
+        "Arm's TOSA takes keys for values where batches are more than one",
+        "bring the part to the front first, `qkv.permute(2, 0, 3, 4, 1)[1]`",
+        target=_BOTH, stage="compare", outcome=MISMATCH, op="matmul|bmm|expand",
+        arguments=r"float32\[(?!1,)\d+, .*dim order",
+    ),
+]  # fmt: skip
