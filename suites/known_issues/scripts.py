@@ -8,6 +8,7 @@ RECOGNISED = {
     "arm_var_of_all": "DecomposeVarPass",
     "exir_cse_literals": "CSEPass._make_hashable writes a node",
     "exir_cse_zeros": "Exir's CSE takes 0.0 and -0.0",
+    "exir_picture_dim_order": "Exir gives pictures of batch size 1",
     "exir_split_fixes_length": "split_with_sizes_copy",
     "exir_two_conditionals": "result of a conditional",
     "exir_view_of_attention": "to_edge_transform_and_lower decomposes in two steps",

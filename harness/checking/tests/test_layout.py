@@ -35,6 +35,9 @@ def test_the_input_is_named_and_contiguous_is_tried(
     assert cell.error is not None
     assert f"not contiguous: input 0 has {strides}" in cell.error
     assert cell.error.endswith("with .contiguous() on it the cell passes")
+    causes = [issue.cause for issue in cell.known]
+    is_picture = make is picture and cell.status is Status.FAILED
+    assert any("pictures of batch size 1" in cause for cause in causes) is is_picture, causes
 
 
 class Broken(torch.nn.Module):
