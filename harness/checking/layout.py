@@ -47,7 +47,7 @@ def explain_layout(case: Case, cell: Cell, seed: int, run: Callable[[Case], Cell
             if again.status is Status.PASSED
             else f"with .contiguous() on {them} the cell is {again.status.value} as well"
         )
-    cell.error = f"{cell.error}\nnot contiguous: {'; '.join(views)}; {outcome}"
+    cell.error = f"{cell.error}; not contiguous: {'; '.join(views)}; {outcome}"
 
 
 def contiguous(case: Case) -> Case:

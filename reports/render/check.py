@@ -78,22 +78,21 @@ def _table(cells: Sequence[Cell]) -> Table:
     table = new_table("target")
     for name in ("outcome", "runtime"):
         table.add_column(name, no_wrap=True)
-    # The reference of a quantized cell is the quantized graph: how well the backend computes it
-    # says nothing of how far the graph is from the model.
-    quantized = any(facts.model_sqnr(cell) is not None for cell in cells)
-    quality = ("SQNR dB\nto graph", "SQNR dB\nto model") if quantized else ("SQNR\ndB",)
-    for name in ("nodes in\ndelegates", "program", *quality, "bound\nused"):
+    for name in ("nodes in\ndelegates", "program", "SQNR\ndB", "bound\nused"):
         table.add_column(name, justify="right", no_wrap=True)
     for cell in cells:
         outcome = Outcome.of(cell)
         style = style_of(outcome)
         runtime, nodes, program, sqnr, used, _ = figures(cell)
-        apart = [sqnr, text.decibels(facts.model_sqnr(cell))] if quantized else [sqnr]
+        # The reference of a quantized cell is the quantized graph: how well the backend computes it
+        # says nothing of how far the graph is from the model.
+        model = facts.model_sqnr(cell)
+        apart = [sqnr] if model is None else [sqnr, text.decibels(model)]
         table.add_row(
             styled(cell.target),
             styled(f"{outcome.symbol} {_word(cell)}", style),
             *map(styled, (runtime, nodes, program)),
-            *(styled(each.removesuffix(" dB")) for each in apart),
+            styled("\n".join(each.removesuffix(" dB") for each in apart)),
             styled(used, style if outcome.is_red else ""),
         )
     return table
@@ -111,6 +110,10 @@ def _legend(cells: Sequence[Cell], out: Console) -> None:
     for outcome in (Outcome.UNDELEGATED, Outcome.UNTELLING):
         if outcome in shown:
             out.print(styled(f"{outcome.symbol} {outcome.label}: {outcome.meaning}", "dim"))
+    quantized = [cell.target for cell in cells if facts.model_sqnr(cell) is not None]
+    if quantized:
+        words = "SQNR: above against the quantized graph, below against the float model"
+        out.print(styled(f"{words} ({', '.join(quantized)})", "dim"))
 
 
 def _left_over(cells: Sequence[Cell], out: Console) -> None:
@@ -122,7 +125,11 @@ def _left_over(cells: Sequence[Cell], out: Console) -> None:
     for cell in shown:
         nodes = text.count(cell.delegation.undelegated_nodes, "node")
         out.print(styled(cell.target, "bold"), styled(nodes))
-        for reason, ops in facts.reasons(cell):
+        reasons = facts.reasons(cell)
+        if not cell.delegation.delegates and len(reasons) == 1:
+            out.print(_indented(styled(f"all of them: {text.line(reasons[0][0], _REASON)}")))
+            continue
+        for reason, ops in reasons:
             line = styled(f"{text.line(reason, _REASON)}: ")
             out.print(_indented(line.append_text(styled(text.calls(ops), "dim"))))
 

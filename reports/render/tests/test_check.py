@@ -52,11 +52,13 @@ def test_a_quantized_cell_shows_the_distance_to_the_float_model_as_well(tmp_path
     quantized = [numerics(model_sqnr_db=4.8), numerics(model_sqnr_db=27.7)]
     cells = [cell("net", "tosa:int", numerics=quantized), cell("net", "tosa:fp")]
     text = shown(tmp_path / "r", cells)
-    assert re.search(r"to graph +to model", text)
-    (row,) = [line for line in text.splitlines() if "tosa:int" in line and "passed" in line]
-    assert "140.0" in row
-    assert "4.8" in row
-    assert "to model" not in shown(tmp_path / "float", [cell("net", "tosa:fp")])
+    lines = text.splitlines()
+    (row,) = [at for at, line in enumerate(lines) if "tosa:int" in line and "passed" in line]
+    assert "140.0" in lines[row]
+    assert lines[row + 1].split() == ["4.8"]
+    assert lines[row].index("140.0") + 5 == lines[row + 1].index("4.8") + 3  # one below the other
+    assert "below against the float model (tosa:int)" in " ".join(text.split())
+    assert "float model" not in shown(tmp_path / "float", [cell("net", "tosa:fp")])
 
 
 def test_left_over_nodes_are_grouped_by_reason(tmp_path: Path) -> None:
@@ -65,6 +67,19 @@ def test_left_over_nodes_are_grouped_by_reason(tmp_path: Path) -> None:
     assert "no kernel: aten.cumsum.default ×2, aten.sort.default ×2" in text
     assert "too wide: aten.cumsum.default ×1" in text
     assert "no reason given: aten.erf.default ×1" in text
+
+
+def test_one_reason_for_all_nodes_lists_no_operators(tmp_path: Path) -> None:
+    delegation = Delegation(
+        undelegated_nodes=2,
+        undelegated_ops={"aten.relu.default": 1, "aten.add.Tensor": 1},
+        reasons={name: {"portable delegates nothing": 1}
+                 for name in ("aten.relu.default", "aten.add.Tensor")},
+    )  # fmt: skip
+    text = shown(tmp_path / "r", [cell("net", "portable:fp32", delegation=delegation)])
+    assert "portable:fp32 2 nodes" in text
+    assert "all of them: portable delegates nothing" in text
+    assert "aten.relu" not in text
 
 
 def test_what_several_targets_say_is_said_once(tmp_path: Path) -> None:
