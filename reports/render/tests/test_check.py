@@ -181,8 +181,7 @@ def test_a_failure_says_its_node_the_vendors_line_and_what_is_known(tmp_path: Pa
 def test_the_page_has_what_is_known_of_a_failure(tmp_path: Path) -> None:
     page = html.render(write(tmp_path, [failed_as_known()]))
     line = "known: Takes any rank, then raises (https://example.org/1); workaround: four dimensions"
-    assert f'<p class="known">{line}</p>' in page
-    # The rest is written by the script, from the data.
+    # Written by the script, from the data.
     (found,) = json.loads(Page(page).data)["cells"]
     assert found["known"] == [line]
     assert found["vendor"] == "executorch/pass.py:3: raise AssertionError("
