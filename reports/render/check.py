@@ -179,6 +179,8 @@ def _why(cells: Sequence[Cell], out: Console) -> None:
         for cell in members:
             if cell.first_divergence is not None or cell.untraced:
                 out.print(_indented(styled(f"{cell.target}: {facts.divergence(cell)}")))
+            if cell.untraced and cell.first_divergence is None and outcome.is_red:
+                out.print(styled(f"  trace it with: {cell.repro} --trace", "dim"), soft_wrap=True)
             if cell.vendor_frame and cell.vendor_frame != shown:
                 shown = cell.vendor_frame
                 out.print(_indented(styled(f"raised at {text.line(shown, 300)}")))

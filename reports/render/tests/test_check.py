@@ -69,6 +69,17 @@ def test_left_over_nodes_are_grouped_by_reason(tmp_path: Path) -> None:
     assert "no reason given: aten.erf.default ×1" in text
 
 
+def test_a_trace_that_was_skipped_is_offered(tmp_path: Path) -> None:
+    red = cell("net", "xnnpack:fp32", status=Status.MISMATCH, stage="compare", error="wrong",
+               untraced="it takes 90 s to run it once",
+               command="conform check net.py:build --targets xnnpack:fp32")  # fmt: skip
+    text = shown(tmp_path / "r", [red])
+    assert "it takes 90 s to run it once" in text
+    assert "trace it with: conform check net.py:build --targets xnnpack:fp32 --trace" in " ".join(
+        text.split()
+    )
+
+
 def test_one_reason_for_all_nodes_lists_no_operators(tmp_path: Path) -> None:
     delegation = Delegation(
         undelegated_nodes=2,
