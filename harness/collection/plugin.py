@@ -47,6 +47,7 @@ from harness.selection import parse_list
 from harness.target import LISTED, Target
 from harness.tracing import UNASKED_SECONDS
 
+_PLUGINS, _PUBLIC = "PYTEST_PLUGINS", "harness.pytest_plugin"
 # Each native crash costs a worker; xdist's own limit of 4 a worker would end the run.
 _WORKER_RESTARTS = 500
 
@@ -206,9 +207,9 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     config.addinivalue_line("markers", "nightly: too long for every change")
     quiet_imports()
-    if not config.getoption("no_speed"):
-        speed.prepare()
     try:
+        if not config.getoption("no_speed"):
+            speed.prepare()
         selected = config.stash[SELECTED] = _listed(config, "--targets")
         config.stash[DEMANDING] = frozenset(_listed(config, "--require-delegation") or ())
         if selected is not None:
@@ -229,6 +230,7 @@ def pytest_configure(config: pytest.Config) -> None:
             narrow(config, given[FILES_INPUT])
         config.pluginmanager.register(Watchdog(config), "conform-watchdog")
     else:
+        _name_in_workers(config)
         if not config.getoption("run_dir"):
             config.option.run_dir = str(new_folder(config.rootpath / "runs"))
         config.stash[ROOM] = available_memory()
@@ -245,6 +247,24 @@ def pytest_configure(config: pytest.Config) -> None:
                 config.option.dist, config.option.tx = "no", []  # xdist asks after this
             case Narrowed() as narrowed:
                 config.pluginmanager.register(narrowed, "conform-narrowed")
+
+
+def _name_in_workers(config: pytest.Config) -> None:
+    """Have workers load the plugin before they read the options.
+
+    pytest reads conftest.py beside the paths that it is given. A worker that takes the value of an
+    option for a path would not find the plugin there.
+    """
+    before = os.environ.get(_PLUGINS)
+    os.environ[_PLUGINS] = ",".join(filter(None, (before, _PUBLIC)))
+
+    def restore() -> None:
+        if before is None:
+            os.environ.pop(_PLUGINS, None)
+        else:
+            os.environ[_PLUGINS] = before
+
+    config.add_cleanup(restore)
 
 
 def _reuse(config: pytest.Config) -> Reuse:

@@ -239,7 +239,7 @@ def test_torch_is_left_as_it_is_in_parts(project: Path) -> None:
     )
     wrong = run(project, "-n", "0", folder="wrong", env={"CONFORM_NO_SPEED": "calibrating"})
     assert wrong.returncode == 4
-    assert "CONFORM_NO_SPEED: no part calibrating; there are code, kept, " in wrong.stderr
+    assert "CONFORM_NO_SPEED: no part calibrating; there are lean, code, " in wrong.stderr
 
 
 def test_a_seed_that_no_record_can_hold_is_refused(project: Path) -> None:

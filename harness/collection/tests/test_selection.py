@@ -44,7 +44,7 @@ def test_conform_run_does_not_fall_back_to_the_default_targets(
 ) -> None:
     command = ["run", "--targets", "broken", "-n", "0"]
     result = ended("harness.cli", command, project, {**environment(), **broken})
-    assert result.returncode == 4, result.stdout
+    assert result.returncode == 2, result.stdout
     assert "no libbroken.so" in result.stderr
     assert not (project / "runs").exists()
 

@@ -111,7 +111,12 @@ def _layers(value: Any) -> list[FunctionType]:
 def _function(layers: list[FunctionType]) -> list[str]:
     """The innermost function, and those around it that are not of Python's own library."""
     *around, inner = layers
-    wrappers = (each for each in around if not _is_standard(each))
+    # torch._dynamo wraps functions of torch to leave them alone, once it is first used.
+    wrappers = (
+        each
+        for each in around
+        if not _is_standard(each) and not hasattr(each, "_torchdynamo_disable")
+    )
     return [write_code(_parse(each)) for each in (inner, *wrappers)]
 
 

@@ -26,7 +26,7 @@ def attributes():
             if key in ("before", "__warningregistry__"):
                 continue
             found[name, key] = value
-            if isinstance(value, type) and value.__module__.partition(".")[0] != "harness":
+            if isinstance(value, type) and str(value.__module__).partition(".")[0] != "harness":
                 found |= {(f"{value.__module__}:{value.__qualname__}", each): one
                           for each, one in list(vars(value).items())}
     return found

@@ -204,3 +204,16 @@ def _lower(mode: str) -> list[Any]:
     assert ran.returncode == 0, ran.stderr
     found: list[Any] = ast.literal_eval(ran.stdout.splitlines()[-1])
     return found
+
+
+def test_what_dynamo_wraps_is_not_altered() -> None:
+    """torch._dynamo wraps Tracer.trace and others when it is first used, in any test before."""
+    code = """
+import torch
+from torch._dynamo.eval_frame import TorchPatcher
+TorchPatcher.patch()
+assert hasattr(torch.fx.Tracer.trace, "_torchdynamo_disable")
+from harness.pipeline import speed
+print(dict(speed.left_out()))
+"""
+    assert script(code, anew=True).stdout.splitlines()[-1] == "{}"
