@@ -143,6 +143,7 @@ class Aborts(torch.nn.Module):
 """
 
 
+@pytest.mark.nightly
 def test_a_crash_says_its_last_words_its_node_and_what_was_delegated(folder: Path) -> None:
     (folder / "aborts.py").write_text(ABORTS)
     done = conform(folder, "aborts.py:Aborts", "--targets", "portable:fp32,xnnpack:fp32", "--json")
