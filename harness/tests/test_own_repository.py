@@ -99,7 +99,7 @@ def _all_work(environment: Path, folder: Path, document: Path) -> dict[str, str]
             command += " -q --no-deps"
         if command.startswith("python -m pytest"):
             # It looks into the working directory, as the document says; -P does not.
-            command = command.replace("python", "python -P", 1)
+            command = command.replace("python", "python -P", 1) + " -p harness.pytest_plugin"
         done = _run(environment, folder, command)
         assert done.returncode == 0, (command, done.stdout, done.stderr)
         said[command] = done.stdout
