@@ -101,6 +101,8 @@ def prune(name: str, *, max_size: float | None, max_age: float | None) -> list[E
 
 def _entry(path: Path) -> Entry:
     size, used = 0, 0.0
+    with contextlib.suppress(OSError):
+        used = path.lstat().st_mtime  # of a folder without files as well
     for file in _files(path):
         with contextlib.suppress(OSError):
             state = file.stat(follow_symlinks=False)

@@ -68,6 +68,13 @@ def test_all_are_listed(below: Path) -> None:
     assert str(below) in shown.output
 
 
+def test_an_empty_folder_is_as_old_as_it_is(below: Path) -> None:
+    (below / "metal-generated" / "empty").mkdir(parents=True)
+    (entry,) = caches.entries("metal-generated")
+    assert entry.size == 0
+    assert entry.unused < 60
+
+
 def test_the_longest_unused_goes_first(below: Path) -> None:
     folder = below / "metal-generated"
     old = write(folder, "old/entry", 600, 900.0)
