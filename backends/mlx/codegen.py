@@ -95,7 +95,7 @@ def ensure(source: Path, cache: Path | None = None) -> Path:
     for path in (*inputs, flatc):
         digest.update(path.name.encode() + path.read_bytes())
     key = digest.hexdigest()[:32]
-    entry = (cache or _user_folder()) / key
+    entry = (cache or cache_folder("mlx-schema")) / key
     if os.path.isdir(entry):  # also where the folder can be read and not written
         return entry
     try:
@@ -140,10 +140,6 @@ def _flatc(source: Path) -> Path:
     if on_path is None:
         raise GenerationError(f"{flatc} is missing and there is no flatc on the PATH")
     return Path(on_path)
-
-
-def _user_folder() -> Path:
-    return cache_folder("mlx-schema")
 
 
 def _writable(folder: Path) -> bool:

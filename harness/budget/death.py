@@ -32,6 +32,7 @@ def complete_from(cell: Cell, lowered: Cell | None) -> None:
     cell.program_bytes = lowered.program_bytes
     cell.constant_bytes = lowered.constant_bytes
     cell.duplicate_constant_bytes = lowered.duplicate_constant_bytes
+    cell.planned_memory = lowered.planned_memory
 
 
 def record_of(

@@ -13,7 +13,7 @@ from harness.errors import printable
 
 _STACK = re.compile(r"^(?:Fatal Python error.*|Timeout \(.*|Current thread .*)$", re.MULTILINE)
 _ABORTED = "Abort"
-_TELLING = re.compile(
+_CAUSE = re.compile(
     r"assert|abort|terminat|what\(\):|free\(\)|malloc|munmap_chunk|corrupt|double free"
     r"|smashing|Check failed|Sanitizer|[Ee]rror|[Ff]atal|[Pp]anic|[Uu]ncaught|^\[[\w./-]+:\d+\]"
 )
@@ -69,19 +69,17 @@ def last_words(log: str) -> str:
     Args:
         log: its error stream. The stack that faulthandler writes may follow.
     """
-    printed, ending, _ = _split(log)
+    printed, ending = _split(log)
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     lines = [line for line in lines if not _NOISE.search(line)]
-    telling = [line for line in lines[-_LOOKED_AT:] if _TELLING.search(line)]
-    if not telling and _ABORTED in ending:
-        telling = lines[-1:]
-    words = (line if len(line) <= _LENGTH else f"{line[: _LENGTH - 1]}…" for line in telling)
+    causes = [line for line in lines[-_LOOKED_AT:] if _CAUSE.search(line)]
+    if not causes and _ABORTED in ending:
+        causes = lines[-1:]
+    words = (line if len(line) <= _LENGTH else f"{line[: _LENGTH - 1]}…" for line in causes)
     return printable("; ".join(list(dict.fromkeys(words))[-_WORDS:]))
 
 
-def _split(log: str) -> tuple[str, str, str]:
-    """A log as far as the stack of the death, the line that begins that, and the stack."""
+def _split(log: str) -> tuple[str, str]:
+    """The lines before the stack of the death, and the line that begins the stack."""
     found = _STACK.search(log)
-    if found is None:
-        return log, "", ""
-    return log[: found.start()], found[0], log[found.end() :]
+    return (log, "") if found is None else (log[: found.start()], found[0])

@@ -148,7 +148,7 @@ def run_pair(
         save: file that gets the serialized program.
         meter: measures its memory, and tells who listens which stage begins.
         judged: takes the tester of a cell whose outputs were compared.
-        failed: takes the tester of a cell of which a stage failed.
+        failed: called with the tester when a stage of the cell fails.
         lowered: takes what is known of a cell before it is executed.
         past_defects: as :func:`check` takes it.
         siblings: what cells of one case share; of nobody else by default.

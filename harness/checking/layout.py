@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from harness.case import Build, Built, Case, Given, arguments
+from harness.case import Built, Case, Given, arguments
 from harness.errors import CaseError
 from harness.record.cell import Cell, Status
 from harness.trees import leaves, map_leaves
@@ -60,13 +60,9 @@ def contiguous(case: Case) -> Case:
     calls = case.calls
     return dataclasses.replace(
         case,
-        build=_as_build(build),
+        build=build,
         calls=None if calls is None else lambda: [map_leaves(_copied, one) for one in calls()],
     )
-
-
-def _as_build(build: Callable[[], Any]) -> Build:
-    return build
 
 
 def _copied(value: Any) -> Any:

@@ -165,7 +165,6 @@ def _checked(
     Returns:
         Its record, in a folder where one is named; notes; what tracing found.
     """
-
     from harness.checking.supervisor import supervise
     from harness.cli.following import Following
     from harness.record.folder import now

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from harness.checking.messages import Began, Ended, Event, Planned, Reached, Traced
-from harness.known.issue import KnownIssue, recognise
+from harness.known.issue import recognise
 from harness.record.cell import Cell
 from harness.record.folder import RunWriter
 from harness.record.run import Run
@@ -28,7 +28,6 @@ class Following:
         folder: becomes a run folder; None for none.
         command: what checks a cell's model again on its target.
         say: hears where the check is.
-        known: gives the known issues of which a red cell may show the signs.
 
     Attributes:
         notes: what is to be known of the cells, a line each.
@@ -42,7 +41,6 @@ class Following:
         folder: Path | None,
         command: Callable[[Cell], str],
         say: Callable[[str], None],
-        known: Callable[[], Iterable[KnownIssue]] = known_issues,
     ) -> None:
         self.notes: Sequence[str] = ()
         self.traces: list[Found] = []
@@ -51,7 +49,6 @@ class Following:
         self._folder = folder
         self._command = command
         self._say = say
-        self._known = known
         self._at = ""
         self._unwritten: Cell | None = None
 
@@ -78,7 +75,7 @@ class Following:
         if cell is None:
             return
         if cell.status.is_red:
-            cell.known = recognise(cell, self._known())
+            cell.known = recognise(cell, known_issues())
         if self.writer is not None:
             self.writer.append(cell)
 

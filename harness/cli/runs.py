@@ -172,7 +172,10 @@ def run(
     if resume is not None:
         where = {"-n": workers, "--cluster": cluster, "--keys": keys}
         progress = ["--progress", str(chosen["--progress"])]
-        command[3:] = [*_PLUGIN, *progress, *_as_it_was(resume, where)]
+        as_it_was = _as_it_was(resume, where)
+        # A run that conform began names the plugin already.
+        plugin = () if _PLUGIN[1] in as_it_was else _PLUGIN
+        command[3:] = [*plugin, *progress, *as_it_was]
     # A checkout may have a harness/ or a backends/ of its own in the working directory.
     # What vendors' imports warn of, some forty lines a worker, is nobody's here to mend.
     ours = {"PYTHONWARNINGS": "ignore", **os.environ, "PYTHONSAFEPATH": "1"}

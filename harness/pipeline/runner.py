@@ -76,7 +76,7 @@ def run_cell(
         meter: measures its memory, and tells those who watch it which stage begins; by default a
             new one.
         judged: takes the tester of a cell whose outputs were compared.
-        failed: takes the tester of a cell of which a stage failed.
+        failed: called with the tester when a stage of the cell fails.
         lowered: takes the record as far as it is known once the program is serialized: all that is
             left of the cell should executing it end the process.
         siblings: what cells of one case share; of nobody else by default.

@@ -39,7 +39,7 @@ def listing(results: str) -> None:
     from rich.table import Table
 
     from harness.private.caches import CACHES, cache_folder, entries
-    from harness.results.store import Store
+    from harness.results.store import Store, default_place
     from reports import text
 
     table = Table("cache", "entries", "bytes", "unused", "what it holds", box=None)
@@ -47,7 +47,7 @@ def listing(results: str) -> None:
         table.columns[column].justify = "right"
     for name, what in CACHES.items():
         if name == _RESULTS:
-            used = Store(results or str(cache_folder(name))).usage()
+            used = Store(results or default_place()).usage()
             count, size, unused = used.cells, used.size, used.oldest
         else:
             found = entries(name)
@@ -74,8 +74,8 @@ def prune(
 
     The locks of running workers are not removed; a worker removes its own.
     """
-    from harness.private.caches import CACHES, cache_folder, entries, prune as prune_cache
-    from harness.results.store import Store
+    from harness.private.caches import CACHES, entries, prune as prune_cache
+    from harness.results.store import Store, default_place
     from reports import text
 
     if clear == (max_size is not None or max_age is not None):
@@ -88,8 +88,7 @@ def prune(
     oldest = None if max_age is None else _span(max_age)
     for name in names or CACHES:
         if name == _RESULTS:
-            place = results or str(cache_folder(name))
-            gone = Store(place).prune(max_size=most, max_age=oldest)
+            gone = Store(results or default_place()).prune(max_size=most, max_age=oldest)
             count, size = gone.cells, gone.size
         else:
             removed = prune_cache(name, max_size=most, max_age=oldest)

@@ -49,8 +49,20 @@ def measures(
     """
     if before.lowered and after.lowered:
         yield from _delegation(before, after, limits)
-    yield from _bytes(before, after, limits)
-    yield from _planned_memory(before, after, limits)
+    yield from _size(
+        Kind.BYTES_UP,
+        before.program_bytes,
+        after.program_bytes,
+        limits.bytes_up,
+        limits.bytes_up_percent,
+    )
+    yield from _size(
+        Kind.PLANNED_MEMORY_UP,
+        before.planned_memory,
+        after.planned_memory,
+        limits.planned_memory_up,
+        limits.planned_memory_up_percent,
+    )
     yield from _severity(before, after)
     if before.executed and after.executed:
         yield from _numerics(before, after, limits)
@@ -98,24 +110,13 @@ def _delegation(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iter
         )
 
 
-def _bytes(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[Measured]:
-    old, new = before.program_bytes, after.program_bytes
-    if old <= 0 or new <= old or new - old < limits.bytes_up:
+def _size(kind: Kind, old: int, new: int, least: int, least_percent: float) -> Iterator[Measured]:
+    if old <= 0 or new <= old or new - old < least:
         return
     percent = 100 * (new - old) / old
-    if percent >= limits.bytes_up_percent:
+    if percent >= least_percent:
         detail = f"{text.size(old)} → {text.size(new)} (+{percent:.1f} %)"
-        yield Measured(Kind.BYTES_UP, detail, old, new, "B", percent)
-
-
-def _planned_memory(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[Measured]:
-    old, new = before.planned_memory, after.planned_memory
-    if old <= 0 or new <= old or new - old < limits.planned_memory_up:
-        return
-    percent = 100 * (new - old) / old
-    if percent >= limits.planned_memory_up_percent:
-        detail = f"{text.size(old)} → {text.size(new)} (+{percent:.1f} %)"
-        yield Measured(Kind.PLANNED_MEMORY_UP, detail, old, new, "B", percent)
+        yield Measured(kind, detail, old, new, "B", percent)
 
 
 def _severity(before: CellFacts, after: CellFacts) -> Iterator[Measured]:
