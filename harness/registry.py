@@ -25,6 +25,7 @@ from harness.backend import (
     Selecting,
 )
 from harness.errors import ConflictingBackends, ConflictingOptions, LimitationError, UnknownTarget
+from harness.known.issue import recognise
 from harness.recipe import Recipe
 from harness.record.run import BackendState
 from harness.target import Target, any_glob, is_target, speaks_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from harness.case import Case
     from harness.known.issue import KnownIssue
     from harness.limitation import Limitation
+    from harness.record.cell import Cell
 
 # Now, before a project's own folder of that name comes to stand in front of it on the path.
 importlib.import_module("backends")
@@ -139,6 +141,13 @@ def known_issues() -> list[KnownIssue]:
     for one in out_of_tree():
         found += one.known_issues if isinstance(one, Recognising) else ()
     return found
+
+
+def note_known_issues(cell: Cell) -> None:
+    """Put into the record of a red cell the known issues that it shows the signs of; the table is
+    not imported for others."""
+    if cell.status.is_red:
+        cell.known = recognise(cell, known_issues())
 
 
 def _table(where: str) -> Sequence[KnownIssue]:

@@ -18,7 +18,6 @@ from harness.checking.passes import MakePass
 from harness.checking.sources import InputSet, Subject, as_given, case_name
 from harness.errors import UsageError
 from harness.execution.memory import Meter
-from harness.known.issue import recognise
 from harness.pipeline.runner import run_cell
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.tester import Tester
@@ -100,8 +99,7 @@ def check(
             searches=True,
         )
         cell = cell if found is None else recorded(cell, found)
-        if cell.status.is_red:
-            cell.known = recognise(cell, registry.known_issues())
+        registry.note_known_issues(cell)
         cells.append(cell)
     return cells
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 
 from harness.checking.messages import Began, Ended, Event, Planned, Reached, Traced
-from harness.known.issue import recognise
 from harness.record.cell import Cell
 from harness.record.folder import RunWriter
 from harness.record.run import Run
-from harness.registry import known_issues
+from harness.registry import note_known_issues
 from harness.target import split_cell_id
 from harness.tracing.found import Found, recorded
 
@@ -74,8 +73,7 @@ class Following:
         cell, self._unwritten = self._unwritten, None
         if cell is None:
             return
-        if cell.status.is_red:
-            cell.known = recognise(cell, known_issues())
+        note_known_issues(cell)
         if self.writer is not None:
             self.writer.append(cell)
 

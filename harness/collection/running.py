@@ -17,11 +17,10 @@ from harness.case import Case
 from harness.collection.discovery import Suite
 from harness.collection.stale import Claim, claim_of
 from harness.execution.memory import Meter
-from harness.known.issue import recognise
 from harness.limitation import find, judge
 from harness.record.cell import Cell
 from harness.record.folder import kept_of
-from harness.registry import known_issues
+from harness.registry import note_known_issues
 from harness.target import Target, cell_id
 from harness.tracing import UNASKED_SECONDS
 
@@ -123,8 +122,7 @@ def run(
     if keep is not None and keep.folder.is_dir():
         cell.kept = kept_of(cell.id)
     cell = _explained(cell, case, asked, testers, meter or Meter(), board)
-    if cell.status.is_red:
-        cell.known = recognise(cell, known_issues())
+    note_known_issues(cell)
     return cell, claim_of(cell, case, suite, asked.targets)
 
 
