@@ -38,8 +38,8 @@ class Null:
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program with ATen's kernels."""
         from harness import AtenKernels, Interpreter
-        from harness.execution.locking import exclusive
-        from harness.values.seeding import seeded_with
+        from harness.execution.process_lock import exclusive
+        from harness.model.seeding import seeded_with
 
         interpreter = Interpreter(program, {}, AtenKernels())
         # ATen's kernels draw from the generator of the process.

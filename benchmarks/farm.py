@@ -1,7 +1,7 @@
 """What a farm costs: cells that only wait, on workers that run none.
 
 ``python -m benchmarks.farm`` starts a real scheduler and workers of Dask's on this machine; the
-session's side (:mod:`harness.farm.client`) is the real one. Only what would run a cell sleeps in
+session's side (:mod:`harness.cluster.client`) is the real one. Only what would run a cell sleeps in
 its place, and tells a record of usual length. Two figures: what a cell costs beside its sleep where
 there are few workers, and how busy many of them are (the seconds that all slept, by the seconds of
 the run times the workers).
@@ -26,16 +26,16 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measured import write
-from harness.collection.running import Asked
-from harness.farm.client import Farm, Manner, Note, Record
-from harness.farm.cluster import SETTINGS
-from harness.farm.connection import Connection
-from harness.farm.ledger import Piece
-from harness.farm.messages import Began, Ended, Hello, Outcome, Unit
-from harness.farm.worker import HELLO, quiet
+from harness.cluster.client import Farm, Manner, Note, Record
+from harness.cluster.connection import Connection
+from harness.cluster.ledger import Piece
+from harness.cluster.messages import Began, Ended, Hello, Outcome, Unit
+from harness.cluster.scheduler import SETTINGS
+from harness.cluster.worker import HELLO, quiet
 from harness.record.cell import Cell, Status
 from harness.record.host import Environment
 from harness.record.run import BackendState
+from harness.session.run_one import Asked
 
 _CELLS_OF_A_CASE = 4
 _FILE = "suites/quick/cases.py"  # one that every checkout has

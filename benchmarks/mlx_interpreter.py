@@ -23,7 +23,7 @@ from rich.table import Table
 
 from backends.mlx.execution.delegate import executor, to_mlx
 from harness import Program, Tester
-from harness.collection.discovery import find_case
+from harness.session.discovery import find_case
 
 AIM = 1.3
 

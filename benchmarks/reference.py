@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measured import write
-from harness.private.vendors import silence_vendors
+from harness.vendors.quiet import silence_vendors
 
 if TYPE_CHECKING:
     import torch
@@ -84,9 +84,9 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
     """Run one model on one target, in this process."""
     import torch
 
-    from harness.case import Case
-    from harness.checking import cases, sources
+    from harness.checking import cases, model_sources
     from harness.execution.memory import GIB, Meter
+    from harness.model.case import Case
     from harness.pipeline import speed
     from harness.pipeline.runner import run_cell
 
@@ -124,7 +124,7 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
     silence_vendors()
     torch.set_num_threads(1)
     speed.install()
-    subject = sources.load(model)
+    subject = model_sources.load(model)
     warm = Case.from_module("warm", torch.nn.Linear(8, 8), (torch.randn(2, 8),))
     run_cell(warm, target)
     (case,) = cases.plan(subject).cases

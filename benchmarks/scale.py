@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from harness.private.vendors import silence_vendors
+from harness.vendors.quiet import silence_vendors
 
 TARGETS = ("xnnpack:fp32", "mlx:fp32", "metal:fp32", "tosa:fp", "portable:fp32")
 

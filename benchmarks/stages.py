@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measured import Ratio, write
-from harness.private.vendors import silence_vendors
+from harness.vendors.quiet import silence_vendors
 
 AIM_MS = 8.0
 STAGES = ("export", "quantize", "lower", "to_executorch", "serialize", "run")
@@ -39,7 +39,7 @@ Seconds = dict[str, dict[str, float]]
 
 
 def _cases(count: int) -> list[Any]:
-    from harness.collection.discovery import all_suites
+    from harness.session.discovery import all_suites
 
     found = [case for suite in all_suites(_SUITES) for case in suite.cases]
     return found[:: max(1, len(found) // count)]
@@ -55,7 +55,7 @@ def _prepare() -> None:
 def bare(cases: int, targets: Sequence[str]) -> Seconds:
     """The vendors' calls alone."""
     from harness.pipeline.speed import settle
-    from harness.target import Target, cell_id
+    from harness.record.target import Target, cell_id
 
     _prepare()
     chosen = _cases(cases)

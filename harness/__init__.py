@@ -1,11 +1,8 @@
-"""The core: a case meets a target; it knows no backend and no suite.
+"""The core of the test harness. It knows no backend and no suite.
 
-What suites, backends and tools outside need is importable from here; ``__init__.pyi`` has the
-names. Each is imported when it is first used, so that reading records never loads torch.
-
-The vocabulary stands beside this file. The wings, from the ground up: ``record/`` and ``values/``,
-``execution/``, ``numerics/``, ``pipeline/``, ``tracing/``, ``collection/``; ``checking/`` is for
-anybody's own model, ``testing/`` for authors of backends.
+Suites, backends and other tools import public names from here; ``__init__.pyi`` lists them. Each
+is imported on first use, so reading records never loads torch. docs/architecture.md describes the
+packages in the order in which data flows through them.
 
 PYTEST_DONT_REWRITE: workers have this module before pytest could rewrite its assertions.
 """
@@ -14,7 +11,7 @@ from typing import Any
 
 import lazy_loader
 
-from harness.private.vendors import vendors_quiet
+from harness.vendors.quiet import vendors_quiet
 
 _find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

@@ -1,5 +1,33 @@
 # The public names and where they live: read by type checkers, and by lazy_loader at run time.
-from .backend import (
+from .checking.check import check as check
+from .contract.check_backend import check_backend as check_backend
+from .contract.specimens import Specimen as Specimen
+from .errors import (
+    CaseError as CaseError,
+    ConformError as ConformError,
+    InputError as InputError,
+    ProgramError as ProgramError,
+    StageFailure as StageFailure,
+    UnsupportedProgram as UnsupportedProgram,
+    UsageError as UsageError,
+    describe as describe,
+)
+from .execution.any_program.run import execute as execute
+from .execution.child_process import Child as Child
+from .execution.execute import (
+    DelegateHandle as DelegateHandle,
+    DelegateLoader as DelegateLoader,
+    Interpreter as Interpreter,
+    native_backends as native_backends,
+    run_native as run_native,
+)
+from .execution.kernels import AtenKernels as AtenKernels, RuntimeKernels as RuntimeKernels
+from .execution.memory import Meter as Meter
+from .execution.operators import op_name as op_name
+from .execution.program import DelegatePayload as DelegatePayload, Program as Program
+from .execution.validation import torch_dtype as torch_dtype
+from .model import registry as registry
+from .model.backend import (
     Attempt as Attempt,
     Availability as Availability,
     Backend as Backend,
@@ -17,7 +45,7 @@ from .backend import (
     go_past as go_past,
     past_defects as past_defects,
 )
-from .case import (
+from .model.case import (
     Built as Built,
     Call as Call,
     Case as Case,
@@ -26,53 +54,27 @@ from .case import (
     Inputs as Inputs,
     arguments as arguments,
 )
-from .checking.check import check as check
-from .errors import (
-    CaseError as CaseError,
-    ConformError as ConformError,
-    InputError as InputError,
-    ProgramError as ProgramError,
-    StageFailure as StageFailure,
-    UnsupportedProgram as UnsupportedProgram,
-    UsageError as UsageError,
-    describe as describe,
-)
-from .execution.anywhere.run import execute as execute
-from .execution.child import Child as Child
-from .execution.execute import (
-    DelegateHandle as DelegateHandle,
-    DelegateLoader as DelegateLoader,
-    Interpreter as Interpreter,
-    native_backends as native_backends,
-    run_native as run_native,
-)
-from .execution.kernels import AtenKernels as AtenKernels, RuntimeKernels as RuntimeKernels
-from .execution.memory import Meter as Meter
-from .execution.operators import op_name as op_name
-from .execution.program import DelegatePayload as DelegatePayload, Program as Program
-from .execution.validation import torch_dtype as torch_dtype
-from .known.issue import KnownIssue as KnownIssue
-from .limitation import Limitation as Limitation
-from .numerics.compare import Verdict as Verdict
-from .numerics.formats.block_scaled import BlockProduct as BlockProduct
-from .numerics.formats.dequantize import Blocks as Blocks, Product as Product
-from .numerics.formats.semantics import GENERIC as GENERIC, Semantics as Semantics
-from .numerics.oracle import Reference as Reference, refer as refer
-from .passes.case import PassCase as PassCase
-from .pipeline.keeping.folder import Keep as Keep
-from .pipeline.runner import run_cell as run_cell
-from .pipeline.siblings import Siblings as Siblings
-from .pipeline.stages import LowerOptions as LowerOptions
-from .pipeline.tester import Tester as Tester
-from .precision import Precision as Precision
-from .private.replacing import is_sped_up as is_sped_up
-from .recipe import (
+from .model.known_issues.known_issue import KnownIssue as KnownIssue
+from .model.limitation import Limitation as Limitation
+from .model.precision import Precision as Precision
+from .model.recipe import (
     KnownPass as KnownPass,
     Lowered as Lowered,
     Recipe as Recipe,
     Script as Script,
     uncalibratable as uncalibratable,
 )
+from .numerics.compare import Verdict as Verdict
+from .numerics.formats.block_scaled import BlockProduct as BlockProduct
+from .numerics.formats.dequantize import Blocks as Blocks, Product as Product
+from .numerics.formats.semantics import GENERIC as GENERIC, Semantics as Semantics
+from .numerics.oracle import Reference as Reference, refer as refer
+from .passes.pass_case import PassCase as PassCase
+from .pipeline.runner import run_cell as run_cell
+from .pipeline.saving.cell_folder import Keep as Keep
+from .pipeline.siblings import Siblings as Siblings
+from .pipeline.stages import LowerOptions as LowerOptions
+from .pipeline.tester import Tester as Tester
 from .record.cell import (
     CROSS_BACKEND as CROSS_BACKEND,
     Cell as Cell,
@@ -82,22 +84,21 @@ from .record.cell import (
     Status as Status,
 )
 from .record.defect import Defect as Defect
-from .record.encoding import Encoding as Encoding
+from .record.program_data import Encoding as Encoding
 from .record.run import Run as Run
 from .record.severity import Severity as Severity
-from .release import (
+from .record.target import Target as Target
+from .tracing.trace import trace as trace
+from .tracing.trace_result import (
+    Found as Found,
+    NodeFound as NodeFound,
+    with_divergence as with_divergence,
+)
+from .vendors.replacements import is_sped_up as is_sped_up
+from .vendors.versions import (
     has_module as has_module,
     installed as installed,
     installed_as as installed_as,
     installed_within as installed_within,
     unread as unread,
 )
-from .target import Target as Target
-from .testing.contract import check_backend as check_backend
-from .testing.specimens import Specimen as Specimen
-from .tracing.found import (
-    Found as Found,
-    NodeFound as NodeFound,
-    with_divergence as with_divergence,
-)
-from .tracing.trace import trace as trace

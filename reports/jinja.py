@@ -44,7 +44,7 @@ def _kept() -> BytecodeCache | None:
     from jinja2 import FileSystemBytecodeCache
     from jinja2.bccache import Bucket
 
-    from harness.private.caches import cache_folder
+    from harness.cache_folders import cache_folder
 
     class Kept(FileSystemBytecodeCache):
         def dump_bytecode(self, bucket: Bucket) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from harness.record.cell import Numerics
-from harness.record.spelling import apart
+from harness.record.number_text import apart
 
 # Terminal escape sequences (colours, cursor moves, titles) that compilers put into messages.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from harness import Limitation, Status, installed_within
-from harness.target import Target, any_glob, speaks_of
+from harness.record.target import Target, any_glob, speaks_of
 
 
 def variants(operator: str, names: str) -> str:

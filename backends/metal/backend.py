@@ -165,13 +165,13 @@ class Metal:
         """
         from backends.metal.generation.own import is_own
         from harness import Program, native_backends, run_native
-        from harness.execution import foreign
+        from harness.execution import foreign_programs
 
         delegates = Program(program).delegates
         if not delegates or DELEGATE in native_backends():
             return Execution(run_native(program, calls), "native")
-        if not foreign.is_inside() and not all(map(is_own, delegates)):
-            return foreign.execute(self.name, program, calls)
+        if not foreign_programs.is_inside() and not all(map(is_own, delegates)):
+            return foreign_programs.execute(self.name, program, calls)
         return self.emulate(program, calls)
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:

@@ -109,7 +109,7 @@ def _kernel() -> Any:
     import torch
 
     from backends.metal.fallbacks import quantized
-    from harness.private.torch import _dispatch_has_kernel_for_dispatch_key
+    from harness.vendors.torch import _dispatch_has_kernel_for_dispatch_key
 
     def linear(
         activation: torch.Tensor,

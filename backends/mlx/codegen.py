@@ -29,7 +29,7 @@ from types import ModuleType
 from typing import Any
 
 from harness import ConformError
-from harness.private.caches import cache_folder
+from harness.cache_folders import cache_folder
 
 _DELEGATE = "executorch.backends.mlx"
 _PACKAGE = f"{_DELEGATE}.serialization"

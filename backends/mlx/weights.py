@@ -11,7 +11,7 @@ from backends.mlx.payload.graph import Graph, Node
 from backends.mlx.quantization import Format
 from harness import DelegatePayload, Encoding, Program, op_name
 from harness.numerics.formats.packing import unpacked
-from harness.private.torch import is_traceable_wrapper_subclass
+from harness.vendors.torch import is_traceable_wrapper_subclass
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

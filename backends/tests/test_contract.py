@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from harness import Backend, Case, Status, Target, native_backends, registry, run_cell
-from harness.backend import MissingBackend
 from harness.errors import UnknownTarget
-from harness.selection import parse_targets
+from harness.model.backend import MissingBackend
+from harness.model.selection import parse_targets
 
 BACKENDS = registry.names()
 TARGETS = list(registry.known_targets())
@@ -85,7 +85,7 @@ def test_the_registry_lists_the_default_targets() -> None:
         ("mlx:*", "mlx:int4", "", False),
     ],
 )
-def test_what_is_left_to_the_night(targets: str, target: str, selected: str, nightly: bool) -> None:
+def test_what_is_nightly(targets: str, target: str, selected: str, nightly: bool) -> None:
     case = replace(SMALL, targets=targets)
     chosen = parse_targets(selected.split()) if selected else None
     assert registry.is_nightly(case, Target.parse(target), chosen) is nightly

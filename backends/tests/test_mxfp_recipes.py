@@ -17,9 +17,9 @@ from backends.tosa.graph import Graph, TosaOperator, TosaTensor
 from backends.tosa.mxfp import FORMATS
 from backends.tosa.mxfp_graph import converted, graphs, problems, verify
 from harness import Case, Lowered, Status, Tester, run_cell
-from harness.collection.tests import sessions
 from harness.numerics.formats.packing import unpacked
 from harness.pipeline.route import lower
+from harness.pytest_plugin.tests import sessions
 from suites.mxfp import conv, linear
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own

@@ -9,8 +9,8 @@ import pytest
 
 from backends.null import WRONG
 from harness import Case, Target, Tester
-from harness.collection.discovery import all_suites
-from harness.limitation import find
+from harness.model.limitation import find
+from harness.session.discovery import all_suites
 
 OPS = Path(__file__).parents[2] / "suites" / "ops"
 NULL = Target("null", "eager")

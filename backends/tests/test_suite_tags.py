@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from backends.mlx import codegen
 from harness import Case
-from harness.collection.discovery import all_suites
+from harness.session.discovery import all_suites
 from suites.build import Input, bools, full, ints, op, randn, uniform, values, zeros
 
 F16, BF16, I32 = torch.float16, torch.bfloat16, torch.int32

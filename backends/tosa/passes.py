@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backends.tosa.specifications import FP
-from harness.recipe import KnownPass
+from harness.model.recipe import KnownPass
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -64,7 +64,7 @@ def decompose_mean(program: ExportedProgram) -> ExportedProgram:
     from executorch.backends.arm._passes.decompose_meandim_pass import DecomposeMeanDimPass
     from executorch.backends.arm.tosa.specification import TosaSpecification
 
-    from harness.private.executorch import _transform
+    from harness.vendors.executorch import _transform
 
     specification = TosaSpecification.create_from_string(FP)
     decomposed: ExportedProgram = _transform(

@@ -19,7 +19,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 from torch.fx.passes.utils.matcher_utils import SubgraphMatcher
 
-from harness.private.executorch import ops
+from harness.vendors.executorch import ops
 
 _SCALED, _PRODUCT = ops.edge.aten.mul.Scalar, ops.edge.aten.mul.Tensor
 

@@ -73,7 +73,7 @@ def _decoded(graph: memoryview) -> Any:
     """The flatbuffer as plain data."""
     from executorch.backends.xnnpack import serialization
 
-    from harness.private.executorch import _get_flatc_path
+    from harness.vendors.executorch import _get_flatc_path
 
     with tempfile.TemporaryDirectory() as folder:
         schema, binary = Path(folder, "schema.fbs"), Path(folder, "graph.bin")

@@ -24,14 +24,14 @@ from rich.console import Console
 from rich.table import Table
 
 from harness import Case, Tester, registry
-from harness.collection.discovery import all_suites, load_suite
 from harness.errors import MissingKernels, StageFailure
-from harness.limitation import Limitation, find
+from harness.model.limitation import Limitation, find
 from harness.pipeline import speed
 from harness.pipeline.route import lower, unsupported
 from harness.pipeline.siblings import Siblings
-from harness.private.vendors import silence_vendors
-from harness.target import Target
+from harness.record.target import Target
+from harness.session.discovery import all_suites, load_suite
+from harness.vendors.quiet import silence_vendors
 
 
 @dataclass

@@ -25,12 +25,12 @@ from rich.table import Table
 from benchmarks.verdicts.false_alarms import matches, select
 from harness import Case, Tester, registry
 from harness.errors import StageFailure
-from harness.numerics.exact import run_exactly
 from harness.numerics.oracle import Reference
+from harness.numerics.unperturbed import run_exactly
 from harness.pipeline import speed
-from harness.private.torch import tree_map
-from harness.private.vendors import silence_vendors
-from harness.target import Target
+from harness.record.target import Target
+from harness.vendors.quiet import silence_vendors
+from harness.vendors.torch import tree_map
 
 
 @dataclass

@@ -8,18 +8,18 @@ from typing import Any
 
 import torch
 
-from harness.case import Built, Case, Given, arguments
-from harness.checking import dynamic
-from harness.checking.dynamic import Varied, Varying
-from harness.checking.sources import InputSet, Subject, case_name
+from harness.checking import dynamic_dimensions
+from harness.checking.dynamic_dimensions import Varied, Varying
+from harness.checking.model_sources import InputSet, Subject, case_name
 from harness.errors import CaseError
-from harness.numerics.eager import EagerRuns
-from harness.pipeline.explaining.frames import model_frame
-from harness.pipeline.reference.rehearsal import rehearse
-from harness.pipeline.sizes.further import further_sizes
-from harness.private.torch import tree_flatten
+from harness.model.case import Built, Case, Given, arguments
+from harness.numerics.module_runs import EagerRuns
+from harness.pipeline.dynamic_sizes.extra_calls import further_sizes
+from harness.pipeline.explain.model_frames import model_frame
+from harness.pipeline.reference.eager_run import rehearse
 from harness.record.cell import MODEL
-from harness.record.dimension import Dimension
+from harness.record.program_data import Dimension
+from harness.vendors.torch import tree_flatten
 
 _NOTHING = "no dimension of the inputs varies"
 
@@ -42,7 +42,7 @@ class _Group:
         if _signature(given) == _signature(self.sets[0].given):
             return True
         varied = self.varied
-        return varied is not None and dynamic.refusal_of(varied.program, given) is None
+        return varied is not None and dynamic_dimensions.refusal_of(varied.program, given) is None
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def plan(subject: Subject, asked: Sequence[Varying] | str | None = None, *, seed
     ranges where dimensions vary, are further calls of that program, in their order: a module with
     state carries it from one to the next, and so does its reference. Every other set is a program
     and a case of its own. Where dimensions vary each program is also called at the ends of their
-    ranges (:mod:`harness.pipeline.sizes.further`).
+    ranges (:mod:`harness.pipeline.dynamic_sizes.extra_calls`).
 
     Args:
         subject: the model.
@@ -90,9 +90,9 @@ def plan(subject: Subject, asked: Sequence[Varying] | str | None = None, *, seed
             continue
         group = _Group([one])
         if asked is not None:
-            group.varied = dynamic.export(module, one.given, asked)
+            group.varied = dynamic_dimensions.export(module, one.given, asked)
         elif subject.program is not None and subject.dynamic_shapes is not None:
-            group.varied = dynamic.export_again(module, one.given, subject.program)
+            group.varied = dynamic_dimensions.export_again(module, one.given, subject.program)
         groups.append(group)
     names = _names(subject.name, groups)
     for name, group in zip(names, groups, strict=True):
@@ -136,7 +136,7 @@ def _vary(
             *sizes.untried,
         ]
     why = f": {'; '.join(sizes.untried)}" if sizes.untried else ": each is a constant to the model"
-    if asked != dynamic.AUTO:
+    if asked != dynamic_dimensions.AUTO:
         raise CaseError(f"no second size within the ranges runs{why}")
     group.varied = None
     return [f"{_NOTHING}{why}"]
@@ -180,7 +180,7 @@ def _names(base: str, groups: Sequence[_Group]) -> list[str]:
 def _try(subject: Subject, case: Case, module: torch.nn.Module, one: InputSet, seed: int) -> None:
     """Run the model itself once: what eager refuses is nobody's to lower."""
     if subject.program is not None:
-        refusal = dynamic.refusal_of(subject.program, one.given)
+        refusal = dynamic_dimensions.refusal_of(subject.program, one.given)
         if refusal is not None:
             raise CaseError(f"{subject.name} does not take the inputs {one.label}: {refusal}")
     try:

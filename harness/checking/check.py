@@ -9,23 +9,23 @@ from typing import Any
 
 import torch
 
-from harness import registry
-from harness.case import Case
-from harness.checking import cases, passes as graph_passes
-from harness.checking.dynamic import parse as parse_dynamic
-from harness.checking.layout import explain_layout
-from harness.checking.passes import MakePass
-from harness.checking.sources import InputSet, Subject, as_given, case_name
+from harness.checking import cases, custom_passes as graph_passes
+from harness.checking.custom_passes import MakePass
+from harness.checking.dynamic_dimensions import parse as parse_dynamic
+from harness.checking.input_layout import explain_layout
+from harness.checking.model_sources import InputSet, Subject, as_given, case_name
 from harness.errors import UsageError
 from harness.execution.memory import Meter
+from harness.model import registry
+from harness.model.case import Case
+from harness.model.selection import parse_list, parse_targets
 from harness.pipeline.runner import run_cell
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell
-from harness.selection import parse_list, parse_targets
-from harness.target import Target
+from harness.record.target import Target
 from harness.tracing.divergence import look
-from harness.tracing.found import recorded
+from harness.tracing.trace_result import recorded
 
 
 def check(

@@ -16,10 +16,10 @@ class Request(msgspec.Struct, kw_only=True):
     ``source`` and ``passes`` are spelled as on the command line, ``inputs`` are files, ``programs``
     is the folder that gets them; ``trace`` asks to look for the first node at which a mismatch
     arises however long that takes; ``past_defects`` asks for all known defects of a program;
-    ``board`` is a folder in which to say what is done (:mod:`harness.budget.board`), ``budget`` the
-    bytes that a cell may hold; ``done`` names cells that are not to be run again; ``crashed`` are
-    records of cells that ended an earlier process while they were executed, and whose node is to
-    be found.
+    ``board`` is a folder in which to say what is done (:mod:`harness.workers.worker_status`),
+    ``budget`` the bytes that a cell may hold; ``done`` names cells that are not to be run again;
+    ``crashed`` are records of cells that ended an earlier process while they were executed, and
+    whose node is to be found.
     """
 
     source: str
@@ -80,8 +80,8 @@ class Ended(msgspec.Struct, tag=True):
 class Traced(msgspec.Struct, tag=True):
     """The cell that ended last is wrong or failed, and was traced.
 
-    ``found`` is the :class:`harness.tracing.found.Found`, in MessagePack, which has infinities;
-    without one, ``problem`` says why.
+    ``found`` is the :class:`harness.tracing.trace_result.Found`, in MessagePack, which has
+    infinities; without one, ``problem`` says why.
     """
 
     cell: str

@@ -20,9 +20,6 @@ from typing import IO
 
 import msgspec
 
-from harness.budget.death import complete_from
-from harness.budget.watch import Sighting, Watch
-from harness.budget.words import last_words
 from harness.checking.messages import (
     WORKER,
     Began,
@@ -39,13 +36,16 @@ from harness.checking.messages import (
     decoder,
 )
 from harness.errors import UsageError
-from harness.execution.child import how_it_ended
+from harness.execution.child_process import how_it_ended
 from harness.execution.memory import GIB
-from harness.pipeline.explaining.frames import written_frame, written_vendor_frame
+from harness.pipeline.explain.model_frames import written_frame, written_vendor_frame
 from harness.record.cell import Cell, Status
 from harness.record.host import available_memory
-from harness.target import split_cell_id
+from harness.record.target import split_cell_id
 from harness.tracing import LOCATED, UNASKED_SECONDS
+from harness.workers.crash_record import complete_from
+from harness.workers.last_words import last_words
+from harness.workers.memory_monitor import Sighting, Watch
 
 _LOG_LINES = 40
 _ABORT_SECONDS = 10.0

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
-from harness.budget.board import Board, Doing
 from harness.checking.messages import (
     WORKER,
     Began,
@@ -29,17 +28,18 @@ from harness.checking.messages import (
     Traced,
 )
 from harness.errors import ConformError, UsageError
-from harness.private.vendors import silence_vendors
-from harness.target import cell_id
+from harness.record.target import cell_id
 from harness.tracing import UNASKED_SECONDS
+from harness.vendors.quiet import silence_vendors
+from harness.workers.worker_status import Board, Doing
 
 if TYPE_CHECKING:
-    from harness.case import Case
-    from harness.checking.passes import MakePass
+    from harness.checking.custom_passes import MakePass
+    from harness.model.case import Case
+    from harness.model.recipe import Recipe
     from harness.pipeline.tester import Tester
-    from harness.recipe import Recipe
     from harness.record.cell import Cell
-    from harness.target import Target
+    from harness.record.target import Target
 
 
 def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
@@ -59,16 +59,16 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
 
     if request.speed:
         speed.prepare()
-    from harness import registry
-    from harness.checking import cases, check, dynamic, passes, sources
+    from harness.checking import cases, check, custom_passes, dynamic_dimensions, model_sources
+    from harness.model import registry
     from harness.pipeline.siblings import Siblings
 
     if request.speed:
         speed.install()
     targets = check.chosen_targets(request.targets)
-    asked = dynamic.parse(request.dynamic)
-    makers = [passes.load(spec) for spec in request.passes]
-    subject = sources.load(
+    asked = dynamic_dimensions.parse(request.dynamic)
+    makers = [custom_passes.load(spec) for spec in request.passes]
+    subject = model_sources.load(
         request.source, [Path(file) for file in request.inputs], seed=request.seed
     )
     plan = cases.plan(subject, asked, seed=request.seed)
@@ -105,7 +105,7 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
                     siblings=siblings,
                 )
             tell(Ended(cell.to_json()))
-            recipe = passes.recipe_with(target, makers)
+            recipe = custom_passes.recipe_with(target, makers)
             traced = _traced(case, cell, request, recipe, tell, ran, failed)
             if traced is not None:
                 tell(traced)
@@ -119,7 +119,7 @@ def _locate(
     log: TextIO,
 ) -> None:
     """Find the nodes of cells that ended an earlier process."""
-    from harness.checking import passes
+    from harness.checking import custom_passes
     from harness.record.cell import Cell
 
     for record in request.crashed:
@@ -129,7 +129,7 @@ def _locate(
         cell.tags = sorted(case.tags)
         tell(Locating(cell.id))
         with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-            traced = _traced(case, cell, request, passes.recipe_with(target, makers), tell)
+            traced = _traced(case, cell, request, custom_passes.recipe_with(target, makers), tell)
         if traced is not None:
             tell(traced)
 

@@ -6,10 +6,19 @@ from typing import Any
 
 import click
 
-from harness.cli import cells, check, fuzz, listing, passes, releases, runs, why
-from harness.cli.program import commands as programs
-from harness.cli.sharing import cache, farm
-from harness.cli.starting import command as starting
+from harness.cli import (
+    cell_commands,
+    check,
+    fuzz,
+    list_commands,
+    passes,
+    releases,
+    run_commands,
+    trace_commands,
+)
+from harness.cli.new_backend import command as starting
+from harness.cli.programs import commands as programs
+from harness.cli.sharing import cache, cluster
 from harness.errors import ConformError
 from reports.commands import baseline, dashboard, diff, export, gate, history, merge
 
@@ -43,24 +52,24 @@ def main() -> None:
 
 
 for _command in (
-    runs.run,
-    runs.report,
+    run_commands.run,
+    run_commands.report,
     check.check,
-    cells.show,
-    cells.repro,
+    cell_commands.show,
+    cell_commands.repro,
     programs.inspect,
     programs.execute,
-    why.trace,
-    why.reduce,
-    listing.backends,
-    listing.listing,
-    listing.limitations,
+    trace_commands.trace,
+    trace_commands.reduce,
+    list_commands.backends,
+    list_commands.listing,
+    list_commands.limitations,
     passes.passes,
     fuzz.fuzz,
     releases.releases,
     releases.bisect,
-    farm.worker,
-    farm.cluster,
+    cluster.worker,
+    cluster.cluster,
     cache.cache,
     starting.new_backend,
     *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),

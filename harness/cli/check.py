@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from harness.cli import why
+from harness.cli import trace_commands
 from harness.cli.common import ABOVE_ZERO, SPEED, progress
 from harness.errors import UsageError
 from harness.record.contradictions import INTEGERS
-from harness.target import LISTED, split_cell_id
+from harness.record.target import LISTED, split_cell_id
 
 if TYPE_CHECKING:
     from harness.checking.messages import Request
     from harness.record.run import Run
-    from harness.tracing.found import Found
+    from harness.tracing.trace_result import Found
 
 _PROGRAMS = "programs"
 
@@ -141,7 +141,7 @@ def check(
         table.render(run, notes, Console())
         for found in traces if trace else ():
             again = _named(request, found.cell)
-            why.show(found, Console(), again)
+            trace_commands.show(found, Console(), again)
     if html is not None:
         output.write(html, page.render(run).encode("utf-8", "replace"))
         click.echo(html.resolve(), err=as_json)
@@ -166,7 +166,7 @@ def _checked(
         Its record, in a folder where one is named; notes; what tracing found.
     """
     from harness.checking.supervisor import supervise
-    from harness.cli.following import Following
+    from harness.cli.check_progress import Following
     from harness.record.folder import now
     from harness.record.host import environment
     from harness.record.run import Run, RunInfo

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.errors import RunUnreadable
-from harness.private.vendors import silence_vendors as silence_vendors
+from harness.vendors.quiet import silence_vendors as silence_vendors
 
 if TYPE_CHECKING:
     from harness.record.run import Run

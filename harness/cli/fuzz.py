@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from harness.cli.common import ABOVE_ZERO
-from harness.target import LISTED, cell_id
+from harness.record.target import LISTED, cell_id
 
 FOLDER = Path("fuzz")
 
@@ -43,10 +43,10 @@ def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> No
     from rich.table import Table
     from rich.text import Text
 
-    from harness import registry
-    from harness.fuzzing.campaign import campaign
-    from harness.fuzzing.messages import Quest, Report, Trying
-    from harness.selection import parse_list
+    from harness.extras.fuzzing.campaign import campaign
+    from harness.extras.fuzzing.messages import Quest, Report, Trying
+    from harness.model import registry
+    from harness.model.selection import parse_list
 
     chosen = parse_list(targets, "--targets") if targets else registry.default_targets()
     quest = Quest(

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from harness.cli.common import SPEED, SUITE_FOLDER, prepare, progress, silence_vendors
-from harness.target import LISTED
+from harness.record.target import LISTED
 
 
 @click.group(invoke_without_command=True)
@@ -38,8 +38,8 @@ def bisect(cell: str, seed: int, suites: Path, speed: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from harness.cli.why import case_of
-    from harness.tracing.blame import blame
+    from harness.cli.trace_commands import case_of
+    from harness.tracing.pass_blame import blame
 
     case, target = case_of(cell, suites)
     with progress() as say:
@@ -85,14 +85,14 @@ def check(name: str, targets: str, cases: str, seed: int, suites: Path, speed: b
     prepare(speed=speed)
     from rich.console import Console
 
-    from harness import registry
-    from harness.cli.compared import Compared, print_compared
-    from harness.collection.discovery import all_suites
+    from harness.cli.pass_comparison import Compared, print_compared
     from harness.errors import UsageError
+    from harness.model import registry
+    from harness.model.recipe_passes import pass_of, with_pass
+    from harness.model.selection import parse_list
     from harness.pipeline.runner import run_cell
-    from harness.selection import parse_list
-    from harness.target import Target, any_glob
-    from harness.variation import pass_of, with_pass
+    from harness.record.target import Target, any_glob
+    from harness.session.discovery import all_suites
 
     chosen = parse_list(targets, "--targets")
     corpus = [
@@ -126,9 +126,9 @@ def _list() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from harness import registry
-    from harness.backend import Rewriting
-    from harness.variation import GENERAL, pass_name
+    from harness.model import registry
+    from harness.model.backend import Rewriting
+    from harness.model.recipe_passes import GENERAL, pass_name
 
     added = Table(title="can be added: +PASS", title_justify="left", header_style="bold")
     for column in ("pass", "to", "what it does", "class"):

@@ -45,15 +45,15 @@ def run(first: str, rest: tuple[str, ...], run_dir: Path | None, wheels: Path | 
     which every command on runs takes, and releases.md and releases.html, which compare them. Exit
     code 0 when every run was green, 1 when one was red.
     """
+    from harness.extras.releases import available, run_releases
     from harness.record.folder import new_folder
-    from harness.releases import available, running
 
     names, options = _split((first, *rest))
     chosen = [available.named(name, wheels) for name in names]
     if len(chosen) < 2:
         raise UsageError("name two releases or more, such as: conform releases run 1.4.1 here")
     folder = run_dir or new_folder(RUNS)
-    status = running.run(chosen, folder, options, click.echo)
+    status = run_releases.run(chosen, folder, options, click.echo)
     _compare([folder], "terminal", folder)
     sys.exit(status)
 
@@ -74,7 +74,7 @@ def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: boo
     """
     from rich.console import Console
 
-    from harness.releases import available, scripts
+    from harness.extras.releases import available, scripts
     from reports.console import new_table, styled
 
     names, files = _split((first, *rest))
@@ -119,8 +119,8 @@ def compare(runs: tuple[Path, ...], style: str, write: Path | None) -> None:
 def listing(wheels: Path | None) -> None:
     """List the releases that can be installed for this Python, oldest first, and say which
     environments are kept."""
-    from harness.release import installed, oldest_supported
-    from harness.releases import available, environment
+    from harness.extras.releases import available, environment
+    from harness.vendors.versions import installed, oldest_supported
 
     found = (
         available.in_index()
@@ -145,7 +145,7 @@ def affected(files: TextIO) -> None:
 
     FILES has a path a line, relative to ExecuTorch's repository; "-" for standard input.
     """
-    from harness.releases.affected import affected
+    from harness.extras.releases.affected import affected
 
     found = affected(files)
     if not found:
@@ -157,7 +157,7 @@ def affected(files: TextIO) -> None:
 @releases.command("forget")
 def forget() -> None:
     """Delete the environments that are kept."""
-    from harness.releases import environment
+    from harness.extras.releases import environment
 
     click.echo(f"{environment.forget()} environments deleted")
 
@@ -195,9 +195,9 @@ def bisect(
     """
     from rich.console import Console
 
+    from harness.extras.releases import available, bisect
     from harness.record.folder import new_folder
-    from harness.releases import available, bisecting
-    from harness.target import split_cell_id
+    from harness.record.target import split_cell_id
     from reports.console import new_table, styled
 
     split_cell_id(cell)
@@ -206,7 +206,7 @@ def bisect(
     click.echo(f"{cell}: {len(between)} releases, from {good} to {bad}")
     folder = run_dir or new_folder(RUNS)
     options = ["--seed", str(seed)]
-    found = bisecting.bisect(cell, between, folder, by=by, options=options, say=click.echo)
+    found = bisect.bisect(cell, between, folder, by=by, options=options, say=click.echo)
     table = new_table("release", by, "what is wrong", "record")
     for one in found.tried:
         cells = (one.release, one.word, one.error[:200], str(one.folder))
@@ -225,7 +225,7 @@ def _split(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """Releases, and what follows them from the first word on that is none."""
     from packaging.version import InvalidVersion, Version
 
-    from harness.releases.available import HERE
+    from harness.extras.releases.available import HERE
 
     for number, word in enumerate(words):
         if word == HERE or word.endswith(".whl"):
@@ -239,7 +239,7 @@ def _split(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 def _runs(folders: list[Path]) -> tuple[list[Path], str]:
     """Run folders, and the command that made them; the folder of a comparison stands for its."""
-    from harness.releases.running import INDEX_FILE, read_index
+    from harness.extras.releases.run_releases import INDEX_FILE, read_index
 
     if len(folders) != 1 or not (folders[0] / INDEX_FILE).exists():
         return folders, ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from executorch.exir import schema
 
 from harness.errors import ProgramError, describe
-from harness.private.executorch import (
+from harness.vendors.executorch import (
     DataEntry,
     NamedDataStoreOutput,
     PTEFile,

@@ -21,13 +21,13 @@ from typing import Any, TypeVar
 import torch
 from executorch.exir import schema
 
-from harness.case import Inputs
 from harness.errors import MissingKernels, ProgramError
 from harness.execution.kernels import KernelHandle, Kernels
-from harness.execution.native.log import first_load, place, said_in
+from harness.execution.native.runtime_log import first_load, place, said_in
 from harness.execution.operators import missing_kernels, register_operators
 from harness.execution.program import DelegatePayload, Program, TensorSpec
 from harness.execution.validation import offset, planned_bytes
+from harness.model.case import Inputs
 
 DelegateHandle = Callable[[list[Any]], None]
 """Executes one delegate call: gets all its arguments, inputs first, writes into its outputs.

@@ -14,9 +14,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind
 
-from harness.case import Given, arguments, named
 from harness.errors import CaseError
-from harness.private.torch import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
+from harness.model.case import Given, arguments, named
+from harness.vendors.torch import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from harness.execution.native.runtime_call import RuntimeCall
 from harness.execution.operators import is_dynamic, missing_kernels, resolve
 from harness.execution.program import Program
 from harness.execution.validation import torch_dtype
-from harness.private.torch import OpOverload
+from harness.vendors.torch import OpOverload
 
 KernelHandle = Callable[[list[Any]], None]
 """Executes one kernel call: gets its arguments as the plan lists them, lists resolved, and writes

@@ -113,7 +113,8 @@ class Meter:
 
     Attributes:
         base: what this process held as the cell began.
-        peaks: the most above the base, by stage; what a :class:`~harness.execution.child.Child`
+        peaks: the most above the base, by stage; what a
+        :class:`~harness.execution.child_process.Child`
             took for the stage is in it. Where threads run cells at the same time, so is what the
             others took.
     """

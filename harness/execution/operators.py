@@ -9,7 +9,7 @@ import torch
 from executorch.exir import schema
 
 from harness.errors import ProgramError
-from harness.private.torch import OpOverload
+from harness.vendors.torch import OpOverload
 
 
 def op_name(target: Any) -> str:
@@ -71,4 +71,4 @@ def register_operators() -> None:
     import executorch.exir.passes.executorch_prim_ops_registry
     import executorch.kernels.quantized  # noqa: F401
 
-    from harness.private.torch import _decomposed  # noqa: F401
+    from harness.vendors.torch import _decomposed  # noqa: F401

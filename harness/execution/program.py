@@ -14,7 +14,7 @@ from executorch.exir.tensor import stride_from_dim_order
 from harness.errors import ProgramError
 from harness.execution import container
 from harness.execution.validation import torch_dtype, validate
-from harness.private.executorch import PTEFile
+from harness.vendors.executorch import PTEFile
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 
+from harness.model.trees import leaves, map_leaves
 from harness.numerics.control_flow import run_dense
 from harness.numerics.dtypes import EagerDtypes, is_widening
-from harness.numerics.error_model import jumps
+from harness.numerics.error_model import discontinuities
 from harness.numerics.error_model.noise import Patterns
-from harness.numerics.error_model.operators import Operator, operator
+from harness.numerics.error_model.operator_facts import Operator, operator
 from harness.numerics.error_model.ranges import domain, inside
 from harness.numerics.error_model.rounding import ACTIVATIONS, CASTS, RoundingKind, kind_of
 from harness.numerics.formats.block_scaled import BlockProduct
@@ -31,11 +32,10 @@ from harness.numerics.formats.semantics import (
     Semantics,
 )
 from harness.numerics.kernels.products import compute
-from harness.numerics.large import attention
-from harness.numerics.large.deviations import Linear
-from harness.numerics.large.sharing import Settled, Sums, is_large
-from harness.private.torch import HigherOrderOperator, TorchDispatchMode
-from harness.trees import leaves, map_leaves
+from harness.numerics.large_tensors import attention
+from harness.numerics.large_tensors.deviations import Linear
+from harness.numerics.large_tensors.shared_sums import Settled, Sums, is_large
+from harness.vendors.torch import HigherOrderOperator, TorchDispatchMode
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Trace:
     within: list[torch.Tensor | None] = field(default_factory=list)
 
 
-class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+class Float64Mode(discontinuities.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Runs every operation in float64, whatever dtype its arguments or its ``dtype=`` have.
 
     Args:
@@ -189,11 +189,11 @@ class Float64Mode(jumps.Jumping, TorchDispatchMode):  # type: ignore[no-untyped-
                 scaled = right * kwargs["alpha"]
                 result = left + scaled if name == "add" else left - scaled
                 return left.copy_(result) if known.is_mutable else result
-        if known.may_jump and not self.depth and jumps.jumps(func, name, args, kwargs):
+        if known.may_jump and not self.depth and discontinuities.jumps(func, name, args, kwargs):
             if self.perturbs:
-                return jumps.run(self, func, name, args, kwargs)
+                return discontinuities.run(self, func, name, args, kwargs)
             given = (args[0].clone(), *args[1:]) if known.is_mutable else args
-            jumps.run(self, func, name, given, kwargs)
+            discontinuities.run(self, func, name, given, kwargs)
             return func(*args, **kwargs)
         if (interval := domain(name, args)) is not None:
             confined = self.confine(args[0], interval)

@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from harness.precision import Precision
+from harness.model.precision import Precision
 
 # Elements that are looked at together: what a cache holds.
 _PART = 2**17

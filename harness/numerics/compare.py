@@ -11,16 +11,16 @@ import torch
 
 from harness.execution.interface import Interface, Place
 from harness.execution.program import TensorSpec
-from harness.numerics.exact import numbers
-from harness.numerics.figures.metrics import Difference, Tally, largest_error
-from harness.numerics.figures.patterns import pattern
-from harness.numerics.figures.severity import severity
-from harness.numerics.figures.telling import telling, vacuity
+from harness.numerics.metrics.conclusiveness import telling, vacuity
+from harness.numerics.metrics.differences import Difference, Tally, largest_error
+from harness.numerics.metrics.error_patterns import pattern
+from harness.numerics.metrics.severity import severity
 from harness.numerics.oracle import Reference
+from harness.numerics.unperturbed import numbers
 from harness.record import severity as severities
 from harness.record.cell import Numerics
+from harness.record.number_text import apart
 from harness.record.severity import Severity
-from harness.record.spelling import apart
 
 Narrowed = Mapping[str, str]
 _NOTHING: Narrowed = {}
@@ -69,7 +69,7 @@ def compare(
         interface: what each value is, and the program's tree of outputs; by default they are all
             outputs, in the reference's order.
         declared: what the program declares about the values; its dim order is checked.
-        narrowed: as :attr:`harness.recipe.Recipe.narrowed`.
+        narrowed: as :attr:`harness.model.recipe.Recipe.narrowed`.
     """
     numerics: list[Numerics] = []
     problems: list[str] = []
@@ -167,7 +167,7 @@ def compare_output(
         step: quantization step of the output, in its unit.
         call: number of the call, for the record.
         place: what the value is, for the record.
-        narrowed: as :attr:`harness.recipe.Recipe.narrowed`.
+        narrowed: as :attr:`harness.model.recipe.Recipe.narrowed`.
     """
     if problem := structure_problem(actual, eager if model is None else model, spec, narrowed):
         return unlike(actual, call, place, problem)
@@ -254,7 +254,7 @@ def structure_problem(
         actual: what the target returned.
         eager: what eager returned.
         spec: what the program declares about it.
-        narrowed: as :attr:`harness.recipe.Recipe.narrowed`.
+        narrowed: as :attr:`harness.model.recipe.Recipe.narrowed`.
     """
     if not (isinstance(actual, torch.Tensor) and isinstance(eager, torch.Tensor)):
         same = type(actual) is type(eager)

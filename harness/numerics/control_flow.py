@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from harness.private.torch import DispatchKey, HigherOrderOperator
+from harness.vendors.torch import DispatchKey, HigherOrderOperator
 
 _DENSE = DispatchKey.CompositeExplicitAutograd
 
@@ -21,7 +21,7 @@ _DENSE = DispatchKey.CompositeExplicitAutograd
 def uncompiled() -> Iterator[None]:
     """While modules run eagerly: nothing is compiled, whoever asks for it. Runs that follow each
     other may do so within one, as Dynamo's reset takes longer than a small module."""
-    from harness.private.torch import _dynamo
+    from harness.vendors.torch import _dynamo
 
     if _dynamo.config.disable:
         yield

@@ -11,7 +11,7 @@ import numpy
 import torch
 
 from harness.numerics.control_flow import run_dense
-from harness.private.torch import HigherOrderOperator, TorchDispatchMode, tree_leaves
+from harness.vendors.torch import HigherOrderOperator, TorchDispatchMode, tree_leaves
 
 LARGE = 2**22
 """Elements of state, inputs and outputs from which on the oracle runs twice only where eager drew

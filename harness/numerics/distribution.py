@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from harness.case import Given
 from harness.execution.interface import Interface
+from harness.model.case import Given
 from harness.numerics.compare import Verdict, kind_name, structure_problem, unlike
-from harness.numerics.eager import run_calls
-from harness.numerics.figures.severity import of_share
+from harness.numerics.metrics.severity import of_share
+from harness.numerics.module_runs import run_calls
 from harness.record.cell import Numerics
 
 #: Chance that a correct output is called wrong.

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from harness.trees import leaves, map_leaves
+from harness.model.trees import leaves, map_leaves
 
 _HELD = "_conform_eager_dtype"
 _WIDE = {torch.float64, torch.complex128}

@@ -1,10 +1,11 @@
 """The float64 oracle and the bound on what a target may deviate from it.
 
 Both come from running the module itself under a dispatch mode that holds every floating
-tensor in float64. The oracle is the plain run (:mod:`harness.numerics.exact`). For the bound the
-run is repeated with each operation's result perturbed by as much as the target's arithmetic may be
-wrong there (Monte Carlo arithmetic: Parker 1997); how far the outputs spread is how far a correct
-backend may be off, conditioning and cancellation included. docs/numerics.md derives the amplitudes.
+tensor in float64. The oracle is the plain run (:mod:`harness.numerics.unperturbed`). For the bound
+the run is repeated with each operation's result perturbed by as much as the target's arithmetic may
+be wrong there (Monte Carlo arithmetic: Parker 1997); how far the outputs spread is how far a
+correct backend may be off, conditioning and cancellation included. docs/numerics.md derives the
+amplitudes.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from typing import Any
 
 import torch
 
-from harness.case import Given
 from harness.execution.interface import Place
+from harness.model.case import Given
+from harness.model.precision import Precision
+from harness.model.seeding import restored
 from harness.numerics.bounds import Spread
 from harness.numerics.control_flow import uncompiled
-from harness.numerics.eager import EagerRuns, Returned, Widened, run_calls_in_float64
-from harness.numerics.exact import Exact, numbers, run_exactly, values_of
 from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.numerics.kernels.threads import one_thread
+from harness.numerics.module_runs import EagerRuns, Returned, Widened, run_calls_in_float64
 from harness.numerics.perturbation import PerturbedMode
-from harness.precision import Precision
-from harness.private.torch import TreeSpec
-from harness.values.seeding import restored
+from harness.numerics.unperturbed import Exact, numbers, run_exactly, values_of
+from harness.vendors.torch import TreeSpec
 
 
 @dataclass(frozen=True)

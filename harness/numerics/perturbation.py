@@ -14,10 +14,12 @@ from typing import Any
 
 import torch
 
+from harness.model.precision import Precision
+from harness.model.trees import leaves, map_leaves
 from harness.numerics.arithmetic import Float64Mode, Trace
 from harness.numerics.dtypes import roundoff
 from harness.numerics.error_model.constants import COMPARISONS, rounded
-from harness.numerics.error_model.held import is_held
+from harness.numerics.error_model.exact_results import is_held
 from harness.numerics.error_model.interpolation import interpolate
 from harness.numerics.error_model.magnitudes import Reduction, is_inexact, reduction
 from harness.numerics.error_model.noise import Noise
@@ -27,11 +29,9 @@ from harness.numerics.formats.block_scaled import BlockProduct
 from harness.numerics.formats.dequantize import Blocks
 from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.numerics.kernels.products import compute
-from harness.numerics.large import attention
-from harness.numerics.large.attention import Attention, Errors
-from harness.numerics.large.sharing import Settled, Sum, is_large
-from harness.precision import Precision
-from harness.trees import leaves, map_leaves
+from harness.numerics.large_tensors import attention
+from harness.numerics.large_tensors.attention import Attention, Errors
+from harness.numerics.large_tensors.shared_sums import Settled, Sum, is_large
 
 _FLOAT32_UNIT = 2.0**-24
 

@@ -15,10 +15,10 @@ from torch.export.graph_signature import OutputKind
 
 from harness.errors import describe
 from harness.execution.operators import op_name
+from harness.model.recipe import KnownPass
 from harness.passes.equality import unequal
-from harness.passes.observing import Observed, observe
-from harness.passes.witness import Rewriting
-from harness.recipe import KnownPass
+from harness.passes.interpreter import Observed, observe
+from harness.passes.pass_log import Rewriting
 from harness.record.cell import Property
 
 Bounds = Callable[[], Sequence[Sequence["torch.Tensor | None"]]]

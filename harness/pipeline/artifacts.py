@@ -10,15 +10,15 @@ import torch
 from executorch.exir import EdgeProgramManager, ExecutorchProgramManager
 from torch.export import ExportedProgram
 
-from harness.backend import Execution
-from harness.case import Given
 from harness.errors import StageOrderError
 from harness.execution.interface import Interface
+from harness.model.backend import Execution
+from harness.model.case import Given
+from harness.model.recipe import Lowered
 from harness.numerics.compare import Verdict
 from harness.numerics.oracle import Reference
-from harness.passes.witness import Rewriting
-from harness.pipeline.figures import Stopwatch
-from harness.recipe import Lowered
+from harness.passes.pass_log import Rewriting
+from harness.pipeline.program_statistics import Stopwatch
 from harness.record.cell import Delegation
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 import torch
 from msgspec import structs
 
-from harness.backend import Backend, DefectLog, Emulating, past_defects
-from harness.case import Case
 from harness.errors import (
     AlteredByCall,
     ProgramError,
@@ -23,22 +21,24 @@ from harness.errors import (
     describe,
     printable,
 )
-from harness.execution.locking import exclusive
 from harness.execution.memory import Meter, is_refusal, said
-from harness.limitation import EXCUSE, Limitation
+from harness.execution.process_lock import exclusive
+from harness.model.backend import Backend, DefectLog, Emulating, past_defects
+from harness.model.case import Case
+from harness.model.limitation import EXCUSE, Limitation
+from harness.model.recipe import Recipe
 from harness.numerics.compare import Verdict
 from harness.passes.properties import changed_ops
-from harness.pipeline.explaining.defects import placed
-from harness.pipeline.explaining.failing import failing_node
-from harness.pipeline.explaining.frames import model_frame, vendor_frame
-from harness.pipeline.explaining.refusal import refused
-from harness.pipeline.figures import Stopwatch, Weight, weigh
-from harness.pipeline.keeping.folder import Keep
+from harness.pipeline.dynamic_sizes.extra_calls import Sizes
+from harness.pipeline.explain.defect_nodes import placed
+from harness.pipeline.explain.failing_node import failing_node
+from harness.pipeline.explain.model_frames import model_frame, vendor_frame
+from harness.pipeline.explain.refusal import refused
+from harness.pipeline.program_statistics import Stopwatch, Weight, weigh
 from harness.pipeline.route import lower, unsupported
+from harness.pipeline.saving.cell_folder import Keep
 from harness.pipeline.siblings import Siblings
-from harness.pipeline.sizes.further import Sizes
 from harness.pipeline.tester import Tester
-from harness.recipe import Recipe
 from harness.record.cell import (
     CROSS_BACKEND,
     Delegation,
@@ -50,9 +50,9 @@ from harness.record.cell import (
     is_model,
 )
 from harness.record.defect import Defect
-from harness.record.encoding import Encoding
+from harness.record.program_data import Encoding
 from harness.record.severity import Severity, worst
-from harness.target import Target
+from harness.record.target import Target
 
 _TRACEBACK_LINES = 60
 

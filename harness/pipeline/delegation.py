@@ -12,7 +12,7 @@ from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch.export import ExportedProgram
 
 from harness.execution.operators import op_name
-from harness.pipeline.explaining.rejections import Why
+from harness.pipeline.explain.rejections import Why
 from harness.record.cell import Delegation
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness import registry
-from harness.backend import Describing, Inspectable
-from harness.case import Case
 from harness.errors import StageFailure
-from harness.execution.anywhere.executors import listing
+from harness.execution.any_program.executors import listing
+from harness.model import registry
+from harness.model.backend import Describing, Inspectable
+from harness.model.case import Case
 from harness.pipeline.route import lower
 from harness.pipeline.tester import Tester
-from harness.target import Target
+from harness.record.target import Target
 
 
 def inspect(case: Case, target: Target, *, seed: int = 0) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.execution.locking import exclusive
+from harness.execution.process_lock import exclusive
 from harness.pipeline.tester import Tester
 
 

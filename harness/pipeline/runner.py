@@ -6,26 +6,26 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness import registry
-from harness.backend import Availability, Backend
-from harness.case import Case
 from harness.errors import (
     describe,
 )
 from harness.execution.memory import Meter
-from harness.limitation import Limitation, find, judge
+from harness.model import registry
+from harness.model.backend import Availability, Backend
+from harness.model.case import Case
+from harness.model.limitation import Limitation, find, judge
+from harness.model.recipe import Recipe
 from harness.pipeline.cell_run import CellRun, Ending
-from harness.pipeline.keeping.folder import Keep
+from harness.pipeline.saving.cell_folder import Keep
 from harness.pipeline.siblings import Siblings
-from harness.pipeline.speed.stack import roomy
+from harness.pipeline.speed.recursion_limit import roomy
 from harness.pipeline.tester import Tester
-from harness.recipe import Recipe
 from harness.record.cell import (
     PUBLISHED,
     Cell,
     Status,
 )
-from harness.target import Target
+from harness.record.target import Target
 
 
 @roomy
@@ -55,7 +55,7 @@ def run_cell(
 
     Never raises for what the case or the backend does, exits and skips included: that becomes the
     cell's status, stage and error. Threads may call it; all but execution takes turns
-    (:mod:`harness.execution.locking`).
+    (:mod:`harness.execution.process_lock`).
 
     Args:
         case: what is tested.

@@ -15,16 +15,16 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from harness.case import Built, Case, Given
+from harness.model.case import Built, Case, Given
+from harness.model.precision import Asked, Precision, answer_of
 from harness.numerics.determinism import LARGE
-from harness.numerics.eager import EagerRuns, Widened
-from harness.numerics.exact import Exact, run_exactly, values_of
 from harness.numerics.formats.semantics import GENERIC
+from harness.numerics.module_runs import EagerRuns, Widened
 from harness.numerics.oracle import Reference, bounded
-from harness.pipeline.reference.sequence import written_buffers
+from harness.numerics.unperturbed import Exact, run_exactly, values_of
+from harness.pipeline.reference.calls import written_buffers
 from harness.pipeline.reference.unchanged import Snapshot, bytes_of, is_plain
-from harness.precision import Asked, Precision, answer_of
-from harness.private.torch import tree_leaves
+from harness.vendors.torch import tree_leaves
 
 _PLAIN = (bool, int, float, str, type(None))
 

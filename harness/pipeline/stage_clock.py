@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from harness.errors import ConflictingOptions, StageFailure, StageOrderError
-from harness.execution.locking import exclusive
 from harness.execution.memory import Meter
+from harness.execution.process_lock import exclusive
 
 # Executing is left to the backends, which say themselves what of it must take turns.
 _UNLOCKED = ("run", "steady", "emulate")

@@ -23,11 +23,11 @@ from executorch.exir import (
 from executorch.exir.backend.partitioner import Partitioner
 from torch.export import ExportedProgram
 
-from harness.case import Given, arguments
-from harness.copies import copy_tensor
 from harness.errors import ConflictingOptions
-from harness.pipeline.reference.sequence import written_buffers
-from harness.private.torch import is_traceable_wrapper_subclass, tree_map
+from harness.model.case import Given, arguments
+from harness.model.copies import copy_tensor
+from harness.pipeline.reference.calls import written_buffers
+from harness.vendors.torch import is_traceable_wrapper_subclass, tree_map
 
 Pass = Any
 """A graph pass: a callable on a GraphModule that returns a PassResult."""

@@ -19,32 +19,32 @@ import torch
 from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchProgramManager
 from torch.export import ExportedProgram
 
-from harness import registry
-from harness.backend import Backend
-from harness.case import Built, Case, Given
-from harness.copies import copy_module
 from harness.errors import ConflictingOptions, StageOrderError
 from harness.execution.interface import Interface
 from harness.execution.memory import Meter
 from harness.execution.program import Program
-from harness.numerics.eager import EagerRuns
-from harness.passes.witness import watched
+from harness.model import registry
+from harness.model.backend import Backend
+from harness.model.case import Built, Case, Given
+from harness.model.copies import copy_module
+from harness.model.recipe import Lowered, Recipe
+from harness.model.seeding import case_seed
+from harness.numerics.module_runs import EagerRuns
+from harness.passes.pass_log import watched
 from harness.pipeline import delegation, stages
 from harness.pipeline.artifacts import Artifacts, Exported, Partitioned
-from harness.pipeline.checks import GraphChecks
-from harness.pipeline.explaining import rejections
-from harness.pipeline.judging import Judging
+from harness.pipeline.case_exporter import ship
+from harness.pipeline.dynamic_sizes.extra_calls import Sizes, further_sizes
+from harness.pipeline.explain import rejections
+from harness.pipeline.graph_checks import GraphChecks
+from harness.pipeline.judge import Judging
 from harness.pipeline.reference.alterations import Alterations
-from harness.pipeline.reference.rehearsal import rehearse
-from harness.pipeline.reference.sequence import written_buffers
-from harness.pipeline.shipping import ship
+from harness.pipeline.reference.calls import written_buffers
+from harness.pipeline.reference.eager_run import rehearse
 from harness.pipeline.siblings import Siblings
-from harness.pipeline.sizes.further import Sizes, further_sizes
 from harness.pipeline.stages import LowerOptions, Pass
-from harness.recipe import Lowered, Recipe
 from harness.record.cell import Intermediate
-from harness.target import Target
-from harness.values.seeding import case_seed
+from harness.record.target import Target
 
 # Stages that are the vendors' work; everything else a cell spends is ours.
 VENDOR_STAGES = ("export", "quantize", "to_edge", "transform", "lower", "to_executorch", "ship",
@@ -55,7 +55,7 @@ class Tester(Judging, GraphChecks):
     """The pipeline over one case on one target.
 
     Several testers may run in threads of one process: each stage but execution holds
-    :func:`~harness.execution.locking.exclusive`, because export, passes and the reference use
+    :func:`~harness.execution.process_lock.exclusive`, because export, passes and the reference use
     global state of torch. Threads therefore gain nothing but in execution.
     """
 
@@ -305,7 +305,7 @@ class Tester(Judging, GraphChecks):
 
     def add_sizes(self) -> Self:
         """Add calls at those ends of the ranges of the exported program that the case's own calls
-        leave out; see :mod:`harness.pipeline.sizes.further`.
+        leave out; see :mod:`harness.pipeline.dynamic_sizes.extra_calls`.
 
         They do not calibrate a quantizer.
         """

@@ -15,12 +15,11 @@ from typing import Any
 import msgspec
 
 from harness.record.defect import Defect
-from harness.record.dimension import Dimension
-from harness.record.encoding import Encoding
 from harness.record.evidence import Vacuity, is_conclusive
+from harness.record.number_text import read_number, spell
+from harness.record.program_data import Dimension, Encoding
 from harness.record.severity import Severity
-from harness.record.spelling import read_number, spell
-from harness.target import cell_id
+from harness.record.target import cell_id
 
 SUITES = "suites"
 """The folder in which suites are looked for unless another is named."""

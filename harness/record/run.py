@@ -68,9 +68,10 @@ class RunInfo(msgspec.Struct, kw_only=True):
     run. ``lower_only`` was asked for: nothing was executed. ``speed`` says whether what keeps torch
     quick (:mod:`harness.pipeline.speed`) was installed; None where that is not known. ``slow`` has
     the parts of it that the installed release went without, and why; ``gone`` the private names of
-    torch and ExecuTorch that it has not, and what to do (:mod:`harness.private`). ``hosts`` has, of
+    torch and ExecuTorch that it has not, and what to do (:mod:`harness.vendors`). ``hosts`` has, of
     a run on a farm, where each worker is and what it has, by the name that cells call it.
-    ``inputs`` are digests of what its cells hang on, by what they are of (:mod:`harness.results`);
+    ``inputs`` are digests of what its cells hang on, by what they are of
+    (:mod:`harness.session.result_cache`);
     ``resumed`` says when it was taken up again after it had been stopped."""
 
     schema: int = SCHEMA_VERSION

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 class Severity(enum.Enum):
     """How far wrong outputs are from the reference, the least first. The value is its spelling.
 
-    docs/numerics.md derives the borders; :mod:`harness.numerics.figures.severity` computes them.
+    docs/numerics.md derives the borders; :mod:`harness.numerics.metrics.severity` computes them.
     """
 
     NEGLIGIBLE = "negligible"  # no element is off by more than rounding the output's size would be

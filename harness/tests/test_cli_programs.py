@@ -11,7 +11,7 @@ import torch
 from click.testing import CliRunner, Result
 
 from harness.cli import main
-from harness.execution.anywhere.tests.programs import CHAIN, emitted, mixed, nested
+from harness.execution.any_program.tests.programs import CHAIN, emitted, mixed, nested
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 

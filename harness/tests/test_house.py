@@ -67,9 +67,9 @@ def test_a_wing_says_what_lives_in_it(wing: Path) -> None:
 
 # What stands in scripts that need torch and executorch alone, and what is replaced, with a digest.
 OWN_PRIVATE_NAMES = (
-    "harness/private/",
+    "harness/vendors/",
     "harness/pipeline/speed/",
-    "harness/tracing/script/support.py",
+    "harness/tracing/script/support_code.py",
     "backends/mlx/standalone.py",
 )
 

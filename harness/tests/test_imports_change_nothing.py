@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harness.collection.tests.sessions import script
+from harness.pytest_plugin.tests.sessions import script
 
 _LOOK = """
 import gc, importlib, json, logging, os, pkgutil, signal, sys, tempfile, threading, warnings
@@ -16,7 +16,7 @@ import executorch.backends.xnnpack.quantizer.xnnpack_quantizer_utils
 
 OURS = ("harness", "backends", "reports", "suites")
 # What the fork server imports, and text of scripts that run without us.
-BUT = {"harness.collection.workers.preloaded", "backends.mlx.standalone"}
+BUT = {"harness.pytest_plugin.workers.preloaded", "backends.mlx.standalone"}
 
 def is_ours(value):
     return str(getattr(value, "__module__", "")).partition(".")[0] in OURS

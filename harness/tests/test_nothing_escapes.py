@@ -11,8 +11,8 @@ import torch
 
 from harness import Case, run_cell
 from harness.errors import CaseError, UsageError, describe
-from harness.private.torch import _inductor
 from harness.record.cell import Cell, Status
+from harness.vendors.torch import _inductor
 
 
 class Call(torch.nn.Module):

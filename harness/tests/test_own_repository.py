@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.starting.command import rendered
+from harness.cli.new_backend.command import rendered
 
 ROOT = Path(__file__).parents[2]
 SUITE, BACKEND = ROOT / "docs" / "own-suite.md", ROOT / "docs" / "own-backend.md"

@@ -15,8 +15,8 @@ from torch.fx import Node
 
 from harness.execution.operators import op_name
 from harness.numerics.error_model.rounding import RoundingKind, base_name, kind_of
-from harness.private.torch import OpOverload
-from harness.tracing.flow import Flow
+from harness.tracing.value_flow import Flow
+from harness.vendors.torch import OpOverload
 
 # What the runtimes return as a value of a program: indices and masks beside floats.
 _WHOLE = (torch.int64, torch.int32, torch.bool)

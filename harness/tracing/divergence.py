@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import shlex
 
-from harness.backend import Backend
-from harness.case import Case
 from harness.errors import ConformError, describe
+from harness.model.backend import Backend
+from harness.model.case import Case
+from harness.model.recipe import Recipe
 from harness.pipeline.tester import Tester
-from harness.recipe import Recipe
 from harness.record.cell import Cell, Status, is_model
 from harness.tracing import LOCATED, UNASKED_SECONDS
-from harness.tracing.failing import find_failing
-from harness.tracing.found import Found, recorded
+from harness.tracing.first_failure import find_failing
 from harness.tracing.trace import trace
+from harness.tracing.trace_result import Found, recorded
 from harness.tracing.trial import Say
 
 _WRONG = (Status.MISMATCH, Status.XFAILED)

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from harness.case import Given
-from harness.private.torch import _PyTreeCodeGen, tree_structure
+from harness.model.case import Given
 from harness.tracing.candidates import decodes, encodes, prepared
-from harness.tracing.flow import Flow
+from harness.tracing.value_flow import Flow
+from harness.vendors.torch import _PyTreeCodeGen, tree_structure
 
 
 @dataclass(frozen=True)

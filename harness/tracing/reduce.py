@@ -8,18 +8,18 @@ from typing import Any
 
 from torch.fx import Node
 
-from harness.backend import Backend
-from harness.case import Case
 from harness.errors import UsageError
-from harness.recipe import Recipe
-from harness.target import Target
+from harness.model.backend import Backend
+from harness.model.case import Case
+from harness.model.recipe import Recipe
+from harness.record.target import Target
 from harness.tracing.candidates import operators
+from harness.tracing.isolated_nodes import LEVELS, Windows
 from harness.tracing.programs import Program, prefix, tapped
 from harness.tracing.search import Search
 from harness.tracing.submodules import smallest_submodule
 from harness.tracing.trace import search_in, windows_at
 from harness.tracing.trial import REQUIREMENT, UNSUPPORTED, Bench, Outcome, Say
-from harness.tracing.windows import LEVELS, Windows
 
 # How many values back a window reaches before the program up to the node is taken instead.
 _LEVELS = (*LEVELS, 16)

@@ -13,13 +13,13 @@ from typing import Any
 
 from torch.fx import Node
 
-from harness.case import Given
+from harness.model.case import Given
 from harness.record.cell import Numerics
 from harness.tracing.candidates import candidates, moves
-from harness.tracing.flow import Flow
-from harness.tracing.measuring import Measured, measure
+from harness.tracing.measurements import Measured, measure
 from harness.tracing.programs import prefix, tapped
 from harness.tracing.trial import Bench, Outcome
+from harness.tracing.value_flow import Flow
 
 TAPS = 24
 """Values that a program returns at most beside its own."""

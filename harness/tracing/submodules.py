@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from harness.case import Case, Given, Inputs, arguments, named
-from harness.execution.locking import exclusive
+from harness.execution.process_lock import exclusive
+from harness.model.case import Case, Given, Inputs, arguments, named
+from harness.model.recipe import Recipe
 from harness.numerics.control_flow import uncompiled
-from harness.private.torch import tree_map
-from harness.recipe import Recipe
 from harness.tracing.trial import Bench, Outcome
+from harness.vendors.torch import tree_map
 
 
 @dataclass(frozen=True)

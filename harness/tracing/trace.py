@@ -7,20 +7,20 @@ from dataclasses import replace
 import torch
 from torch.fx import Node
 
-from harness.backend import Backend
-from harness.case import Case, Inputs
 from harness.errors import UsageError
-from harness.execution.locking import exclusive
-from harness.pipeline.reference.supposed import semantics_of
+from harness.execution.process_lock import exclusive
+from harness.model.backend import Backend
+from harness.model.case import Case, Inputs
+from harness.model.recipe import Recipe
+from harness.pipeline.reference.assumed_precision import semantics_of
 from harness.pipeline.tester import Tester
-from harness.recipe import Recipe
-from harness.target import Target
-from harness.tracing.flow import Flow
-from harness.tracing.found import Found, NodeFound
-from harness.tracing.measuring import node_found
+from harness.record.target import Target
+from harness.tracing.isolated_nodes import Windows
+from harness.tracing.measurements import node_found
 from harness.tracing.search import TAPS, Search
+from harness.tracing.trace_result import Found, NodeFound
 from harness.tracing.trial import UNSUPPORTED, Bench, Outcome, Say
-from harness.tracing.windows import Windows
+from harness.tracing.value_flow import Flow
 
 
 def trace(

@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 
 from torch.fx import GraphModule
 
-from harness import registry
-from harness.backend import Backend, Execution
-from harness.case import Case, Inputs, arguments
 from harness.errors import ConflictingOptions, StageFailure, UsageError, describe
-from harness.execution import foreign
+from harness.execution import foreign_programs
+from harness.model import registry
+from harness.model.backend import Backend, Execution
+from harness.model.case import Case, Inputs, arguments
+from harness.model.recipe import Recipe
 from harness.numerics.compare import Verdict
 from harness.pipeline import stages
 from harness.pipeline.cell_run import changed_form
 from harness.pipeline.route import lower, prepare, unsupported
 from harness.pipeline.tester import Tester
-from harness.recipe import Recipe
 from harness.record.cell import Numerics
-from harness.target import Target, cell_id
+from harness.record.target import Target, cell_id
 from harness.tracing.programs import Program
 
 Say = Callable[[str], None]
@@ -249,7 +249,7 @@ class _Isolated:
         self.availability = backend.availability
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
-        return foreign.execute(self.name, program, calls)
+        return foreign_programs.execute(self.name, program, calls)
 
 
 def _rewritten(tester: Tester) -> Outcome | None:

@@ -16,9 +16,9 @@ import msgspec
 from harness.errors import RunUnreadable, RunUnwritable
 from harness.record.folder import NOT_A_RECORD, check_schema, replace_file
 from harness.record.host import Environment
+from harness.record.number_text import read_number, spell_number
 from harness.record.run import SCHEMA_VERSION, BackendState, Part, Run, RunInfo
-from harness.record.spelling import read_number, spell_number
-from harness.target import cell_id
+from harness.record.target import cell_id
 from reports import text
 from reports.comparison.snapshot import CellFacts, Snapshot, take
 from reports.summary import NO_TARGET

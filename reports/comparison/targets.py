@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.errors import UsageError
-from harness.target import any_glob, cell_id
+from harness.record.target import any_glob, cell_id
 from reports.comparison.snapshot import CellFacts, Snapshot
 from reports.outcome import Outcome
 

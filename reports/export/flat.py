@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.record.spelling import spell_number
+from harness.record.number_text import spell_number
 from reports.tables import Frame
 from reports.text import clean
 

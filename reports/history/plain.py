@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from harness.record.spelling import spell_number
+from harness.record.number_text import spell_number
 from reports.history.store import History
 from reports.history.view import Findings
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from harness.errors import RunUnreadable, UnknownCell
 from harness.record.folder import CELLS_FILE, RUN_FILE
-from harness.target import cell_id
+from harness.record.target import cell_id
 from reports import text
 from reports.history.compact import NAMES, NUMBERS, OUTCOMES, WORDS, Copy, forget_gone, open_copies
 from reports.moment import moment

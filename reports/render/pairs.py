@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.record.cell import CROSS_BACKEND, Cell
-from harness.record.encoding import Encoding
+from harness.record.program_data import Encoding
 from harness.record.run import Run
 from reports import facts, text
 from reports.summary import Summary

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harness.record.cell import Cell
 from harness.record.run import Run
-from harness.target import Target, cell_id, is_target
+from harness.record.target import Target, cell_id, is_target
 from reports import text
 from reports.summary import Row, Summary, worst_bound_used, worst_sqnr
 

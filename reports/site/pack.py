@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from harness.record.spelling import spell_number
+from harness.record.number_text import spell_number
 
 _ESCAPES = (
     (b"\\", b"\\\\"),

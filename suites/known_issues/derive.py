@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness import KnownIssue, Limitation, Status
-from harness.known.operators import base_name
-from harness.target import Target, any_glob, speaks_of
+from harness.model.known_issues.operator_names import base_name
+from harness.record.target import Target, any_glob, speaks_of
 from suites.metal.limitations import LIMITATIONS as METAL
 from suites.mlx.limitations import LIMITATIONS as MLX
 from suites.models.limitations import LIMITATIONS as MODELS

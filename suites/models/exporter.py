@@ -162,7 +162,7 @@ def _take_caches_apart(model: torch.nn.Module) -> None:
     from transformers.cache_utils import StaticCache
     from transformers.exporters.exporter_dynamo import register_cache_pytrees_for_model
 
-    from harness.private.torch import _pytree
+    from harness.vendors.torch import _pytree
 
     known = set(_pytree.SUPPORTED_NODES)
     register_cache_pytrees_for_model(model)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from harness.private.torch import _BatchNorm, _ConvNd
+from harness.vendors.torch import _BatchNorm, _ConvNd
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from harness.private.torch import tree_leaves
-from harness.values.seeding import seeded_with
+from harness.model.seeding import seeded_with
+from harness.vendors.torch import tree_leaves
 from suites.opinfo.sampling import DTYPES, REFUSALS, entries, program, samples
 
 COUNT = {"float32": 4}

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from harness import Inputs
-from harness.private.torch import TreeSpec, _dispatch_get_all_op_names, tree_flatten, tree_unflatten
+from harness.vendors.torch import TreeSpec, _dispatch_get_all_op_names, tree_flatten, tree_unflatten
 
 DTYPES = ("float32", "bfloat16", "float16", "int32", "int64", "bool")
 """Of the samples."""
@@ -147,7 +147,7 @@ def program(info: Any, sample: Any, strided: bool) -> tuple[torch.nn.Module, Inp
 @functools.cache
 def entries() -> dict[str, Any]:
     """The database's entries of the core set, by name with variant."""
-    from harness.private.torch import op_db
+    from harness.vendors.torch import op_db
 
     core = core_operators()
     found: dict[str, Any] = {}

@@ -19,7 +19,7 @@ import torch
 from executorch.backends.test.suite import operators
 
 from harness import Case, Inputs
-from harness.values.seeding import seeded_with
+from harness.model.seeding import seeded_with
 
 SKIPPED = "skipped_upstream"
 """Tag of a program that upstream's suite holds and skips on every flow."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from harness.numerics.large.attention import blocks
+from harness.numerics.large_tensors.attention import blocks
 
 EXCLUDED = -1e9
 """Mask values up to this one exclude a key, as ``-inf`` does."""

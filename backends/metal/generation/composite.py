@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from harness.private.torch import OpOverload, make_channels_last_strides_for, suggest_memory_format
+from harness.vendors.torch import OpOverload, make_channels_last_strides_for, suggest_memory_format
 
 aten = torch.ops.aten
 

@@ -25,7 +25,7 @@ from backends.metal.generation.own import remember
 from backends.metal.generation.pretend import pretending
 from backends.metal.generation.upstream import METHOD, AotiBackend, MetalBackend, quiet
 from harness import ConformError, go_past, is_sped_up, op_name
-from harness.private.replacing import Replacing
+from harness.vendors.replacements import Replacing
 
 # The names by which preprocess finds the two files among those that a compilation left.
 LIBRARY, WEIGHTS = "partition.wrapper.so", "partition.wrapper_weights.blob"

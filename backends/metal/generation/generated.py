@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import torch
 
-from harness.private.torch import ALIGN_BYTES
+from harness.vendors.torch import ALIGN_BYTES
 
 Extent = int | str
 """A size, or the C++ expression for a dynamic one in terms of the wrapper's ``s`` variables."""

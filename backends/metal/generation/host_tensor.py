@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from harness.private.torch import (
+from harness.vendors.torch import (
     HigherOrderOperator,
     OpOverload,
     _get_dispatch_mode,

@@ -20,8 +20,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx.traceback import NodeSource
 
-from harness.private.executorch import EdgeOpOverload
-from harness.private.torch import FakeTensor, OpOverload
+from harness.vendors.executorch import EdgeOpOverload
+from harness.vendors.torch import FakeTensor, OpOverload
 
 _LIBRARIES = {"aten", "dim_order_ops", "prim", "prims", "quantized_decomposed", "torchao"}
 """Of operators that the installed packages define, and ``lowbit``."""

@@ -26,9 +26,9 @@ from torch.export import ExportedProgram
 
 from backends.metal.generation import surroundings
 from backends.metal.generation.identity import identity
-from harness.private.caches import cache_folder
-from harness.private.executorch import NamedDataStore
+from harness.cache_folders import cache_folder
 from harness.record.folder import replace_file
+from harness.vendors.executorch import NamedDataStore
 
 _LARGEST = 16 << 20  # bytes of a payload; of a model's weights there are copies enough
 _UNUSED_SECONDS = 30 * 86400.0  # after which what was generated in other surroundings goes

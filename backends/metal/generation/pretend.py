@@ -19,7 +19,7 @@ import torch
 
 from backends.metal.generation import composite
 from backends.metal.generation.host_tensor import HostTensor, fake_dispatch, make_tensor, to_cpu
-from harness.private.torch import (
+from harness.vendors.torch import (
     _C,
     AotCodeCompiler,
     DispatchKey,

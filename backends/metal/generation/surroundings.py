@@ -20,8 +20,8 @@ import torch
 
 import harness
 from backends.metal.generation.upstream import MetalBackend
-from harness.private.torch import _dynamo, _functorch, _inductor
-from harness.release import recorded
+from harness.vendors.torch import _dynamo, _functorch, _inductor
+from harness.vendors.versions import recorded
 
 _GENERATING = ("executorch", "sympy", "torch", "torchao")
 _UPSTREAM = ("executorch.backends.aoti", "executorch.backends.apple.metal")

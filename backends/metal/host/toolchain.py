@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from backends.metal.host.errors import CompileError
-from harness.private.caches import cache_folder
+from harness.cache_folders import cache_folder
 
 _HERE = Path(__file__).parent
 

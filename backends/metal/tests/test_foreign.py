@@ -10,7 +10,7 @@ from executorch.exir._serialize._program import deserialize_pte_binary, serializ
 from backends.metal.backend import BACKEND
 from backends.metal.generation import generated, own
 from harness import Case, Program, ProgramError, Status, Tester, run_cell
-from harness.execution import foreign
+from harness.execution import foreign_programs
 from harness.pipeline.route import lower
 
 pytestmark = pytest.mark.skipif(
@@ -52,7 +52,7 @@ def test_our_own_payload_runs_here(program: bytes, monkeypatch: pytest.MonkeyPat
     def refuse(*_: object) -> None:
         raise AssertionError("an own payload was sent to the child")
 
-    monkeypatch.setattr(foreign, "execute", refuse)
+    monkeypatch.setattr(foreign_programs, "execute", refuse)
     ((output,),) = BACKEND.execute(program, [(X,)]).outputs
     assert torch.equal(output, X * 2)
 

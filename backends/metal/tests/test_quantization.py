@@ -18,8 +18,8 @@ from backends.metal.fallbacks.quantized import unpack
 from backends.metal.quantization import Format, install, int4
 from backends.metal.semantics import int4 as int4_semantics
 from harness import Case, Program, Recipe, Tester, run_cell
-from harness.collection.tests import sessions
 from harness.pipeline.route import lower
+from harness.pytest_plugin.tests import sessions
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 

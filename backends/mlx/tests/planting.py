@@ -35,9 +35,9 @@ from harness import (
     Tester,
     registry,
 )
-from harness.collection.discovery import all_suites
 from harness.numerics.compare import compare
 from harness.pipeline.route import lower
+from harness.session.discovery import all_suites
 
 ROOT = Path(__file__).parents[3]
 

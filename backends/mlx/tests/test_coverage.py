@@ -20,9 +20,9 @@ from backends.mlx.execution.tests.test_metal_kernel import PROGRAMS as KERNELS
 from backends.mlx.payload.graph import DELEGATE, Node
 from backends.mlx.payload.tests.payloads import nodes
 from harness import Case, Interpreter, Limitation, Program, RuntimeKernels, Target, Tester
-from harness.collection.discovery import all_suites
-from harness.limitation import find
+from harness.model.limitation import find
 from harness.pipeline.route import lower
+from harness.session.discovery import all_suites
 
 SUITES = Path(__file__).parents[3] / "suites"
 

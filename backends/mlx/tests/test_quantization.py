@@ -15,7 +15,7 @@ from backends.mlx.backend import edge_config, partitioners, passes
 from backends.mlx.payload import reader
 from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
 from harness import GENERIC, Case, Precision, Program, Recipe, Tester
-from harness.collection.tests import sessions
+from harness.pytest_plugin.tests import sessions
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 

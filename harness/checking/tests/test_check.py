@@ -102,9 +102,9 @@ def test_a_pass_runs_before_those_of_the_target() -> None:
 
 
 def test_a_model_that_does_not_export_names_its_line(folder: Path) -> None:
-    from harness.checking import cases, check, sources
+    from harness.checking import cases, check, model_sources
 
-    subject = sources.load("my_model.py:Branching")
+    subject = model_sources.load("my_model.py:Branching")
     (case,) = cases.plan(subject).cases
     cell = check.run_pair(case, check.chosen_targets("null:eager")[0], seed=0)
     assert (cell.status, cell.stage) == (Status.FAILED, "export")

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from harness.checking.messages import Began, Ended, Planned, Request, Traced
 from harness.checking.supervisor import supervise
 from harness.cli import main
-from harness.cli.following import Following
+from harness.cli.check_progress import Following
 from harness.record.cell import Cell, Status
 from harness.record.folder import load, now
 from harness.record.run import Run, RunInfo

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.export import Dim, export
 
-from harness.case import Call, Given, arguments
-from harness.checking import cases, dynamic, exported, sources
-from harness.checking.sources import InputSet, Subject
+from harness.checking import cases, dynamic_dimensions, exported_programs, model_sources
+from harness.checking.model_sources import InputSet, Subject
 from harness.errors import CaseError, ConformError
+from harness.model.case import Call, Given, arguments
 
 
 class Masked(torch.nn.Module):
@@ -29,17 +29,17 @@ class Masked(torch.nn.Module):
 def planned(*asked: str, given: Given | None = None) -> cases.Plan:
     given = given or Call((torch.randn(4, 10, 8),), {"mask": torch.ones(4, 10)})
     subject = Subject("masked", Masked(), (InputSet("example", given),))
-    return cases.plan(subject, dynamic.parse(asked))
+    return cases.plan(subject, dynamic_dimensions.parse(asked))
 
 
 def _of(name: str, program: torch.export.ExportedProgram) -> Subject:
-    example = exported.example_inputs(program)
+    example = exported_programs.example_inputs(program)
     assert example is not None
     return Subject(
         name,
-        exported.as_module(program),
+        exported_programs.as_module(program),
         (InputSet("example", example),),
-        exported.dynamic_shapes(program),
+        exported_programs.dynamic_shapes(program),
         program,
     )
 
@@ -88,7 +88,7 @@ def test_further_sizes_keep_to_the_range_and_to_the_values() -> None:
         ("input:0=1..16", [1, 16]),
         ("input:0=1..4", [1, 2]),
     ):
-        calls = cases.plan(subject, dynamic.parse([text])).cases[0].make().calls
+        calls = cases.plan(subject, dynamic_dimensions.parse([text])).cases[0].make().calls
         assert [arguments(call)[0][0].shape[0] for call in calls[1:]] == sizes
         for call in calls[1:]:
             (other,) = arguments(call)[0]
@@ -105,7 +105,7 @@ def test_a_range_that_is_given_is_the_range_that_is_exported(asked: str) -> None
     ]
     case = plan.cases[0]
     built = case.make()
-    program = dynamic.export_with(built.module, built.inputs, case.dynamic_shapes)
+    program = dynamic_dimensions.export_with(built.module, built.inputs, case.dynamic_shapes)
     ((lower, upper),) = ((one.lower, one.upper) for one in program.range_constraints.values())
     assert (lower, upper) == (int(low), int(high))
     assert min(shapes_of(call)[0][0] for call in case.make().calls) == max(int(low), 1)
@@ -127,7 +127,7 @@ def test_a_range_that_the_model_narrows_is_reported() -> None:
             return x * 2
 
     subject = Subject("limited", Limited(), (InputSet("example", (torch.randn(4, 3),)),))
-    plan = cases.plan(subject, dynamic.parse(["x:0=1..16"]))
+    plan = cases.plan(subject, dynamic_dimensions.parse(["x:0=1..16"]))
     assert plan.notes == [
         "x:0: 1 to 16 was asked for; the model or torch.export makes it 1 to 6",
         "x:0 varies, 1 to 6; tested at 4, 1, 6",
@@ -137,7 +137,7 @@ def test_a_range_that_the_model_narrows_is_reported() -> None:
 def test_sizes_of_files_and_sizes_that_are_added_are_in_one_statement() -> None:
     sets = tuple(InputSet(f"n{n}.pt", (torch.randn(n, 6),)) for n in (4, 8))
     subject = Subject("net", torch.nn.Linear(6, 2), sets)
-    plan = cases.plan(subject, dynamic.parse(["input:0=1..16"]))
+    plan = cases.plan(subject, dynamic_dimensions.parse(["input:0=1..16"]))
     assert plan.notes == ["input:0 varies, 1 to 16; tested at 4 (n4.pt), 8 (n8.pt), 1, 16"]
     (case,) = plan.cases
     assert [len(arguments(call)[0][0]) for call in case.make().calls] == [4, 8, 1, 16]
@@ -150,7 +150,7 @@ def test_programs_of_their_own_have_statements_of_their_own() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.sum(0)
 
-    plan = cases.plan(Subject("sum", Sum(), sets), dynamic.parse(["x:0=2..9"]))
+    plan = cases.plan(Subject("sum", Sum(), sets), dynamic_dimensions.parse(["x:0=2..9"]))
     assert plan.notes == [
         "sum: x:0 varies, 2 to 9; tested at 4, 2, 9",
         "sum/5.pt: x:0 varies, 2 to 9; tested at 4, 2, 9",
@@ -165,7 +165,7 @@ def test_a_size_that_the_module_refuses_within_the_range_is_left_out_and_reporte
             return x * 2
 
     subject = Subject("fussy", Fussy(), (InputSet("example", (torch.randn(4, 3),)),))
-    plan = cases.plan(subject, dynamic.parse(["x:0=1..16"]))
+    plan = cases.plan(subject, dynamic_dimensions.parse(["x:0=1..16"]))
     assert plan.notes == [
         "x:0 varies, 1 to 16; tested at 4, 1",
         "x:0 = 16 was not executed: it is in the range, and the module itself raises "
@@ -179,7 +179,7 @@ def test_nothing_may_vary_is_said_and_run() -> None:
             return x + torch.eye(2, 3)
 
     subject = Subject("fixed", Fixed(), (InputSet("example", (torch.randn(2, 3),)),))
-    plan = cases.plan(subject, dynamic.AUTO)
+    plan = cases.plan(subject, dynamic_dimensions.AUTO)
     assert plan.notes == ["no dimension of the inputs varies: each is a constant to the model"]
     assert plan.cases[0].dynamic_shapes is None
     assert len(plan.cases[0].make().calls) == 1
@@ -193,12 +193,12 @@ def test_a_size_that_no_other_may_replace_counts_as_fixed() -> None:
             return x.reshape(2, 3) + torch.eye(2, 3)
 
     subject = Subject("product", Product(), (InputSet("example", (torch.randn(3, 2),)),))
-    plan = cases.plan(subject, dynamic.AUTO)
+    plan = cases.plan(subject, dynamic_dimensions.AUTO)
     assert len(plan.notes) == 1
     assert plan.notes[0].startswith("no dimension of the inputs varies: x:0 = 2")
     assert plan.cases[0].dynamic_shapes is None
     with pytest.raises(CaseError, match="no second size within the ranges runs"):
-        cases.plan(subject, dynamic.parse(["x:0", "x:1"]))
+        cases.plan(subject, dynamic_dimensions.parse(["x:0", "x:1"]))
 
 
 def test_sizes_change_one_by_one_where_they_cannot_together() -> None:
@@ -210,7 +210,7 @@ def test_sizes_change_one_by_one_where_they_cannot_together() -> None:
 
     given = (torch.randn(8), torch.randn(12))
     subject = Subject("multiples", Multiples(), (InputSet("example", given),))
-    plan = cases.plan(subject, dynamic.parse(["x:0=8..16", "y:0=2..12"]))
+    plan = cases.plan(subject, dynamic_dimensions.parse(["x:0=8..16", "y:0=2..12"]))
     (case,) = plan.cases
     sizes = [[shape[0] for shape in shapes_of(call)] for call in case.make().calls]
     assert sizes == [[8, 12], [8, 6], [16, 12], [16, 6], [12, 9]]
@@ -253,13 +253,13 @@ def test_an_exported_file_keeps_its_ranges(folder: Path) -> None:
         dynamic_shapes={"x": {0: batch}, "mask": {0: batch}},
     )
     torch.export.save(program, "masked.pt2")
-    plan = cases.plan(sources.load("masked.pt2"))
+    plan = cases.plan(model_sources.load("masked.pt2"))
     assert plan.notes == [
         "x:0 varies, 2 to 16; tested at 4, 2, 16",
         "mask:0 varies, 2 to 16; tested at 4, 2, 16",
     ]
     torch.save({"x": torch.randn(20, 10, 8), "mask": torch.ones(20, 10)}, "large.pt")
-    large = sources.load("masked.pt2", [Path("large.pt")])
+    large = model_sources.load("masked.pt2", [Path("large.pt")])
     with pytest.raises(CaseError, match=r"does not take the inputs large\.pt: .*<= 16"):
         cases.plan(large)
 

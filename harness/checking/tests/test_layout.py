@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harness import Status, check
-from harness.case import named
+from harness.model.case import named
 
 
 def picture() -> torch.Tensor:

@@ -38,8 +38,8 @@ def listing(results: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from harness.private.caches import CACHES, cache_folder, entries
-    from harness.results.store import Store, default_place
+    from harness.cache_folders import CACHES, cache_folder, entries
+    from harness.session.result_cache.store import Store, default_place
     from reports import text
 
     table = Table("cache", "entries", "bytes", "unused", "what it holds", box=None)
@@ -74,8 +74,8 @@ def prune(
 
     The locks of running workers are not removed; a worker removes its own.
     """
-    from harness.private.caches import CACHES, entries, prune as prune_cache
-    from harness.results.store import Store, default_place
+    from harness.cache_folders import CACHES, entries, prune as prune_cache
+    from harness.session.result_cache.store import Store, default_place
     from reports import text
 
     if clear == (max_size is not None or max_age is not None):

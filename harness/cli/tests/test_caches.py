@@ -11,8 +11,8 @@ import platformdirs
 import pytest
 from click.testing import CliRunner, Result
 
+from harness import cache_folders
 from harness.cli.__main__ import main
-from harness.private import caches
 
 ROOT = Path(__file__).parents[3]
 
@@ -44,7 +44,7 @@ def test_nobody_writes_to_a_folder_that_is_not_listed() -> None:
         for path in (ROOT / package).rglob("*.py")
         if "tests" not in path.parts and asking.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"harness/private/caches.py"}
+    assert found == {"harness/cache_folders.py"}
     named = re.compile(r'cache_folder\("([\w-]+)"\)')
     names = {
         name
@@ -52,16 +52,16 @@ def test_nobody_writes_to_a_folder_that_is_not_listed() -> None:
         for path in (ROOT / package).rglob("*.py")
         for name in named.findall(path.read_text(encoding="utf-8"))
     }
-    assert names == set(caches.CACHES)
+    assert names == set(cache_folders.CACHES)
     documented = (ROOT / "docs" / "incremental.md").read_text(encoding="utf-8")
-    assert all(f"| `{name}` |" in documented for name in caches.CACHES)
+    assert all(f"| `{name}` |" in documented for name in cache_folders.CACHES)
 
 
 def test_all_are_listed(below: Path) -> None:
     write(below / "metal-host", "one/library.so", 2_000_000, 86400 * 3)
     shown = conform("list")
     assert shown.exit_code == 0, shown.output
-    for name in caches.CACHES:
+    for name in cache_folders.CACHES:
         assert re.search(rf"^\s*{name} +\d", shown.output, re.M), shown.output
     [line] = [line for line in shown.output.splitlines() if "metal-host" in line]
     assert "2 MB" in line
@@ -70,7 +70,7 @@ def test_all_are_listed(below: Path) -> None:
 
 def test_an_empty_folder_is_as_old_as_it_is(below: Path) -> None:
     (below / "metal-generated" / "empty").mkdir(parents=True)
-    (entry,) = caches.entries("metal-generated")
+    (entry,) = cache_folders.entries("metal-generated")
     assert entry.size == 0
     assert entry.unused < 60
 
@@ -93,7 +93,7 @@ def test_the_longest_unused_goes_first(below: Path) -> None:
 
 def test_everything_is_cleared_but_what_running_workers_hold(below: Path) -> None:
     # Results have a store of their own, with tests of its own.
-    names = set(caches.CACHES) - {"results"}
+    names = set(cache_folders.CACHES) - {"results"}
     files = [write(below / name, "entry/file", 10, 1.0) for name in sorted(names)]
     done = conform("prune", "--clear")
     assert done.exit_code == 0, done.output

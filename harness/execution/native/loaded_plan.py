@@ -11,7 +11,7 @@ from executorch.exir import schema
 
 from harness.errors import ProgramError
 from harness.execution.program import DelegatePayload
-from harness.private.executorch import (
+from harness.vendors.executorch import (
     DataEntry,
     NamedDataStoreOutput,
     PTEFile,

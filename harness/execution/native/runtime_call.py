@@ -16,7 +16,7 @@ from harness.execution.native.loaded_plan import LoadedPlan, shareable, unplanne
 from harness.execution.operators import is_dynamic, kernel_name, resolve
 from harness.execution.program import Program
 from harness.execution.validation import INDEX_LISTS
-from harness.private.torch import OpOverload
+from harness.vendors.torch import OpOverload
 
 # Programs kept of a call whose numbers change, such as a position; the oldest is dropped.
 _KEPT_PROGRAMS = 64

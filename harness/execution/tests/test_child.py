@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ProgramError
-from harness.execution.child import Child
+from harness.execution.child_process import Child
 
 MISBEHAVING = Path(__file__).with_name("misbehaving.py")
 SECONDS = 60.0
@@ -160,7 +160,7 @@ def test_it_does_not_outlive_its_parent(request_: str) -> None:
 LEAVING = """
 import sys, threading, time
 from pathlib import Path
-from harness.execution.child import Child
+from harness.execution.child_process import Child
 
 child = Child(Path(sys.argv[1]), "the child")
 child.ask(b"echo", 60)
@@ -172,7 +172,7 @@ time.sleep(1)
 PARENT = """
 import sys, threading, time
 from pathlib import Path
-from harness.execution.child import Child
+from harness.execution.child_process import Child
 
 child = Child(Path(sys.argv[1]), "the child")
 child.ask(b"echo", 60)

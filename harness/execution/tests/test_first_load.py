@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.execution.native import log
+from harness.execution.native import runtime_log
 
 SCRIPT = """
 import sys
@@ -47,10 +47,10 @@ def test_a_module_from_python_is_quiet(prepared: bool) -> None:
 
 def test_only_what_is_said_of_processors_is_left_out(capfd: object) -> None:
     assert hasattr(capfd, "readouterr")
-    log._FIRST[:] = [True]
-    with log.first_load():
+    runtime_log._FIRST[:] = [True]
+    with runtime_log.first_load():
         os.write(2, b"[cpuinfo_utils.cpp:71] Reading file\n[method.cpp:12] no kernel\n")
     assert capfd.readouterr().err == "[method.cpp:12] no kernel\n"
-    with log.first_load():
+    with runtime_log.first_load():
         os.write(2, b"[cpuinfo_utils.cpp:71] said once\n")
     assert "said once" in capfd.readouterr().err

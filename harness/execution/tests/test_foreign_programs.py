@@ -20,7 +20,7 @@ from executorch.exir._serialize._program import (
 from executorch.exir.scalar_type import ScalarType
 
 from harness.errors import ProgramError, UnsupportedProgram
-from harness.execution.child import Child
+from harness.execution.child_process import Child
 from harness.execution.execute import Interpreter
 from harness.execution.kernels import AtenKernels
 from harness.execution.program import Program

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harness.errors import ProgramError
-from harness.execution import foreign
+from harness.execution import foreign_programs
 from harness.execution.tests.test_kernels import program_of
 
 TENSORS = [
@@ -29,8 +29,12 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("tensor", TENSORS, ids=lambda t: f"{t.dtype}{tuple(t.shape)}")
 def test_tensors_keep_their_bits_and_their_layout(tensor: torch.Tensor) -> None:
-    sent = msgspec.msgpack.encode(foreign.Result("native", [foreign.pack([tensor])]))
-    (again,) = foreign.unpack(msgspec.msgpack.decode(sent, type=foreign.Result).outputs[0])
+    sent = msgspec.msgpack.encode(
+        foreign_programs.Result("native", [foreign_programs.pack([tensor])])
+    )
+    (again,) = foreign_programs.unpack(
+        msgspec.msgpack.decode(sent, type=foreign_programs.Result).outputs[0]
+    )
     assert again.dtype == tensor.dtype
     assert again.shape == tensor.shape
     assert again.stride() == tensor.stride()
@@ -39,8 +43,12 @@ def test_tensors_keep_their_bits_and_their_layout(tensor: torch.Tensor) -> None:
 
 def test_other_values_keep_their_type() -> None:
     values = [1, 1.0, True, "text", None, -(2**40), float("inf")]
-    sent = msgspec.msgpack.encode(foreign.Result("native", [foreign.pack(values)]))
-    again = foreign.unpack(msgspec.msgpack.decode(sent, type=foreign.Result).outputs[0])
+    sent = msgspec.msgpack.encode(
+        foreign_programs.Result("native", [foreign_programs.pack(values)])
+    )
+    again = foreign_programs.unpack(
+        msgspec.msgpack.decode(sent, type=foreign_programs.Result).outputs[0]
+    )
     assert again == values
     assert list(map(type, again)) == list(map(type, values))
 
@@ -58,7 +66,7 @@ def test_other_values_keep_their_type() -> None:
     ],
 )
 def test_what_the_child_makes_up_is_refused(change: dict[str, object]) -> None:
-    value = foreign.TensorValue.of(torch.ones(4))
+    value = foreign_programs.TensorValue.of(torch.ones(4))
     with pytest.raises(ProgramError, match="came in pieces"):
         msgspec.structs.replace(value, **change).tensor()
 
@@ -66,11 +74,11 @@ def test_what_the_child_makes_up_is_refused(change: dict[str, object]) -> None:
 def test_any_backend_executes_in_the_child() -> None:
     x = torch.randn(4, 2)
     program = program_of(lambda _, x: (x.exp(), x.shape[0]), x, target="portable:fp32")
-    execution = foreign.execute("portable", program, [(x,)])
+    execution = foreign_programs.execute("portable", program, [(x,)])
     assert execution.runtime == "native"
     ((output, size),) = execution.outputs
     assert torch.allclose(output, x.exp())
     assert size == 4
     with pytest.raises(ProgramError, match=r"Failed to load|not an ExecuTorch|0x"):
-        foreign.execute("portable", program[: len(program) // 2], [(x,)])
-    assert not foreign.is_inside()
+        foreign_programs.execute("portable", program[: len(program) // 2], [(x,)])
+    assert not foreign_programs.is_inside()

@@ -10,14 +10,15 @@ import pytest
 import torch
 from executorch.exir import schema
 
-from harness import Case, Tester, registry, run_cell
-from harness.backend import Emulating
+from harness import Case, Tester, run_cell
 from harness.errors import MissingKernels, ProgramError
 from harness.execution.execute import Interpreter, run_native
 from harness.execution.kernels import AtenKernels, RuntimeKernels
 from harness.execution.native import runtime_call
 from harness.execution.operators import native_kernels
 from harness.execution.program import Program
+from harness.model import registry
+from harness.model.backend import Emulating
 from harness.pipeline.route import lower
 from harness.record.cell import Status
 

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, Interpreter, Program, RuntimeKernels, Tester, native_backends, registry
+from harness import Case, Interpreter, Program, RuntimeKernels, Tester, native_backends
 from harness.execution import container
 from harness.execution.memory import _trim, resident
+from harness.model import registry
 from harness.pipeline import speed
 from harness.pipeline.route import lower
 from suites.models.vision import CASES

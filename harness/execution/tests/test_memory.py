@@ -17,7 +17,7 @@ import torch
 
 from harness.errors import CaseError, OutOfMemory, ProgramError
 from harness.execution import memory
-from harness.execution.child import Child
+from harness.execution.child_process import Child
 from harness.execution.memory import Meter, family, is_refusal, resident
 from harness.execution.tests.test_child import MISBEHAVING, SECONDS
 from harness.record.host import available_memory

@@ -10,7 +10,7 @@ import torch
 from harness import Case, run_cell
 from harness.errors import ProgramError
 from harness.execution.execute import run_native
-from harness.execution.native.log import instruction_of, place, said_in
+from harness.execution.native.runtime_log import instruction_of, place, said_in
 from harness.pipeline.tester import Tester
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from harness.model.trees import leaves
 from harness.numerics.kernels.products import compute
-from harness.trees import leaves
 
 # λ of the probabilistic summation bound (Higham & Mary 2019, theorem 2.4): the chance that
 # one sum of a million terms exceeds λ√K·u is below 1e-7.

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from harness.numerics.formats.block_scaled import BlockProduct
 from harness.numerics.formats.dequantize import DECODERS, Blocks, Product
-from harness.private.torch import OpOverload, _AutoDispatchBelowAutograd
+from harness.vendors.torch import OpOverload, _AutoDispatchBelowAutograd
 
 
 @dataclass(frozen=True)

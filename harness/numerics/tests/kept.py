@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from harness.model.precision import Precision
 from harness.numerics.oracle import refer
-from harness.precision import Precision
 
 F = torch.nn.functional
 FILE = Path(__file__).with_name("kept_bounds.json")

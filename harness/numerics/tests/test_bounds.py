@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from harness.model.precision import Precision
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.oracle import Reference, refer
-from harness.precision import Precision
 
 F = torch.nn.functional
 

@@ -14,10 +14,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from harness.model.precision import Precision
 from harness.numerics.compare import compare
-from harness.numerics.error_model import interpolation, jumps, ranges, rounding
+from harness.numerics.error_model import discontinuities, interpolation, ranges, rounding
 from harness.numerics.oracle import refer
-from harness.precision import Precision
 
 F = torch.nn.functional
 aten = torch.ops.aten
@@ -416,10 +416,12 @@ EXACT = rounding.EXACT_NAMES - set(GENERATORS)
 
 
 def test_every_operator_has_a_generator() -> None:
-    named = rounding.ROUNDING_NAMES | rounding.COMPOUND | interpolation.NAMES | jumps.NAMES
+    named = (
+        rounding.ROUNDING_NAMES | rounding.COMPOUND | interpolation.NAMES | discontinuities.NAMES
+    )
     missing = {ALIASES.get(name, name) for name in named} - set(GENERATORS)
     assert not missing - EXACT, "draw calls of them"
-    assert not (missing & EXACT) & (jumps.NAMES | interpolation.NAMES)
+    assert not (missing & EXACT) & (discontinuities.NAMES | interpolation.NAMES)
     assert set(ranges.DOMAINS) - set(GENERATORS) == {"special_ndtri"}
 
 

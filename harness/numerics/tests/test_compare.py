@@ -11,7 +11,7 @@ from hypothesis import example, given, strategies as st
 
 from harness.execution.program import TensorSpec
 from harness.numerics.compare import compare, compare_output
-from harness.numerics.figures.metrics import Difference
+from harness.numerics.metrics.differences import Difference
 from harness.numerics.oracle import Reference
 from harness.record.cell import Numerics
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from harness.model.precision import RUNTIME_FLOAT32_SUMS, Precision
 from harness.numerics.bounds import Spread
 from harness.numerics.compare import compare
 from harness.numerics.oracle import Reference, refer
 from harness.numerics.tests.test_bounds import Function
-from harness.precision import RUNTIME_FLOAT32_SUMS, Precision
 
 F = torch.nn.functional
 HALVES = [torch.float16, torch.bfloat16]

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch._decomp import decomposition_table
 
-from harness.numerics.eager import run_calls
+from harness.model.precision import Precision
 from harness.numerics.error_model.rounding import ACTIVATIONS, COMPOUND, RoundingKind, kind_of
+from harness.numerics.module_runs import run_calls
 from harness.numerics.oracle import Reference, refer
-from harness.precision import Precision
 
 PRECISION = Precision()
 UNIT = 2.0**-24

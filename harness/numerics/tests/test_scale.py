@@ -12,8 +12,8 @@ from harness import Precision
 from harness.numerics import bounds
 from harness.numerics.compare import compare
 from harness.numerics.error_model import noise
-from harness.numerics.figures import metrics, telling
-from harness.numerics.large import attention, sharing
+from harness.numerics.large_tensors import attention, shared_sums
+from harness.numerics.metrics import conclusiveness, differences
 from harness.numerics.oracle import Reference, refer
 
 F = torch.nn.functional
@@ -35,7 +35,7 @@ def reference(function: Callable[..., Any], *inputs: torch.Tensor) -> Reference:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done to a hundred thousand elements at a time is done to 7."""
-    for module in (bounds, metrics, noise):
+    for module in (bounds, differences, noise):
         monkeypatch.setattr(module, "_PART", 7)
     monkeypatch.setattr(noise, "_LARGE", 8)
 
@@ -50,7 +50,7 @@ def layers(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 def test_what_runs_share_changes_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     x, w = torch.randn(6, 5), torch.randn(8, 5)
     apart = reference(layers, x, w)
-    monkeypatch.setattr(sharing, "_LARGE", 0)
+    monkeypatch.setattr(shared_sums, "_LARGE", 0)
     shared = reference(layers, x, w)
     torch.testing.assert_close(shared.oracle, apart.oracle, rtol=0, atol=0)
     torch.testing.assert_close(shared.bound, apart.bound, rtol=1e-4, atol=0)
@@ -59,8 +59,8 @@ def test_what_runs_share_changes_no_bound(monkeypatch: pytest.MonkeyPatch) -> No
 def test_without_room_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     x, w = torch.randn(6, 5), torch.randn(8, 5)
     apart = reference(layers, x, w)
-    monkeypatch.setattr(sharing, "_LARGE", 0)
-    monkeypatch.setattr(sharing, "_KEPT", 0)
+    monkeypatch.setattr(shared_sums, "_LARGE", 0)
+    monkeypatch.setattr(shared_sums, "_KEPT", 0)
     # But for magnitudes, which are computed in float32.
     torch.testing.assert_close(reference(layers, x, w).bound, apart.bound, rtol=1e-6, atol=0)
 
@@ -99,7 +99,7 @@ def test_how_far_a_linear_operation_is_off_needs_few_digits(
     x[0] *= 1e-5  # a row, or an image, that is much smaller than the others
     inputs = [x, w * scale, *bias]
     apart = reference(function, *inputs)
-    monkeypatch.setattr(sharing, "_LARGE", 0)
+    monkeypatch.setattr(shared_sums, "_LARGE", 0)
     shared = reference(function, *inputs)
     torch.testing.assert_close(shared.oracle, apart.oracle, rtol=0, atol=0)
     torch.testing.assert_close(shared.bound, apart.bound, rtol=1e-5, atol=0)
@@ -107,7 +107,7 @@ def test_how_far_a_linear_operation_is_off_needs_few_digits(
 
 def test_a_copy_that_somebody_holds_keeps_its_memory() -> None:
     result = torch.randn(3, 4)
-    known = sharing.Sum(torch.mm, [], exact=sharing.Kept.of(result))
+    known = shared_sums.Sum(torch.mm, [], exact=shared_sums.Kept.of(result))
     first = known.result()
     assert first is not None
     held, place = first.view(-1)[2:], first.data_ptr()
@@ -134,7 +134,7 @@ def test_a_sum_behind_a_jump_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> N
 
     x, w = torch.ones(4, 3) * 0.1, torch.diag(torch.tensor([1.0, 1e3, 1e6, 1e9]))
     apart = reference(function, x, w)
-    monkeypatch.setattr(sharing, "_LARGE", 0)
+    monkeypatch.setattr(shared_sums, "_LARGE", 0)
     shared = reference(function, x, w)
     torch.testing.assert_close(shared.bound, apart.bound, rtol=1e-4, atol=0)
 
@@ -241,13 +241,13 @@ def test_figures_in_parts_are_those_of_the_whole() -> None:
     actual, expected = torch.randn(40), torch.randn(40)
     expected[5] = actual[5] = torch.inf
     limit = torch.rand(40, dtype=torch.float64)
-    tally = metrics.Tally.of(actual, expected.double(), limit, expected)
-    error, within = metrics.errors(actual, expected.double(), limit, expected)
+    tally = differences.Tally.of(actual, expected.double(), limit, expected)
+    error, within = differences.errors(actual, expected.double(), limit, expected)
     assert tally.exceeding == int((~within).sum())
     assert tally.max_abs == float(error.max())
     assert tally.mean_abs == pytest.approx(float(error.mean()))
     assert tally.worst == int((error / limit).argmax())
-    found = metrics.Difference.of(actual, expected)
+    found = differences.Difference.of(actual, expected)
     kept = torch.arange(40) != 5
     a, r = actual[kept].double(), expected[kept].double()
     assert found.noise == pytest.approx(float((a - r).square().sum()))
@@ -257,10 +257,10 @@ def test_figures_in_parts_are_those_of_the_whole() -> None:
 def test_how_telling_a_large_output_is_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     oracle = torch.cat([torch.zeros(300), torch.arange(1.0, 101)]).double()
     bound = torch.full((400,), 0.1, dtype=torch.float64)
-    assert telling.telling(oracle, bound) == 0.25
-    monkeypatch.setattr(telling, "_SAMPLE", 200)
-    assert telling.telling(oracle, bound) == pytest.approx(0.25, abs=0.1)
-    assert telling.telling(torch.zeros(400).double(), bound) == 0
+    assert conclusiveness.telling(oracle, bound) == 0.25
+    monkeypatch.setattr(conclusiveness, "_SAMPLE", 200)
+    assert conclusiveness.telling(oracle, bound) == pytest.approx(0.25, abs=0.1)
+    assert conclusiveness.telling(torch.zeros(400).double(), bound) == 0
 
 
 class Threads(torch.nn.Module):
@@ -308,16 +308,16 @@ def test_sums_behind_a_requantization_are_shared(monkeypatch: pytest.MonkeyPatch
 
     x, w = torch.randn(40, 24), torch.randint(-100, 100, (24, 32), dtype=torch.int8)
     apart = reference(quantized, x, w)
-    monkeypatch.setattr(sharing, "_LARGE", 0)
+    monkeypatch.setattr(shared_sums, "_LARGE", 0)
     found: list[bool] = []
-    beside = sharing.Sums.beside
+    beside = shared_sums.Sums.beside
 
     def noted(self: Any, known: Any, call: Any) -> torch.Tensor | None:
         out = beside(self, known, call)
         found.append(out is not None)
         return out
 
-    monkeypatch.setattr(sharing.Sums, "beside", noted)
+    monkeypatch.setattr(shared_sums.Sums, "beside", noted)
     shared = reference(quantized, x, w)
     torch.testing.assert_close(shared.oracle, apart.oracle, rtol=0, atol=0)
     assert found

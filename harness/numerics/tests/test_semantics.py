@@ -11,10 +11,10 @@ import torch
 import harness
 from backends.null import BACKEND
 from harness import Case, Tester
+from harness.model.precision import Precision
 from harness.numerics.formats.dequantize import Blocks, Product
 from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.numerics.oracle import refer
-from harness.precision import Precision
 
 
 @torch.library.custom_op("conform_test::times_codes", mutates_args=())

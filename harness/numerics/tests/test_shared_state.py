@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from harness.errors import NotDeterministic
-from harness.numerics import determinism, exact, oracle
+from harness.model.precision import Precision
+from harness.numerics import determinism, oracle, unperturbed
 from harness.numerics.compare import compare
 from harness.numerics.oracle import refer
-from harness.precision import Precision
 
 
 class Stateful(torch.nn.Module):
@@ -121,7 +121,7 @@ class Function(torch.nn.Module):
 def test_what_is_not_deterministic_is_refused(
     function: Callable[[torch.Tensor], torch.Tensor], large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact, "LARGE", 0 if large else 2**40)
+    monkeypatch.setattr(unperturbed, "LARGE", 0 if large else 2**40)
     with pytest.raises(NotDeterministic):
         refer(Function(function), [(torch.randn(9),)], Precision(), 0)
 
@@ -129,14 +129,14 @@ def test_what_is_not_deterministic_is_refused(
 def test_what_draws_and_throws_away_is_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its outputs are the same; that is found by looking, large as it may be."""
     seeds: list[int] = []
-    run = exact.run_calls_in_float64
+    run = unperturbed.run_calls_in_float64
 
     def noted(*args: object, **kwargs: object) -> object:
         seeds.append(args[3])  # type: ignore[arg-type]
         return run(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(exact, "LARGE", 0)
-    for module in (exact, oracle):
+    monkeypatch.setattr(unperturbed, "LARGE", 0)
+    for module in (unperturbed, oracle):
         monkeypatch.setattr(module, "run_calls_in_float64", noted)
     refer(Function(lambda x: x + 0 * torch.rand(1)), [(torch.randn(9),)], Precision(), 0)
     assert seeds == [0, 1, *[0] * 8]

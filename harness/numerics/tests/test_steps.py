@@ -8,10 +8,10 @@ import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # registers the operators
 
+from harness.model.precision import Precision
 from harness.numerics.compare import compare
 from harness.numerics.oracle import refer
-from harness.numerics.steps import output_steps
-from harness.precision import Precision
+from harness.numerics.quantization_steps import output_steps
 
 _Q = torch.ops.quantized_decomposed
 _INT8 = (-128, 127, torch.int8)

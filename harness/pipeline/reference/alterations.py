@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from harness.case import Built
-from harness.copies import plain_parts
 from harness.errors import AlteredByCall
+from harness.model.case import Built
+from harness.model.copies import plain_parts
 from harness.pipeline.reference.unchanged import bytes_of
-from harness.private.torch import tree_leaves
+from harness.vendors.torch import tree_leaves
 
 State = dict[str, Any]
 """By a name for people: the checksum of a tensor with its dtype, shape and strides, or a flag."""

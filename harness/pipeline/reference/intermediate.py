@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 
 import torch
 
-from harness.case import Given
 from harness.execution.interface import Interface
+from harness.model.case import Given
 from harness.numerics.compare import compare
 from harness.numerics.distribution import compare_draws
-from harness.numerics.eager import EagerRuns, Returned, run_calls
-from harness.numerics.exact import places_of, values_of
+from harness.numerics.module_runs import EagerRuns, Returned, run_calls
 from harness.numerics.oracle import Reference
-from harness.private.torch import TreeSpec
+from harness.numerics.unperturbed import places_of, values_of
 from harness.record.cell import Intermediate
+from harness.vendors.torch import TreeSpec
 
 Refer = Callable[[Collection[int]], Reference]
 """Computes the reference of the module; takes the positions of flat inputs that are changed."""
@@ -36,7 +36,7 @@ class Original:
         runs: its eager runs.
         refer: its reference; None for a module that draws random numbers, whose outputs are
             compared by their distribution.
-        narrowed: as :attr:`harness.recipe.Recipe.narrowed`.
+        narrowed: as :attr:`harness.model.recipe.Recipe.narrowed`.
     """
 
     module: torch.nn.Module

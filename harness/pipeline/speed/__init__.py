@@ -20,7 +20,7 @@ A part replaces functions, and assumes how others behave. Where one of either is
 was read, the part is left out (``originals``), and the record of a run says so.
 
 Nothing of this happens by an import: a process that lowers calls :func:`prepare` before executorch
-is imported and :func:`install` before it lowers. :mod:`harness.private.replacing` lists what was
+is imported and :func:`install` before it lowers. :mod:`harness.vendors.replacements` lists what was
 replaced, and :func:`uninstall` undoes it. Without these calls, as with ``--no-speed``, torch,
 executorch and Python's garbage collector are as they were.
 """
@@ -37,10 +37,10 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from harness.errors import UsageError
-from harness.pipeline.speed import lean
+from harness.pipeline.speed import lazy_imports
 from harness.pipeline.speed.originals import problems
-from harness.private import replacing
-from harness.private.replacing import Replacing
+from harness.vendors import replacements
+from harness.vendors.replacements import Replacing
 
 _LEAN = "lean"
 PARTS = tuple(
@@ -96,17 +96,17 @@ def prepare() -> None:
     Imports nothing of torch's, and does nothing once executorch is there.
     """
     if _LEAN not in unwanted() and not problems(_LEAN):
-        lean.install()
+        lazy_imports.install()
 
 
 def install() -> None:
     """Install what is not :func:`left_out` in this process; further calls do nothing."""
-    if replacing.is_sped_up():
+    if replacements.is_sped_up():
         return
     prepare()
     for part in PARTS:
         if part != _LEAN and part not in left_out():
-            _module(part).install(Replacing(replacing.SPEED + part))
+            _module(part).install(Replacing(replacements.SPEED + part))
 
 
 def uninstall() -> None:
@@ -115,14 +115,14 @@ def uninstall() -> None:
     Raises:
         RuntimeError: somebody else has replaced an attribute since; nothing is undone.
     """
-    replacing.undo(replacing.SPEED)
-    lean.uninstall()
+    replacements.undo(replacements.SPEED)
+    lazy_imports.uninstall()
 
 
 @contextmanager
 def installed() -> Iterator[None]:
     """Install the parts for the length of a block, unless they are installed already."""
-    if replacing.is_sped_up():
+    if replacements.is_sped_up():
         yield
         return
     install()

@@ -10,7 +10,7 @@ import numpy
 import torch
 from torchao.quantization.pt2e.observer import HistogramObserver
 
-from harness.private.replacing import Replacing
+from harness.vendors.replacements import Replacing
 
 
 def search_range(observer: Any) -> tuple[torch.Tensor, torch.Tensor]:

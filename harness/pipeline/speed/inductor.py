@@ -15,7 +15,7 @@ from torch import _utils_internal
 from torch._dynamo import utils
 from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 
-from harness.private.replacing import Replacing
+from harness.vendors.replacements import Replacing
 
 _make_rules = DtypePropagationOpsHandler.__init__
 _record = utils.record_compilation_metrics

@@ -13,7 +13,7 @@ from typing import Any
 from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils as utils
 from torch.fx import GraphModule
 
-from harness.private.replacing import Replacing
+from harness.vendors.replacements import Replacing
 
 _NAME = "_get_aten_graph_module_for_pattern"
 _upstream = getattr(utils, _NAME)

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, Cell, Execution, Recipe, Status, Tester, registry, run_cell
+from harness import Case, Cell, Execution, Recipe, Status, Tester, run_cell
 from harness.execution.execute import hearing
-from harness.pipeline import figures
-from harness.pipeline.figures import Stopwatch, weigh
+from harness.model import registry
+from harness.pipeline import program_statistics
+from harness.pipeline.program_statistics import Stopwatch, weigh
 from harness.pipeline.route import lower
 from harness.record.cell import MODEL
 
@@ -184,7 +185,7 @@ def test_what_a_repeat_does_is_not_judged() -> None:
 
 
 def test_a_slow_program_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "_SECONDS", 0.05)
+    monkeypatch.setattr(program_statistics, "_SECONDS", 0.05)
     watch = Stopwatch()
     with watch.listening():
         tester = Tester(tied(), "portable:fp32")

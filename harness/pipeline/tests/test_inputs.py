@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from harness import Call, Case, Tester, run_cell
-from harness.case import Built
+from harness.model.case import Built
 from harness.record.cell import Status
 
 

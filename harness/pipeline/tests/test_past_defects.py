@@ -9,9 +9,9 @@ import torch
 
 from backends import portable
 from harness import Case, Limitation, run_cell
-from harness.backend import Availability, Execution, go_past, past_defects
-from harness.case import Inputs
 from harness.errors import ProgramError, StageFailure
+from harness.model.backend import Availability, Execution, go_past, past_defects
+from harness.model.case import Inputs
 from harness.record.cell import PUBLISHED, Cell, Status
 from harness.record.defect import Defect
 

@@ -15,7 +15,7 @@ from torchao.quantization import (
 from torchao.quantization.granularity import PerAxis, PerGroup
 
 from harness import Case, Tester, run_cell
-from harness.execution.settings import restored_settings
+from harness.execution.torch_settings import restored_settings
 from harness.record.cell import Status
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torchao's own

@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from backends import portable
-from harness import Case, Precision, Tester, registry, run_cell
-from harness.backend import Attempt, Availability, Emulating, Execution, Inspectable
-from harness.case import Inputs
+from harness import Case, Precision, Tester, run_cell
 from harness.errors import ConflictingOptions
+from harness.model import registry
+from harness.model.backend import Attempt, Availability, Emulating, Execution, Inspectable
+from harness.model.case import Inputs
 from harness.pipeline import delegation
 from harness.pipeline.inspection import inspect
 from harness.record.cell import Delegation, Status
-from harness.target import Target
+from harness.record.target import Target
 
 RELU = Case("test/relu", lambda: (torch.nn.ReLU(), (torch.randn(4, 4),)))
 

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, strategies as st
 
 from harness import Case, Tester
-from harness.collection.tests import sessions
-from harness.values.seeding import case_seed, restored, seeded_with
+from harness.model.seeding import case_seed, restored, seeded_with
+from harness.pytest_plugin.tests import sessions
 
 
 def _noisy() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:

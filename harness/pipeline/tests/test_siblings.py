@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from harness.case import Case
-from harness.numerics import exact
+from harness.model.case import Case
+from harness.model.precision import Precision
+from harness.numerics import unperturbed
 from harness.numerics.oracle import Reference
 from harness.pipeline import siblings
 from harness.pipeline.siblings import Siblings
 from harness.pipeline.tester import Tester
-from harness.precision import Precision
 
 
 class Counting(torch.nn.Module):
@@ -139,7 +139,7 @@ def test_one_case_is_kept(exact_runs: list[Any]) -> None:
 def test_of_a_large_module_only_references_are_kept(
     exact_runs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact, "LARGE", 1000)
+    monkeypatch.setattr(unperturbed, "LARGE", 1000)
     shared = Siblings()
     first = _refer(CASE, shared)
     assert _refer(CASE, shared) is first
@@ -153,7 +153,7 @@ def test_of_a_large_module_only_references_are_kept(
 def test_what_is_too_large_is_not_kept(
     limit: str, exact_runs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact, "LARGE", 1000)
+    monkeypatch.setattr(unperturbed, "LARGE", 1000)
     monkeypatch.setattr(siblings, limit, 1000)
     shared = Siblings()
     for _ in range(2):

@@ -25,9 +25,9 @@ from harness.errors import (
 )
 from harness.execution.execute import Interpreter
 from harness.execution.kernels import AtenKernels
+from harness.model.precision import Precision
 from harness.pipeline import stages
 from harness.pipeline.stages import LowerOptions
-from harness.precision import Precision
 from harness.record.cell import Status
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, Recipe, Tester, registry, run_cell
-from harness.recipe import Lowered
+from harness import Case, Recipe, Tester, run_cell
+from harness.model import registry
+from harness.model.recipe import Lowered
 from harness.record.cell import CROSS_BACKEND, Cell
-from harness.record.encoding import Encoding
-from harness.target import Target
+from harness.record.program_data import Encoding
+from harness.record.target import Target
 
 NULL = Target.parse("null:eager")
 WEIGHT = Encoding.of("weight", "e4m3", 32, 32, bytes(32), bytes(1))

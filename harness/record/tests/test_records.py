@@ -14,12 +14,12 @@ from hypothesis import given, strategies as st
 
 from harness.errors import RunUnreadable, RunUnwritable, UnknownCell, UnknownTarget
 from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, Output, Status
-from harness.record.encoding import Encoding
 from harness.record.evidence import Cause, Vacuity
 from harness.record.folder import CELLS_FILE, RUN_FILE, RunWriter, latest, load
+from harness.record.program_data import Encoding
 from harness.record.run import RunInfo
 from harness.record.severity import Severity
-from harness.target import Target, cell_id, split_cell_id
+from harness.record.target import Target, cell_id, split_cell_id
 
 _words = st.from_regex(r"[a-z][a-z0-9_]{0,12}", fullmatch=True)
 _texts = st.text(max_size=40)

@@ -12,9 +12,9 @@ import torch
 from torch.fx import GraphModule, Node
 
 from harness.errors import UsageError
-from harness.pipeline.explaining.origin import source_of
-from harness.private.torch import HigherOrderOperator, OpOverload
-from harness.tracing.script.values import Values, literal
+from harness.pipeline.explain.node_origin import source_of
+from harness.tracing.script.tensor_text import Values, literal
+from harness.vendors.torch import HigherOrderOperator, OpOverload
 
 _WIDTH = 99
 

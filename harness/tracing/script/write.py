@@ -16,15 +16,15 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from harness.backend import Backend
-from harness.case import Case
 from harness.errors import UsageError
-from harness.recipe import Recipe, Script
-from harness.target import Target
-from harness.tracing.script import support
+from harness.model.backend import Backend
+from harness.model.case import Case
+from harness.model.recipe import Recipe, Script
+from harness.record.target import Target
+from harness.tracing.script import support_code
 from harness.tracing.script.graph import Source
-from harness.tracing.script.observing import Seen
-from harness.tracing.script.values import BESIDE, Values
+from harness.tracing.script.recorded_cell import Seen
+from harness.tracing.script.tensor_text import BESIDE, Values
 from harness.tracing.trial import Bench, Say
 
 
@@ -179,13 +179,13 @@ def _pieces(lines: Sequence[str]) -> list[str]:
     """The functions that a script uses, those included that they use."""
     found: dict[str, str] = {}
     text = "\n".join(lines)
-    for _ in support.PIECES:
-        for piece in support.PIECES:
+    for _ in support_code.PIECES:
+        for piece in support_code.PIECES:
             if piece.__name__ not in found and re.search(rf"\b{piece.__name__}\b", text):
                 lines = inspect.getsource(piece).split("\n")
                 found[piece.__name__] = "\n".join(x.partition("  # type:")[0] for x in lines)
                 text += found[piece.__name__]
-    return [found[piece.__name__] for piece in support.PIECES if piece.__name__ in found]
+    return [found[piece.__name__] for piece in support_code.PIECES if piece.__name__ in found]
 
 
 def _without_head(text: str) -> str:

@@ -10,7 +10,8 @@ import torch
 from executorch.exir.dialects._ops import ops
 from torch.fx.passes.infra.pass_base import PassResult
 
-from harness import Recipe, Target, registry
+from harness import Recipe, Target
+from harness.model import registry
 
 Edit = Callable[[torch.fx.Node], bool]
 """Changes a node where it is meant, and says whether it did."""

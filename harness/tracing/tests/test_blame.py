@@ -11,9 +11,10 @@ import torch
 from executorch.exir.dialects._ops import ops
 from executorch.exir.pass_base import ExportPass, PassResult
 
-from harness import Case, Status, Target, UsageError, registry
-from harness.recipe import KnownPass
-from harness.tracing.blame import blame
+from harness import Case, Status, Target, UsageError
+from harness.model import registry
+from harness.model.recipe import KnownPass
+from harness.tracing.pass_blame import blame
 
 CASE = Case("sine", lambda: (torch.nn.Sequential(torch.nn.Tanh()), (torch.randn(4),)))
 
@@ -101,7 +102,7 @@ def test_a_pass_that_the_target_adds(
 ) -> None:
     given(HarmlessPass)
     known = KnownPass(f"{__name__}:WrongPass", "doubles")
-    monkeypatch.setattr("harness.variation.GENERAL", {"twice": known})
+    monkeypatch.setattr("harness.model.recipe_passes.GENERAL", {"twice": known})
     found = blame(CASE, Target.parse("portable:fp32+twice"))
     assert found.guilty == ("twice",)
 

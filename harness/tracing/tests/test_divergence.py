@@ -12,9 +12,9 @@ from harness import Case, Cell, Limitation, Recipe, Severity, Status, Tester, ru
 from harness.record.cell import MODEL
 from harness.tracing import divergence
 from harness.tracing.divergence import diverges, look
-from harness.tracing.found import Found, recorded
 from harness.tracing.tests.planting import planted, swapped
 from harness.tracing.trace import trace
+from harness.tracing.trace_result import Found, recorded
 
 TARGET = "portable:fp32"
 WRONG = planted(TARGET, swapped("aten.tanh.default", "aten.erf.default"))

@@ -9,9 +9,9 @@ import torch
 
 from backends.portable import Portable
 from harness import Case, UsageError, run_cell
-from harness.backend import Execution
-from harness.case import arguments
 from harness.errors import ProgramError
+from harness.model.backend import Execution
+from harness.model.case import arguments
 from harness.tracing.reduce import Reduced, reduce
 from harness.tracing.tests.planting import edge, planted, swapped, swapped_after
 from harness.tracing.tests.test_trace import TANH_IS_ERF, Chain, Fused

@@ -14,10 +14,11 @@ import pytest
 import torch
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
-from harness import Case, Tester, UsageError, registry
+from harness import Case, Tester, UsageError
+from harness.model import registry
 from harness.pipeline import stages
-from harness.target import Target
-from harness.tracing.script.values import Values, literal
+from harness.record.target import Target
+from harness.tracing.script.tensor_text import Values, literal
 from harness.tracing.script.write import write_script
 
 QUICK = ("portable:fp32", "tosa:fp", "mlx:fp32")
@@ -194,7 +195,7 @@ VALUES = (
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{value.dtype}{list(value.shape)}")
 def test_a_tensor_is_the_same_out_of_its_text(value: torch.Tensor) -> None:
-    from harness.tracing.script.support import unpack
+    from harness.tracing.script.support_code import unpack
 
     made = eval(Values().text(value), {"torch": torch, "unpack": unpack})
     assert (made.dtype, made.shape, made.stride()) == (value.dtype, value.shape, value.stride())

@@ -2,7 +2,7 @@
 
 ::
 
-    from harness.record.run import load
+    from harness.record.folder import load
     from reports.comparison.diff import diff
 
     found = diff(load("runs/yesterday"), load("runs/today"))

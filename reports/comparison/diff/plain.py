@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from harness.record.spelling import spell_number
+from harness.record.number_text import spell_number
 from reports.comparison.diff.compare import Change, Diff
 from reports.comparison.snapshot import CellFacts
 

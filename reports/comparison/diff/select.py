@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Collection, Iterable
 
 from harness.errors import UsageError
-from harness.target import any_glob
+from harness.record.target import any_glob
 from reports.comparison.diff.compare import Change, Diff
 from reports.comparison.diff.kinds import Kind
 

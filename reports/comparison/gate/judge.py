@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from harness.record.run import Run
-from harness.target import any_glob
+from harness.record.target import any_glob
 from reports import text
 from reports.comparison.diff import Change, Diff, Kind, diff
 from reports.comparison.gate import obstacles

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from harness.record.cell import Cached
-from harness.target import any_glob
+from harness.record.target import any_glob
 from reports import text
 from reports.comparison.diff import Change, Diff, Kind
 from reports.comparison.gate.policy import CachedPolicy, Policy

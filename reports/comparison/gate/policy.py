@@ -13,7 +13,7 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.record.severity import Severity
-from harness.target import any_glob
+from harness.record.target import any_glob
 from reports.comparison.diff.compare import Change
 from reports.comparison.diff.kinds import Kind, Thresholds
 

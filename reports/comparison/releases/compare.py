@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from harness.record.cell import Cell
 from harness.record.host import Environment
 from harness.record.run import Run
-from harness.release import PACKAGE
+from harness.vendors.versions import PACKAGE
 from reports import facts
 from reports.comparison.diff import Change, Diff, Kind, diff
 from reports.comparison.snapshot import CellFacts

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from harness.record.cell import CROSS_BACKEND, Cell, Output, Status
-from harness.record.encoding import Encoding
+from harness.record.program_data import Encoding
 from reports.render import html, markdown, terminal
 from reports.render.pairs import pairs, rows
 from reports.tests.runs import cell, numerics, write

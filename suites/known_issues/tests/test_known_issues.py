@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from harness import Cell, check
-from harness.known.issue import KnownIssue, recognise
+from harness.model.known_issues.known_issue import KnownIssue, recognise
+from harness.model.registry import known_issues
 from harness.record.cell import Divergence, Status
-from harness.registry import known_issues
 from suites.known_issues.scripts import RECOGNISED, UNRECOGNISED
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from harness import Case, Recipe, Tester
-from harness.case import Inputs
+from harness.model.case import Inputs
 from harness.pipeline.route import lower
 from harness.tracing.tests.planting import planted
 from suites.models import generation

@@ -11,7 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from harness import Case
-from harness.case import arguments
+from harness.model.case import arguments
 from suites.models import language, speech, text, vision
 
 MODELS = [

@@ -12,7 +12,7 @@ import torch
 
 import harness
 from harness import Case, ProgramError, Tester
-from harness.case import Inputs
+from harness.model.case import Inputs
 from harness.pipeline.route import lower
 from suites.opinfo.sampling import REFUSALS, entries, program
 

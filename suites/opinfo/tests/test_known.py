@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness import Limitation
-from harness.limitation import installed_within
+from harness.model.limitation import installed_within
 from suites.known import as_known
 from suites.opinfo.limitations import LIMITATIONS
 

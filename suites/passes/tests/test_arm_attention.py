@@ -10,13 +10,13 @@ from executorch.backends.arm._passes.decompose_sdpa_pass import (
     DecomposeScaledDotProductAttentionPass,
 )
 
+from harness.model.precision import Precision
+from harness.model.recipe import KnownPass
 from harness.numerics.oracle import refer
 from harness.passes.equality import unequal
-from harness.passes.observing import observe
+from harness.passes.interpreter import observe
+from harness.passes.pass_log import Rewriting
 from harness.passes.properties import Proof, changed_ops, properties
-from harness.passes.witness import Rewriting
-from harness.precision import Precision
-from harness.recipe import KnownPass
 from suites.passes.graphs import Function
 
 attend = torch.nn.functional.scaled_dot_product_attention

@@ -21,10 +21,10 @@ from torch.export import ExportedProgram
 from backends.tosa.mxfp import FORMATS
 from backends.tosa.semantics import PAYLOADS, RULE, mxfp
 from backends.tosa.specifications import MXFP
+from harness.model.recipe import KnownPass
 from harness.numerics.formats.microscaling import Element, encode, unpack_nibbles
+from harness.passes.pass_log import Rewriting
 from harness.passes.properties import Proof, changed_ops, properties
-from harness.passes.witness import Rewriting
-from harness.recipe import KnownPass
 
 SPECIFICATION = TosaSpecification.create_from_string(MXFP)
 REWRITES = (RewriteMXFPLinearPass, RewriteMXFPConv2dPass)

@@ -18,7 +18,7 @@ from backends.metal.generation.generate import generate
 from backends.metal.generation.host_tensor import HostTensor, to_host
 from backends.metal.generation.pretend import pretending
 from backends.metal.tests.programs import Apply, partition
-from harness.private.torch import FakeTensor, FakeTensorMode, OpOverload
+from harness.vendors.torch import FakeTensor, FakeTensorMode, OpOverload
 
 _X, _Y, _LONG = torch.ones(3, 4), torch.ones(3, 4), torch.tensor([1, 0, 2])
 _MASK = torch.tensor([[True], [False], [True]])

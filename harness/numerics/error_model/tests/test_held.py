@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from harness.numerics.error_model.held import is_held
+from harness.numerics.error_model.exact_results import is_held
 from harness.numerics.tests.test_oracle import UNIT, largest_bound
 
 COUNT = torch.arange(64.0)

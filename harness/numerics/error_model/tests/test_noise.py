@@ -7,9 +7,9 @@ import itertools
 import pytest
 import torch
 
+from harness.model.precision import Precision
 from harness.numerics.error_model import noise
 from harness.numerics.oracle import refer
-from harness.precision import Precision
 
 COUNT = 2**18 + 5
 

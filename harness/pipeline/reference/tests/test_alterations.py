@@ -12,8 +12,8 @@ import torch
 
 from backends.null import BACKEND
 from harness import Case, Cell, Inputs, Recipe, run_cell
-from harness.case import Built
 from harness.errors import AlteredByCall
+from harness.model.case import Built
 from harness.pipeline import stages
 from harness.pipeline.reference.alterations import Alterations
 from harness.pipeline.reference.tests.quantizers import Rewriting

@@ -9,7 +9,7 @@ import torch
 
 from harness import Case, run_cell
 from harness.errors import StageFailure
-from harness.numerics import eager
+from harness.numerics import module_runs
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell, Status
 
@@ -130,12 +130,12 @@ def test_eager_runs_are_made_once(
 ) -> None:
     """Once for the outputs, once more where state is written, and once with other random numbers,
     which must not matter."""
-    run, runs = eager._run, []
+    run, runs = module_runs._run, []
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         runs.append(torch.get_default_dtype())
         return run(*args, **kwargs)
 
-    monkeypatch.setattr(eager, "_run", counted)
+    monkeypatch.setattr(module_runs, "_run", counted)
     assert _cell(module).status is Status.PASSED
     assert runs.count(torch.float32) == expected

@@ -3,7 +3,7 @@
 import sys
 
 from harness.pipeline.speed.originals import main
-from harness.private.vendors import silence_vendors
+from harness.vendors.quiet import silence_vendors
 
 silence_vendors()
 sys.exit(main(sys.argv[1:]))

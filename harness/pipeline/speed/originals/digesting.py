@@ -36,7 +36,7 @@ from harness.pipeline.speed.originals.sources import (
     walk_statements,
     write_code,
 )
-from harness.private import replacing
+from harness.vendors import replacements
 
 _STANDARD = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
 _INSTALLED = ("site-packages", "dist-packages")
@@ -88,7 +88,7 @@ def _own(owner: Any) -> dict[str, Any]:
     """The attributes of a class or module; those that this project replaced, as they were."""
     own = dict(vars(owner))
     # The last replacement of an attribute is undone first.
-    for each in reversed(replacing.replacements()):
+    for each in reversed(replacements.replacements()):
         if each.owner is owner and own.get(each.name) is each.value:
             if each.was_absent:
                 del own[each.name]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch.export import ExportedProgram
 
-from harness.pipeline.speed.converting import decomposing
+from harness.pipeline.speed.export import decompositions as decomposing
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from harness.pipeline import speed
-from harness.pipeline.speed.code import DeferredCode
+from harness.pipeline.speed.graph_code import DeferredCode
 
 
 class Doubled(torch.nn.Module):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.export import ExportedProgram, export
 
-from harness.pipeline.speed import lean
+from harness.pipeline.speed import lazy_imports
 
 
 class Spare(torch.nn.Module):
@@ -57,8 +57,8 @@ def _branches() -> torch.nn.Module:
 def test_it_does_what_torchs_does(make: Any) -> None:
     ours, upstreams = (export(make(), (torch.randn(3),)) for _ in range(2))
     before = len(ours.graph.nodes)
-    lean._remove(ours)
-    lean._real()(upstreams)
+    lazy_imports._remove(ours)
+    lazy_imports._real()(upstreams)
     assert _nodes(ours) == _nodes(upstreams)
     assert (len(ours.graph.nodes) < before) is (make is Spare)
 
@@ -67,6 +67,6 @@ def test_it_does_what_torchs_does(make: Any) -> None:
 def test_a_node_that_it_is_for_is_left_to_torchs() -> None:
     program = export(Writes(), (torch.randn(3),)).run_decompositions({})
     assert any("auto_functionalized" in str(node.target) for node in program.graph.nodes)
-    done = lean._remove(program)
+    done = lazy_imports._remove(program)
     assert not any("auto_functionalized" in str(node.target) for node in done.graph.nodes)
     assert any("conform_lean" in str(node.target) for node in done.graph.nodes)

@@ -16,7 +16,7 @@ from torch.export import ExportedProgram, export
 from torch.fx import Interpreter, interpreter, symbolic_trace
 
 from harness.pipeline import speed
-from harness.pipeline.speed import forgotten, kept, untold
+from harness.pipeline.speed import eviction, memoized, unread_text
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def _installed() -> None:
 
 def _check_if_called_from_to_backend() -> tuple[list[inspect.FrameInfo], list[inspect.FrameInfo]]:
     """Has the name of a partitioner's function that looks for its callers."""
-    return inspect.stack(), untold._stack()
+    return inspect.stack(), unread_text._stack()
 
 
 def test_a_partitioner_finds_the_callers_that_it_would_find() -> None:
@@ -71,7 +71,9 @@ class _Twice(torch.nn.Module):
 
 def test_a_walk_makes_no_bar_unless_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[Any] = []
-    monkeypatch.setattr(untold, "_bar", lambda **options: shown.append(options) or untold._NoBar())
+    monkeypatch.setattr(
+        unread_text, "_bar", lambda **options: shown.append(options) or unread_text._NoBar()
+    )
     walked = Interpreter(symbolic_trace(_Twice()))
     assert walked.run(torch.ones(2)).tolist() == [2.0, 2.0]
     assert not shown
@@ -84,8 +86,10 @@ def test_the_order_of_dims_is_upstreams() -> None:
     for rank in range(5):
         # Ties, as dimensions of size 1 make them, included.
         for stride in itertools.product((1, 2, 3, 6), repeat=rank):
-            assert exir_tensor.dim_order_from_stride(stride) == kept._order_of(stride)
-            assert exir_tensor.dim_order_from_stride(list(stride)) == kept._order_of(list(stride))
+            assert exir_tensor.dim_order_from_stride(stride) == memoized._order_of(stride)
+            assert exir_tensor.dim_order_from_stride(list(stride)) == memoized._order_of(
+                list(stride)
+            )
 
 
 def test_strides_of_zero_are_refused_as_before() -> None:
@@ -99,7 +103,7 @@ def _program() -> ExportedProgram:
 
 def test_a_call_spec_is_upstreams_and_cannot_be_set() -> None:
     program = _program()
-    assert program.call_spec == kept._upstream_call_spec(program)
+    assert program.call_spec == memoized._upstream_call_spec(program)
     with pytest.raises(RuntimeError, match="Unable to set"):
         program.call_spec = None
     program._module_call_graph = []
@@ -111,7 +115,7 @@ def test_what_was_compared_is_forgotten_and_told_apart() -> None:
     assert utils.is_identical_graph(program, program)
     assert not utils.is_identical_graph(program, other.graph_module)
     assert utils.is_same_node.cache_info().currsize == 0
-    assert forgotten._upstream(program, program)
+    assert eviction._upstream(program, program)
     assert utils.is_same_node.cache_info().currsize > 0, "upstream no longer keeps them"
     utils.is_same_node.cache_clear()
 
@@ -121,7 +125,7 @@ def test_arms_passes_keep_the_line_that_they_would_keep(monkeypatch: pytest.Monk
     made: dict[str, Any] = {}
     exec(compile(source, "site/executorch/backends/arm/_passes/arm_pass_utils.py", "exec"), made)
     short = made["create_node"]()
-    monkeypatch.setattr(traceback, "format_stack", untold._format_stack)
+    monkeypatch.setattr(traceback, "format_stack", unread_text._format_stack)
     full = made["create_node"]()
     assert len(short) == 2
     assert len(full) > 2

@@ -16,8 +16,8 @@ from harness.errors import StageFailure
 from harness.pipeline import speed
 from harness.pipeline.route import lower
 from harness.pipeline.siblings import Siblings
-from harness.pipeline.speed.converting import decomposing, edge
-from harness.pipeline.speed.converting.functional import copied
+from harness.pipeline.speed.export import decompositions, edge_programs
+from harness.pipeline.speed.export.functionalization import copied
 from harness.pipeline.speed.tests.graphs import NET, Net, are_alike
 
 aten = torch.ops.aten
@@ -54,11 +54,11 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return called
 
     decomposed = compared(
-        decomposing, "_decomposed_by", lambda of, program, table: (copied(program), table)
+        decompositions, "_decomposed_by", lambda of, program, table: (copied(program), table)
     )
-    monkeypatch.setattr(decomposing, "_decomposed_by", decomposed)
+    monkeypatch.setattr(decompositions, "_decomposed_by", decomposed)
     converted = compared(
-        edge,
+        edge_programs,
         "_generate_edge_program",
         lambda config, program, preserve_ops: (config, copied(program), None, preserve_ops),
     )
@@ -125,7 +125,7 @@ def test_an_outcome_that_somebody_changed_is_made_anew(decompositions: list[Any]
 def test_where_composite_operators_are_not_seen_nothing_is_shared(
     decompositions: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decomposing, "are_met", lambda: False)
+    monkeypatch.setattr(decompositions, "are_met", lambda: False)
     program = _functional()
     _made(program)
     _made(program)

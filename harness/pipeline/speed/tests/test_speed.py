@@ -19,11 +19,12 @@ from torch._export import utils as export_utils
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.utils import _pytree as pytree
 
-from harness import Case, Tester, registry
+from harness import Case, Tester
+from harness.model import registry
 from harness.pipeline import speed
 from harness.pipeline.route import lower
-from harness.pipeline.speed.converting import tables
-from harness.pipeline.speed.walking import propagation, replay
+from harness.pipeline.speed.export import decomposition_tables
+from harness.pipeline.speed.passes import argument_trees, propagation
 
 ROOT = Path(__file__).parents[4]
 
@@ -114,9 +115,11 @@ def test_decompositions_are_looked_up_once_and_handed_out_as_copies() -> None:
     speed.install()
     wanted = [torch.ops.aten.gelu, torch.ops.aten.silu.default, torch.ops.aten.add.Tensor]
     first = torch._decomp.get_decompositions(wanted)
-    assert first == tables._get_decompositions(wanted)
+    assert first == decomposition_tables._get_decompositions(wanted)
     first.clear()
-    assert torch._decomp.get_decompositions(wanted) == tables._get_decompositions(wanted)
+    assert torch._decomp.get_decompositions(wanted) == decomposition_tables._get_decompositions(
+        wanted
+    )
 
 
 def test_composite_operators_are_collected_again_when_one_is_registered() -> None:
@@ -158,12 +161,12 @@ def test_arguments_are_walked_as_upstream_does(tree: Any) -> None:
         return type(walked), [types(item) for item in items]
 
     for mine, upstream in (
-        (replay._tree_map(name, tree), pytree.tree_map(name, tree)),
-        (replay._tree_map_only(int, name, tree), pytree.tree_map_only(int, name, tree)),
+        (argument_trees._tree_map(name, tree), pytree.tree_map(name, tree)),
+        (argument_trees._tree_map_only(int, name, tree), pytree.tree_map_only(int, name, tree)),
     ):
         assert mine == upstream
         assert types(mine) == types(upstream)
-    assert list(replay._tree_iter(tree)) == list(pytree.tree_iter(tree))
+    assert list(argument_trees._tree_iter(tree)) == list(pytree.tree_iter(tree))
 
 
 def test_a_pass_still_says_which_node_it_is_at() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.pipeline.speed.stack import roomy
+from harness.pipeline.speed.recursion_limit import roomy
 
 _CALLS = 1000
 _DEPTHS = 200  # frames of 100 bytes and more: somewhere in there a chunk of 16 KiB ends

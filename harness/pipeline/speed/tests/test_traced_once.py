@@ -18,9 +18,8 @@ from harness.pipeline import speed
 from harness.pipeline.reference.unchanged import Nodes, Snapshot
 from harness.pipeline.route import lower
 from harness.pipeline.siblings import Siblings
-from harness.pipeline.speed.converting import decomposing
+from harness.pipeline.speed.passes import skipped_walks
 from harness.pipeline.speed.tests.graphs import NET, Net, are_alike, drawn
-from harness.pipeline.speed.walking import retracing
 
 TARGETS = ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "xnnpack:int8", "tosa:int"]
 
@@ -45,16 +44,16 @@ def test_a_walk_that_is_skipped_changes_nothing(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skipped: set[str] = set()
-    says = retracing._changes_nothing
+    says = skipped_walks._changes_nothing
 
     def checked(walking: Any, module: GraphModule) -> bool:
         nothing = says(walking, module)
         if nothing:
             skipped.add(type(walking).__name__)
-            assert drawn(retracing._upstream(walking, module).graph_module) == drawn(module)
+            assert drawn(skipped_walks._upstream(walking, module).graph_module) == drawn(module)
         return nothing
 
-    monkeypatch.setattr(retracing, "_changes_nothing", checked)
+    monkeypatch.setattr(skipped_walks, "_changes_nothing", checked)
     lower(Tester(NET, target))
     assert {"NormalizeTransposePass", "ReplaceBrokenOpsWithFunctionalOpsPass"} <= skipped
     if target.startswith("xnnpack"):
@@ -135,14 +134,14 @@ def test_a_program_is_made_functional_once(decompositions: list[Any]) -> None:
     assert len(decompositions) == 1
     are_alike(made[0], made[1])
     assert made[0].graph is not made[1].graph
-    are_alike(made[0], decomposing._upstream(program, {}))
+    are_alike(made[0], decompositions._upstream(program, {}))
 
 
 def test_what_is_functional_is_not_made_so(decompositions: list[Any]) -> None:
     program = export(Net(), (torch.randn(2, 3, 8, 8),))
     made = program.run_decompositions({})
     assert not decompositions
-    upstream = decomposing._upstream(program, {})
+    upstream = decompositions._upstream(program, {})
     are_alike(made, upstream)
     assert made.verifiers == upstream.verifiers
     for node, theirs in zip(made.graph.nodes, upstream.graph.nodes, strict=True):
@@ -181,7 +180,7 @@ def test_what_is_decomposed_is_not_decomposed_again(decompositions: list[Any]) -
     thrice = twice.run_decompositions(default_decompositions())
     assert len(decompositions) == 1
     assert drawn(once.graph_module) == drawn(twice.graph_module) == drawn(thrice.graph_module)
-    upstream = decomposing._upstream(once, default_decompositions())
+    upstream = decompositions._upstream(once, default_decompositions())
     assert drawn(upstream.graph_module) == drawn(once.graph_module)
     relu = next(node for node in twice.graph.nodes if "relu" in node.name)
     relu.target = torch.ops.aten.relu6.default

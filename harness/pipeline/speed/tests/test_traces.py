@@ -13,7 +13,7 @@ from torch.fx import _symbolic_trace, proxy
 from torch.fx.experimental.proxy_tensor import _ModuleStackTracer, make_fx
 from torch.utils._traceback import CapturedTraceback
 
-from harness.pipeline.speed.converting import tracing
+from harness.pipeline.speed.export import traces
 
 _ORIGINALS = {name: vars(torch.nn.Module)[name] for name in ("__getattr__", "__call__")}
 
@@ -61,17 +61,17 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         seen.append(name)
         upstream(patcher, cls, name, *given, **options)
 
-    upstream = tracing._patch
-    monkeypatch.setattr(tracing, "_patch", patch)
-    monkeypatch.setattr(_symbolic_trace._Patcher, "patch_method", tracing._patch_where_needed)
-    monkeypatch.setattr(proxy, "CapturedTraceback", tracing._Stack)
+    upstream = traces._patch
+    monkeypatch.setattr(traces, "_patch", patch)
+    monkeypatch.setattr(_symbolic_trace._Patcher, "patch_method", traces._patch_where_needed)
+    monkeypatch.setattr(proxy, "CapturedTraceback", traces._Stack)
     yield seen
     assert {name: vars(torch.nn.Module)[name] for name in _ORIGINALS} == _ORIGINALS
 
 
 def _upstreams(monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any]) -> Any:
     with monkeypatch.context() as patched:
-        patched.setattr(_symbolic_trace._Patcher, "patch_method", tracing._patch)
+        patched.setattr(_symbolic_trace._Patcher, "patch_method", traces._patch)
         patched.setattr(proxy, "CapturedTraceback", CapturedTraceback)
         return make()
 
@@ -135,8 +135,8 @@ def test_nothing_is_written_to_trace_graphs() -> None:
     outer.output(outer.call_module("inner", (outer.placeholder("x"),)))
     graph = torch.fx.GraphModule({"inner": torch.fx.symbolic_trace(_Doubling())}, outer)
     for scope, needed in ((graph, False), (inner, True)):  # the latter has layers
-        assert tracing._is_needed(_ModuleStackTracer(scope), "__call__") is needed
-        assert not tracing._is_needed(_ModuleStackTracer(scope), "__getattr__")
+        assert traces._is_needed(_ModuleStackTracer(scope), "__call__") is needed
+        assert not traces._is_needed(_ModuleStackTracer(scope), "__getattr__")
 
 
 def test_a_trace_below_one_that_wrote_writes(
@@ -157,7 +157,7 @@ def test_a_tracer_keeps_the_same_frames(forward_only: bool) -> None:
     tracer._record_forward_stack_traces_only = forward_only
 
     def forward() -> list[str]:
-        found = [each.extract().summary() for each in (CapturedTraceback, tracing._Stack)]
+        found = [each.extract().summary() for each in (CapturedTraceback, traces._Stack)]
         kept = ["".join(tracer._filter_traceback_frames(each).format()) for each in found]
         assert len(found[1]) < len(found[0])
         return kept

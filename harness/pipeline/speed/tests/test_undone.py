@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from harness.collection.tests.sessions import script
+from harness.pytest_plugin.tests.sessions import script
 
 _CODE = """
 import importlib, json, sys
 from harness.pipeline import speed
-from harness.private import replacing
+from harness.vendors import replacements as replacing
 import torch
 from harness import Case, Tester
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from harness.collection.tests.sessions import script
 from harness.pipeline import speed
 from harness.pipeline.speed import originals
 from harness.pipeline.speed.originals import ASSUMED, REPLACED, names_of, sources
+from harness.pytest_plugin.tests.sessions import script
 
 NAMES = sorted({name for part in speed.PARTS for name in names_of(part)})
 

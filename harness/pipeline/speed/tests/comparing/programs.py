@@ -14,10 +14,11 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from harness import Case, registry, run_cell
-from harness.collection.discovery import all_suites
+from harness import Case, run_cell
+from harness.model import registry
 from harness.pipeline import speed
 from harness.pipeline.siblings import Siblings
+from harness.session.discovery import all_suites
 
 ROOT = Path(__file__).parents[5]
 

@@ -12,8 +12,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.collection.tests.sessions import ROOT, ended, environment
 from harness.pipeline import speed
+from harness.pytest_plugin.tests.sessions import ROOT, ended, environment
 from harness.record.revision import revision
 
 STEP, LEAST = 512, 9

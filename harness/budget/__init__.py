@@ -1,1 +1,0 @@
-"""What a cell may hold: workers say what they do, and a watch ends what takes too much."""

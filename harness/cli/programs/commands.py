@@ -1,0 +1,177 @@
+"""``conform inspect`` and ``conform exec``: any program, whoever emitted it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.common import silence_vendors
+from harness.errors import ProgramError
+
+if TYPE_CHECKING:
+    from harness.execution.program import Program
+    from harness.model.case import Inputs
+
+PROGRAM = click.argument("program", type=click.Path(path_type=Path), metavar="PROGRAM.pte")
+
+
+@click.command()
+@PROGRAM
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+@click.option(
+    "--listing/--no-listing",
+    default=True,
+    show_default=True,
+    help="List what the payloads of delegates hold, as far as their backends read them.",
+)
+def inspect(program: Path, as_json: bool, listing: bool) -> None:
+    """Print what is in a program: methods, delegates, kernels, data, memory, payloads.
+
+    Nothing of the program is executed.
+    """
+    silence_vendors()
+    from rich.console import Console
+
+    from harness.execution.any_program.description import describe_program
+
+    data = _read(program)
+    with _speaking_of(program):
+        found = describe_program(data, listings=listing)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(found)))
+        return
+    from harness.cli.programs import program_text
+
+    program_text.show(program, found, Console())
+
+
+@click.command("exec")
+@PROGRAM
+@click.option(
+    "--inputs",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A file with the inputs of one call: .pt .npy .npz .safetensors, an image or a .wav. "
+    "Given again, it is the next call; state persists.",
+)
+@click.option("--random", is_flag=True, help="Seeded inputs of the declared types and shapes.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of --random.")
+@click.option("--method", help="Which method; default: forward, or the only one.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Write the outputs: .pt (a list a call), .npz or .safetensors.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="Seconds that all calls may take.",
+)
+def execute(
+    program: Path,
+    files: Sequence[Path],
+    random: bool,
+    seed: int,
+    method: str | None,
+    out: Path | None,
+    timeout: float,
+) -> None:
+    """Run a program and print a row for each output.
+
+    Each delegate is executed by the ExecuTorch runtime where that has it, else by the backend that
+    has a reference model or an emulation of it; all in a process of its own.
+
+    A .pt holds a tensor, a list of inputs, or a dict of inputs by name; nothing in it is executed.
+    An image is uint8 (height, width, channels), and is laid out and scaled to 0..1 as the first
+    input wants it; a .wav is float32 (channels, samples). Neither is resized or normalized.
+    """
+    silence_vendors()
+    from rich.console import Console
+
+    from harness.cli.programs import program_text
+    from harness.execution.any_program import run
+    from harness.execution.any_program.executors import require
+    from harness.model.files import output_files
+    from reports import output
+
+    if out is not None:
+        output_files.check_suffix(out)
+    data = _read(program)
+    with _speaking_of(program):
+        parsed = run.load(data, method)
+        who = require(payload.id for payload in parsed.delegates)
+    calls = _calls(parsed, program, files, seed if random else None)
+    with _speaking_of(program):
+        execution = run.run(data, parsed, calls, timeout)
+    program_text.show_outputs(parsed, execution, who, Console())
+    if out is not None:
+        output.write(out, output_files.encode(out, execution.outputs))
+        click.echo(out)
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        ProgramError: it is a folder, or is not there.
+    """
+    if path.is_dir():
+        raise ProgramError(f"{path} is a folder, not a program")
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise ProgramError(f"{path}: there is no such file") from error
+
+
+@contextmanager
+def _speaking_of(path: Path) -> Iterator[None]:
+    """Name the file in what is wrong with it."""
+    try:
+        yield
+    except ProgramError as error:
+        raise ProgramError(f"{path}: {error}") from error
+
+
+def _calls(program: Program, path: Path, files: Sequence[Path], seed: int | None) -> list[Inputs]:
+    """The flat inputs of each call.
+
+    Raises:
+        InputError: a file is none of inputs, they do not fit, or none are given.
+    """
+    import torch
+
+    from harness.errors import ConflictingOptions, InputError
+    from harness.execution.any_program import bind_inputs
+    from harness.model.files.input_files import read_inputs
+
+    if seed is not None:
+        if files:
+            raise ConflictingOptions("--inputs and --random say two things; give one of them")
+        return [bind_inputs.random_inputs(program, seed)]
+    if not files:
+        if not program.plan.inputs:
+            return [()]
+        wanted = ", ".join(bind_inputs.expected(program))
+        raise InputError(f"{path} takes {wanted}; give --inputs FILE, or --random")
+    like = [
+        torch.empty(spec.sizes, dtype=spec.dtype, device="meta")
+        for spec in program.inputs[:1]
+        if spec is not None
+    ]
+    calls = []
+    for file in files:
+        args, kwargs = read_inputs(file, like)
+        try:
+            calls.append(bind_inputs.flat_inputs(program, args, kwargs))
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from error
+    return calls

@@ -1,0 +1,325 @@
+"""``conform trace`` and ``conform reduce``: why a cell is red."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare, progress, run_folder
+from harness.cli.script_option import SCRIPT, write
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.model.case import Case
+    from harness.record.target import Target
+    from harness.tracing.reduce import Reduced
+    from harness.tracing.trace_result import Found, NodeFound
+
+_ROWS = 24
+"""Rows of the table that are printed; a file that is saved has all."""
+
+_TARGET = click.option(
+    "--target", metavar="TARGET", help="Take CELL as a SOURCE of conform check, on this target."
+)
+_INPUTS = click.option(
+    "--inputs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Inputs of such a SOURCE, as conform check reads them.",
+)
+
+
+@click.command()
+@click.argument("cell")
+@run_folder("Run folder whose seed is taken.")
+@click.option("--seed", type=int, help="Run seed; default: the run's, else 0.")
+@SUITE_FOLDER
+@_TARGET
+@_INPUTS
+@click.option("--all-nodes", is_flag=True, help="Look at every node, of a green cell as well.")
+@click.option(
+    "--taps",
+    type=click.IntRange(min=1),
+    default=24,
+    show_default=True,
+    help="Values that a program returns at most beside its own.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON in place of the table.")
+@click.option("--save", type=click.Path(path_type=Path), help="Write the JSON to this file.")
+@SPEED
+def trace(
+    cell: str,
+    folder: Path | None,
+    seed: int | None,
+    suites: Path,
+    target: str | None,
+    inputs: Path | None,
+    all_nodes: bool,
+    taps: int,
+    as_json: bool,
+    save: Path | None,
+    speed: bool,
+) -> None:
+    """Find the first node of CELL where its target leaves the oracle.
+
+    The exported graph is taken to the target again and again, each time with other values of its
+    nodes as outputs, and each value is held against its own bound. Exit code 0 when the cell is
+    green, 1 when it is red, 2 when that could not be tried.
+    """
+    prepare(speed=speed)
+    from rich.console import Console
+
+    from harness.tracing.trace import trace as find
+
+    seed = seed_of(cell, folder, seed)
+    case, on = subject_of(cell, suites, target, inputs, seed)
+    with progress() as say:
+        found = find(case, on, seed=seed, all_nodes=all_nodes, taps=taps, say=say, isolate=True)
+    if save is not None:
+        from reports import output
+
+        output.write(save, f"{found.to_json()}\n".encode())
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        show(found, Console(), _again(cell, target, inputs, seed, suites))
+    sys.exit(1 if found.problem is not None else 0)
+
+
+@click.command()
+@click.argument("cell")
+@run_folder("Run folder whose seed is taken.")
+@click.option("--seed", type=int, help="Run seed; default: the run's, else 0.")
+@SUITE_FOLDER
+@_TARGET
+@_INPUTS
+@SCRIPT
+@SPEED
+def reduce(
+    cell: str,
+    folder: Path | None,
+    seed: int | None,
+    suites: Path,
+    target: str | None,
+    inputs: Path | None,
+    script: Path | None,
+    speed: bool,
+) -> None:
+    """Shrink CELL to the smallest part of its graph that is red for the same reason.
+
+    A wrong value is followed to the first node that makes it, a failure to the first node with
+    which the program fails; inputs are what a correct backend would have there. Exit code 0 with
+    what was found, 2 when there is nothing to reduce.
+    """
+    prepare(speed=speed)
+    from rich.console import Console
+
+    from harness.tracing.reduce import reduce as shrink
+
+    seed = seed_of(cell, folder, seed)
+    case, on = subject_of(cell, suites, target, inputs, seed)
+    with progress() as say:
+        reduced = shrink(case, on, seed, say=say)
+    show_reduced(reduced, Console())
+    if script is not None:
+        about = [
+            f"Reduced from {reduced.cell}, seed {reduced.seed}: {len(reduced.nodes)} of "
+            f"{reduced.total} nodes of its graph, fed what a correct backend has there. There: "
+            f"{reduced.original}"
+        ]
+        write(
+            script,
+            reduced.case,
+            reduced.target,
+            reduced.seed,
+            Console(),
+            recipe=reduced.recipe,
+            about=about,
+        )
+
+
+def subject_of(
+    name: str, suites: Path, target: str | None, inputs: Path | None, seed: int
+) -> tuple[Case, Target]:
+    """The case and the target of a cell, or of anybody's model where a target is named.
+
+    Raises:
+        UsageError: inputs for a cell, which has its own; or there is no such model.
+        UnknownTarget: no such target.
+        UnknownCell: no suite has the case.
+    """
+    if target is None:
+        if inputs is not None:
+            raise UsageError("--inputs are for a model: name its target, too, with --target")
+        return case_of(name, suites)
+    from harness.checking import cases, model_sources
+    from harness.model.selection import parse_targets
+
+    (on,) = parse_targets([target])
+    files = [] if inputs is None else [inputs]
+    return cases.plan(model_sources.load(name, files, seed=seed), seed=seed).cases[0], on
+
+
+def case_of(cell: str, suites: Path) -> tuple[Case, Target]:
+    """The case and the target that a cell's id names.
+
+    Raises:
+        UnknownTarget: the id is misspelled, or names no target.
+        UnknownCell: no suite has the case.
+    """
+    from harness.model.selection import parse_targets
+    from harness.record.target import split_cell_id
+    from harness.session.discovery import find_case
+
+    name, target = split_cell_id(cell)
+    parse_targets([str(target)])
+    return find_case(suites, name)[0], target
+
+
+def seed_of(cell: str, folder: Path | None, seed: int | None) -> int:
+    """The seed that was given, or that of the cell in a run, or 0.
+
+    Raises:
+        RunUnreadable: the folder is not a run.
+        UnknownCell: the run has no such cell.
+    """
+    if seed is not None:
+        return seed
+    return 0 if folder is None else load_run(folder).cell(cell).seed
+
+
+def show(found: Found, console: Console, again: str) -> None:
+    """Print what a trace found, and what to do next.
+
+    Args:
+        found: what it found.
+        console: where to.
+        again: the words that name the cell to another command.
+    """
+    from rich.markup import escape
+
+    console.print(f"[bold]{escape(found.cell)}[/]  seed {found.seed}, {found.runtime}")
+    if found.problem is None:
+        console.print("green: no output leaves the oracle")
+    else:
+        console.print(f"[red]red[/]: {escape(found.problem)}")
+    if found.note:
+        console.print(f"note: {escape(found.note)}")
+    if found.first is not None:
+        _show_first(found.first, found, console)
+    if found.nodes:
+        _show_table(found, console)
+    if found.problem is not None:
+        command = f"conform reduce {again} --script repro.py"
+        console.print(f"the smallest program that shows it: [bold]{escape(command)}[/]")
+    elif not found.nodes:
+        console.print("every node all the same, worst first: add --all-nodes")
+
+
+def show_reduced(reduced: Reduced, console: Console) -> None:
+    """Print what is left of a cell."""
+    from rich.markup import escape
+
+    console.print(f"[bold]{escape(reduced.cell)}[/]  seed {reduced.seed}")
+    console.print(f"[red]red[/]: {escape(reduced.original)}")
+    if reduced.nodes:
+        console.print(
+            f"{len(reduced.nodes)} of {reduced.total} nodes are as red: "
+            f"[bold]{escape(reduced.operators)}[/]"
+        )
+        console.print(f"  {escape(' '.join(reduced.nodes))}")
+    console.print(f"alone: {escape(reduced.problem)}")
+    if reduced.note:
+        console.print(f"note: {escape(reduced.note)}")
+    console.print(f"{reduced.programs} programs tried")
+
+
+def _again(cell: str, target: str | None, inputs: Path | None, seed: int, suites: Path) -> str:
+    """The words that name a cell, or a model on a target, to another command."""
+    import shlex
+
+    from harness.cli.common import SUITES
+
+    options: list[tuple[str, object]] = [
+        *([("--target", target)] if target is not None else []),
+        *([("--inputs", inputs)] if inputs is not None else []),
+        *([("--seed", seed)] if seed else []),
+        *([("--suites", suites)] if suites != SUITES else []),
+    ]
+    return shlex.join([cell, *(str(word) for pair in options for word in pair)])
+
+
+def _show_first(first: NodeFound, found: Found, console: Console) -> None:
+    from rich.markup import escape
+
+    console.print(
+        f"\nfirst node that leaves the oracle: [bold]{escape(first.node)}[/]  {escape(first.op)}"
+    )
+    for label, text in (
+        ("source", first.source),
+        ("module", first.module),
+        ("shapes", first.shapes),
+        ("error", _error(first)),
+        ("oracle", str(first.expected or "")),
+        ("target", str(first.actual or "")),
+        ("born", _born(first, found)),
+    ):
+        if text:
+            console.print(f"  {label:<7} {escape(text)}", soft_wrap=True)
+    console.print()
+
+
+def _error(node: NodeFound) -> str:
+    return (
+        f"{node.error:.3g} at the worst element, {node.bound_used:.3g} times its bound of "
+        f"{node.bound:.3g}; {node.exceeding} of {node.elements} elements exceed theirs "
+        f"(call {node.call})"
+    )
+
+
+def _born(first: NodeFound, found: Found) -> str:
+    if first.born is None:
+        return "not known: the node alone does not lower or run"
+    if not first.born:
+        path = f"; path: {' -> '.join(found.path)}" if found.path else ""
+        return (
+            f"inherited, or made by what is around the node: fed the oracle's inputs it keeps its "
+            f"bound{path}"
+        )
+    if " + " in first.op or len(first.together) > 1:
+        return f"here, fed the oracle's inputs, by these nodes together: {' '.join(first.together)}"
+    return "here: fed the oracle's inputs the node exceeds its bound"
+
+
+def _line(source: str) -> str:
+    """``model.py:12`` of a source line; its folder and the code are in JSON."""
+    return ":".join(source.split(":")[:2]).rpartition("/")[2]
+
+
+def _show_table(found: Found, console: Console) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    # A node's name begins with its operator's.
+    table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for column in ("node", "value", "error", "bound", "used", "at"):
+        number = column in ("error", "bound", "used")
+        table.add_column(
+            column, justify="right" if number else "left", overflow="fold", no_wrap=number
+        )
+    for node in found.nodes[:_ROWS]:
+        style = "red" if node.problem is not None else ""
+        cells = (node.node, node.shapes.partition(" <- ")[0])
+        numbers = (f"{number:.3g}" for number in (node.error, node.bound, node.bound_used))
+        table.add_row(*cells, *numbers, _line(node.source), style=style)
+    console.print(table)
+    more = f" ({len(found.nodes) - _ROWS} more in --json)" if len(found.nodes) > _ROWS else ""
+    console.print(
+        f"{len(found.nodes)} of {found.candidates} nodes looked at{more}, {found.rounds} rounds, "
+        f"{found.programs} programs"
+    )

@@ -1,0 +1,158 @@
+"""No cell is lost and none ends twice, whatever happens to workers."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from harness.cluster.ledger import Ledger, Piece
+from harness.cluster.tests.farms import place
+
+
+def piece(name: str, cells: int = 1, seconds: float = 0.0) -> Piece:
+    made = tuple(f"{name}/{number}@null:eager" for number in range(cells))
+    return Piece("suites/a.py", name, made, seconds)
+
+
+def sent(ledger: Ledger, *places: object) -> dict[str, tuple[str, ...]]:
+    return {key: flight.piece.cells for key, flight in ledger.sendable(places)}  # type: ignore[arg-type]
+
+
+def test_longest_first_and_two_a_slot() -> None:
+    ledger = Ledger(
+        [piece("short", seconds=1), piece("long", seconds=9), piece("middle", seconds=5)]
+    )
+    names = [cells[0] for cells in sent(ledger, place("a")).values()]
+    assert names == ["long/0@null:eager", "middle/0@null:eager"]
+    assert not sent(ledger, place("a")), "its slot has what it does and what it does next"
+
+
+def test_a_cell_that_ends_two_processes_is_dead_and_the_rest_goes_on() -> None:
+    ledger = Ledger([piece("case", cells=3)])
+    (first,) = sent(ledger, place("a"), place("b"))
+    ledger.began(first, "a", "case/0@null:eager")
+    assert ledger.ended(first, "case/0@null:eager")
+    ledger.began(first, "a", "case/1@null:eager")
+    assert ledger.died(first, "case/1@null:eager", "a: SIGSEGV", final=False).dead is None
+    (second,) = sent(ledger, place("a"), place("b"))
+    flight = ledger.flights[second]
+    assert flight.piece.cells == ("case/1@null:eager", "case/2@null:eager")
+    assert flight.piece.avoid == {"a"}
+    ledger.began(second, "b", "case/1@null:eager")
+    assert ledger.died(second, "case/1@null:eager", "b: SIGSEGV", final=False).dead
+    assert ledger.attempts["case/1@null:eager"] == ["a: SIGSEGV", "b: SIGSEGV"]
+    ((third, cells),) = sent(ledger, place("a"), place("b")).items()
+    assert cells == ("case/2@null:eager",)
+    ledger.ended(third, "case/2@null:eager")
+    ledger.finished(third)
+    assert ledger.is_over
+
+
+def test_a_timeout_is_not_tried_again() -> None:
+    ledger = Ledger([piece("case")])
+    (key,) = sent(ledger, place("a"))
+    ledger.began(key, "a", "case/0@null:eager")
+    assert ledger.died(key, "case/0@null:eager", "a: timeout", final=True).dead
+    assert ledger.is_over
+
+
+def test_a_lost_worker_costs_the_cell_that_ran() -> None:
+    ledger = Ledger([piece("case", cells=2)])
+    (key,) = sent(ledger, place("a"), place("b"))
+    ledger.began(key, "a", "case/0@null:eager")
+    assert ledger.lost(key, "it died").dead is None
+    assert ledger.attempts == {"case/0@null:eager": ["a was lost: it died"]}
+    ((again, cells),) = sent(ledger, place("b")).items()
+    assert len(cells) == 2
+    # The first worker was cut off, and not dead: what it sends late is no second record.
+    assert ledger.ended(key, "case/0@null:eager")
+    ledger.began(again, "b", "case/0@null:eager")
+    assert not ledger.ended(again, "case/0@null:eager")
+
+
+def test_what_every_worker_refuses_is_given_up_with_its_reason() -> None:
+    ledger = Ledger([piece("case", cells=2)])
+    for _ in range(20):
+        for key in sent(ledger, place("a")):
+            verdict = ledger.refused(key, "a", "no such suite")
+            if verdict.abandoned:
+                assert verdict.reason == "no such suite"
+                assert len(verdict.abandoned) == 2
+                assert ledger.is_over
+                return
+    pytest.fail("it is sent for ever")
+
+
+def test_another_runtime_that_comes_later_gets_what_waits() -> None:
+    emulating, native = place("linux", mlx="emulated"), place("mac", mlx="native")
+    work = [
+        Piece("suites/a.py", f"case{number}", (f"case{number}@mlx:fp32",)) for number in range(9)
+    ]
+    ledger = Ledger(work)
+    first = list(ledger.sendable([emulating]))
+    assert {flight.needed for _, flight in first} == {frozenset({"emulated:mlx"})}
+    then = list(ledger.sendable([emulating, native]))
+    assert {flight.needed for _, flight in then} == {frozenset({"native:mlx"})}
+
+
+EVENTS = ("ends", "dies", "is lost", "refuses", "answers", "ends late")
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=6),
+    fates=st.lists(st.tuples(st.integers(0, 7), st.sampled_from(EVENTS)), max_size=120),
+)
+def test_each_cell_comes_to_one_end(sizes: list[int], fates: list[tuple[int, str]]) -> None:
+    ledger = Ledger([piece(f"case{number}", size) for number, size in enumerate(sizes)])
+    expected = {
+        cell for number, size in enumerate(sizes) for cell in piece(f"case{number}", size).cells
+    }
+    ends: Counter[str] = Counter()
+    places = [place("a"), place("b")]
+    gone: list[tuple[str, str]] = []  # cells of units that were lost, with the unit's key
+
+    def happen(key: str, fate: str) -> None:
+        flight = ledger.flights[key]
+        if fate == "ends late":
+            for old, cell in gone[:1]:
+                assert not ledger.began(old, "a", cell)
+                ends[cell] += ledger.ended(old, cell)
+            del gone[:1]
+            return
+        cell = next(iter(flight.open), None)
+        worker = "a" if "a" not in flight.piece.avoid else "b"
+        if cell is not None and fate != "refuses":
+            ledger.began(key, worker, cell)
+        if fate == "ends" and cell is not None:
+            ends[cell] += ledger.ended(key, cell)
+            return
+        if fate == "answers" or cell is None:
+            ledger.finished(key)
+            return
+        gone.extend((key, each) for each in flight.open)
+        verdict = (
+            ledger.died(key, cell, f"{worker}: died", final=False)
+            if fate == "dies"
+            else ledger.lost(key, "it died")
+            if fate == "is lost"
+            else ledger.refused(key, worker, "no")
+        )
+        ends.update([verdict.dead] if verdict.dead else [])
+        ends.update(verdict.abandoned)
+
+    for which, fate in fates:
+        list(ledger.sendable(places))
+        keys = list(ledger.flights)
+        if keys:
+            happen(keys[which % len(keys)], fate)
+    for _ in range(10_000):
+        list(ledger.sendable(places))
+        if ledger.is_over:
+            break
+        happen(next(iter(ledger.flights)), "ends")
+        for key in [key for key, flight in ledger.flights.items() if not flight.open]:
+            ledger.finished(key)
+    assert ledger.is_over
+    assert set(ends) == expected
+    assert set(ends.values()) == {1}

@@ -1,0 +1,207 @@
+"""Inputs of a method: brought into its order and held against what it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from executorch.exir import schema
+
+from harness.errors import InputError
+from harness.execution.any_program import io_trees
+from harness.execution.program import Program, TensorSpec
+from harness.model.case import Inputs
+from harness.vendors.torch import tree_leaves
+
+
+def input_names(plan: schema.ExecutionPlan) -> list[str]:
+    """What to call each input: its keyword or its path; nothing where its number says it all."""
+    wanted = _wanted(plan)
+    if wanted is None:
+        return [""] * len(plan.inputs)
+    positional, named = wanted.children
+    return [
+        *("" if path == f"[{at}]" else path for at, path in enumerate(positional.paths())),
+        *(
+            f"{key}{path}"
+            for key, child in zip(named.keys, named.children, strict=True)
+            for path in child.paths()
+        ),
+    ]
+
+
+def output_names(plan: schema.ExecutionPlan) -> list[str]:
+    """What to call each output: its path, an input that the call changed, or nothing."""
+    found = io_trees.parse(plan.container_meta_type and plan.container_meta_type.encoded_out_str)
+    changed = len(plan.outputs) - found.leaves if found else -1
+    if found is None or changed < 0:
+        return [""] * len(plan.outputs)
+    return ["changed input"] * changed + list(found.paths())
+
+
+def flat_inputs(
+    program: Program, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> Inputs:
+    """The inputs of one call in the order of the program, checked.
+
+    Args:
+        program: whose inputs they are.
+        args: positional inputs, nested as they were exported; or all of the program's values flat.
+        kwargs: keyword inputs.
+
+    Raises:
+        InputError: they do not fit; says which input, and what is expected.
+    """
+    wanted, kwargs = _wanted(program.plan), dict(kwargs or {})
+    flat = list(args)
+    is_flat = len(flat) == len(program.plan.inputs) and not any(map(_is_nested, flat))
+    if kwargs or not is_flat:
+        if wanted is None:
+            if kwargs:
+                name = next(iter(kwargs))
+                raise InputError(
+                    f"an input is named {name!r}; this program does not say how its inputs are "
+                    f"named, give them in order"
+                )
+            flat = tree_leaves(list(args))
+        else:
+            flat = _flattened(wanted, args, kwargs)
+    check(program, flat)
+    return tuple(flat)
+
+
+def check(program: Program, values: Sequence[Any]) -> None:
+    """Hold flat inputs against the program's declarations.
+
+    Raises:
+        InputError: naming the first that does not fit, and what is expected.
+    """
+    plan = program.plan
+    if len(values) != len(plan.inputs):
+        raise InputError(
+            f"{_counted(len(values), 'input')} given, the program takes {len(plan.inputs)}: "
+            f"{', '.join(map(str, expected(program))) or 'none'}"
+        )
+    rows = zip(values, input_names(plan), plan.inputs, program.inputs, strict=True)
+    for number, (value, name, index, spec) in enumerate(rows):
+        if problem := _problem(value, spec, plan.values[index].val):
+            raise InputError(f"input {number}{f' ({name})' if name else ''} is {problem}")
+
+
+def expected(program: Program) -> list[str]:
+    """What each input has to be."""
+    plan = program.plan
+    return [
+        declared(spec) if spec else f"the {_word(plan.values[index].val)}"
+        for spec, index in zip(program.inputs, plan.inputs, strict=True)
+    ]
+
+
+def declared(spec: TensorSpec) -> str:
+    """A tensor's declaration: ``float32 (2, 3)``, with ``at most`` where its shape may change."""
+    dtype = str(spec.dtype).removeprefix("torch.")
+    return f"{dtype} {'at most ' if spec.dynamic else ''}{spec.sizes}"
+
+
+def random_inputs(program: Program, seed: int) -> Inputs:
+    """Inputs of the declared types and largest shapes: normal floats, integers 0 and 1, flags.
+
+    A number that the program fixes is that number.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(spec: TensorSpec) -> torch.Tensor:
+        if spec.dtype.is_floating_point or spec.dtype.is_complex:
+            wide = torch.complex64 if spec.dtype.is_complex else torch.float32
+            return torch.randn(spec.sizes, generator=generator, dtype=wide).to(spec.dtype)
+        return torch.randint(2, spec.sizes, generator=generator).to(spec.dtype)
+
+    return tuple(
+        draw(spec) if spec else fixed(program.plan.values[index].val)
+        for spec, index in zip(program.inputs, program.plan.inputs, strict=True)
+    )
+
+
+def _wanted(plan: schema.ExecutionPlan) -> io_trees.Tree | None:
+    """The tree of (positional inputs, keyword inputs), where it fits the plan."""
+    found = io_trees.parse(plan.container_meta_type and plan.container_meta_type.encoded_inp_str)
+    if found is None or found.leaves != len(plan.inputs):
+        return None
+    is_call = [child.kind for child in found.children] == ["tuple", "dict"]
+    named = is_call and all(isinstance(key, str) for key in found.children[1].keys)
+    return found if named else None
+
+
+def _flattened(wanted: io_trees.Tree, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    positional, named = wanted.children
+    if strange := [name for name in kwargs if name not in named.keys]:
+        raise InputError(
+            f"an input is named {strange[0]!r}; the program takes {list(named.keys) or 'none'} by "
+            f"name and {len(positional.keys)} in order"
+        )
+    if len(args) != len(positional.keys):
+        raise InputError(
+            f"{_counted(len(args), 'input')} given in order, the program takes "
+            f"{len(positional.keys)}{f' and {list(named.keys)} by name' if named.keys else ''}"
+        )
+    if missing := [name for name in named.keys if name not in kwargs]:
+        raise InputError(f"no input is named {missing[0]!r}, which the program takes by name")
+    flat = [
+        leaf
+        for number, (value, child) in enumerate(zip(args, positional.children, strict=True))
+        for leaf in child.flatten(value, f"input {number}")
+    ]
+    for key, child in zip(named.keys, named.children, strict=True):
+        flat += child.flatten(kwargs[str(key)], f"input {key}")
+    return flat
+
+
+def _problem(value: Any, spec: TensorSpec | None, declaration: Any) -> str:
+    """What is wrong with an input, or nothing."""
+    if spec is None:
+        wanted = fixed(declaration)
+        if type(value) is type(wanted) and value == wanted:
+            return ""
+        return f"{_given(value)}; the program takes the {_word(declaration)} alone"
+    if not isinstance(value, torch.Tensor):
+        return f"{_given(value)}; the program takes {declared(spec)}"
+    fits = value.dim() == len(spec.sizes) and all(
+        size <= limit if spec.dynamic else size == limit
+        for size, limit in zip(value.shape, spec.sizes, strict=True)
+    )
+    if fits and value.dtype == spec.dtype and value.layout == torch.strided:
+        return ""
+    return f"{_given(value)}; the program takes {declared(spec)}"
+
+
+def _given(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        layout = "" if value.layout == torch.strided else f"{value.layout} ".removeprefix("torch.")
+        return f"{layout}{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+    return f"the {type(value).__name__} {value!r}" if value is not None else "None"
+
+
+def fixed(value: Any) -> Any:
+    """The number that a plan declares in the place of an input."""
+    match value:
+        case schema.Int(int_val=number) | schema.Bool(bool_val=number):
+            return number
+        case schema.Double(double_val=number):
+            return float(number)
+        case schema.String(string_val=text):
+            return text
+    return None
+
+
+def _word(value: Any) -> str:
+    number = fixed(value)
+    return "value None" if number is None else f"{type(number).__name__} {number!r}"
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, list | tuple | dict)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'} {'is' if number == 1 else 'are'}"

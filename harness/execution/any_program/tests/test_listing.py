@@ -1,0 +1,76 @@
+"""Payloads as text: the same lines for a program that was lowered here and for one that was not."""
+
+from __future__ import annotations
+
+import functools
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness import Case, DelegatePayload, Target, Tester
+from harness.execution.any_program.executors import listing
+from harness.pipeline.inspection import inspect
+from harness.pipeline.route import lower
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
+
+CASE = Case(
+    "test/layer",
+    lambda: (torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()), (torch.randn(3, 8),)),
+)
+TARGETS = ["xnnpack:fp32", "tosa:fp", "mlx:fp32", "metal:fp32"]
+
+
+@functools.cache
+def payload(target: str) -> DelegatePayload:
+    tester = Tester(CASE, target)
+    lower(tester)
+    (found,) = tester.shipped.program.delegates
+    return found
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_show_prints_what_inspect_reads_in_the_bytes(target: str) -> None:
+    shown = [line.strip() for line in inspect(CASE, Target.parse(target))]
+    lines = [line.strip() for line in listing(payload(target))]
+    assert len(lines) > 3
+    # A payload that ran has the shapes of its results beside its operators, and its first line a
+    # name before it.
+    missing = [line for line in lines if not any(line in one for one in shown)]
+    allowed = sum(" <- " in line for line in lines) if target.startswith("mlx") else 0
+    assert len(missing) <= allowed
+
+
+def test_the_fused_limit_of_a_node_is_told() -> None:
+    (node,) = [line for line in listing(payload("xnnpack:fp32")) if "FullyConnected" in line]
+    assert node.endswith("output_min=0.0")
+
+
+def test_a_weight_that_the_program_lacks_is_said() -> None:
+    lines = list(listing(replace(payload("xnnpack:fp32"), named_data={})))
+    assert sum("not in the program" in line for line in lines) == 2
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_damaged_payload_costs_a_line(target: str) -> None:
+    whole, draw = payload(target), random.Random(target)
+    damaged = [whole.data[: draw.randrange(len(whole.data))] for _ in range(10)]
+    for _ in range(10):
+        data = bytearray(whole.data)
+        for _ in range(8):
+            data[draw.randrange(len(data))] = draw.randrange(256)
+        damaged.append(bytes(data))
+    refused = 0
+    for data in damaged:
+        lines = list(listing(replace(whole, data=data)))
+        assert lines
+        assert not any("\n" in line for line in lines)
+        refused += "cannot be read" in lines[-1]
+    assert refused >= 8
+
+
+def test_a_delegate_that_nobody_reads_is_said() -> None:
+    (line,) = listing(DelegatePayload("NoBackend", b"", {}, {}))
+    assert line == "nothing here reads payloads of NoBackend"

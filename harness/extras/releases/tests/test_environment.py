@@ -1,0 +1,94 @@
+"""An environment of a release has everything of this one but ExecuTorch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ReleaseError
+from harness.extras.releases import environment
+from harness.extras.releases.available import HERE, Release, named
+from harness.extras.releases.tests.wheels import wheel
+
+ASKED = """
+import importlib.metadata as m, importlib.util as u, executorch, msgspec
+print(m.version("executorch"), len(list(executorch.__path__)))
+print(u.find_spec("executorch.exir"), msgspec.__version__)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "folder", lambda: tmp_path / "kept")
+
+
+def asked(interpreter: Path) -> list[str]:
+    ended = subprocess.run(
+        [interpreter, "-c", ASKED],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=interpreter.parent,
+    )
+    return ended.stdout.split()
+
+
+@pytest.mark.nightly
+def test_the_release_alone_is_another(tmp_path: Path) -> None:
+    release = named(str(wheel(tmp_path, "9.0.0")))
+    said: list[str] = []
+    interpreter = environment.python(release, said.append)
+    import msgspec
+
+    # Not a module of the installed executorch is found: it is a namespace package.
+    assert asked(interpreter) == ["9.0.0", "1", "None", msgspec.__version__]
+    assert len(said) == 1
+    assert "9.0.0" in said[0]
+    # The second time it is there.
+    assert environment.python(release, said.append) == interpreter
+    assert len(said) == 1
+    assert environment.kept() == {"9.0.0"}
+    # This environment is what it was.
+    assert importlib_version() != "9.0.0"
+    assert environment.forget() == 1
+    assert environment.kept() == set()
+
+
+def importlib_version() -> str:
+    ended = subprocess.run(
+        [sys.executable, "-c", "import importlib.metadata as m; print(m.version('executorch'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return ended.stdout.strip()
+
+
+@pytest.mark.nightly
+def test_another_wheel_of_one_version_is_another_environment(tmp_path: Path) -> None:
+    first = environment.python(named(str(wheel(tmp_path, "9.0.0"))), lambda said: None)
+    other = wheel(tmp_path, "9.0.0", requires=("packaging>=1",))
+    assert environment.python(named(str(other)), lambda said: None) != first
+
+
+def test_what_is_installed_needs_none() -> None:
+    assert environment.python(Release(HERE)) == Path(sys.executable)
+
+
+def test_what_cannot_be_installed_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+    broken = tmp_path / "executorch-9.0.1-py3-none-any.whl"
+    broken.write_bytes(b"no archive")
+    with pytest.raises(ReleaseError, match="cannot install"):
+        environment.python(named(str(broken)), lambda said: None)
+    assert environment.kept() == set()
+
+
+def test_a_requirement_that_is_met_is_not_installed_again(tmp_path: Path) -> None:
+    path = wheel(tmp_path, "9.0.2", requires=("packaging>=20", "nothing-like-it; extra == 'x'"))
+    interpreter = environment.python(named(str(path)), lambda said: None)
+    site = next((interpreter.parents[1] / "lib").glob("*/site-packages"))
+    assert (site / "packaging").is_symlink()
+    assert not (site / "executorch").is_symlink()

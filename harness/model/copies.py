@@ -1,0 +1,197 @@
+"""Copies of modules, of those too that Python's own means refuse to copy.
+
+Tensor subclasses often refuse (what they wrap has a history of gradients, or a class has no
+``clone``), and so does a weight that is computed from others. They are copied by what they are made
+of. What cannot be copied at all is shared with the original.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import CaseError
+
+if TYPE_CHECKING:
+    import torch
+
+Memo = dict[int, Any]
+"""Copies by the identity of their originals, as :func:`copy.deepcopy` keeps them."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A tensor that a copy has in common with its original, as it was when the copy was made."""
+
+    path: str
+    tensor: torch.Tensor
+    version: int | None
+
+    def check(self) -> None:
+        """See that nobody has written to it.
+
+        Raises:
+            CaseError: somebody has.
+        """
+        if _version(self.tensor) != self.version:
+            raise CaseError(
+                f"{self.path} ({type(self.tensor).__name__}) cannot be copied, so it is shared "
+                "with the module that was given, and it has been written to since; make the "
+                "module in the build of a Case"
+            )
+
+
+def copy_module(module: torch.nn.Module) -> tuple[torch.nn.Module, list[Shared]]:
+    """A copy of a module, and the tensors that it shares with the original.
+
+    What is no tensor and refuses to be copied (a lock, packed weights of a foreign library) is
+    shared, too.
+    """
+    memo: Memo = {}
+    shared = []
+    for path, tensor in _tensors(module):
+        if id(tensor) in memo or _is_plain(tensor) or is_lazy(tensor):
+            continue
+        try:
+            memo[id(tensor)] = copy_tensor(tensor)
+        except Exception:  # whatever a class raises for what it has not
+            memo[id(tensor)] = tensor
+            shared.append(Shared(path, tensor, _version(tensor)))
+    return _copied(module, memo), shared
+
+
+def is_lazy(tensor: torch.Tensor) -> bool:
+    """Whether it stands for a parameter whose shape follows from the first call."""
+    from torch.nn.parameter import is_lazy
+
+    return bool(is_lazy(tensor))
+
+
+def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy without a history of gradients, of the same class, with storage of its own."""
+    import torch
+
+    from harness.vendors.torch import is_traceable_wrapper_subclass
+
+    if not is_traceable_wrapper_subclass(tensor):
+        made = tensor.detach().clone()
+    else:
+        names, context = tensor.__tensor_flatten__()
+        inner = {name: copy_tensor(getattr(tensor, name)) for name in names}
+        made = type(tensor).__tensor_unflatten__(inner, context, tensor.size(), tensor.stride())
+    is_parameter = isinstance(tensor, torch.nn.Parameter)
+    return torch.nn.Parameter(made, tensor.requires_grad) if is_parameter else made
+
+
+def wrappers(module: torch.nn.Module) -> list[torch.Tensor]:
+    """Parameters and buffers that wrap other tensors, as quantized weights do."""
+    from harness.vendors.torch import is_traceable_wrapper_subclass
+
+    return [tensor for *_, tensor in _state(module) if is_traceable_wrapper_subclass(tensor)]
+
+
+def plain_state(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Parameters and buffers; in place of one that wraps others, those."""
+    for *_, tensor in _state(module):
+        yield from plain_parts(tensor)
+
+
+def plain_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """A tensor; in place of one that wraps others, those."""
+    from harness.vendors.torch import is_traceable_wrapper_subclass
+
+    if not is_traceable_wrapper_subclass(tensor):
+        yield tensor
+        return
+    for name in tensor.__tensor_flatten__()[0]:
+        yield from plain_parts(getattr(tensor, name))
+
+
+def convert_state(
+    module: torch.nn.Module, convert: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.nn.Module:
+    """Convert all parameters and buffers of a module in place, as ``Module._apply`` does; wrappers
+    are replaced, because many refuse to be changed."""
+    from torch.nn import Parameter
+
+    from harness.vendors.torch import is_traceable_wrapper_subclass
+
+    held = [item for item in _state(module) if is_traceable_wrapper_subclass(item[2])]
+    for store, name, _ in held:
+        store[name] = None
+    module._apply(convert)  # type: ignore[no-untyped-call]  # torch's is untyped
+    done: dict[int, torch.Tensor] = {}
+    for store, name, tensor in held:
+        if id(tensor) not in done:
+            made = convert(tensor)
+            if isinstance(tensor, Parameter) and made is not tensor:
+                made = Parameter(made.detach(), tensor.requires_grad)
+            done[id(tensor)] = made
+        store[name] = done[id(tensor)]
+    return module
+
+
+def _state(module: torch.nn.Module) -> Iterator[tuple[dict[str, Any], str, torch.Tensor]]:
+    """Parameters and buffers, each with the dict that holds it and its name there."""
+    for part in module.modules():
+        for store in (part._parameters, part._buffers):
+            for name, tensor in list(store.items()):
+                if tensor is not None:
+                    yield store, name, tensor
+
+
+def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors that a module's parts hold, by whatever attribute, and their paths."""
+    import torch
+
+    from harness.vendors.torch import tree_leaves
+
+    for path, part in module.named_modules():
+        held = {**vars(part), **part._parameters, **part._buffers}
+        for name in ("_parameters", "_buffers", "_modules"):
+            held.pop(name, None)
+        for name, value in held.items():
+            for leaf in tree_leaves(value):
+                if isinstance(leaf, torch.Tensor):
+                    yield f"{path}.{name}".lstrip("."), leaf
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    """How often the tensor was written to; None where nobody counts."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether Python's means copy it."""
+    import torch
+
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_leaf
+
+
+def _copied(value: Any, memo: Memo) -> Any:
+    """A deep copy; where it is refused, one of each part; of what has no parts, the original."""
+    import torch
+
+    attempt = dict(memo)
+    try:
+        made = copy.deepcopy(value, attempt)
+    except Exception:  # anything may refuse in any way
+        if isinstance(value, torch.nn.Module):
+            return _in_parts(value, memo)
+        memo[id(value)] = value
+        return value
+    memo.update(attempt)
+    return made
+
+
+def _in_parts(module: torch.nn.Module, memo: Memo) -> torch.nn.Module:
+    made = module.__class__.__new__(module.__class__)
+    memo[id(module)] = made
+    for name, value in vars(module).items():
+        if name in ("_parameters", "_buffers", "_modules"):
+            made.__dict__[name] = {key: _copied(item, memo) for key, item in value.items()}
+        else:
+            made.__dict__[name] = _copied(value, memo)
+    return made

@@ -1,0 +1,123 @@
+"""What one writes to name targets: ``xnnpack:fp32``, ``xnnpack``, ``xnnpack:*``, ``*:fp32``,
+``default``, ``nightly``, ``all``, in lists between commas."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from harness.errors import UnknownTarget
+from harness.model import registry
+from harness.model.backend import MissingBackend
+from harness.record.target import CHANGES, Target
+
+_PATTERN = re.compile(rf"([a-z0-9_*?]+):([a-z0-9_*?]+)({CHANGES})")
+
+_OURS = "null"
+"""The backend that the harness tests itself with: ``all`` does not mean it."""
+
+
+def _all() -> list[Target]:
+    return [target for target in registry.known_targets() if target.backend != _OURS]
+
+
+def _nightly() -> list[Target]:
+    return [*registry.default_targets(), *registry.nightly_targets()]
+
+
+WORDS: Mapping[str, Callable[[], Sequence[Target]]] = {
+    "default": registry.default_targets,
+    "nightly": _nightly,
+    "all": _all,
+}
+"""What stands for several targets: those of a plain run, of a night, of every backend."""
+
+
+def parse_list(text: str, option: str) -> list[Target]:
+    """Read what an option lists: spellings between commas, spaces around them ignored.
+
+    Args:
+        text: the list.
+        option: what it was given to, for messages.
+
+    Raises:
+        UnknownTarget: as :func:`parse_targets`, or a name between the commas is empty.
+    """
+    names = [item.strip() for item in text.split(",")]
+    if not all(names):
+        raise UnknownTarget(
+            f"{option} has an empty name in {text!r}; name targets, or leave it out"
+        )
+    return parse_targets(names)
+
+
+def parse_targets(texts: Sequence[str]) -> list[Target]:
+    """Read target spellings and check that each exists.
+
+    Raises:
+        UnknownTarget: a spelling is wrong or names nothing, or a backend alone has no recipe, as
+            when it does not import.
+    """
+    return list(dict.fromkeys(target for text in texts for target in _meant_by(text)))
+
+
+def _meant_by(text: str) -> Sequence[Target]:
+    if text in WORDS:
+        return WORDS[text]()
+    if ":" not in text:
+        return _of_backend(text)
+    if "*" in text or "?" in text:
+        return _matching(text)
+    target = Target.parse(text)
+    if not isinstance(registry.backend(target.backend), MissingBackend):
+        registry.recipe(target)
+    return [target]
+
+
+def _of_backend(name: str) -> list[Target]:
+    """What a backend's name alone stands for; a name that stands for nothing is an error."""
+    if name not in registry.names():
+        if any(target.recipe == name for target in registry.known_targets()):
+            raise UnknownTarget(
+                f"{name!r} is a recipe; targets are spelled backend:recipe, and *:{name} is {name} "
+                "on every backend that has it"
+            )
+        near = difflib.get_close_matches(name, [*registry.names(), *WORDS], n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {_there()}"
+        raise UnknownTarget(f"{name!r} names no target, which is backend:recipe; {hint}")
+    built_in = registry.BUILT_IN.get(name)
+    recipes = (built_in and built_in.recipes) or tuple(registry.backend(name).recipes)
+    if not recipes:
+        reason = registry.backend(name).availability().reason or "it declares none"
+        raise UnknownTarget(f"backend {name!r} has no recipes: {reason}")
+    return [Target(name, recipe) for recipe in recipes]
+
+
+def _matching(text: str) -> list[Target]:
+    """The targets that a glob matches, with the passes that are spelled behind it."""
+    match = _PATTERN.fullmatch(text)
+    if match is None:
+        raise UnknownTarget(
+            f"{text!r} is no pattern of targets; they are spelled such as xnnpack:* and *:fp32"
+        )
+    wanted, recipe, changes = match.groups()
+    here = [one for one in registry.known_targets() if fnmatchcase(one.backend, wanted)]
+    if not here:
+        near = difflib.get_close_matches(wanted, registry.names(), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {_there()}"
+        raise UnknownTarget(f"{text!r}: no backend matches {wanted!r}; {hint}")
+    found = [one for one in here if fnmatchcase(one.recipe, recipe)]
+    if not found:
+        recipes = list(dict.fromkeys(one.recipe for one in here))
+        near = difflib.get_close_matches(recipe, recipes, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(recipes)}"
+        raise UnknownTarget(f"{text!r}: no recipe matches {recipe!r}; {hint}")
+    if not changes:
+        return found
+    return [target for one in found for target in _meant_by(f"{one}{changes}")]
+
+
+def _there() -> str:
+    return ", ".join([*registry.names(), *WORDS])

@@ -1,0 +1,135 @@
+"""Limitations are strict: they predict how a cell fails, and are wrong when it does not."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness import Case, Limitation, Target
+from harness.errors import LimitationError
+from harness.model.limitation import closed, find, judge, unmatched
+from harness.record.cell import Cell, Status
+
+CASE = Case("add/int", lambda: (torch.nn.Identity(), (torch.ones(1),)), tags=frozenset({"int32"}))
+TARGET = Target("x", "fp32")
+
+
+def failed(stage: str = "lower", error: str = "no kernel") -> Cell:
+    return Cell(case="add/int", target="x:fp32", status=Status.FAILED, stage=stage, error=error)
+
+
+def entry(**changes: object) -> Limitation:
+    fields: dict[str, object] = {"target": "x:*", "case": "add/*", "reason": "no integer kernels"}
+    return Limitation(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "matches"),
+    [
+        ({}, True),
+        ({"target": "y:*|x:fp32"}, True),
+        ({"target": "y:*"}, False),
+        ({"case": "sub/*|add/int"}, True),
+        ({"case": "add"}, False),
+        ({"op": "add"}, True),
+        ({"op": "sub"}, False),
+        ({"tag": "int32"}, True),
+        ({"tag": "fp32"}, False),
+    ],
+)
+def test_what_an_entry_speaks_of(changes: dict[str, object], matches: bool) -> None:
+    limitation = entry(**changes)
+    assert limitation.matches(CASE, TARGET) is matches
+    assert (find([limitation], CASE, TARGET) is limitation) is matches
+    assert bool(unmatched([limitation], [CASE], [TARGET])) is not matches
+
+
+def test_a_predicted_failure_is_explained() -> None:
+    cell = judge(failed(), entry(stage="lower", error="kernel", link="https://example.org/1"))
+    assert cell.status is Status.XFAILED
+    assert cell.limitation is not None
+    assert cell.limitation.reason == "no integer kernels"
+    assert judge(failed(), entry(shown_as=Status.UNSUPPORTED)).status is Status.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    "changes", [{"stage": "run"}, {"error": "other"}, {"outcome": Status.MISMATCH}]
+)
+def test_another_failure_than_predicted_stays_red(changes: dict[str, object]) -> None:
+    assert judge(failed(), entry(**changes)).status is Status.FAILED
+
+
+def test_an_unexpected_pass_is_red() -> None:
+    cell = judge(Cell(case="add/int", target="x:fp32", status=Status.PASSED), entry())
+    assert cell.status is Status.XPASSED
+    assert cell.status.is_red
+
+
+@pytest.mark.parametrize(("seed", "status"), [(0, Status.XPASSED), (1, Status.PASSED)])
+def test_an_entry_of_one_seed_lets_the_others_pass(seed: int, status: Status) -> None:
+    passed = Cell(case="add/int", target="x:fp32", status=Status.PASSED, seed=seed)
+    assert judge(passed, entry(seed=0)).status is status
+    assert judge(failed(), entry(seed=0)).status is Status.XFAILED
+
+
+@pytest.mark.parametrize(
+    "changes", [{"reason": " "}, {"outcome": Status.PASSED}, {"shown_as": Status.PASSED}]
+)
+def test_malformed_entries_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(LimitationError):
+        entry(**changes)
+
+
+@pytest.mark.parametrize(
+    ("host", "vectors", "speaks"),
+    [
+        ("*", "x86_64/avx2", True),
+        ("x86_64/*", "x86_64/avx2", True),
+        ("x86_64/avx|x86_64/avx2", "x86_64/avx2", True),
+        ("x86_64/avx2", "x86_64/avx512f", False),
+        ("x86_64/*", "aarch64/asimd", False),
+    ],
+)
+def test_an_entry_of_other_hosts_says_nothing_here(
+    host: str, vectors: str, speaks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.model.limitation.vectors", lambda: vectors)
+    limitation = entry(host=host)
+    assert (find([limitation], CASE, TARGET) is limitation) is speaks
+    # It has cells, elsewhere.
+    assert unmatched([limitation], [CASE], [TARGET]) == []
+
+
+@pytest.mark.parametrize(
+    ("release", "speaks"), [("1.4.1", False), ("1.5.0", True), ("1.5.9", True), ("1.6.0a0", False)]
+)
+def test_an_entry_of_other_releases_says_nothing_here(
+    release: str, speaks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.vendors.versions.installed", lambda package="executorch": release)
+    limitation = entry(since="1.5.0", until="1.6.0")
+    assert (find([limitation], CASE, TARGET) is limitation) is speaks
+    assert unmatched([limitation], [CASE], [TARGET]) == []
+
+
+def test_an_entry_can_go_when_no_supported_release_has_its_gap() -> None:
+    gone, open_ = entry(until="1.4.1"), entry(until="1.5.0")
+    assert closed([gone, open_, entry()], "1.4.1") == [gone]
+    with pytest.raises(LimitationError, match="there is no release since"):
+        entry(since="1.5.0", until="1.5.0")
+
+
+def test_the_document_shows_every_field() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```python\n(from harness import Limitation.*?)```", text, re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(example, made)
+    [entry] = made["LIMITATIONS"]
+    assert isinstance(entry, Limitation)
+    for field in dataclasses.fields(Limitation):
+        assert f"        {field.name}=" in example

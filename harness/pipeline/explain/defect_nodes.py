@@ -1,0 +1,45 @@
+"""Which node of a program, and which line of its model, a defect is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+from torch.fx import Node
+
+from harness.errors import StageOrderError
+from harness.execution.operators import op_name
+from harness.pipeline.delegation import graph_modules, lowered_modules
+from harness.pipeline.explain.node_origin import nearest_source
+from harness.pipeline.tester import Tester
+from harness.record.defect import Defect
+
+
+def placed(tester: Tester, defects: Sequence[Defect]) -> list[Defect]:
+    """Defects with the operator and the line of the model that their nodes are from.
+
+    Args:
+        tester: its program is lowered.
+        defects: with the names of nodes in the lowered graph or in what delegates took of it.
+    """
+    if not defects:
+        return []
+    nodes = {node.name: node for node in _nodes(tester)}
+    return [_placed(defect, nodes.get(defect.node)) for defect in defects]
+
+
+def _placed(defect: Defect, node: Node | None) -> Defect:
+    if node is None:
+        return defect
+    return replace(defect, op=op_name(node.target), source=nearest_source(node))
+
+
+def _nodes(tester: Tester) -> Iterator[Node]:
+    try:
+        program = tester.lowered.exported_program()
+    except StageOrderError:  # it was not lowered
+        return
+    taken = [lowered.original_module for lowered in lowered_modules(program)]
+    for each in (program, *taken):
+        for module in graph_modules(each.graph_module):
+            yield from (node for node in module.graph.nodes if node.op == "call_function")

@@ -1,0 +1,208 @@
+"""Whether a program that failed is one that ExecuTorch refuses, whoever lowers it.
+
+ExecuTorch runs core ATen, on the dtypes of its edge dialect, and what no delegate took on the
+kernels of its runtime. A program that asks for more is no backend's defect. This is decided after a
+failure, by asking ExecuTorch about the program's operators one by one; and the same program,
+decomposed and handed to no backend, has to ask for the same: what a partitioner, a pass or a
+decomposition of a target brought in is the target's fault. Where a limitation predicts the failure,
+nobody asks: the limitation has the say.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from executorch.exir import EdgeCompileConfig
+from executorch.exir.backend.partitioner import Partitioner, PartitionResult
+from executorch.exir.dialects.edge.dtype.supported import regular_tensor_dtypes_to_str
+from executorch.exir.verification.verifier import EXIRATenDialectVerifier
+from torch.export import ExportedProgram
+
+from harness.errors import AlteredByCall, MissingKernels, StageFailure
+from harness.execution.operators import op_name
+from harness.pipeline import stages
+from harness.pipeline.delegation import graph_modules
+from harness.pipeline.route import prepare
+from harness.pipeline.stages import LowerOptions
+from harness.pipeline.tester import Tester
+from harness.vendors.executorch import EdgeOpOverload, _default_decomposition_table
+from harness.vendors.torch import OpOverload, SpecViolationError, tree_leaves
+
+
+def refused(tester: Tester, failure: StageFailure) -> str | None:
+    """Why ExecuTorch refuses the program of a tester, whoever lowers it.
+
+    Args:
+        tester: as far as it came.
+        failure: where it ended.
+
+    Returns:
+        None where it does not, and the failure is the target's or the case's.
+    """
+    if failure.stage not in ("lower", "to_executorch", "run"):
+        return None
+    if isinstance(failure.cause, AlteredByCall):
+        return None
+    try:
+        return _refused(tester, failure)
+    except Exception:  # lowering another way may fail in any way; then nothing is shown
+        return None
+
+
+def _refused(tester: Tester, failure: StageFailure) -> str | None:
+    undelegated = functools.partial(_plain, tester)
+    if failure.stage == "lower":
+        config = tester.recipe.edge_config()
+        if not config._check_ir_validity:
+            return None
+        config = replace(config, _check_ir_validity=False)
+        partitioners = [_Undelegated(one) for one in tester.recipe.partitioners()]
+        mine = _edge(_exported(tester), partitioners, config)
+        # Lowering has noted in the configuration what the partitioners keep from decomposing.
+        operators = _beyond_core(mine, config)
+        if operators and operators <= _beyond_core(undelegated(), EdgeCompileConfig()):
+            return (
+                f"{_listing(operators)}: not core ATen, and nothing decomposes it; ExecuTorch's "
+                "edge dialect refuses it"
+            )
+    else:
+        mine = tester.lowered.exported_program()
+        kernels = _kernels(mine)
+        missing = {name for name, kernel in kernels.items() if not kernel.has_out}
+        if isinstance(failure.cause, MissingKernels):
+            missing = set(failure.cause.names)
+        if missing and (
+            _asks_itself(tester.exported, missing, kernels)
+            or missing <= _kernels(undelegated()).keys()
+        ):
+            return f"the ExecuTorch runtime has no kernel for {_listing(missing)}"
+    dtypes = _foreign_dtypes(mine)
+    if dtypes and dtypes <= _foreign_dtypes(undelegated()):
+        return f"ExecuTorch's edge dialect has no tensors of {_listing(dtypes)}"
+    return None
+
+
+def _plain(tester: Tester) -> ExportedProgram:
+    """The program decomposed and handed to no backend."""
+    return _edge(_exported(tester), (), EdgeCompileConfig(_check_ir_validity=False))
+
+
+def _asks_itself(
+    exported: ExportedProgram, missing: set[str], kernels: Mapping[str, _Kernel]
+) -> bool:
+    """Whether missing kernels are of operators that the program was written with, and that nothing
+    decomposes: then it need not be lowered once more to see that it asks for them."""
+    decomposed = _default_decomposition_table()
+    written = {target for _, target in _calls(exported) if target not in decomposed}
+    return all(name in kernels and kernels[name].operator in written for name in missing)
+
+
+def _exported(tester: Tester) -> ExportedProgram:
+    """The ATen program of a tester, as if nobody had lowered it."""
+    if not tester.exported.range_constraints:
+        return tester.exported
+    # A program with sizes that follow from data can be lowered once: that leaves sizes behind which
+    # the next time belong to no node.
+    fresh = Tester(
+        tester.case, tester.target, seed=tester.seed, recipe=tester.recipe, backend=tester.backend
+    )
+    prepare(fresh)
+    return fresh.exported
+
+
+class _Undelegated(Partitioner):  # type: ignore[misc]  # executorch has no types
+    """Lets a partitioner say what must not be decomposed, and hands nothing to its backend."""
+
+    def __init__(self, partitioner: Partitioner) -> None:
+        super().__init__()
+        self._partitioner = partitioner
+        self._is_over = False
+
+    def ops_to_not_decompose(self, ep: ExportedProgram) -> Any:
+        # Asked again at the end, where nothing that was kept may be left.
+        return ([], None) if self._is_over else self._partitioner.ops_to_not_decompose(ep)
+
+    def transform_for_pre_decomposition(self, program: ExportedProgram) -> Any:
+        return self._partitioner.transform_for_pre_decomposition(program)
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        self._is_over = True
+        return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
+
+
+def _edge(
+    exported: ExportedProgram, partitioners: Sequence[Partitioner], config: EdgeCompileConfig
+) -> ExportedProgram:
+    """An edge program without delegates and passes."""
+    manager = stages.lower(exported, LowerOptions(partitioners, (), config))
+    edge: ExportedProgram = manager.exported_program()
+    return edge
+
+
+def _calls(program: ExportedProgram) -> Iterator[tuple[torch.fx.Node, Any]]:
+    """The calls of operators outside of delegates, and what each calls."""
+    for graph_module in graph_modules(program.graph_module):
+        for node in graph_module.graph.nodes:
+            if isinstance(node.target, EdgeOpOverload | OpOverload):
+                yield node, node.target
+
+
+def _beyond_core(program: ExportedProgram, config: EdgeCompileConfig) -> set[str]:
+    """Operators that the verifier of the edge dialect refuses."""
+    verifier = EXIRATenDialectVerifier(edge_compile_config=config)
+    names = set()
+    for _, target in _calls(program):
+        try:
+            verifier.check_valid_op(getattr(target, "_op", target))
+        except SpecViolationError:
+            names.add(op_name(target))
+    return names
+
+
+class _Kernel(NamedTuple):
+    """What a call outside of delegates becomes.
+
+    Attributes:
+        operator: what was called, of ATen.
+        has_out: whether there is an operator of the kernel's name; where none has an ``out``
+            variant the name is the call's own.
+    """
+
+    operator: Any
+    has_out: bool
+
+
+def _kernels(program: ExportedProgram) -> dict[str, _Kernel]:
+    """The kernels that calls outside of delegates become, by name."""
+    names = {}
+    for _, target in _calls(program):
+        operator, has_out = getattr(target, "_op", target), True
+        if isinstance(target, EdgeOpOverload) and "out" not in target._schema.overload_name:
+            try:
+                target = target.to_out_variant()
+            except RuntimeError:  # how upstream says that there is none
+                has_out = False
+        overload = target._schema.overload_name
+        name = f"{target._schema.name}.{overload}" if overload else target._schema.name
+        names[name] = _Kernel(operator, has_out)
+    return names
+
+
+def _foreign_dtypes(program: ExportedProgram) -> set[str]:
+    """Dtypes of operands and results that the edge dialect does not have."""
+    values = [
+        [item.meta.get("val") for item in (node, *node.all_input_nodes)]
+        for node, _ in _calls(program)
+    ]
+    dtypes = {leaf.dtype for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)}
+    return {
+        str(dtype).removeprefix("torch.") for dtype in dtypes - set(regular_tensor_dtypes_to_str)
+    }
+
+
+def _listing(names: set[str]) -> str:
+    return ", ".join(sorted(names))

@@ -1,0 +1,81 @@
+"""The calls that show what a program does, state included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch.export import ExportedProgram
+
+from harness.model.case import Given
+from harness.numerics.module_runs import EagerRuns
+from harness.vendors.torch import OpOverload, tree_leaves
+
+
+def observing_state(
+    runs: EagerRuns,
+    module: torch.nn.Module,
+    exported: ExportedProgram,
+    calls: Sequence[Given],
+) -> Sequence[Given]:
+    """The calls, and the last one again where state is written: no runtime hands buffers out, so
+    what the last call left behind is seen in what another one returns.
+
+    Args:
+        runs: eager runs that were made already, and those that are made here.
+        module: what is the reference.
+        exported: its program; either of them may be the one that writes.
+        calls: inputs of each call.
+
+    Returns:
+        The calls as they are where nothing is written, and where the module itself takes no further
+        call: a full cache refuses one.
+    """
+    if not writes_state(exported) and not _eager_writes(runs, module, calls):
+        return calls
+    further = [*calls, calls[-1]]
+    try:
+        runs(module, further)
+    except Exception:  # whatever a module raises when it has no room left
+        return calls
+    return further
+
+
+def _eager_writes(runs: EagerRuns, module: torch.nn.Module, calls: Sequence[Given]) -> bool:
+    if next(module.buffers(), None) is None:
+        return False
+    return any(call.wrote_state for call in runs(module, calls))
+
+
+def writes_state(exported: ExportedProgram) -> bool:
+    """Whether a program with state has an operator that writes to an argument."""
+    if not exported.graph_signature.buffers and not exported.graph_signature.parameters:
+        return False
+    return any(
+        isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+        for part in exported.graph_module.modules()
+        if isinstance(part, torch.fx.GraphModule)
+        for node in part.graph.nodes
+    )
+
+
+def written_buffers(exported: ExportedProgram) -> set[str]:
+    """The names of the buffers that operators of an ATen program write to, be it through views."""
+    buffers = exported.graph_signature.inputs_to_buffers
+    written: set[str] = set()
+    for node in exported.graph.nodes:
+        if not isinstance(node.target, OpOverload) or not node.target._schema.is_mutable:
+            continue
+        for place, argument in enumerate(node.target._schema.arguments):
+            if argument.is_write:
+                given = node.args[place] if place < len(node.args) else node.kwargs[argument.name]
+                nodes = (one for one in tree_leaves(given) if isinstance(one, torch.fx.Node))
+                written.update(map(_source, nodes))
+    return {buffers[name] for name in written if name in buffers}
+
+
+def _source(node: torch.fx.Node) -> str:
+    """What a view is of: views take it as their first argument."""
+    while node.op == "call_function" and node.args and isinstance(node.args[0], torch.fx.Node):
+        node = node.args[0]
+    return node.name

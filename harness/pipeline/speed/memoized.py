@@ -1,0 +1,243 @@
+"""What torch and exir compute again for every program though it depends on none, kept."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import torch
+import torch.export.decomp_utils
+import torch.export.exported_program
+from executorch.exir import tensor as exir_tensor
+from executorch.exir._serialize import _dataclass
+from torch._decomp import decompositions_for_rng
+from torch._export import utils as export_utils
+from torch._ops import OpOverload
+from torch._subclasses import fake_impls
+from torch.export import ExportedProgram
+from torch.fx import graph as fx_graph
+from torch.fx.experimental import proxy_tensor
+from torch.fx.traceback import NodeSource
+
+from harness.vendors.replacements import Replacing
+
+Overrides = dict[Any, Callable[..., Any]]
+
+
+class Composites(Overrides):
+    """Overrides that are kept as they are, and what tells them from others."""
+
+    def __init__(self, overrides: Overrides) -> None:
+        super().__init__(overrides)
+        self.key = _key(overrides)
+
+
+def _key(overrides: Overrides) -> frozenset[Any]:
+    return frozenset((op, identity(function)) for op, function in overrides.items())
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """The Python kernels of an operator before and inside an override, and its fake rule."""
+
+    before: dict[Any, Any]
+    inside: dict[Any, Any]
+    fake: Any
+
+
+class _KeptOverrides:
+    """Stands for torch.export's override of composite operators.
+
+    The first time a set of overrides is entered, upstream's own code registers it and the
+    outcome is kept; the next time the operators' kernel tables are exchanged for the kept ones.
+    """
+
+    def __init__(self, original: Callable[[Overrides], AbstractContextManager[None]]) -> None:
+        self._original = original
+        self._kept: dict[Any, list[tuple[Any, _Kernels]]] = {}
+
+    @contextmanager
+    def __call__(self, overrides: Overrides) -> Iterator[None]:
+        key = overrides.key if isinstance(overrides, Composites) else _key(overrides)
+        kept, rules = self._kept.get(key), fake_impls.op_implementations_dict
+        if kept is None or any(op.py_kernels != kernels.before for op, kernels in kept):
+            before = {op: op.py_kernels.copy() for op in overrides}
+            with self._original(overrides):
+                self._kept[key] = [
+                    (op, _Kernels(before[op], op.py_kernels.copy(), rules.get(op)))
+                    for op in overrides
+                ]
+                try:
+                    yield
+                finally:
+                    _met(overrides)
+            return
+        for op, kernels in kept:
+            _exchange(op, kernels.inside)
+            if kernels.fake is not None:
+                rules.setdefault(op, kernels.fake)
+        try:
+            yield
+        finally:
+            _met(op for op, _ in kept)
+            for op, kernels in kept:
+                _exchange(op, kernels.before)
+                if kernels.fake is not None:
+                    rules.pop(op, None)
+
+
+_meetings: list[set[Any]] = []
+
+
+def are_met() -> bool:
+    """Whether :func:`meeting` sees composite operators: that overrides are kept."""
+    return type(torch.export.exported_program._override_composite_implicit_decomp) is _KeptOverrides
+
+
+@contextmanager
+def meeting() -> Iterator[set[Any]]:
+    """Collect the operators that a decomposition asks its table about.
+
+    Composite ones are overridden by kernels in Python, whose cache of the dispatcher's answers is
+    empty then: who was called has something there. Others come to the tracer, which looks them up.
+    Both may also be taken apart by name.
+    """
+    met: set[Any] = set()
+
+    def decompose(op: Any, *args: Any, **kwargs: Any) -> Any:
+        met.add(op)
+        return _decompose(op, *args, **kwargs)
+
+    def look_up(mode: Any, op: Any, *args: Any) -> Any:
+        met.add(op)
+        return _look_up(mode, op, *args)
+
+    _meetings.append(met)
+    with (
+        patch.object(OpOverload, "decompose", decompose),
+        patch.object(proxy_tensor, "maybe_handle_decomp", look_up),
+    ):
+        try:
+            yield met
+        finally:
+            _meetings.remove(met)
+
+
+def _met(overridden: Iterable[Any]) -> None:
+    """Note those of the operators that were called since they were overridden."""
+    if _meetings:
+        called = {op for op in overridden if op._dispatch_cache}
+        for met in _meetings:
+            met |= called
+
+
+_decompose, _look_up = OpOverload.decompose, proxy_tensor.maybe_handle_decomp
+
+
+def _exchange(op: Any, kernels: dict[Any, Any]) -> None:
+    op.py_kernels.clear()
+    op.py_kernels.update(kernels)
+    op._dispatch_cache.clear()
+
+
+def identity(function: Callable[..., Any] | None) -> Any:
+    """Upstream makes a new function for "decompose this" each time; they are all the same."""
+    inner = getattr(function, "func", None)
+    if inner is not None and inner.__name__ == "_special_op_to_decompose_cia":
+        return inner.__name__
+    return function
+
+
+class _CollectedOnce:
+    """The composite operators, as long as nothing is registered."""
+
+    def __init__(self, collect: Callable[[], Any]) -> None:
+        self._collect = collect
+        self._found: Any = None
+        self._registered: tuple[int, int] | None = None
+        self._loaded: tuple[int, ...] | None = None
+
+    def __call__(self) -> Any:
+        # Listing all operators takes 6 ms; nothing is registered without one of these growing.
+        loaded = len(sys.modules), len(torch.ops.loaded_libraries), len(torch.library._defs)
+        if loaded != self._loaded and self._registered != _registrations():
+            self._found = self._collect_at_once()
+            self._registered = _registrations()  # collecting itself materialises operators
+        self._loaded = loaded
+        return self._found
+
+    def _collect_at_once(self) -> Any:
+        """As upstream, which materialises those of C++ anew for each of forty namespaces."""
+        export_utils._materialize_cpp_cia_ops()
+        with patch.object(export_utils, "_materialize_cpp_cia_ops", lambda: None):
+            return self._collect()
+
+
+def _registrations() -> tuple[int, int]:
+    """Changes whenever an operator or a namespace is registered."""
+    return len(torch._C._dispatch_get_all_op_names()), len(torch.ops._dir)
+
+
+_NOTHING_YET = torch.tensor(())
+
+
+def _reset_philox(state: Any) -> None:
+    """Stands for ``PhiloxState.reset``, which makes six tensors without elements for a program."""
+    state.seed = state.base_offset = _NOTHING_YET
+    state.relative_offset = 0
+    state.offset_advanced_at_least_once = False
+
+
+class CallSpec(NamedTuple):
+    """``ExportedProgram.call_spec``, which upstream makes a class for each time it is asked."""
+
+    in_spec: Any
+    out_spec: Any
+
+
+def _call_spec(program: ExportedProgram) -> CallSpec:
+    """Stands for ``ExportedProgram.call_spec``."""
+    calls = program.module_call_graph
+    if not calls:
+        return CallSpec(None, None)
+    if calls[0].fqn or (signature := calls[0].signature) is None:
+        spec: CallSpec = _upstream_call_spec(program)  # says what is wrong
+        return spec
+    return CallSpec(signature.in_spec, signature.out_spec)
+
+
+_property: Any = vars(ExportedProgram)["call_spec"]
+_upstream_call_spec = _property.fget
+_order_of = exir_tensor.dim_order_from_stride
+
+
+def _dim_order_from_stride(stride: Any) -> tuple[Any, ...]:
+    """Stands for exir's, which makes a class for each tensor to compare symbols by."""
+    if any(type(one) is not int or one <= 0 for one in stride):
+        order: tuple[Any, ...] = _order_of(stride)
+        return order
+    return tuple(sorted(range(len(stride)), key=stride.__getitem__, reverse=True))
+
+
+def install(replace: Replacing) -> None:
+    """Keep overrides and composite operators from now on."""
+    override = torch.export.exported_program._override_composite_implicit_decomp
+    replace(torch.export.exported_program, override.__name__, _KeptOverrides(override))
+    collect_once = _CollectedOnce(export_utils._collect_all_valid_cia_ops)
+    for module in (export_utils, torch.export.exported_program, torch.export.decomp_utils):
+        replace(module, "_collect_all_valid_cia_ops", collect_once)
+    replace(decompositions_for_rng.PhiloxState, "reset", _reset_philox)
+    # Asked for each field of each instance that is serialized; it compiles what it finds as text.
+    replace(_dataclass, "get_type_hints", functools.cache(typing.get_type_hints))
+    replace(ExportedProgram, "call_spec", _property.getter(_call_spec))
+    replace.everywhere(_order_of, _dim_order_from_stride)
+    # The name of each node is made of its operator's, which are a few hundred.
+    replace(fx_graph, "_snake_case", functools.lru_cache(4096)(fx_graph._snake_case))
+    # Where a node came from, which nobody writes to, is shared by copies of it.
+    replace(NodeSource, "__deepcopy__", lambda self, memo: self)

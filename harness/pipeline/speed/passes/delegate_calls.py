@@ -1,0 +1,100 @@
+"""What delegates make of fake tensors, without a module made of their program.
+
+A walk over a program that is lowered comes to its delegates, and calls what each was made of.
+Upstream makes a module of that for the call: attributes for the weights, guards on the inputs,
+code. Where the inputs are of the kinds that the graph was made for, its operators are called in
+their order instead, as the module would call them.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from executorch.exir import delegate
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import Node, map_arg
+
+from harness.pipeline.speed.passes.fake_keys import Kind, NotKept, kind_of
+from harness.pipeline.speed.passes.fake_results import make, mode_alone
+from harness.vendors.replacements import Replacing
+
+# Where the operator is: torch's own by now.
+_HOME: Any = sys.modules[type(delegate.executorch_call_delegate).__module__]
+_upstream = _HOME.call_delegate_cpu
+_READ = {InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR}
+
+
+def _call_delegate(lowered: Any, *args: Any) -> Any:
+    """Stands for ``call_delegate_cpu``."""
+    mode = mode_alone()
+    if mode is not None:
+        try:
+            return _called(lowered.original_module, args, mode)
+        except NotKept:
+            pass
+    return _upstream(lowered, *args)
+
+
+def _called(program: ExportedProgram, args: Sequence[Any], mode: FakeTensorMode) -> tuple[Any, ...]:
+    """What the operators of a program make of fake tensors.
+
+    Raises:
+        NotKept: it writes, calls anything else, or is given others than it was made for.
+    """
+    signature, tree = program.graph_signature, program.call_spec.out_spec
+    if any(spec.kind is not OutputKind.USER_OUTPUT for spec in signature.output_specs):
+        raise NotKept
+    nodes = list(program.graph.nodes)
+    made = nodes[-1].args[0]
+    if tree is None or tree.type is not tuple or tree.num_leaves != tree.num_children:
+        raise NotKept
+    if not all(isinstance(one, Node) and one.op == "call_function" for one in made):
+        raise NotKept
+    inputs = [node for node in nodes if node.op == "placeholder"]
+    if sum(spec.kind is InputKind.USER_INPUT for spec in signature.input_specs) != len(args):
+        raise NotKept
+    given = iter(args)
+    values: dict[Node, Any] = {}
+    for node, spec in zip(inputs, signature.input_specs, strict=True):
+        if spec.kind is InputKind.USER_INPUT:
+            values[node] = _as_declared(next(given), node.meta.get("val"), mode)
+        elif spec.kind in _READ:
+            values[node] = make(_kind_of_held(program, spec.target), mode)
+        else:
+            raise NotKept
+    for node in nodes[len(inputs) : -1]:
+        if not isinstance(node.target, EdgeOpOverload) and node.target is not operator.getitem:
+            raise NotKept
+        its_args, its_kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+        values[node] = node.target(*its_args, **its_kwargs)
+    return tuple(values[node] for node in made)
+
+
+def _as_declared(value: Any, declared: Any, mode: FakeTensorMode) -> Any:
+    if type(value) is not FakeTensor or type(declared) is not FakeTensor:
+        raise NotKept
+    if kind_of(value, mode) != kind_of(declared, mode):
+        raise NotKept
+    return value
+
+
+def _kind_of_held(program: ExportedProgram, name: str | None) -> Kind:
+    """Of a weight or a constant as the mode takes it in: without its values."""
+    held = program.state_dict.get(name, program.constants.get(name))
+    if type(held) not in (torch.Tensor, torch.nn.Parameter) or held.layout is not torch.strided:
+        raise NotKept
+    if held.storage_offset() or held.is_conj() or held.is_neg() or held.is_quantized:
+        raise NotKept
+    return Kind(held.shape, held.stride(), held.dtype, held.device, 0)
+
+
+def install(replace: Replacing) -> None:
+    """Call the operators of a delegate's program from now on."""
+    replace(_HOME, "call_delegate_cpu", _call_delegate)

@@ -1,0 +1,143 @@
+"""Whether a pass would hand every operator of a graph on as it came.
+
+Most of Arm's passes walk a graph because an operator that they are about occurs, and leave all of
+it as it was: the dtype is supported, the padding is known, nothing is grouped. The pass itself is
+asked, node by node, without the walk: what it hands on is held against what it was given, and the
+first difference ends the rehearsal. It costs a tenth of the walk, which makes a new graph.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Set
+from typing import Any
+
+import torch
+from executorch.exir import pass_base
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
+from executorch.exir.pass_base import NodeMetadata, ProxyValue
+from torch.fx import GraphModule, Node, Proxy
+
+from harness.vendors.replacements import Replacing
+
+_REHEARSED = "_conform_rehearsed"
+_PASSES = "executorch.backends.arm."
+# Symbols are left to the walk, where the third is called.
+_HOOKS = frozenset({"call_operator", "call_submodule", "call_sym"})
+_COUNTING = "ArmPass.call_submodule"  # counts how deep it is, and has no more to say
+_upstream = pass_base._ExportPassBase.call_operator
+
+
+class _Acts(BaseException):
+    """The pass does something; no ``except Exception`` of its own may hide it."""
+
+
+class _NoTracer:
+    """Stands for the tracer: a pass that asks it for anything makes nodes of its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise _Acts
+
+
+class _Handed:
+    """The call that a pass is given, and what it is given back for handing it on."""
+
+    def __init__(self, node: Node, args: Any, kwargs: Any, meta: NodeMetadata) -> None:
+        self.given = (node.target, args, kwargs)
+        self.meta = meta
+        self.before = dict(meta.data)
+        self.result = _result_of(node)
+        self.times = 0
+
+    def on(self, target: Any, args: Any, kwargs: Any, meta: Any) -> ProxyValue:
+        """What stands for the operator's node in the walk."""
+        self.times += 1
+        same = self.times == 1 and _same((target, args, kwargs), self.given)
+        if not same or not isinstance(meta, NodeMetadata) or not _same(meta.data, self.before):
+            raise _Acts
+        return self.result
+
+
+_NO_TRACER = _NoTracer()
+
+
+def _result_of(node: Node) -> ProxyValue:
+    return ProxyValue(node.meta["val"], Proxy(node, _NO_TRACER))  # type: ignore[arg-type]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two calls have the very same values in them, and numbers of one type."""
+    if one is other:
+        return True
+    if isinstance(one, tuple | list):
+        pairs = type(one) is type(other) and len(one) == len(other)
+        return pairs and all(map(_same, one, other))
+    if isinstance(one, dict):
+        keys = type(one) is type(other) and one.keys() == other.keys()
+        return keys and all(_same(value, other[key]) for key, value in one.items())
+    plain = type(one) in (int, float, bool, str) and type(one) is type(other)
+    return plain and bool(one == other)
+
+
+def is_for(kind: type[Any], hooks: Set[str]) -> bool:
+    """Whether passes of a kind are asked: Arm's, which answer from a call's arguments alone.
+
+    Args:
+        kind: a class of passes.
+        hooks: the parts of the walk that it has replaced.
+    """
+    if not kind.__module__.startswith(_PASSES) or not hooks <= _HOOKS:
+        return False
+    return "call_submodule" not in hooks or kind.call_submodule.__qualname__ == _COUNTING
+
+
+def changes_nothing(walking: Any, module: GraphModule) -> bool:
+    """Ask a pass about each operator of a graph that was traced and not touched since, and has no
+    graph inside."""
+    own = vars(walking)
+    before = dict(own)
+    own["tracer"] = _NO_TRACER
+    seen: dict[Node, Any] = {}
+    try:
+        for node in module.graph.nodes:
+            if not _is_handed_on(walking, node, seen):
+                return False
+    except (_Acts, Exception):
+        return False  # what it raises it raises again on the walk
+    finally:
+        own.clear()
+        own.update(before)
+    return True
+
+
+def _is_handed_on(walking: Any, node: Node, seen: dict[Node, Any]) -> bool:
+    if node.op == "output":
+        return True
+    if node.op != "call_function":
+        seen[node] = _result_of(node)
+        return node.op == "placeholder"
+    if node.target is operator.getitem:
+        seen[node] = _result_of(node)
+        return True
+    if not isinstance(node.target, (torch._ops.OpOverload, EdgeOpOverload)):
+        return False
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), seen.__getitem__)
+    handed = _Handed(node, tuple(args), dict(kwargs), NodeMetadata(node.meta))
+    vars(walking)[_REHEARSED] = handed
+    result = walking.call_operator(node.target, handed.given[1], handed.given[2], handed.meta)
+    seen[node] = handed.result
+    return result is handed.result
+
+
+def _call_operator(walking: Any, op: Any, args: Any, kwargs: Any, meta: Any) -> ProxyValue:
+    """Stands for ``ExportPass.call_operator``."""
+    handed: _Handed | None = vars(walking).get(_REHEARSED)
+    if handed is not None:
+        return handed.on(op, args, kwargs, meta)
+    result: ProxyValue = _upstream(walking, op, args, kwargs, meta)
+    return result
+
+
+def install(replace: Replacing) -> None:
+    """Let a pass be asked from now on."""
+    replace(pass_base._ExportPassBase, "call_operator", _call_operator)

@@ -1,0 +1,198 @@
+"""What operators make of fake tensors, kept for all programs.
+
+A pass walks a graph by calling all of its operators on fake tensors, and lowering to TOSA takes a
+hundred passes: nearly all calls are ones that an earlier pass made, with tensors of the same kind.
+A trace calls what earlier traces called. Fake modes keep results themselves, but not those of
+operators outside of ATen, and they ask much before they do. What came of a call is kept here by
+kinds, for modes of the same settings. An operator of the edge dialect calls one of ATen, so what
+came of the one came of the other.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from executorch.exir.dialects.edge._ops import EdgeOpOverload
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConfig, FakeTensorMode
+from torch.fx import Interpreter
+from torch.fx.immutable_collections import immutable_dict
+from torch.utils._pytree import tree_leaves
+
+from harness.pipeline.speed.passes.fake_keys import Call, Kind, NotKept, context_of, key_of, kind_of
+from harness.vendors.replacements import Replacing
+
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
+_IS_INCLUDED = torch._C._dispatch_tls_is_dispatch_key_included
+
+
+class _Kinds(NamedTuple):
+    """The kinds of several results."""
+
+    holder: type[Any]
+    kinds: list[Kind]
+
+
+_MOST = 20_000
+_results: dict[Call, Kind | _Kinds | None] = {}
+# What tensors of a mode have in common but for the mode itself, which lives as long as its own.
+_attributes: weakref.WeakKeyDictionary[FakeTensorMode, dict[torch.device, dict[str, Any]]] = (
+    weakref.WeakKeyDictionary()
+)
+_NONE: immutable_dict[str, Any] = immutable_dict()
+_upstream = EdgeOpOverload.__call__
+_interpreted = Interpreter.call_function
+_dispatched = FakeTensorMode.dispatch
+
+
+def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
+    """Stands for ``EdgeOpOverload.__call__``."""
+    mode, function = mode_alone(), functools.partial(_upstream, overload)
+    if mode is None:
+        return function(*args, **kwargs)
+    return _result(mode, function, overload._op, args, kwargs)
+
+
+def _call_function(interpreter: Any, target: Any, args: Any, kwargs: Any) -> Any:
+    """Stands for ``torch.fx.Interpreter.call_function``."""
+    if type(target) is OpOverload and (mode := mode_alone()) is not None:
+        return _result(mode, target, target, args, kwargs)
+    return _interpreted(interpreter, target, args, kwargs)
+
+
+def _dispatch(
+    mode: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = _NONE
+) -> Any:
+    """Stands for ``FakeTensorMode.dispatch``: all other modes have had their say."""
+    if (
+        type(func) is not OpOverload
+        or not mode.cache_enabled
+        or mode.in_kernel_invocation
+        or torch.is_inference_mode_enabled()
+    ):
+        return _dispatched(mode, func, types, args, kwargs)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return _dispatched(mode, func, types, args, kwargs)
+
+    return _result(mode, function, func, args, kwargs or {})
+
+
+def _result(
+    mode: FakeTensorMode, function: Callable[..., Any], op: OpOverload, args: Any, kwargs: Any
+) -> Any:
+    """What a function that calls an operator returns in a mode."""
+    key = _key(mode, op, args, kwargs)
+    if key is None:
+        return function(*args, **kwargs)
+    kind = _results.get(key)
+    if kind is not None:
+        return make(kind, mode)
+    result = function(*args, **kwargs)
+    if key not in _results:
+        if len(_results) >= _MOST:
+            _results.clear()
+        _results[key] = _kind_of_result(result, (args, kwargs), mode)
+    return result
+
+
+def _key(mode: FakeTensorMode, op: OpOverload, args: Any, kwargs: Any) -> Call | None:
+    try:
+        given = key_of(args, mode), key_of(kwargs.items(), mode)
+        return op, context_of(op), _surroundings(mode), *given
+    except NotKept:
+        return None
+
+
+def _surroundings(mode: FakeTensorMode) -> object:
+    """What decides about results of every operator, and is no argument: what the mode's own key has
+    of it, and who decomposes."""
+    shapes = mode.shape_env
+    return (
+        torch.get_default_dtype(),
+        torch._C._get_default_device(),
+        _IS_INCLUDED(torch._C.DispatchKey.PythonDispatcher),
+        shapes and shapes.settings,
+        mode.allow_meta,
+    )
+
+
+def mode_alone() -> FakeTensorMode | None:
+    """The fake mode that makes what is called, if nothing else hears of calls or changes what they
+    make."""
+    mode: FakeTensorMode | None = torch._C._get_dispatch_mode(_FAKE)
+    is_alone = (
+        mode is not None
+        and torch._C._len_torch_dispatch_stack() == 1
+        and torch._C._len_torch_function_stack() == 0
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and not torch.is_inference_mode_enabled()
+        and not torch._C._is_any_autocast_enabled()
+    )
+    return mode if is_alone else None
+
+
+def make(kind: Kind | _Kinds, mode: FakeTensorMode) -> Any:
+    """New fake tensors, made as a mode makes those that it keeps itself.
+
+    Args:
+        kind: theirs; their storages have no more bytes than they need.
+        mode: whose they are.
+    """
+    if isinstance(kind, _Kinds):
+        return kind.holder(make(one, mode) for one in kind.kinds)
+    # The mode's own guard also says that a kernel runs, which none does.
+    with torch._C._DisableTorchDispatch():
+        empty = torch.empty_strided(kind.shape, kind.stride, dtype=kind.dtype, device="meta")
+    known = _attributes.setdefault(mode, {})
+    attributes = known.get(kind.device)
+    if attributes is None or FakeTensorConfig.debug:
+        made = FakeTensor(mode, empty, kind.device)
+        known[kind.device] = {name: of for name, of in vars(made).items() if of is not mode}
+        return made
+    # As the constructor does, which checks and sets one by one what is the same for all.
+    made = torch.Tensor._make_subclass(
+        FakeTensor, empty, False, dispatch_device=True, device_for_backend_keys=kind.device
+    )
+    if mode._allow_unsafe_data_ptr_access:
+        torch._C._set_warn_deprecated_on_mutable_data_ptr(made)
+    else:
+        torch._C._set_throw_on_mutable_data_ptr(made)
+    vars(made).update(attributes, fake_mode=mode)
+    made.__init__()  # type: ignore[misc]
+    return made
+
+
+def _kind_of_result(result: Any, arguments: Any, mode: FakeTensorMode) -> Kind | _Kinds | None:
+    """What is enough to make a result again; None where nothing is."""
+    several = type(result) is tuple or type(result) is list
+    made = result if several else [result]
+    if any(type(one) is not FakeTensor for one in made):
+        return None
+    given = {_memory(leaf) for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)}
+    if len(given | {_memory(one) for one in made}) < len(given) + len(made):
+        return None
+    try:
+        kinds = [kind_of(one, mode) for one in made]
+    except NotKept:
+        return None
+    if any(kind_of(make(kind, mode), mode) != kind for kind in kinds):
+        return None
+    return _Kinds(type(result), kinds) if several else kinds[0]
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """What tensors that share memory have in common."""
+    pointer: int = tensor.untyped_storage()._cdata
+    return pointer
+
+
+def install(replace: Replacing) -> None:
+    """Keep what operators make of fake tensors from now on."""
+    replace(EdgeOpOverload, "__call__", _call)
+    replace(Interpreter, "call_function", _call_function)
+    replace(FakeTensorMode, "dispatch", _dispatch)

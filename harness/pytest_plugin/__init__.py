@@ -1,0 +1,16 @@
+"""The pytest plugin: collects cases as test items, runs them and writes a run folder.
+
+Nothing happens to a project that does not ask for it. A project asks in its root ``conftest.py``::
+
+    pytest_plugins = ["harness.pytest_plugin"]
+
+or on the command line: ``pytest -p harness.pytest_plugin``. ``conform run`` does the latter.
+"""
+
+from __future__ import annotations
+
+pytest_plugins = [
+    "harness.pytest_plugin.plugin",
+    "harness.cli.report_plugin",
+    "harness.cluster.plugin",
+]

@@ -1,0 +1,261 @@
+"""What a session takes from elsewhere in place of running it, and what it leaves for others: the
+side of ``--incremental`` and ``--resume`` that the process of the records has."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.errors import ConformError, UsageError
+from harness.pytest_plugin.cached.cached_cells import KNOWN, Known
+from harness.pytest_plugin.hooks import suite_folders
+from harness.pytest_plugin.items import HOSTS, asked, cell_of
+from harness.record.cell import Cell
+from harness.record.folder import now
+from harness.record.host import Environment, environment, is_like_here
+from harness.record.recorder import Recorder
+from harness.record.resuming import check_unchanged, stopped
+from harness.record.run import BackendState, Run, RunInfo
+from harness.session.result_cache import platform_facts
+from harness.session.result_cache.cache_key import Conditions, Keys
+from harness.session.result_cache.dependencies import Sources
+from harness.session.result_cache.entry import Entry, is_kept
+from harness.session.result_cache.store import Store, default_place
+from harness.session.stale_limitations import Claim
+
+
+class Reuse:
+    """In the process that writes the records.
+
+    Args:
+        config: the session's; its targets are known.
+
+    Raises:
+        UsageError: the store cannot be reached, or the run not resumed.
+        RunUnreadable: what is to be resumed is no run.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        # Now: torch sets some as it is imported, and this process may come to import it.
+        self.variables = platform_facts.variables()
+        self.sources = Sources(suite_folders(config), config.rootpath)
+        self.store = _store(config)
+        self.run = _resumed(config, self.inputs)
+        self._keys: Keys | None = None
+        self._problem = ""
+        if self.store is not None:
+            self.sources.watch()
+
+    def inputs(self) -> dict[str, str]:
+        """What all cells of the session may hang on, for ``RunInfo.inputs``."""
+        return {
+            "sources of suites, backends and the harness": self.sources.digest(
+                self.sources.everything
+            ),
+            "installed packages": platform_facts.packages(),
+        }
+
+    def keys(self, states: Mapping[str, BackendState]) -> Keys:
+        """The keys of cells whose backends say this of themselves."""
+        return Keys(self.sources, conditions(self.config), states, self.variables)
+
+    def info(self, fresh: RunInfo) -> RunInfo:
+        """What the run says of itself: of one that is resumed, what it said before."""
+        if self.run is None:
+            return msgspec.structs.replace(fresh, inputs=self.inputs())
+        old = self.run.info
+        for name, host in old.hosts.items():
+            fresh.hosts.setdefault(name, host)
+        return msgspec.structs.replace(
+            old,
+            ended=None,
+            complete=False,
+            exit_status=None,
+            records=None,
+            problems=[],
+            resumed=[*old.resumed, now()],
+            hosts=fresh.hosts,  # to which a farm adds who comes
+        )
+
+    def check_cells(self, cells: Sequence[str]) -> None:
+        """Refuse to complete a run with other cells than it had, before its folder is written to.
+
+        Raises:
+            UsageError: the run that is resumed had others.
+        """
+        if self.run is not None and sorted(cells) != sorted(self.run.info.expected):
+            raise UsageError(
+                f"cannot resume {self.run.path}: it had {len(self.run.info.expected):,} cells, and "
+                f"what is selected now has {len(cells):,}, or others; give what its "
+                f"{self.run.info.command[0]} was given"
+            )
+
+    def find(self, nodeids: Sequence[str], states: Mapping[str, BackendState]) -> None:
+        """Find out which of the session's tests need not run.
+
+        Args:
+            nodeids: all of them.
+            states: what the backends say of themselves where the cells run.
+        """
+        cells = {nodeid: name for nodeid in nodeids if (name := cell_of(nodeid))}
+        there = {} if self.run is None else self._recorded(self.run, cells)
+        if self.store is not None:
+            self._keys = self.keys(states)
+            others = {nodeid: name for nodeid, name in cells.items() if nodeid not in there}
+            there |= self.stored(self._keys, others)
+        self.config.stash[KNOWN] = there
+
+    def go_on(self, states: Mapping[str, BackendState]) -> None:
+        """Know which cells need not run already; keep the results of the others.
+
+        Args:
+            states: as in :meth:`find`.
+        """
+        self._keys = self.keys(states)
+
+    def stored(self, keys: Keys, cells: Mapping[str, str]) -> dict[str, Known]:
+        """The cells that the store has results of.
+
+        Args:
+            keys: of the session.
+            cells: ids by node id.
+        """
+        if self.store is None:
+            return {}
+        try:
+            named = {nodeid: keys.of(nodeid) for nodeid in cells}
+        except ConformError:
+            return {}  # a backend that is not registered has cells that say so
+        entries = self.store.find(named.values())
+        found = {}
+        for nodeid, key in named.items():
+            entry = entries.get(key)
+            cell = entry and entry.record(cells[nodeid])
+            if not entry or not cell or self._is_outdated(entry, keys, nodeid):
+                continue
+            claim = Claim.from_json(entry.claim) if entry.claim else None
+            found[nodeid] = Known(cell=cell, claim=claim)
+        return found
+
+    def ended(self, nodeid: str, cell: Cell, claim: str) -> None:
+        """A cell ran; keep its result if it may be kept.
+
+        Args:
+            nodeid: of its test.
+            cell: its record.
+            claim: what it says of its limitation, as JSON; empty where it says nothing.
+        """
+        if self.store is None or self._keys is None or self._problem or not is_kept(cell):
+            return
+        there = self.config.stash.get(HOSTS, {}).get(cell.worker or "")
+        if there is not None and not self._is_alike(there):
+            return  # of another kind of host, or other sources, than its key would say
+        if changed := self.sources.changed():
+            # Who knows which of the two it ran with.
+            self._problem = f"{changed} changed while cells ran; what ended since is not kept"
+            return
+        basis = self._keys.claims(nodeid, asked(self.config).selected) if _counts(claim) else ""
+        run = Path(self.config.getoption("run_dir")).resolve().name
+        key = self._keys.of(nodeid)
+        host = "" if there is None else there.host
+        self.store.put(Entry.of(key, cell, run=run, host=host, claim=claim, claims=basis))
+
+    def close(self) -> None:
+        """Wait until everything is stored."""
+        if self.store is not None and (problem := self.store.flush()):
+            self._problem = self._problem or f"{problem}; cells run again the next time"
+
+    def lines(self, recorded: int) -> Iterable[str]:
+        """What a reader of the terminal must know.
+
+        Args:
+            recorded: how many cells have a record.
+        """
+        there = self.config.stash.get(KNOWN, {})
+        before = sum(each.is_recorded for each in there.values())
+        taken = len(there) - before
+        parts = [f"{before:,} cells had a record already"] if self.run is not None else []
+        if self.store is not None:
+            parts.append(f"{taken:,} cells were taken from {self.store.place}")
+        if parts:
+            yield f"conform: {', '.join(parts)}, {recorded - before - taken:,} ran"
+        if self.store is None and self.config.getoption("incremental"):
+            yield "conform: all cells ran, as --keep all keeps what only a cell that runs has"
+        if self._problem:
+            yield f"conform: {self._problem}"
+
+    def _recorded(self, run: Run, cells: Mapping[str, str]) -> dict[str, Known]:
+        claims = Recorder.claims(run.path)
+        records = {cell.id: cell for cell in run.cells}
+        return {
+            nodeid: Known(
+                cell=records[name],
+                claim=Claim.from_json(claims[name]) if name in claims else None,
+                is_recorded=True,
+            )
+            for nodeid, name in cells.items()
+            if name in records
+        }
+
+    def _is_alike(self, worker: Environment) -> bool:
+        """Whether what a worker of a farm makes of a cell is what its key is of; with ``--mixed``
+        its packages or checkout may differ."""
+        here = self._here
+        same = (worker.packages, worker.revision) == (here.packages, here.revision)
+        return same and is_like_here(worker)
+
+    @functools.cached_property
+    def _here(self) -> Environment:
+        return environment(self.config.rootpath)
+
+    def _is_outdated(self, entry: Entry, keys: Keys, nodeid: str) -> bool:
+        """Whether what the cell said of its limitation counts cells that are others by now."""
+        return bool(entry.claims) and entry.claims != keys.claims(
+            nodeid, asked(self.config).selected
+        )
+
+
+def conditions(config: pytest.Config) -> Conditions:
+    """What a session asks of its cells, as far as it can alter their records."""
+    of_cells = asked(config)
+    return Conditions(
+        seed=of_cells.seed,
+        demanding=frozenset(of_cells.demanding),
+        compare_runtimes=of_cells.compare_runtimes,
+        lower_only=of_cells.lower_only,
+        speed=not config.getoption("no_speed"),
+        cell_timeout=of_cells.cell_timeout,
+        cell_memory=config.getoption("cell_memory"),
+        trace_time=of_cells.trace_time,
+    )
+
+
+def _counts(claim: str) -> bool:
+    """Whether a claim counts the cells of its entry, which others than the cell decide on."""
+    return bool(claim) and Claim.from_json(claim).declared
+
+
+def _store(config: pytest.Config) -> Store | None:
+    place = config.getoption("results")
+    if not config.getoption("incremental"):
+        if place:
+            raise UsageError("--results says where --incremental keeps results; give both")
+        return None
+    # What is kept of a cell is written while it runs.
+    return None if config.getoption("keep") == "all" else Store(place or default_place())
+
+
+def _resumed(config: pytest.Config, inputs: Callable[[], Mapping[str, str]]) -> Run | None:
+    folder = config.getoption("resume")
+    if not folder:
+        return None
+    run = stopped(Path(folder))
+    if run.info.seed != config.getoption("seed"):
+        raise UsageError(f"cannot resume {folder}: its seed is {run.info.seed}")
+    check_unchanged(run, environment(config.rootpath), inputs())
+    return run

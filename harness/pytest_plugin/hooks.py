@@ -1,0 +1,103 @@
+"""What happens in a session that has suites: collection, what runs where, torch kept quick.
+
+The plugin registers this module; a session of another project never sees it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.execution.memory import GIB
+from harness.pytest_plugin.cached.changed_since import CHANGED
+from harness.pytest_plugin.items import (
+    CellItem,
+    SuiteFile,
+    collector_paused,
+)
+from harness.record.host import available_cores, available_memory
+from harness.session.discovery import is_suite
+from harness.session.run_one import vendor_warnings_ignored
+
+
+def suite_folders(config: pytest.Config) -> list[Path]:
+    """The folders whose modules may declare cases, those that exist."""
+    named = (config.rootpath / name for name in config.getini("conform_suites"))
+    return [folder for folder in named if folder.is_dir()]
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | None:
+    """Collect modules with ``CASES`` below the suite folders."""
+    folders = suite_folders(parent.config)
+    if any(folder in file_path.parents for folder in folders) and is_suite(file_path):
+        if _is_unchanged(parent.config, file_path):
+            return None
+        node: SuiteFile = SuiteFile.from_parent(parent, path=file_path)
+        return node
+    return None
+
+
+def _is_unchanged(config: pytest.Config, module: Path) -> bool:
+    """Whether ``--changed-since`` leaves out all of a module, which then need not be imported; what
+    is named by its node id is, so that pytest finds what is left out."""
+    only = config.stash.get(CHANGED, None)
+    named = any("::" in str(name) for name in config.args)
+    return only is not None and not named and not only.touches(module, None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse two cases of one name: their records could not be told apart."""
+    seen: dict[str, str] = {}
+    for item in items:
+        if isinstance(item, CellItem):
+            other = seen.setdefault(item.name, item.nodeid)
+            if other != item.nodeid:
+                raise pytest.UsageError(f"cell {item.name} is in {other} and in {item.nodeid}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect, which is mostly imports."""
+    with nullcontext() if session.config.getoption("no_speed") else collector_paused():
+        return (yield)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Keep torch quick where this process is going to lower something."""
+    lowers = any(isinstance(item, CellItem) for item in session.items)
+    # Self-tests that lower have imported the tester by now.
+    lowers = lowers or "harness.pipeline.tester" in sys.modules
+    if lowers and not session.config.option.collectonly and not session.config.option.no_speed:
+        from harness.pipeline import speed
+
+        with vendor_warnings_ignored():
+            speed.install()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hypothesis' plugin imports all of it to sum up tests that nobody has run: a quarter of a
+    second in each process."""
+    plugins = session.config.pluginmanager
+    if "hypothesis" not in sys.modules and plugins.hasplugin("hypothesispytest"):
+        plugins.unregister(name="hypothesispytest")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """As many workers as there are cores, and available memory at ``--cell-memory`` each."""
+    each = GIB * config.getoption("cell_memory")
+    return max(1, min(available_cores(), int(available_memory() / each)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the cells of one case on one worker; other tests go wherever there is room."""
+    from harness.pytest_plugin.workers.scheduler import CaseScheduling
+
+    return CaseScheduling(config, log)

@@ -1,0 +1,117 @@
+"""Target: where and how a case runs, spelled ``backend:recipe`` everywhere.
+
+A recipe can be spelled with a graph pass more or less: ``xnnpack:fp32+lift``, ``mlx:fp32-cse``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from harness.errors import UnknownTarget
+
+_NAME = "[a-z][a-z0-9_]*"
+CHANGES = rf"(?:[+-]{_NAME})*"
+"""Regular expression of the passes behind a recipe."""
+
+_SPELLING = re.compile(rf"({_NAME}):({_NAME})({CHANGES})")
+
+_CHANGE = re.compile(rf"[+-]{_NAME}")
+
+LISTED = "xnnpack:fp32,mlx or xnnpack:*, *:fp32, default, nightly, all"
+"""What lists of targets look like, for ``--help``; :mod:`harness.model.selection` reads them."""
+
+ALL_PASSES = "passes"
+"""What ``-passes`` leaves out: all of the recipe's own."""
+
+_CELL = re.compile(rf"[^\s\[\]@]+@{_SPELLING.pattern}")
+
+VARIED = " with passes"
+"""Behind a recipe's target, for all that spell passes more or less than it has."""
+
+
+@dataclass(frozen=True, order=True)
+class Target:
+    """A backend and one of its recipes.
+
+    ``str(target)`` and :meth:`parse` are inverse; the same spelling is used on the command
+    line, in pytest ids and as the key of reports.
+
+    Attributes:
+        backend: its name.
+        recipe: name of the recipe as the backend declares it.
+        passes: what is spelled after it: ``+name`` adds a pass, ``-name`` leaves one of the
+            recipe's own out (:mod:`harness.model.recipe_passes`).
+    """
+
+    backend: str
+    recipe: str
+    passes: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Read ``backend:recipe``.
+
+        Raises:
+            UnknownTarget: the text is not spelled that way. Whether the backend and the
+                recipe exist is asked of :mod:`harness.model.registry`.
+        """
+        match = _SPELLING.fullmatch(text.strip())
+        if match is None:
+            raise UnknownTarget(
+                f"target {text!r} is not spelled backend:recipe (for example xnnpack:fp32)"
+            )
+        backend, recipe, passes = match.groups()
+        return cls(backend, recipe, tuple(_CHANGE.findall(passes)))
+
+    def __str__(self) -> str:
+        return f"{self.backend}:{self.recipe}{''.join(self.passes)}"
+
+    @property
+    def base(self) -> Target:
+        """The same with the recipe as the backend declares it."""
+        return Target(self.backend, self.recipe) if self.passes else self
+
+    @property
+    def family(self) -> str:
+        """Its recipe, and whether it is with passes: one name for all that spell some."""
+        return f"{self.base}{VARIED}" if self.passes else str(self)
+
+
+def cell_id(case: str, target: Target | str) -> str:
+    """The one name of a cell: ``case@backend:recipe``."""
+    return f"{case}@{target}"
+
+
+def any_glob(patterns: str, text: str) -> bool:
+    """Whether one of the globs, separated by ``|``, matches the text."""
+    return any(fnmatchcase(text, pattern) for pattern in patterns.split("|"))
+
+
+def is_target(text: str) -> bool:
+    """Whether a text has the form of a target."""
+    return _SPELLING.fullmatch(text) is not None
+
+
+def speaks_of(patterns: str, target: Target) -> bool:
+    """Whether globs over targets, separated by ``|``, speak of a target: of it as it is spelled, or
+    of the recipe that it varies."""
+    return any_glob(patterns, str(target)) or any_glob(patterns, str(target.base))
+
+
+def is_cell_id(text: str) -> bool:
+    """Whether a text has the form of a cell id; other tests' names have brackets or spaces."""
+    return _CELL.fullmatch(text) is not None
+
+
+def split_cell_id(text: str) -> tuple[str, Target]:
+    """Inverse of :func:`cell_id`.
+
+    Raises:
+        UnknownTarget: there is no ``@``, or what follows it is not a target.
+    """
+    case, at, target = text.rpartition("@")
+    if not at or not case:
+        raise UnknownTarget(f"cell {text!r} is not spelled case@backend:recipe")
+    return case, Target.parse(target)

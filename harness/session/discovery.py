@@ -1,0 +1,207 @@
+"""Find the suites: modules with a ``CASES`` list, and the ``LIMITATIONS`` beside them."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import importlib
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import CaseError, LimitationError, UnknownCell
+from harness.model import registry
+from harness.model.case import Case
+from harness.model.limitation import Limitation, unmatched
+
+LIMITATIONS_MODULE = "limitations"
+
+# Cheap to look for; only files with such a line are parsed.
+_MAY_DECLARE = re.compile(rb"^CASES\b", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One module of cases.
+
+    Attributes:
+        name: dotted name, such as ``suites.ops.unary``.
+        path: its file.
+        cases: its ``CASES``.
+        declared: the ``LIMITATIONS`` of its package.
+        brought: those that backends out of tree bring with them.
+    """
+
+    name: str
+    path: Path
+    cases: tuple[Case, ...]
+    declared: tuple[Limitation, ...]
+    brought: tuple[Limitation, ...] = ()
+
+    @property
+    def limitations(self) -> tuple[Limitation, ...]:
+        """All that may speak of its cells; the first that does counts."""
+        return self.declared + self.brought
+
+
+def is_suite(path: Path) -> bool:
+    """Whether a module assigns ``CASES`` at its top level; parsed, so that helpers are not
+    imported. One that does not parse counts, so that loading it says what is wrong."""
+    if path.suffix != ".py":
+        return False
+    content = path.read_bytes()
+    if not _MAY_DECLARE.search(content):
+        return False
+    try:
+        body = ast.parse(content).body
+    except (SyntaxError, ValueError):
+        return True
+    return any(_assigns_cases(statement) for statement in body)
+
+
+def _assigns_cases(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets = [statement.target]
+    else:
+        return False
+    return any(isinstance(target, ast.Name) and target.id == "CASES" for target in targets)
+
+
+def suite_files(folder: Path) -> list[Path]:
+    """All modules with cases below a folder, sorted."""
+    return [path for path in sorted(folder.rglob("*.py")) if is_suite(path)]
+
+
+def load_suite(path: Path) -> Suite:
+    """Import one module of cases and the limitations of its package.
+
+    Raises:
+        CaseError: it does not import, or ``CASES`` is not a list of cases.
+        LimitationError: an entry of the package matches no case on any known target.
+    """
+    name = _module_name(path)
+    cases = _cases(name)
+    package = name.rpartition(".")[0]
+    _check_limitations(package, path.parent)
+    return Suite(name, path, cases, _limitations(package), tuple(registry.limitations()))
+
+
+def package_cases(folder: Path) -> list[Case]:
+    """The cases of the modules directly in a folder, which share its limitations.
+
+    Raises:
+        CaseError: one of them does not import.
+    """
+    files = (path for path in suite_files(folder) if path.parent == folder)
+    return [case for path in files for case in _cases(_module_name(path))]
+
+
+def all_suites(folder: Path) -> Iterator[Suite]:
+    """All suites below a folder.
+
+    Raises:
+        CaseError: a suite is broken, or two cases share a name.
+    """
+    seen: dict[str, str] = {}
+    for path in suite_files(folder):
+        suite = load_suite(path)
+        for case in suite.cases:
+            if case.name in seen:
+                raise CaseError(
+                    f"case {case.name!r} is in {seen[case.name]} and in {suite.name}; rename one"
+                )
+            seen[case.name] = suite.name
+        yield suite
+
+
+def find_case(folder: Path, name: str) -> tuple[Case, Suite]:
+    """One case by name. Modules that spell it are imported first, and often alone.
+
+    Raises:
+        UnknownCell: no suite has it; the nearest names are in the message.
+    """
+    names: list[str] = []
+    for path in _likeliest_first(suite_files(folder), name):
+        suite = load_suite(path)
+        for case in suite.cases:
+            if case.name == name:
+                return case, suite
+            names.append(case.name)
+    near = difflib.get_close_matches(name, names, n=3)
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    raise UnknownCell(f"no case {name!r} in {folder}{hint}")
+
+
+def _likeliest_first(files: Sequence[Path], name: str) -> list[Path]:
+    """Files that spell the whole name, then those that spell what is before or behind its last
+    slash, as names that are put together are spelled; in their order otherwise."""
+    first, _, last = name.rpartition("/")
+
+    def rank(path: Path) -> int:
+        content = path.read_bytes()
+        quoted = [re.search(rb"""["']""" + re.escape(part.encode()), content) is not None
+                  for part in (name, first, last) if part]  # fmt: skip
+        return -(4 * quoted[0] + sum(quoted[1:]))
+
+    return sorted(files, key=rank)
+
+
+def _module_name(path: Path) -> str:
+    path = path.resolve()
+    root = path.parent
+    while (root / "__init__.py").exists():
+        root = root.parent
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    relative = path.relative_to(root).with_suffix("")
+    parts = relative.parts[:-1] if relative.name == "__init__" else relative.parts
+    return ".".join(parts)
+
+
+@functools.cache
+def _cases(module_name: str) -> tuple[Case, ...]:
+    try:
+        cases = importlib.import_module(module_name).CASES
+    except Exception as error:
+        raise CaseError(f"suite {module_name} does not import: {error}") from error
+    if not isinstance(cases, Sequence) or not all(isinstance(case, Case) for case in cases):
+        raise CaseError(f"CASES of {module_name} must be a list of Case")
+    for name, number in Counter(case.name for case in cases).items():
+        if number > 1:
+            raise CaseError(f"{module_name} has {number} cases {name!r}; rename all but one")
+    return tuple(cases)
+
+
+@functools.cache
+def _limitations(package: str) -> tuple[Limitation, ...]:
+    if not package:  # a file on its own
+        return ()
+    name = f"{package}.{LIMITATIONS_MODULE}"
+    try:
+        return tuple(importlib.import_module(name).LIMITATIONS)
+    except ModuleNotFoundError as error:
+        if error.name == name:
+            return ()
+        raise CaseError(f"{name} does not import: {error}") from error
+
+
+@functools.cache
+def _check_limitations(package: str, folder: Path) -> None:
+    limitations = _limitations(package)
+    if not limitations:
+        return
+    cases = package_cases(folder)
+    varied = {target for case in cases for target in registry.variations(case)}
+    stale = unmatched(limitations, cases, [*registry.known_targets(), *sorted(varied)])
+    if stale:
+        listing = "; ".join(f"{entry.case} on {entry.target}" for entry in stale)
+        raise LimitationError(
+            f"{package}.{LIMITATIONS_MODULE}: {len(stale)} entries match no cell, remove or mend "
+            f"them: {listing}"
+        )

@@ -1,0 +1,124 @@
+"""The key of a cell: one number for everything that its record hangs on.
+
+Cells of the same key have the same record, but for times, memory and who ran them. What is not in a
+key must not be able to alter a record: docs/incremental.md lists what is, and why nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from harness.record.run import SCHEMA_VERSION, BackendState
+from harness.record.target import split_cell_id
+from harness.session.result_cache import platform_facts
+from harness.session.result_cache.dependencies import Sources
+
+#: Counted up when a key comes to mean something else without any of its parts saying so.
+FORMAT = 1
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session asks of its cells, as far as it can alter a record.
+
+    Attributes:
+        seed: run seed.
+        demanding: targets on which something must be delegated.
+        compare_runtimes: natively and emulated where both are possible.
+        lower_only: nothing is executed.
+        speed: whether torch is kept quick (:mod:`harness.pipeline.speed`).
+        cell_timeout: seconds that a cell may take, tracing included.
+        cell_memory: GiB that it may hold.
+        trace_time: seconds that tracing it may take.
+    """
+
+    seed: int = 0
+    demanding: frozenset[str] = frozenset()
+    compare_runtimes: bool = False
+    lower_only: bool = False
+    speed: bool = True
+    cell_timeout: float = 0.0
+    cell_memory: float = 0.0
+    trace_time: float = 0.0
+
+
+class Keys:
+    """Makes the keys of one session's cells.
+
+    Args:
+        sources: what cells hang on.
+        conditions: what is asked of them.
+        states: what their backends say of themselves in the processes that run them.
+        variables: what :func:`~harness.session.result_cache.platform_facts.variables` said before
+        this process
+            imported vendors, which set some; by default what it says now.
+    """
+
+    def __init__(
+        self,
+        sources: Sources,
+        conditions: Conditions,
+        states: Mapping[str, BackendState],
+        variables: str | None = None,
+    ) -> None:
+        self._variables = platform_facts.variables() if variables is None else variables
+        self.sources = sources
+        self.conditions = conditions
+        self.states = states
+        self._of_files: dict[tuple[Path, str], str] = {}
+
+    def of(self, nodeid: str) -> str:
+        """The key of a cell.
+
+        Args:
+            nodeid: ``FILE::CASE@BACKEND:RECIPE``, the file relative to the session's root.
+
+        Raises:
+            UnknownTarget: it names no target, or a backend that is not registered.
+        """
+        file, _, cell = nodeid.rpartition("::")
+        target = split_cell_id(cell)[1]
+        demanded = str(target) in self.conditions.demanding
+        parts = [cell, str(demanded), self._shared, self._files(file, target.backend)]
+        state = self.states.get(target.backend)
+        parts.append("" if state is None else msgspec.json.encode(state).decode())
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    @functools.cached_property
+    def _shared(self) -> str:
+        """What all cells of the session have in common."""
+        asked = msgspec.structs.replace(self.conditions, demanding=frozenset())
+        parts = [
+            f"{FORMAT}.{SCHEMA_VERSION}",
+            msgspec.json.encode(asked).decode(),
+            self.sources.digest(self.sources.core),
+            platform_facts.packages(),
+            platform_facts.host_class(),
+            self._variables,
+        ]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _files(self, file: str, backend: str) -> str:
+        path = self.sources.root / file
+        if (path, backend) not in self._of_files:
+            files = self.sources.of_suite(path) | self.sources.of_backend(backend)
+            self._of_files[path, backend] = self.sources.digest(files - self.sources.core)
+        return self._of_files[path, backend]
+
+    def claims(self, nodeid: str, selected: list[str] | None) -> str:
+        """A number for what a claim of a cell on its limitation hangs on besides: how many cells an
+        entry speaks of is counted over its folder, all backends, and the targets asked for."""
+        folder = (self.sources.root / nodeid.rpartition("::")[0]).parent
+        return self._claims(folder, msgspec.json.encode(selected).decode())
+
+    @functools.cache  # noqa: B019  (one instance a session)
+    def _claims(self, folder: Path, selected: str) -> str:
+        files = {path for path in self.sources.everything if path not in self.sources.core}
+        modules = [path for path in folder.glob("*.py") if path.is_file()]
+        for path in modules:
+            files |= self.sources.of_suite(path)
+        return hashlib.sha256(f"{selected}\0{self.sources.digest(files)}".encode()).hexdigest()

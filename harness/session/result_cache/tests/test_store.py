@@ -1,0 +1,145 @@
+"""What is stored comes back whole or not at all; what is red never does."""
+
+import os
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.errors import UsageError
+from harness.model.limitation import EXCUSE
+from harness.record.cell import Cell, LimitationRef, Status
+from harness.session.result_cache.entry import Entry, is_kept
+from harness.session.result_cache.store import Store
+from reports.tests.runs import numerics
+
+KEY = "ab" * 32
+
+
+def cell(status: Status = Status.PASSED, **fields: object) -> Cell:
+    given: dict[str, object] = {
+        "runtime": "emulated", "stages": {"lower": 1.0}, "seconds": 1.0, "program_bytes": 9,
+        "numerics": [numerics()],
+    }  # fmt: skip
+    if status is not Status.PASSED:
+        given |= {"numerics": [], "runtime": "none"}
+    return Cell(case="add/a", target="null:eager", status=status, **{**given, **fields})  # type: ignore[arg-type]
+
+
+def entry(key: str = KEY, made: Cell | None = None) -> Entry:
+    return Entry.of(key, made or cell(), run="night", claim="")
+
+
+@pytest.fixture(params=["folder", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    memory = request.param == "memory"
+    return Store(f"memory://{uuid.uuid4()}" if memory else str(tmp_path / "results"))
+
+
+def test_what_was_put_is_found(store: Store) -> None:
+    store.put(entry())
+    assert store.flush() == ""
+    found = store.find([KEY, "cd" * 32])
+    assert set(found) == {KEY}
+    record = found[KEY].record("add/a@null:eager")
+    assert record is not None
+    assert record.cached is not None
+    assert record.cached.run == "night"
+    assert record.seconds == 1.0
+    assert found[KEY].record("add/b@null:eager") is None
+
+
+@pytest.mark.parametrize(
+    ("made", "kept"),
+    [
+        (cell(), True),
+        (cell(Status.UNSUPPORTED, error="not in the profile"), True),
+        (cell(Status.MISMATCH, stage="compare", error="wrong"), False),
+        (cell(Status.FAILED, stage="lower", error="raises"), False),
+        (cell(Status.CRASHED, error="Fatal Python error"), False),
+        (cell(Status.TIMEOUT, error="Timeout (0:05:00)!"), False),
+        (cell(Status.XPASSED, error="passed although"), False),
+        (cell(Status.UNAVAILABLE, error="no Mac"), False),
+    ],
+)
+def test_what_is_kept(made: Cell, kept: bool) -> None:
+    assert is_kept(made) is kept
+
+
+def test_a_limitation_that_kept_its_cell_from_running_is_not_kept() -> None:
+    reason = LimitationRef(reason="known")
+    failed = {"runtime": "none", "stage": "lower", "error": "raises", "limitation": reason}
+    assert is_kept(cell(Status.XFAILED, **failed))
+    assert not is_kept(cell(Status.XFAILED, **{**failed, "error": EXCUSE}))
+    assert not is_kept(cell(Status.UNSUPPORTED, **{**failed, "error": EXCUSE}))
+    died = "Fatal Python error: Segmentation fault"
+    assert not is_kept(cell(Status.XFAILED, **{**failed, "error": died}))
+
+
+@given(at=st.integers(0, 10_000), byte=st.integers(0, 255))
+def test_a_damaged_entry_is_a_miss(at: int, byte: int) -> None:
+    content = entry().to_bytes()
+    at %= len(content)
+    damaged = content[:at] + bytes([byte]) + content[at + 1 :]
+    found = Entry.read(damaged, KEY)
+    assert found is None or found == entry_of(content)
+    assert Entry.read(content[:at], KEY) is None
+    assert Entry.read(content, "cd" * 32) is None
+
+
+def entry_of(content: bytes) -> Entry:
+    found = Entry.read(content, KEY)
+    assert found is not None
+    return found
+
+
+def test_many_writers_of_one_key_leave_one_whole_entry(tmp_path: Path) -> None:
+    made = entry()
+
+    def write() -> None:
+        for _ in range(20):
+            Store(str(tmp_path)).put(made)
+            assert Store(str(tmp_path)).find([KEY])[KEY] == made
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [f"{KEY}.json"]
+
+
+def test_a_place_that_refuses_is_said_once_and_is_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    store = Store(str(file))
+    store.put(entry())
+    store.put(entry("cd" * 32))
+    assert store.find([KEY]) == {}
+    assert "cannot write results" in store.flush()
+
+
+def test_a_place_that_nothing_reaches_is_misuse() -> None:
+    with pytest.raises(UsageError, match="--results nosuch://bucket"):
+        Store("nosuch://bucket/results")
+
+
+def test_what_was_longest_unused_goes_first(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    names = [f"{number:02x}" * 32 for number in range(5)]
+    for age, name in enumerate(names):
+        store.put(entry(name))
+        path = tmp_path / "cells" / name[:2] / f"{name}.json"
+        os.utime(path, (time.time() - 1000 * (age + 1),) * 2)
+    store.find([names[4]])  # the oldest is used
+    size = store.usage().size
+    gone = store.prune(max_size=size * 2 / 5)
+    assert gone.cells == 3
+    assert set(store.find(names)) == {names[0], names[4]}
+    assert store.prune(max_age=500).cells == 0
+    assert store.usage().cells == 2
+    assert store.prune(max_size=0).cells == 2
+    assert store.usage().oldest is None

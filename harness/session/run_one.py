@@ -1,0 +1,177 @@
+"""One cell of a suite as a session asks for it: in pytest's own process, in a worker of xdist's, on
+a farm."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.execution.memory import Meter
+from harness.model.case import Case
+from harness.model.limitation import find, judge
+from harness.model.registry import note_known_issues
+from harness.record.cell import Cell
+from harness.record.folder import kept_of
+from harness.record.target import Target, cell_id
+from harness.session.discovery import Suite
+from harness.session.stale_limitations import Claim, claim_of
+from harness.tracing import UNASKED_SECONDS
+from harness.workers.last_words import kept_words
+from harness.workers.worker_status import TRACE, Board
+
+if TYPE_CHECKING:
+    from harness.pipeline.saving.cell_folder import Keep
+    from harness.pipeline.siblings import Siblings
+    from harness.pipeline.tester import Tester
+
+# A program that is being lowered is not interrupted: what is left over is for the last one.
+_OF_WHAT_IS_LEFT = 0.7
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session asks of each of its cells.
+
+    Attributes:
+        seed: run seed.
+        selected: the targets asked for; None for those of a plain run.
+        demanding: those on which something must be delegated.
+        compare_runtimes: run natively and emulated where both are possible.
+        lower_only: stop at the serialized program.
+        keep: what is kept in the run folder: ``none``, ``red`` or ``all``.
+        run_dir: the run folder.
+        cell_timeout: seconds that a cell may take.
+        trace_time: seconds that tracing a model whose outputs are wrong may take of them.
+    """
+
+    seed: int = 0
+    selected: list[str] | None = None
+    demanding: list[str] = []
+    compare_runtimes: bool = False
+    lower_only: bool = False
+    keep: str = "none"
+    run_dir: str = ""
+    cell_timeout: float = 300.0
+    trace_time: float = UNASKED_SECONDS
+
+    @property
+    def targets(self) -> list[Target] | None:
+        """``selected``, read."""
+        return None if self.selected is None else [Target.parse(each) for each in self.selected]
+
+
+@contextmanager
+def vendor_warnings_ignored() -> Iterator[None]:
+    """Cells run vendors' code: what it warns of is theirs, and no verdict on a cell."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def run(
+    case: Case,
+    target: Target,
+    suite: Suite,
+    asked: Asked,
+    *,
+    siblings: Siblings,
+    worker: str | None = None,
+    meter: Meter | None = None,
+    board: Board | None = None,
+) -> tuple[Cell, Claim | None]:
+    """Run a cell, and look for where it leaves the oracle in what is left of its time.
+
+    Args:
+        case: of the suite.
+        target: where and how.
+        suite: where the case is from.
+        asked: by the session.
+        siblings: what the cells of one case share in this process.
+        worker: who runs it, for the record.
+        meter: measures its memory.
+        board: gets the record before it is traced, for whoever finds this process dead.
+
+    Returns:
+        Its record, and what it says of the limitation that speaks of it.
+    """
+    from harness.pipeline.runner import run_cell
+
+    testers: list[Tester] = []
+    keep = _keep(cell_id(case.name, target), asked)
+    said = nullcontext() if board is None else kept_words(board.folder, board.worker)
+    with vendor_warnings_ignored(), said:
+        cell = run_cell(
+            case,
+            target,
+            seed=asked.seed,
+            limitations=suite.limitations,
+            require_delegation=str(target) in asked.demanding,
+            compare_runtimes=asked.compare_runtimes,
+            lower_only=asked.lower_only,
+            keep=keep,
+            meter=meter,
+            judged=testers.append,
+            lowered=None if board is None else board.keep_lowered,
+            siblings=siblings,
+        )
+    cell.suite, cell.worker = suite.name, worker
+    if keep is not None and keep.folder.is_dir():
+        cell.kept = kept_of(cell.id)
+    cell = _explained(cell, case, asked, testers, meter or Meter(), board)
+    note_known_issues(cell)
+    return cell, claim_of(cell, case, suite, asked.targets)
+
+
+def judge_dead(cell: Cell, suite: Suite) -> None:
+    """Complete and judge the record of a cell whose process died as that of any other.
+
+    Args:
+        cell: all that its process left.
+        suite: where its case is from.
+    """
+    case = next(case for case in suite.cases if case.name == cell.case)
+    cell.suite, cell.op, cell.tags = suite.name, case.op, sorted(case.tags)
+    cell.source = case.source
+    judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
+
+
+def _keep(cell: str, asked: Asked) -> Keep | None:
+    """What of a cell is kept, and where."""
+    from harness.pipeline.saving.cell_folder import Keep
+
+    if asked.keep == "none":
+        return None
+    folder = Path(asked.run_dir) / kept_of(cell)
+    return Keep(folder, only_red=asked.keep == "red", for_run=True)
+
+
+def _explained(
+    cell: Cell,
+    case: Case,
+    asked: Asked,
+    ran: list[Tester],
+    meter: Meter,
+    board: Board | None,
+) -> Cell:
+    """The record with where it leaves the oracle.
+
+    Should tracing end this process, the record is on the board.
+    """
+    from harness.tracing.divergence import diverges, explained
+
+    left = _OF_WHAT_IS_LEFT * (asked.cell_timeout - cell.seconds)
+    seconds = min(asked.trace_time, left)
+    if seconds <= 0:
+        return cell
+    if not diverges(cell):
+        return explained(cell, case, seconds=seconds)
+    if board is not None:
+        board.keep(cell.to_json())
+    with vendor_warnings_ignored(), meter.stage(TRACE):
+        traced = explained(cell, case, seconds=seconds, ran=ran[0])
+    traced.memory.pop(TRACE, None)  # what the cell held is told by its own stages
+    return traced

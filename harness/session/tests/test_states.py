@@ -1,0 +1,63 @@
+"""Workers load the vendors' packages, and tell the process of the records what it writes down."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from harness import native_backends
+from harness.model import registry
+from harness.pytest_plugin.tests.sessions import run
+from harness.record.folder import load
+from harness.record.run import BackendState
+from harness.session.backend_states import Ready, tell, told
+
+
+def test_what_a_worker_says_is_read_back(tmp_path: Path) -> None:
+    states = {"tosa": BackendState(available=False, reason="no tosa-tools", runtime="none")}
+    ready = Ready(backends=states, slow={"kept": "is not the one that was read"})
+    assert told(tmp_path, "gw0") is None
+    tell(tmp_path, "gw0", ready)
+    assert told(tmp_path, "gw0") == ready
+    (tmp_path / "gw0.ready").write_bytes(b'{"tosa": 1}')
+    assert told(tmp_path, "gw0") is None
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> None:
+    tell(tmp_path / "absent", "gw0", Ready(backends={}))
+    assert told(tmp_path / "absent", "gw0") is None
+
+
+def test_the_process_of_the_records_does_not_load_executorch(project: Path) -> None:
+    with (project / "conftest.py").open("a") as file:
+        file.write(
+            "\nimport os, sys\n"
+            "def pytest_unconfigure(config):\n"
+            "    if 'PYTEST_XDIST_WORKER' not in os.environ:\n"
+            "        print('loaded:', 'executorch' in sys.modules, file=sys.stderr)\n"
+        )
+    result = run(project, "-n", "1", "-k", "add/a", anew=True)
+    assert result.returncode == 0, result.stdout
+    assert "loaded: False" in result.stderr
+    assert native_backends()
+    here = registry.states(
+        {cell.target.partition(":")[0] for cell in load(project / "run").cells}, []
+    )
+    assert load(project / "run").info.backends == here
+
+
+def test_a_worker_leaves_without_taking_apart_what_it_loaded() -> None:
+    code = """
+import atexit
+atexit.register(print, "registered before")
+from harness.pytest_plugin.workers.watchdog import leave
+class Loaded:
+    def __del__(self): print("taken apart")
+loaded = Loaded()
+atexit.register(print, "registered last but one")
+atexit.register(leave)
+print("over")
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "over\nregistered last but one\nregistered before\n"

@@ -1,0 +1,25 @@
+"""What we use of ExecuTorch that it promises nobody; ``executorch.pyi`` has the names.
+
+Its partitioners, quantizers and passes are what is tested, and stand where they are used.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.vendors.private_names import Private
+
+_PTE = "reading and writing .pte files"
+USES = {
+    "executorch.exir._serialize._flatbuffer": "listing XNNPACK's payloads",
+    "executorch.exir._serialize._flatbuffer_program": _PTE,
+    "executorch.exir._serialize._named_data_store": f"{_PTE}, and kept Metal code",
+    "executorch.exir._serialize._program": _PTE,
+    "executorch.exir._serialize.data_serializer": _PTE,
+    "executorch.exir.dialects._ops": "operators of the edge dialect",
+    "executorch.exir.dialects.edge._ops": "operators of the edge dialect",
+    "executorch.exir.program._program": "passes that a target or conform passes adds",
+    "executorch.exir.tracer": "words for what the edge dialect refuses",
+}
+NAMES = Private("executorch", Path(__file__).with_suffix(".pyi"), USES)
+__getattr__ = NAMES.find

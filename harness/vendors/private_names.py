@@ -1,0 +1,93 @@
+"""Names that a vendor may rename: found when they are asked for, with words where they are gone."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import PrivateNameError
+from harness.vendors.versions import PACKAGE, installed_as, is_read
+
+VENDORS = ("torch", PACKAGE)
+#: The releases of each in which every name was found; a test holds it to what is installed.
+FOUND_IN: Mapping[str, tuple[str, ...]] = {
+    "torch": ("2.13.0",),
+    PACKAGE: ("1.4.1", "1.5.0", "1.5.1"),
+}
+
+
+class Private:
+    """The private names of one vendor.
+
+    Args:
+        vendor: its package.
+        stub: the ``.pyi`` file that imports each name from where it stands.
+        uses: what a module's names are needed for, by module.
+    """
+
+    def __init__(self, vendor: str, stub: Path, uses: Mapping[str, str]) -> None:
+        self.vendor = vendor
+        self.uses = uses
+        #: Of each name here, the module that has it and its name there.
+        self.places: dict[str, tuple[str, str]] = {
+            alias.asname or alias.name: (statement.module or "", alias.name)
+            for statement in ast.parse(stub.read_text(encoding="utf-8")).body
+            if isinstance(statement, ast.ImportFrom)
+            for alias in statement.names
+        }
+
+    def find(self, name: str) -> Any:
+        """The object of a name.
+
+        Raises:
+            AttributeError: no such name is used.
+            PrivateNameError: the installed release has none.
+        """
+        if name not in self.places:
+            raise AttributeError(f"harness.vendors.{self.vendor} has no {name!r}")
+        module, there = self.places[name]
+        try:
+            found = importlib.import_module(module)
+            if hasattr(found, there):
+                return getattr(found, there)
+            return importlib.import_module(f"{module}.{there}")
+        except (ImportError, AttributeError) as error:
+            raise PrivateNameError(self.without(name)) from error
+
+    def without(self, name: str) -> str:
+        """That a name is gone, what for it was, and what to do."""
+        module, there = self.places[name]
+        return (
+            f"{installed_as(self.vendor)} has no {module}.{there}, which is needed for "
+            f"{self.uses[module]}: name what stands for it now in "
+            f"harness/vendors/{self.vendor}.pyi, or install {self.vendor} "
+            f"{FOUND_IN[self.vendor][-1]}"
+        )
+
+    def gone(self) -> dict[str, str]:
+        """Every name that the installed release lacks, and what to do; imports all others."""
+        found = {}
+        for name, (module, there) in self.places.items():
+            try:
+                self.find(name)
+            except PrivateNameError as error:
+                found[f"{module}.{there}"] = str(error)
+        return found
+
+
+@functools.cache
+def gone() -> Mapping[str, str]:
+    """The private names that what is installed lacks, and what to do about each.
+
+    Nothing is looked for, and nothing imported, with releases that are known to have them all.
+    """
+    found: dict[str, str] = {}
+    for vendor in VENDORS:
+        if not is_read(FOUND_IN[vendor], vendor):
+            module = importlib.import_module(f"harness.vendors.{vendor}")
+            found |= module.NAMES.gone()
+    return found

@@ -1,0 +1,72 @@
+"""Names that vendors do not promise: there in what is installed, and missed in clear words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness import vendors
+from harness.errors import PrivateNameError
+from harness.vendors import executorch, torch
+from harness.vendors.private_names import FOUND_IN, VENDORS, Private
+from harness.vendors.versions import installed, numbers
+
+ALL = [torch.NAMES, executorch.NAMES]
+
+STUB = """
+from json import dumps as dumps, loads as loads
+from json import decoder as decoder, _vanished as _vanished
+from no.such import thing as thing
+"""
+
+
+@pytest.fixture
+def some(tmp_path: Path) -> Private:
+    stub = tmp_path / "some.pyi"
+    stub.write_text(STUB)
+    return Private("torch", stub, {"json": "texts", "no.such": "things"})
+
+
+@pytest.mark.parametrize("names", ALL, ids=lambda names: names.vendor)
+def test_what_is_installed_has_them_all(names: Private) -> None:
+    assert names.gone() == {}
+    assert len(names.places) > 10
+    assert {module for module, _ in names.places.values()} == set(names.uses)
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_a_run_with_what_is_installed_need_not_look(vendor: str) -> None:
+    assert numbers(installed(vendor)) in map(numbers, FOUND_IN[vendor])
+    assert vendors.gone() == {}
+
+
+def test_what_is_there_is_found_and_what_is_gone_says_what_to_do(some: Private) -> None:
+    import json
+    import json.decoder
+
+    assert some.find("loads") is json.loads
+    assert some.find("decoder") is json.decoder
+    with pytest.raises(PrivateNameError) as raised:
+        some.find("_vanished")
+    assert str(raised.value) == (
+        f"torch {installed('torch')} has no json._vanished, which is needed for texts: name what "
+        f"stands for it now in harness/vendors/torch.pyi, or install torch {FOUND_IN['torch'][-1]}"
+    )
+    with pytest.raises(PrivateNameError, match=r"has no no\.such\.thing, .* for things"):
+        some.find("thing")
+    with pytest.raises(AttributeError, match="no 'other'"):
+        some.find("other")
+
+
+def test_all_that_is_gone_is_listed(some: Private) -> None:
+    assert sorted(some.gone()) == ["json._vanished", "no.such.thing"]
+
+
+def test_a_release_that_nobody_saw_is_looked_through(
+    monkeypatch: pytest.MonkeyPatch, some: Private
+) -> None:
+    monkeypatch.setattr("harness.vendors.versions.installed", lambda package: "9.9.0")
+    monkeypatch.setattr(torch, "NAMES", some)
+    found = vendors.gone.__wrapped__()
+    assert sorted(found) == ["json._vanished", "no.such.thing"]

@@ -1,0 +1,35 @@
+"""What we use of torch that it promises nobody; ``torch.pyi`` has the names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.vendors.private_names import Private
+
+USES = {
+    "torch": "cases, control flow run eagerly, and Metal's generation of code",
+    "torch._C": "kernels and what the dispatcher knows of them, in the oracle, MLX and Metal",
+    "torch._decomp": "error models of operators that torch decomposes",
+    "torch._export.verifier": "words for what a verifier refuses",
+    "torch._inductor.codecache": "Metal: taking generated code before Apple's compiler has it",
+    "torch._inductor.codegen.mps": "Metal: generating shaders",
+    "torch._inductor.fx_passes": "Metal: Inductor's patterns, traced on the CPU",
+    "torch._inductor.utils": "Metal: the layout of generated constants",
+    "torch._library.custom_ops": "error models of operators that Python registers",
+    "torch._ops": "telling operators from other callables of a graph",
+    "torch._prims_common": "Metal: strides of what Inductor's operators give",
+    "torch._subclasses.fake_tensor": "Metal: telling partitions apart, and generating code",
+    "torch.ao.quantization.fx": "operators of quantized graphs",
+    "torch.fx.graph": "graphs whose inputs are trees",
+    "torch.nn.modules.batchnorm": "seeded weights of suites/models",
+    "torch.nn.modules.conv": "seeded weights of suites/models",
+    "torch.testing._internal.common_methods_invocations": "suites/opinfo",
+    "torch.utils": "trees of inputs and outputs",
+    "torch.utils._ordered_set": "Metal: generating shaders",
+    "torch.utils._python_dispatch": "the oracle and the tracer, which watch every operator",
+    "torch.utils._pytree": "trees of inputs and outputs",
+    "torch.utils._sympy.numbers": "ranges of dynamic shapes",
+    "torch.utils._sympy.value_ranges": "ranges of dynamic shapes",
+}
+NAMES = Private("torch", Path(__file__).with_suffix(".pyi"), USES)
+__getattr__ = NAMES.find

@@ -1,0 +1,1 @@
+"""Worker processes, watched from outside: what each one does, its memory, why one ended."""

@@ -1,0 +1,106 @@
+"""What is left of a cell whose process died: its stack, what it was seen to hold, or its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.record.cell import Cell, Status
+from harness.record.target import split_cell_id
+from harness.workers import worker_status
+from harness.workers.last_words import last_words, words_of
+from harness.workers.memory_monitor import Sighting
+
+_STACK_LINES = 40
+_TIMEOUT_MARK = "Timeout ("  # how faulthandler.dump_traceback_later begins its dump
+
+
+def stack_of(logs: Path, worker: str) -> Path:
+    """The file into which a worker's faulthandler writes."""
+    return logs / f"{worker}.stack"
+
+
+def complete_from(cell: Cell, lowered: Cell | None) -> None:
+    """Add to the record of a death what was known before the cell was executed.
+
+    Args:
+        cell: the record.
+        lowered: what was said of the same cell; None where it did not come so far.
+    """
+    if lowered is None or lowered.id != cell.id:
+        return
+    cell.delegation, cell.stages = lowered.delegation, lowered.stages
+    cell.program_bytes = lowered.program_bytes
+    cell.constant_bytes = lowered.constant_bytes
+    cell.duplicate_constant_bytes = lowered.duplicate_constant_bytes
+    cell.planned_memory = lowered.planned_memory
+
+
+def record_of(
+    logs: Path, name: str, worker: str, seed: int, seen: Sighting | None
+) -> tuple[Cell, bool]:
+    """The record of a cell whose worker died.
+
+    Args:
+        logs: the folder of the worker's stack, and of what it said it does.
+        name: the cell's id.
+        worker: who ran it.
+        seed: run seed.
+        seen: what was seen of it from outside.
+
+    Returns:
+        A crash or a timeout, and False; or the cell's own record and True, where it had one and
+        died while it was traced.
+    """
+    last = worker_status.read(logs, worker)
+    cell = _death(
+        logs,
+        name,
+        worker,
+        seed,
+        stage=(last.stage or None) if last is not None and last.cell == name else None,
+        seen=seen,
+    )
+    judged = worker_status.kept(logs, worker, name)
+    if judged is None:
+        return cell, False
+    judged.untraced = f"tracing it ended the worker: {cell.error}"
+    complete(judged, seen)
+    return judged, True
+
+
+def complete(cell: Cell, seen: Sighting | None) -> None:
+    """Add what was seen from outside of a cell's stages, without what tracing it held."""
+    if seen is not None:
+        seen.complete(cell.memory)
+        cell.memory.pop(worker_status.TRACE, None)
+
+
+def _death(
+    logs: Path, name: str, worker: str, seed: int, *, stage: str | None, seen: Sighting | None
+) -> Cell:
+    case, target = split_cell_id(name)
+    reason = seen.verdict if seen is not None else ""
+    stack = [] if reason else _stack(logs, worker).strip().splitlines()
+    timed_out = any(line.startswith(_TIMEOUT_MARK) for line in stack)
+    error = reason or (stack[0] if stack else f"worker {worker} died without a stack")
+    words = "" if reason or timed_out else last_words("\n".join((words_of(logs, worker), *stack)))
+    dead = Cell(
+        case=case,
+        target=str(target),
+        status=Status.TIMEOUT if timed_out else Status.CRASHED,
+        stage=stage,
+        error=f"{error}: {words}" if words else error,
+        memory=dict(seen.peaks) if seen is not None else {},
+        traceback="\n".join(stack[:_STACK_LINES]) or None,
+        seed=seed,
+        worker=worker,
+    )
+    complete_from(dead, worker_status.lowered(logs, worker))
+    return dead
+
+
+def _stack(logs: Path, worker: str) -> str:
+    try:
+        return stack_of(logs, worker).read_text(errors="replace")
+    except OSError:
+        return ""  # the worker died before it made the file, or could not make it
