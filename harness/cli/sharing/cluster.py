@@ -53,7 +53,7 @@ def worker(
     farm = _dask()
     from harness.record.host import available_cores
 
-    address, security = farm.trust.secured(address, keys)
+    address, security = farm.tls.secured(address, keys)
     count = slots or available_cores()
     own = name or f"{platform.node()}-{os.getpid()}"
 
@@ -107,8 +107,8 @@ def keys(folder: Path) -> None:
 def up(address: str, local: int, memory: float | None, keys: Path | None) -> None:
     """Run a scheduler until it is interrupted; the first line printed has its address."""
     farm = _dask()
-    address, security = farm.trust.secured(address, keys)
-    _run(farm.cluster.serve(address, security, Path.cwd(), local, memory, click.echo))
+    address, security = farm.tls.secured(address, keys)
+    _run(farm.scheduler.serve(address, security, Path.cwd(), local, memory, click.echo))
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:
