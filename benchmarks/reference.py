@@ -128,7 +128,7 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
     warm = Case.from_module("warm", torch.nn.Linear(8, 8), (torch.randn(2, 8),))
     run_cell(warm, target)
     (case,) = cases.plan(subject).cases
-    speed.settle()
+    speed.tune_garbage_collector()
     clock, ran = Clock(), list["Tester"]()
     cell = run_cell(case, target, meter=clock, judged=ran.append)
     name = f"{model.rpartition(':')[2]}@{target.replace(':', '_')}.pt"

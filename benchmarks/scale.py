@@ -138,7 +138,7 @@ def measure(kind: str, size: int, target: str) -> Cost:
     torch.set_num_threads(1)
     speed.install()
     run_cell(Case("warm", lambda: (torch.nn.Linear(64, 64), (torch.randn(4, 64),))), target)
-    speed.settle()
+    speed.tune_garbage_collector()
     start = time.perf_counter()
     cell = run_cell(Case("scale", lambda: KINDS[kind].build(size)), target)
     seconds = time.perf_counter() - start

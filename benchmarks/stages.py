@@ -54,14 +54,14 @@ def _prepare() -> None:
 
 def bare(cases: int, targets: Sequence[str]) -> Seconds:
     """The vendors' calls alone."""
-    from harness.pipeline.speed import settle
+    from harness.pipeline.speed import tune_garbage_collector
     from harness.record.target import Target, cell_id
 
     _prepare()
     chosen = _cases(cases)
     for name in targets:
         _called(chosen[0], Target.parse(name))  # imports and first uses are not a cell's
-    settle()
+    tune_garbage_collector()
     made: Seconds = {}
     for case in chosen:
         for target in map(Target.parse, targets):
@@ -132,7 +132,7 @@ def ours(cases: int, targets: Sequence[str]) -> Seconds:
     chosen, siblings = _cases(cases), Siblings()
     for target in targets:
         run_cell(chosen[0], target)
-    speed.settle()
+    speed.tune_garbage_collector()
     made: Seconds = {}
     for case in chosen:
         for target in targets:

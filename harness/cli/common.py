@@ -84,7 +84,7 @@ SPEED = click.option(
     show_default=True,
     help="Cache work that torch repeats for each program; the programs are the same. --no-speed "
     "replaces no function of torch or executorch and leaves the garbage collector as it is. "
-    "CONFORM_NO_SPEED=walking.faked,code leaves out single parts.",
+    "CONFORM_NO_SPEED=passes.fake_results,graph_code leaves out single parts.",
 )
 
 

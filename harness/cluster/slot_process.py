@@ -150,7 +150,7 @@ def hello(root: Path) -> Hello:
             backends=registry.states(backends, None),
             delegates={name: one.delegate for name, one in backends.items()
                        if isinstance(one, Delegating)},
-            slow=dict(speed.left_out()),
+            slow=dict(speed.find_disabled_parts()),
             gone=dict(vendors.gone()),
         )  # fmt: skip
 
@@ -175,7 +175,7 @@ def _serve(setting: Setting, connection: socket.socket) -> None:
             greeting = hello(Path(setting.root))
             if setting.speed:
                 speed.install()
-                speed.settle()
+                speed.tune_garbage_collector()
             tell(greeting)
             process = _Process(setting, stack, Siblings())
             for line in orders:

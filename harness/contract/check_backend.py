@@ -79,7 +79,7 @@ def check_backend(
         usual = usual if recipe.quantizer is None else FOR_QUANTIZERS
         judged: list[_Judged] = []
         target = Target(backend.name, name)
-        with speed.installed():
+        with speed.install_temporarily():
             for specimen in usual if specimens is None else specimens:
                 cell = run_cell(specimen.case, target, seed=seed, backend=backend)
                 whys = (why for glob, why in declared.items() if _matches(glob, specimen))

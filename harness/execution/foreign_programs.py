@@ -162,7 +162,7 @@ def unpack(values: Sequence[Value]) -> list[Any]:
 @functools.cache
 def _child() -> Child:
     return Child(
-        Path(__file__).parent / "anywhere" / "served.py",
+        Path(__file__).parent / "any_program" / "child_execution.py",
         "the process that executes foreign programs",
         {_MARK: "1"},
     )

@@ -18,7 +18,7 @@ from harness.model.recipe import Recipe
 from harness.pipeline.cell_run import CellRun, Ending
 from harness.pipeline.saving.cell_folder import Keep
 from harness.pipeline.siblings import Siblings
-from harness.pipeline.speed.recursion_limit import roomy
+from harness.pipeline.speed.stack_chunks import run_in_one_stack_chunk
 from harness.pipeline.tester import Tester
 from harness.record.cell import (
     PUBLISHED,
@@ -28,7 +28,7 @@ from harness.record.cell import (
 from harness.record.target import Target
 
 
-@roomy
+@run_in_one_stack_chunk
 def run_cell(
     case: Case,
     target: Target | str,

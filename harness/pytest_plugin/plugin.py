@@ -133,7 +133,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="replace no function of torch, executorch or execnet, fork no workers and leave the "
         "garbage collector as it is; programs are the same (docs/adr/0004). "
-        f"The variable {speed.WITHOUT} names single parts to leave out: walking.faked,code",
+        f"The variable {speed.NO_SPEED_VARIABLE} leaves out single parts: "
+        "passes.fake_results,graph_code",
     )
     group.addoption(
         "--cell-timeout",
@@ -321,7 +322,7 @@ def _check_options(config: pytest.Config) -> None:
     signals = config.getini("conform_untelling")
     if signals not in ("warn", "error"):
         raise UsageError(f"conform_untelling is {signals!r}; there are warn and error")
-    speed.unwanted()  # says which name is none
+    speed.read_excluded_parts()  # says which name is none
 
 
 def _listed(config: pytest.Config, option: str) -> list[Target] | None:

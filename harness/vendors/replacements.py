@@ -24,7 +24,7 @@ class Replacement:
     """One attribute that was replaced.
 
     Attributes:
-        part: who replaced it, such as ``speed.walking.faked``.
+        part: who replaced it, such as ``speed.passes.fake_results``.
         owner: a module or a class.
         name: of the attribute in its own ``__dict__``.
         original: its value before; an instance of a private class where there was none.

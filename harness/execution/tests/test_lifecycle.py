@@ -130,7 +130,7 @@ def equal(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
 @pytest.fixture(scope="module", autouse=True)
 def _settled() -> None:
     """What is there already is not walked whenever somebody asks what is held."""
-    speed.settle()
+    speed.tune_garbage_collector()
 
 
 def held() -> int:

@@ -1,28 +1,30 @@
-"""Make repeated lowering cheap: keep what torch computes again for every program.
+"""Avoid work that torch and exir repeat for every program. Programs stay the same.
 
-Lowering one operator takes 0.5 s upstream, most of it for things that do not depend on the program:
-the dispatcher is walked for composite operators, three times, and 36,000 kernels are registered and
-removed again, six times. Such results are kept, keyed by everything they depend on (``kept``). What
-the targets of a case make alike of the exported program is made once (``converting``). Passes and
-verifiers call every operator of a graph on fake tensors, as those before them did; what came of
-that is kept, and a graph is not walked for nothing (``walking``). Partitions are merged in fewer
-steps, and delegates written without another process (``delegating``). Each pass makes Python code
-of its graph, which hardly any graph ever runs; that waits until somebody wants it (``code``).
-Calibrating an integer recipe looks for the range of each tensor in up to 100,000 steps of two
-tensor operations; those that change nothing are skipped (``calibration``). Lowering a model spends
-a fifth of its time on deep-copying the provenance of nodes, which nobody writes to; it is shared
-instead. Graphs are not written as text for logs that nobody reads (``untold``), Inductor's rules
-are not made for each kernel (``inductor``), and what exir keeps of programs that are done is
-dropped (``forgotten``). Calls of a cell find their frames in one chunk of Python's stack
-(``stack``). What is lowered is unchanged (docs/adr/0004 has the measurements).
+Without this package, lowering one operator takes 0.5 s, mostly on work that does not depend on the
+program. Each part replaces vendor functions to avoid one kind of work:
 
-A part replaces functions, and assumes how others behave. Where one of either is not the one that
-was read, the part is left out (``originals``), and the record of a run says so.
+* ``lazy_imports``: executorch's import does not load Inductor.
+* ``graph_code``: a graph module generates its Python code on first use.
+* ``memoized``: results that no program influences are cached, such as 36,000 registered kernels.
+* ``export``: targets of a case share decomposition tables, decompositions and edge programs.
+* ``passes``: passes and verifiers reuse results on fake tensors; walks without effect are skipped.
+* ``delegates``: partitions merge in fewer steps; payloads are serialized in this process.
+* ``unread_text``: graphs and stacks are not formatted when no one reads the text.
+* ``eviction``: caches drop programs that are finished.
+* ``calibration``: the range search of an observer skips steps without effect.
+* ``patterns``: XNNPACK's quantizer traces each pattern once.
+* ``inductor``: Inductor builds its dtype rules once.
 
-Nothing of this happens by an import: a process that lowers calls :func:`prepare` before executorch
-is imported and :func:`install` before it lowers. :mod:`harness.vendors.replacements` lists what was
-replaced, and :func:`uninstall` undoes it. Without these calls, as with ``--no-speed``, torch,
-executorch and Python's garbage collector are as they were.
+``stack_chunks`` is no part: it replaces no vendor function. docs/adr/0004 has the measurements.
+
+A part is valid for the vendor code that was reviewed when the part was written.
+:mod:`~harness.pipeline.speed.originals` compares the installed code with it; a part whose replaced
+or assumed definitions differ is disabled, and the run record lists it with the reason.
+
+Importing this package replaces nothing. A process that lowers calls :func:`prepare` before it
+imports executorch and :func:`install` before it lowers.
+:mod:`harness.vendors.replacements` lists the replacements and :func:`uninstall` removes them.
+``--no-speed`` makes none of these calls.
 """
 
 from __future__ import annotations
@@ -38,89 +40,117 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.pipeline.speed import lazy_imports
-from harness.pipeline.speed.originals import problems
+from harness.pipeline.speed.originals import find_problems
 from harness.vendors import replacements
 from harness.vendors.replacements import Replacing
 
-_LEAN = "lean"
+_LAZY_IMPORTS = "lazy_imports"
 PARTS = tuple(
     """
-    lean code kept converting.tables converting.tracing converting.decomposing converting.edge
-    walking.faked walking.delegated walking.replay walking.retracing walking.propagation
-    walking.verifying walking.unmatched delegating.merging delegating.payloads untold forgotten
-    calibration patterns inductor
+    lazy_imports graph_code memoized
+    export.decomposition_tables export.traces export.decompositions export.edge_programs
+    passes.fake_results passes.delegate_calls passes.argument_trees passes.skipped_walks
+    passes.propagation passes.verification passes.pattern_filter
+    delegates.partitions delegates.payloads unread_text eviction calibration patterns inductor
     """.split()
 )
-"""The parts in the order in which they are installed: modules below this one with ``install()``."""
+"""The parts in the order of installation: modules of this package with ``install()``."""
+
+# Accepted in the variable for one release.
+_FORMER_NAMES = {
+    "lean": "lazy_imports",
+    "code": "graph_code",
+    "kept": "memoized",
+    "converting.tables": "export.decomposition_tables",
+    "converting.tracing": "export.traces",
+    "converting.decomposing": "export.decompositions",
+    "converting.edge": "export.edge_programs",
+    "walking.faked": "passes.fake_results",
+    "walking.delegated": "passes.delegate_calls",
+    "walking.replay": "passes.argument_trees",
+    "walking.retracing": "passes.skipped_walks",
+    "walking.propagation": "passes.propagation",
+    "walking.verifying": "passes.verification",
+    "walking.unmatched": "passes.pattern_filter",
+    "delegating.merging": "delegates.partitions",
+    "delegating.payloads": "delegates.payloads",
+    "untold": "unread_text",
+    "forgotten": "eviction",
+}
+
+NO_SPEED_VARIABLE = "CONFORM_NO_SPEED"
+"""The environment variable that disables parts, separated by commas, in a process and its children.
+Use it to find the part that makes a program differ from upstream's."""
 
 
-WITHOUT = "CONFORM_NO_SPEED"
-"""The variable that names parts, with commas, that a process and those that it starts go without:
-which of them makes another program than upstream is found so."""
-
-
-def unwanted() -> frozenset[str]:
-    """The parts that :data:`WITHOUT` names.
+def read_excluded_parts() -> frozenset[str]:
+    """Return the parts that :data:`NO_SPEED_VARIABLE` names.
 
     Raises:
-        UsageError: one is no part.
+        UsageError: a name is no part.
     """
-    named = frozenset(filter(None, os.environ.get(WITHOUT, "").replace(" ", "").split(",")))
-    if unknown := named.difference(PARTS):
+    text = os.environ.get(NO_SPEED_VARIABLE, "").replace(" ", "")
+    names = frozenset(_FORMER_NAMES.get(name, name) for name in text.split(",") if name)
+    if unknown := names.difference(PARTS):
         raise UsageError(
-            f"{WITHOUT}: no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}"
+            f"{NO_SPEED_VARIABLE}: no part {', '.join(sorted(unknown))}; "
+            f"there are {', '.join(PARTS)}"
         )
-    return named
+    return names
 
 
-def left_out() -> MappingProxyType[str, str]:
-    """The parts that this process goes without, and why: the vendors' definitions that they replace
-    or assume are not those that were read, or are gone, or the parts are :func:`unwanted`. Nothing
-    is installed by asking. The answer is kept: later alterations are not seen.
+def find_disabled_parts() -> MappingProxyType[str, str]:
+    """Return the parts that this process does not use, each with the reason.
+
+    A part is disabled when :data:`NO_SPEED_VARIABLE` names it, or when a vendor definition that it
+    replaces or assumes is missing or differs from the reviewed one. The function installs nothing.
+    The result is cached: it does not notice later changes of vendor code.
 
     Raises:
-        UsageError: what is unwanted is no part.
+        UsageError: the variable names no part.
     """
-    return MappingProxyType(dict.fromkeys(unwanted(), f"{WITHOUT} names it") | _impossible())
+    reasons = dict.fromkeys(read_excluded_parts(), f"{NO_SPEED_VARIABLE} names it")
+    return MappingProxyType(reasons | _find_incompatible_parts())
 
 
 @functools.cache
-def _impossible() -> dict[str, str]:
-    reasons = {part: "; ".join(problems(part)) for part in PARTS}
+def _find_incompatible_parts() -> dict[str, str]:
+    reasons = {part: "; ".join(find_problems(part)) for part in PARTS}
     return {part: reason for part, reason in reasons.items() if reason}
 
 
 def prepare() -> None:
-    """Have executorch's import leave Inductor out; to be called before executorch is imported.
+    """Keep executorch's import from loading Inductor; call it before executorch is imported.
 
-    Imports nothing of torch's, and does nothing once executorch is there.
+    It imports no part of torch, and does nothing if executorch is imported already.
     """
-    if _LEAN not in unwanted() and not problems(_LEAN):
+    if _LAZY_IMPORTS not in read_excluded_parts() and not find_problems(_LAZY_IMPORTS):
         lazy_imports.install()
 
 
 def install() -> None:
-    """Install what is not :func:`left_out` in this process; further calls do nothing."""
+    """Install the parts that are not disabled; further calls do nothing."""
     if replacements.is_sped_up():
         return
     prepare()
+    disabled = find_disabled_parts()
     for part in PARTS:
-        if part != _LEAN and part not in left_out():
-            _module(part).install(Replacing(replacements.SPEED + part))
+        if part != _LAZY_IMPORTS and part not in disabled:
+            _import_part(part).install(Replacing(replacements.SPEED + part))
 
 
 def uninstall() -> None:
-    """Undo :func:`install`, and :func:`prepare`; programs under way must have ended.
+    """Undo :func:`install` and :func:`prepare`; no lowering may be in progress.
 
     Raises:
-        RuntimeError: somebody else has replaced an attribute since; nothing is undone.
+        RuntimeError: other code has replaced an attribute since; nothing is undone.
     """
     replacements.undo(replacements.SPEED)
     lazy_imports.uninstall()
 
 
 @contextmanager
-def installed() -> Iterator[None]:
+def install_temporarily() -> Iterator[None]:
     """Install the parts for the length of a block, unless they are installed already."""
     if replacements.is_sped_up():
         yield
@@ -132,23 +162,23 @@ def installed() -> Iterator[None]:
         uninstall()
 
 
-def _module(part: str) -> Any:
-    found: ModuleType = importlib.import_module(f"{__name__}.{part}")
-    return found
+def _import_part(part: str) -> Any:
+    module: ModuleType = importlib.import_module(f"{__name__}.{part}")
+    return module
 
 
-_THRESHOLDS = (10_000, 10, 10)
-"""A model's graphs are millions of objects that live on: to walk them all for each 77,000 that were
-made takes a tenth of lowering, for each 1.1 million a twentieth. Rarer is no quicker, and holds
-more."""
+_COLLECTION_THRESHOLDS = (10_000, 10, 10)
+"""A model's graphs are millions of objects that stay alive. A full collection for each 77,000 new
+objects takes a tenth of lowering, for each 1.1 million a twentieth. Higher thresholds are no faster
+and hold more memory."""
 
 
-def settle() -> None:
-    """Tell the garbage collector that what is loaded now stays, and to look less often.
+def tune_garbage_collector() -> None:
+    """Exclude the objects that exist now from garbage collection, and collect less often.
 
-    Millions of objects of the imported libraries are otherwise walked by every full
-    collection, and tracing allocates enough to trigger several per program.
+    Otherwise each full collection walks millions of objects of the imported libraries, and tracing
+    allocates enough to trigger several collections a program.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_THRESHOLDS)
+    gc.set_threshold(*_COLLECTION_THRESHOLDS)

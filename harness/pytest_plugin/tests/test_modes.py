@@ -234,12 +234,15 @@ def test_torch_is_left_as_it_is_in_parts(project: Path) -> None:
     assert "2 passed" in result.stdout
     info = load(project / "run").info
     assert info.speed
-    assert dict.fromkeys(("calibration", "untold"), "CONFORM_NO_SPEED names it").items() <= (
+    assert dict.fromkeys(("calibration", "unread_text"), "CONFORM_NO_SPEED names it").items() <= (
         info.slow.items()
     )
     wrong = run(project, "-n", "0", folder="wrong", env={"CONFORM_NO_SPEED": "calibrating"})
     assert wrong.returncode == 4
-    assert "CONFORM_NO_SPEED: no part calibrating; there are lean, code, " in wrong.stderr
+    assert (
+        "CONFORM_NO_SPEED: no part calibrating; there are lazy_imports, graph_code, "
+        in wrong.stderr
+    )
 
 
 def test_a_seed_that_no_record_can_hold_is_refused(project: Path) -> None:

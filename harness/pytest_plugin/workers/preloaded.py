@@ -36,7 +36,7 @@ with collector_paused(), warnings.catch_warnings():
     speed.prepare()
     import harness.pipeline.runner  # noqa: F401
 
-    speed.left_out()  # imports its parts
+    speed.find_disabled_parts()  # imports its parts
     for name in _LATER:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

@@ -143,8 +143,8 @@ def load_and_settle(cells: Sequence[CellItem]) -> Ready:
     with vendor_warnings_ignored(), collector_paused() if quick else nullcontext():
         selected = cells[0].config.stash[SELECTED] if cells else []
         states = registry.states((item.target.backend for item in cells), selected)
-        slow = speed.left_out() if quick else {}
+        slow = speed.find_disabled_parts() if quick else {}
         ready = Ready(backends=states, slow=dict(slow), gone=dict(vendors.gone()))
     if quick:
-        speed.settle()
+        speed.tune_garbage_collector()
     return ready

@@ -26,10 +26,10 @@ EdgeOpOverload.__call__ = renewed
 
 from harness.pipeline import speed
 speed.install()
-left = speed.left_out()
+left = speed.find_disabled_parts()
 print(sorted(left))
-print(left["walking.verifying"])
-print(left["walking.faked"])
+print(left["passes.verification"])
+print(left["passes.fake_results"])
 assert EdgeOpOverload.__call__ is renewed
 import torch
 assert torch.fx.GraphModule.recompile.__module__ == "harness.pipeline.speed.graph_code"
@@ -137,7 +137,7 @@ def _in_a_process(code: str, *arguments: str, anew: bool = False) -> str:
 @pytest.mark.nightly
 def test_what_stands_in_for_a_renamed_function_is_left_out_and_the_rest_is_not() -> None:
     names, gone, other = _in_a_process(RENAMED, anew=True).splitlines()[-3:]
-    assert names == "['walking.faked', 'walking.verifying']"
+    assert names == "['passes.fake_results', 'passes.verification']"
     assert "ExportedProgramPassManager.check is not the one that was read" in gone  # its base's
     # From Python 3.13 on what -c defines has a source.
     why = "is not the one that was read" if sys.version_info >= (3, 13) else "has no source to read"

@@ -26,12 +26,12 @@ _FILE = Path(__file__).with_name("known.json")
 _OTHER = "is not the one that was read"
 
 
-def names_of(part: str) -> tuple[str, ...]:
+def list_definitions(part: str) -> tuple[str, ...]:
     """The definitions that a part depends on: those that it replaces, and those that it assumes."""
     return tuple(dict.fromkeys((*REPLACED[part], *ASSUMED[part])))
 
 
-def problems(part: str) -> list[str]:
+def find_problems(part: str) -> list[str]:
     """Why a part must be left out, a reason a definition; nothing where all are as they were read.
 
     The part is imported first: the vendors' modules that it imports are then digested as they are
@@ -42,7 +42,7 @@ def problems(part: str) -> list[str]:
         importlib.import_module(f"harness.pipeline.speed.{part}")
     except (ImportError, AttributeError) as error:
         reasons.append(f"it does not import: {error}")
-    return [found for name in names_of(part) if (found := find_problem(name))] + reasons
+    return [found for name in list_definitions(part) if (found := find_problem(name))] + reasons
 
 
 # Parts share definitions.
@@ -78,7 +78,7 @@ def _known() -> dict[str, list[str]]:
 
 
 def _all_names() -> Iterator[str]:
-    yield from sorted({name for part in REPLACED for name in names_of(part)})
+    yield from sorted({name for part in REPLACED for name in list_definitions(part)})
 
 
 def main(arguments: list[str]) -> int:
@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> int:
     Args:
         arguments: ``--write``, and names of definitions to take; all of them by default.
     """
-    found = {part: problems(part) for part in REPLACED}
+    found = {part: find_problems(part) for part in REPLACED}
     for part, lines in found.items():
         for line in lines:
             print(f"{part}: {line}")

@@ -56,18 +56,18 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         # The search calls it with the bins that it comes to, and stops by what it says.
         "torchao.quantization.pt2e.observer:HistogramObserver._compute_quantization_error",
     ),
-    "code": (
+    "graph_code": (
         # All that reads or sets the code of a graph module.
         "torch.fx.graph_module:GraphModule",
         "torch.fx.graph_module:_WrappedCall",
         "torch.fx.graph_module:reduce_graph_module",
         "torch.fx._lazy_graph_module:_LazyGraphModule",
     ),
-    "lean": (
+    "lazy_imports": (
         "torch.export._remove_auto_functionalized_pass:remove_self_clone",
         "torch._inductor.fx_passes.post_grad:decompose_auto_functionalized",
     ),
-    "kept": (
+    "memoized": (
         *_COMPOSITES,
         f"{_UTILS}:_special_op_to_preserve_cia",
         # Caches that are emptied and filled by hand.
@@ -81,7 +81,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         "torch._decomp.decompositions_for_rng:PhiloxState",
         f"{_EXIR}._serialize._dataclass:_DataclassEncoder",
     ),
-    "converting.tables": (
+    "export.decomposition_tables": (
         *_COMPOSITES,
         f"{_UTILS}:_is_aten_op",
         "torch.export.decomp_utils:CustomDecompTable",
@@ -89,7 +89,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         "torch._decomp:_core_aten_decompositions_post_autograd",
         "torch._decomp:_add_op_to_registry",
     ),
-    "converting.tracing": (
+    "export.traces": (
         "torch.fx._symbolic_trace:_Patcher",
         "torch.fx._symbolic_trace:_autowrap_check",
         "torch.fx._symbolic_trace:Tracer.getattr",
@@ -98,7 +98,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         "torch.utils._traceback:CapturedTraceback",
         "torch.fx.experimental.symbolic_shapes:uninteresting_files",
     ),
-    "converting.decomposing": (
+    "export.decompositions": (
         *_DECOMPOSITION,
         *_PROGRAM,
         *_COMPOSITES,
@@ -107,7 +107,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         f"{_PROXY}:PythonKeyTracer.create_node",
         "torch.export.decomp_utils:CustomDecompTable",
     ),
-    "converting.edge": (
+    "export.edge_programs": (
         *_PROGRAM,
         # Only one field of the configuration decides about the graph.
         f"{_EXIR}.capture._config:EdgeCompileConfig",
@@ -118,11 +118,11 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         f"{_EXIR}.passes.memory_format_ops_pass:MemoryFormatOpsPass",
         f"{_EXIR}.verification.verifier:EXIREdgeDialectVerifier",
     ),
-    "delegating.merging": (
+    "delegates.partitions": (
         "torch.fx.passes.infra.partitioner:_DependencyViewer",
         "torch.fx.passes.utils.fuser_utils:validate_partition",
     ),
-    "delegating.payloads": (
+    "delegates.payloads": (
         f"{_XNNPACK}.serialization.xnnpack_graph_serialize:sanity_check_xnngraph_dataclass",
         f"{_XNNPACK}.serialization.xnnpack_graph_serialize:_get_schema_bytes",
         f"{_EXIR}._serialize._dataclass:_DataclassEncoder",
@@ -132,13 +132,13 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         "flatbuffers.number_types",
         "flatbuffers.table:Table",
     ),
-    "walking.delegated": (
+    "passes.delegate_calls": (
         f"{_EXPORTED}:ExportedProgram.module",
         "torch.export._unlift:_unlift_exported_program_lifted_states",
         f"{_FAKE}:FakeTensorConverter.from_real_tensor",
         f"{_EXIR}.lowered_backend_module:LoweredBackendModule.original_module",
     ),
-    "walking.faked": (
+    "passes.fake_results": (
         # When the mode keeps a result itself, by what, and how it makes it again.
         f"{_FAKE}:FakeTensorMode.__torch_dispatch__",
         f"{_FAKE}:FakeTensorMode._cached_dispatch_impl",
@@ -157,7 +157,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         f"{_ARM}.tosa.specification:TosaLoweringContext",
         f"{_ARM}.tosa.specification:TosaSpecification",
     ),
-    "forgotten": (
+    "eviction": (
         f"{_EXIR}.backend.utils:is_same_node",
         f"{_EXIR}.backend.utils:WhyNoPartition",
         f"{_FAKE}:FakeTensorMode._cached_dispatch_impl",
@@ -168,12 +168,12 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         "torch._inductor.utils:register_op_dtype_propagation_rules",
         "torch._utils_internal:log_compilation_event",
     ),
-    "walking.propagation": (
+    "passes.propagation": (
         f"{_ARM}._passes.arm_pass:ArmPass",
         "executorch.backends.transforms.propagate_view_copy_permute_pass"
         ":PropagateViewCopyPermutePass",
     ),
-    "walking.replay": (
+    "passes.argument_trees": (
         *_WALK,
         "torch.fx.proxy:_create_arg_bypass",
         "torch.fx.proxy:_create_arg_dict",
@@ -192,7 +192,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         "torch.utils._pytree:_list_flatten",
         "torch.utils._pytree:_dict_flatten",
     ),
-    "walking.retracing": (
+    "passes.skipped_walks": (
         *_WALK,
         f"{_PASS}:map_args",
         "torch._export.pass_base:_ExportPassBaseDeprecatedDoNotUse",
@@ -216,7 +216,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         # What else than code, closure and shapes decides about a pattern.
         f"{_XNNPACK}.quantizer.xnnpack_quantizer_utils:_do_annotate_conv_bn",
     ),
-    "untold": (
+    "unread_text": (
         # They ask for the stack and read names of functions and files, or one line of it.
         f"{_XNNPACK}.partition.xnnpack_partitioner"
         ":XnnpackPartitioner._check_if_called_from_to_backend",
@@ -229,13 +229,13 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         "torch.fx.graph_module:GraphModule.__str__",
         "torch.fx.graph_module:GraphModule.print_readable",
     ),
-    "walking.unmatched": (
+    "passes.pattern_filter": (
         f"{_PASS}:ExportPass",
         f"{_XNNPACK}._passes.convert_to_sdpa:ConvertToSDPAPass",
         f"{_XNNPACK}._passes.convert_to_upsample_bilinear2d:ConvertToUpsampleBilinear2d",
         f"{_XNNPACK}._passes.xnnpack_pass:XNNPACKPass",
     ),
-    "walking.verifying": (
+    "passes.verification": (
         "torch._export.verifier:Verifier",
         "torch._export.verifier:_verify_exported_program_signature",
         "torch._export.verifier:_verify_exported_program_module_call_graph",

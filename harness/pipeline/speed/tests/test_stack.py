@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.pipeline.speed.recursion_limit import roomy
+from harness.pipeline.speed.stack_chunks import run_in_one_stack_chunk
 
 _CALLS = 1000
 _DEPTHS = 200  # frames of 100 bytes and more: somewhere in there a chunk of 16 KiB ends
@@ -36,11 +36,11 @@ def _most(measure: Callable[[int], int]) -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="counts Linux's page faults")
 def test_no_call_asks_the_kernel_for_memory() -> None:
     assert _most(_faults) >= _CALLS, "this Python does not unmap its stack: there is no need"
-    assert roomy(_most)(_faults) < _CALLS / 10
+    assert run_in_one_stack_chunk(_most)(_faults) < _CALLS / 10
 
 
 def test_it_is_the_same_function() -> None:
-    @roomy
+    @run_in_one_stack_chunk
     def ratio(one: float, *, other: float) -> float:
         """One by the other."""
         return one / other

@@ -13,7 +13,7 @@ from harness.vendors import replacements as replacing
 import torch
 from harness import Case, Tester
 
-speed.left_out()  # imports the parts, which replaces nothing
+speed.find_disabled_parts()  # imports the parts, which replaces nothing
 for part in speed.PARTS:
     importlib.import_module(f"harness.pipeline.speed.{part}")
 
@@ -67,7 +67,9 @@ def test_what_is_replaced_is_listed_and_can_be_undone() -> None:
     assert len(found["ours"]) > 40
     assert set(found["ours"]) <= set(found["listed"])
     assert found["overwritten"] == []
-    assert set(found["parts"]) == {f"speed.{part}" for part in found["known"] if part != "lean"}
+    assert set(found["parts"]) == {
+        f"speed.{part}" for part in found["known"] if part != "lazy_imports"
+    }
     assert found["after"] == []
     assert found["left"] == 0
     assert found["same"]

@@ -12,10 +12,10 @@ import pytest
 
 from harness.pipeline import speed
 from harness.pipeline.speed import originals
-from harness.pipeline.speed.originals import ASSUMED, REPLACED, names_of, sources
+from harness.pipeline.speed.originals import ASSUMED, REPLACED, list_definitions, sources
 from harness.pytest_plugin.tests.sessions import script
 
-NAMES = sorted({name for part in speed.PARTS for name in names_of(part)})
+NAMES = sorted({name for part in speed.PARTS for name in list_definitions(part)})
 
 
 def altered(*_: object, **__: object) -> None:
@@ -91,9 +91,9 @@ def _overlap(one: str, other: str) -> bool:
 
 @pytest.fixture
 def left_out(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """``speed.left_out`` for which the definitions of one module are digested again."""
-    monkeypatch.delenv(speed.WITHOUT, raising=False)
-    assert not speed.left_out(), "a part is off before anything is altered"
+    """``speed.find_disabled_parts`` for which the definitions of one module are digested again."""
+    monkeypatch.delenv(speed.NO_SPEED_VARIABLE, raising=False)
+    assert not speed.find_disabled_parts(), "a part is off before anything is altered"
 
     def ask(name: str) -> dict[str, str]:
         module = name.partition(":")[0]
@@ -104,11 +104,11 @@ def left_out(monkeypatch: pytest.MonkeyPatch) -> Any:
         }
         with monkeypatch.context() as patch:
             patch.setattr(originals, "_problems", kept)
-            speed._impossible.cache_clear()
-            return dict(speed.left_out())
+            speed._find_incompatible_parts.cache_clear()
+            return dict(speed.find_disabled_parts())
 
     yield ask
-    speed._impossible.cache_clear()
+    speed._find_incompatible_parts.cache_clear()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -119,11 +119,13 @@ def test_exactly_the_parts_that_depend_on_it_are_left_out(
         where = alter(name, patch)
         found = left_out(name)
     expected = {
-        part for part in speed.PARTS if any(_overlap(each, where) for each in names_of(part))
+        part
+        for part in speed.PARTS
+        if any(_overlap(each, where) for each in list_definitions(part))
     }
     assert found.keys() == expected
     for part in expected:
-        if name in names_of(part):
+        if name in list_definitions(part):
             assert f"{name} " in found[part]
     assert not left_out(name)
 
@@ -139,10 +141,10 @@ def test_every_method_of_a_pass_counts(left_out: Any, monkeypatch: pytest.Monkey
     for method in ("__init__", "call_operator"):
         with monkeypatch.context() as patch:
             patch.setattr(ConstPropPass, method, altered)
-            assert list(left_out(name)) == ["walking.retracing"]
+            assert list(left_out(name)) == ["passes.skipped_walks"]
     with monkeypatch.context() as patch:
         patch.setattr(ConstPropPass, "call_sym", altered, raising=False)
-        assert list(left_out(name)) == ["walking.retracing"]
+        assert list(left_out(name)) == ["passes.skipped_walks"]
 
 
 def test_digests_are_the_same_once_speed_is_installed() -> None:
@@ -175,7 +177,7 @@ def call_operator(self, op, args, kwargs, meta):
 RemoveMixedTypeOperators.call_operator = call_operator
 # The process that this one is forked from has asked before.
 originals._problems.clear()
-speed._impossible.cache_clear()
+speed._find_incompatible_parts.cache_clear()
 
 class Mixed(torch.nn.Module):
     def forward(self, x, y):
@@ -188,7 +190,7 @@ with tempfile.TemporaryDirectory() as folder:
     program = Path(folder, "program.pte")
     cell = run_cell(case, "portable:fp32", lower_only=True, save=program)
     digest = hashlib.sha256(program.read_bytes()).hexdigest()
-print(json.dumps([cell.status.value, digest, sorted(speed.left_out())]))
+print(json.dumps([cell.status.value, digest, sorted(speed.find_disabled_parts())]))
 """
 
 
@@ -196,7 +198,7 @@ def test_an_altered_pass_does_what_it_does_without_speed() -> None:
     with_speed, without = (_lower(mode) for mode in ("with", "without"))
     assert with_speed[:2] == without[:2]
     assert with_speed[0] == "lowered"
-    assert with_speed[2] == ["walking.retracing"]
+    assert with_speed[2] == ["passes.skipped_walks"]
 
 
 def _lower(mode: str) -> list[Any]:
@@ -214,6 +216,6 @@ from torch._dynamo.eval_frame import TorchPatcher
 TorchPatcher.patch()
 assert hasattr(torch.fx.Tracer.trace, "_torchdynamo_disable")
 from harness.pipeline import speed
-print(dict(speed.left_out()))
+print(dict(speed.find_disabled_parts()))
 """
     assert script(code, anew=True).stdout.splitlines()[-1] == "{}"

@@ -84,7 +84,7 @@ def lower_cells(cells: Cells, *, with_speed: bool) -> Iterator[tuple[str, str, s
 
 def print_programs(cells: Cells, mode: str) -> None:
     """Print a line a cell. Garbage is collected less often, for time; programs are the same."""
-    speed.settle()
+    speed.tune_garbage_collector()
     for line in lower_cells(cells, with_speed=mode == "with"):
         print("PROGRAM", *line)
 

@@ -38,7 +38,7 @@ def lower(mode: str, *names: str, start: int, without: Sequence[str] = ()) -> li
     """A line a cell of the sample, or of some of its cases; in a process of its own."""
     arguments = [_CODE, mode, str(start), str(STEP), str(LEAST), *names]
     # col2im on TOSA goes by the order of a set.
-    given = {"PYTHONHASHSEED": "0", speed.WITHOUT: ",".join(without)}
+    given = {"PYTHONHASHSEED": "0", speed.NO_SPEED_VARIABLE: ",".join(without)}
     ran = ended("-c", arguments, ROOT, environment() | given)
     assert ran.returncode == 0, ran.stderr
     return [line for line in ran.stdout.splitlines() if line.startswith("PROGRAM ")]

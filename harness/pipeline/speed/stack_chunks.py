@@ -22,7 +22,7 @@ _SLOTS = 1 << 17
 2 MiB. None is ever touched."""
 
 
-def roomy(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def run_in_one_stack_chunk(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """The same function, whose calls find their frames in one chunk.
 
     Args:
