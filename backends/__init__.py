@@ -1,4 +1,4 @@
-"""One module or package per backend: recipe data and ``execute``.
+"""Backends: one module or package for each, with its recipes as data and its ``execute``.
 
-PYTEST_DONT_REWRITE: workers have this module before pytest could rewrite its assertions.
+PYTEST_DONT_REWRITE: worker processes import this module before pytest can rewrite its assertions.
 """

@@ -1,7 +1,7 @@
-"""Null: eager kernels behind the full pipeline. The harness tests itself with it.
+"""The null backend: ATen's kernels behind the full pipeline. Tests of the harness use it.
 
-``null:eager`` interprets the shipped program with ATen's kernels and must always pass; the same
-backend made to spoil every output (``WRONG``) must never pass.
+``null:eager`` interprets the serialized program with ATen's kernels and must always pass.
+``SPOILED_BACKEND``, the same backend with every output changed, must never pass.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
 
 
-def _permissive() -> EdgeCompileConfig:
-    """Accept what eager can run: operators beyond core ATen."""
+def _allow_all_operators() -> EdgeCompileConfig:
+    """Allow operators outside core ATen: eager kernels can run them."""
     from executorch.exir import EdgeCompileConfig
 
     return EdgeCompileConfig(_check_ir_validity=False)
@@ -29,7 +29,7 @@ class Null:
 
     def __init__(self, *, spoil: bool = False) -> None:
         self._spoil = spoil
-        self.recipes = {"eager": Recipe("eager", Precision(), edge_config=_permissive)}
+        self.recipes = {"eager": Recipe("eager", Precision(), edge_config=_allow_all_operators)}
 
     def availability(self) -> Availability:
         """Always available."""
@@ -42,17 +42,20 @@ class Null:
         from harness.model.seeding import seeded_with
 
         interpreter = Interpreter(program, {}, AtenKernels())
-        # ATen's kernels draw from the generator of the process.
+        # ATen's kernels draw random numbers from the process's generator.
         with exclusive(), seeded_with(0):
             outputs = [interpreter(inputs) for inputs in calls]
         if self._spoil:
-            outputs = [[spoil(value) for value in call] for call in outputs]
+            outputs = [[spoil_value(value) for value in call] for call in outputs]
         return Execution(outputs, "emulated")
 
 
-def spoil(tensor: Any) -> Any:
-    """The tensor, made wrong in its last element; an empty one gets another shape, and what is no
-    tensor becomes None."""
+def spoil_value(tensor: Any) -> Any:
+    """Return a wrong copy of an output.
+
+    The last element of a tensor changes. An empty tensor gets another shape. Any other value
+    becomes None.
+    """
     import torch
 
     if not isinstance(tensor, torch.Tensor):
@@ -72,4 +75,4 @@ def spoil(tensor: Any) -> Any:
 
 
 BACKEND = Null()
-WRONG = Null(spoil=True)
+SPOILED_BACKEND = Null(spoil=True)

@@ -1,4 +1,4 @@
-"""Portable: ExecuTorch's own kernels, no delegate. The control for every other backend."""
+"""The portable backend: ExecuTorch's own kernels, no delegate. The control for other backends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def explain(partitioners: Sequence[Any], node: Node) -> str:
-    """There is no partitioner to ask."""
+    """Say why no node is delegated: the backend has no partitioner."""
     return "portable delegates nothing"
 
 

@@ -21,7 +21,7 @@ from tosa import DType
 
 from backends.tests.mx_encoders import Array
 from backends.tosa import reference, served
-from backends.tosa.graph import root
+from backends.tosa.graph import read_root
 from backends.tosa.semantics import RULE
 from harness import Case, Program, Tester
 from harness.numerics.compare import compare
@@ -199,7 +199,7 @@ def other_payload(program: Lowered) -> bytes:
     names = {value: name for name, value in vars(DType.DType).items()}
     payload = Program(program.tester.program).delegates[0].data
     edited, changed = bytearray(payload), 0
-    block = root(payload).Regions(0).Blocks(0)
+    block = read_root(payload).Regions(0).Blocks(0)
     for tensor in map(block.Tensors, range(block.TensorsLength())):
         if names[tensor.Type()] in other.values():
             # The field after name and shape in the table of a tensor (tosa.fbs).
@@ -287,7 +287,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
             return honest(graph, found, **options)
 
         # In this process, where the model can be spoilt.
-        monkeypatch.setattr(served, "model", lambda: run)
+        monkeypatch.setattr(served, "import_model", lambda: run)
         monkeypatch.setattr(reference.CHILD, "ask", lambda request, _: served.answer(request))
 
     yield plant

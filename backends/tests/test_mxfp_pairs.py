@@ -10,7 +10,7 @@ import numpy
 import pytest
 import torch
 
-from backends.tosa.backend import mxfp
+from backends.tosa.backend import make_mxfp_recipe
 from backends.tosa.mxfp import FORMATS
 from harness import CROSS_BACKEND, Case, Cell, Recipe, run_cell
 from suites.mxfp.shared import CASES
@@ -35,7 +35,7 @@ def floored(module: torch.nn.Module) -> torch.nn.Module:
 
 @cache
 def arm(name: str, floor: bool = False) -> Cell:
-    recipe: Recipe = mxfp(FORMATS["mxfp8_e4m3"])
+    recipe: Recipe = make_mxfp_recipe(FORMATS["mxfp8_e4m3"])
     if floor:
         recipe = dataclasses.replace(recipe, quantize_weights=floored)
     return run_cell(BY_NAME[name], "tosa:mxfp8_e4m3", recipe=recipe)

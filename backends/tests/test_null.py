@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.null import WRONG
+from backends.null import SPOILED_BACKEND
 from harness import Case, Target, Tester
 from harness.model.limitation import find
 from harness.session.discovery import all_suites
@@ -40,5 +40,5 @@ def test_eager_is_green_and_wrong_is_red(case: Case) -> None:
     verdict = tester.run().compare().verdict
     assert verdict.passed, verdict.problem
     reference = tester.reference
-    tester.backend = WRONG
+    tester.backend = SPOILED_BACKEND
     assert not tester.run().compare(reference).verdict.passed

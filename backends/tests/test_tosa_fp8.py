@@ -10,7 +10,7 @@ import pytest
 import torch
 from executorch.backends.arm.tosa import partitioner as upstream
 
-from backends.tosa.backend import MXFP, partitioners, unverified_edge
+from backends.tosa.backend import MXFP, make_partitioners, make_unverified_edge_config
 from backends.tosa.mxfp import FORMATS
 from harness import Case, Tester
 
@@ -65,7 +65,7 @@ def lowered(
         tester.quantize_weights(FORMATS["mxfp8_e4m3"])
     with reported() as lines:
         tester.export().lower(
-            partitioners=partitioners(specification), edge_config=unverified_edge()
+            partitioners=make_partitioners(specification), edge_config=make_unverified_edge_config()
         )
     # The table breaks its cells into lines.
     return tester, "".join("".join(lines).replace("│", " ").split())
@@ -112,7 +112,7 @@ def test_a_converted_layer_needs_mxfp(specification: str) -> None:
 )
 def test_an_extension_of_another_version_or_profile_is_refused(specification: str) -> None:
     with pytest.raises(ValueError, match="Bad extensions for TOSA"):
-        partitioners(specification)
+        make_partitioners(specification)
 
 
 def test_a_bfloat16_layer_needs_bf16_beside_mxfp() -> None:

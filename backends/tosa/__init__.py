@@ -1,4 +1,4 @@
-"""Arm TOSA: lowered by the Arm backend, executed by the TOSA reference model in a child process."""
+"""The TOSA backend: Arm lowers programs, and the TOSA reference model runs in a child process."""
 
 from backends.tosa.backend import BACKEND
 

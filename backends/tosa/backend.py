@@ -1,4 +1,4 @@
-"""The TOSA recipes and how their programs are executed."""
+"""The TOSA backend: its recipes, and how it executes their programs."""
 
 from __future__ import annotations
 
@@ -39,42 +39,45 @@ if TYPE_CHECKING:
 
 DELEGATE = "TOSABackend"
 
-# What the TOSA 1.0 specification allows (chapters 2.4 and 2.6, "Precision Requirements"), where
-# it is wider than our default. Its allowance for SIN and COS, 2^-11.5, is not used: the model
-# that executes here is far better, and a wrong sine must not hide behind it.
+# Errors that the TOSA 1.0 specification allows (chapters 2.4 and 2.6, "Precision Requirements")
+# where they exceed our defaults. Its allowance for SIN and COS, 2^-11.5, is not used: the reference
+# model is far more accurate, and such a bound would miss a wrong sine.
 FP_PRECISION = Precision(
     functions={"erf": 5, "log": 5, "tanh": 12},
-    # EXP and SIGMOID may err by 2|x| units: a backward error of the argument.
+    # EXP and SIGMOID may err by 2|x| units, as if the argument had been rounded.
     argument_roundings=2.0,
-    # A division is RECIPROCAL, one unit or two roundings, and MUL.
+    # A division is RECIPROCAL (one unit, or two roundings) and MUL.
     division_roundings=3.0,
 )
 INT_PRECISION = Precision(safety=2.0, samples=16)
 
 
-def partitioners(specification: str) -> list[Partitioner]:
-    """The Arm partitioner for one TOSA specification string."""
+def make_partitioners(specification: str) -> list[Partitioner]:
+    """Make the Arm partitioner for a TOSA specification string."""
     from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
     from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 
     return [TOSAPartitioner(TosaCompileSpec(specification))]
 
 
-def quantizer() -> Any:
-    """The Arm PT2E quantizer: symmetric int8, weights per channel."""
+def make_quantizer() -> Any:
+    """Make the Arm PT2E quantizer: symmetric int8, weights per channel."""
     from executorch.backends.arm.quantizer import (
         TOSAQuantizer,
         get_symmetric_quantization_config,
     )
     from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 
-    made = TOSAQuantizer(TosaCompileSpec(INT))
-    made.set_global(get_symmetric_quantization_config(is_per_channel=True))
-    return made
+    quantizer = TOSAQuantizer(TosaCompileSpec(INT))
+    quantizer.set_global(get_symmetric_quantization_config(is_per_channel=True))
+    return quantizer
 
 
 def explain(partitioners: Sequence[Any], node: Node) -> str | None:
-    """The partitioner takes nodes at the border back without a word (``_detag_boundary_nodes``)."""
+    """Explain why quantize and dequantize nodes at a partition's border are not delegated.
+
+    The partitioner removes them without a reason (``_detag_boundary_nodes``).
+    """
     from executorch.backends.arm.constants import DQ_OPS, Q_OPS
 
     if node.target not in (*Q_OPS, *DQ_OPS):
@@ -82,50 +85,50 @@ def explain(partitioners: Sequence[Any], node: Node) -> str | None:
     return f"at the border of a delegate, and {INT} has no floats"
 
 
-def _static_only(case: Case, built: Built) -> str | None:
+def _require_static_shapes(case: Case, built: Built) -> str | None:
     if case.dynamic_shapes is not None:
-        return "TOSA 1.0 without the shape extension has static shapes only"
+        return "TOSA 1.0 without the shape extension supports static shapes only"
     if any(tensor.numel() == 0 for tensor in built.tensors):
         return "TOSA has no tensors of size 0: every dimension is at least 1"
     return None
 
 
-def _static_and_finite_only(case: Case, built: Built) -> str | None:
-    return uncalibratable(case, built) or _static_only(case, built)
+def _require_static_and_finite(case: Case, built: Built) -> str | None:
+    return uncalibratable(case, built) or _require_static_shapes(case, built)
 
 
-def unverified_edge() -> EdgeCompileConfig:
-    """The operators of MX layers take codes, scales and floats, which edge programs may not."""
+def make_unverified_edge_config() -> EdgeCompileConfig:
+    """Disable the edge verifier, which rejects the mixed dtypes of operators of MX layers."""
     from executorch.exir import EdgeCompileConfig
 
     return EdgeCompileConfig(_check_ir_validity=False)
 
 
-def _mxfp_semantics() -> Semantics:
+def _make_mxfp_semantics() -> Semantics:
     from backends.tosa import semantics
 
-    return semantics.mxfp()
+    return semantics.make_mxfp_semantics()
 
 
 _ARM = "executorch.backends.arm"
 
-# Upstream's own way of executing what it lowered: what is left over runs on ATen. Here, a program
-# without a delegate runs natively.
+# Upstream's own way to execute a lowered program: fallback nodes run on ATen. A program without a
+# delegate runs natively, as here.
 _RUN = """\
 module = lowered.exported_program().module()
 if "executorch_call_delegate" not in module.code:
     program = bytes(lowered.to_executorch().buffer)
     return execute(program, CALLS, "", Path(__file__).with_suffix(".pte"))
-found = []
+results = []
 with TosaReferenceModelDispatch():
     for call in CALLS:
-        found.append(returned(module, call, CHANGED))
-return found
+        results.append(returned(module, call, CHANGED))
+return results
 """
 
 
-def script(specification: str, **more: str) -> Script:
-    """The script of a recipe for one TOSA specification string."""
+def make_script(specification: str, **more: str) -> Script:
+    """Make the script of a recipe for a TOSA specification string."""
     return Script(
         imports=(
             f"from {_ARM}.test.runner_utils import TosaReferenceModelDispatch",
@@ -134,67 +137,67 @@ def script(specification: str, **more: str) -> Script:
         ),
         partitioners=f"[TOSAPartitioner(TosaCompileSpec({specification!r}))]",
         run=_RUN,
-        ours="the program was executed from its bytes, each delegate call on the TOSA reference "
-        "model; here the lowered graph runs in Python, as in upstream's tests, which knows nothing "
-        "of the memory that the program plans",
+        ours="the harness executed the program from its bytes, each delegate call on the TOSA "
+        "reference model; here the lowered graph runs in Python, as in upstream's tests, without "
+        "the program's planned memory",
         **more,
     )
 
 
-def _quantizing() -> Script:
-    plain = script(INT, quantizer="quantizer()")
+def _make_quantizing_script() -> Script:
+    plain = make_script(INT, quantizer="quantizer()")
     names = "TOSAQuantizer, get_symmetric_quantization_config"
     return replace(
         plain,
         imports=(*plain.imports, f"from {_ARM}.quantizer import {names}"),
         preamble=f"""\
 def quantizer():
-    made = TOSAQuantizer(TosaCompileSpec({INT!r}))
-    made.set_global(get_symmetric_quantization_config(is_per_channel=True))
-    return made
+    arm_quantizer = TOSAQuantizer(TosaCompileSpec({INT!r}))
+    arm_quantizer.set_global(get_symmetric_quantization_config(is_per_channel=True))
+    return arm_quantizer
 """,
     )
 
 
-def _blocks() -> Script:
-    plain = script(MXFP, edge_config="EdgeCompileConfig(_check_ir_validity=False)")
+def _make_mxfp_script() -> Script:
+    plain = make_script(MXFP, edge_config="EdgeCompileConfig(_check_ir_validity=False)")
     register = f"import {_ARM}.ao_ext  # registers the operators of MX layers"
     return replace(plain, imports=(*plain.imports, register))
 
 
-def mxfp(made: BlockFormat) -> Recipe:
-    """The recipe that converts layers to an MX format, weights and activations alike."""
+def make_mxfp_recipe(block_format: BlockFormat) -> Recipe:
+    """Make the recipe that converts weights and activations of layers to an MX format."""
 
     def unsupported(case: Case, built: Built) -> str | None:
-        return _static_only(case, built) or made.unsupported(case, built)
+        return _require_static_shapes(case, built) or block_format.unsupported(case, built)
 
     def verify(lowered: Lowered) -> str | None:
         from backends.tosa import mxfp_graph
 
-        return mxfp_graph.verify(made, lowered)
+        return mxfp_graph.verify(block_format, lowered)
 
     def encodings(lowered: Lowered) -> list[Encoding]:
         from backends.tosa import mxfp_graph
 
-        return mxfp_graph.encodings(made, lowered)
+        return mxfp_graph.read_encodings(block_format, lowered)
 
     return Recipe(
-        made.name,
+        block_format.name,
         FP_PRECISION,
-        quantize_weights=made,
-        partitioners=functools.partial(partitioners, MXFP),
-        edge_config=unverified_edge,
+        quantize_weights=block_format,
+        partitioners=functools.partial(make_partitioners, MXFP),
+        edge_config=make_unverified_edge_config,
         unsupported=unsupported,
         require_delegation=True,
         verify=verify,
         encodings=encodings,
-        semantics=_mxfp_semantics,
-        script=_blocks(),
+        semantics=_make_mxfp_semantics,
+        script=_make_mxfp_script(),
     )
 
 
 class Tosa:
-    """Runs the delegate payloads on the reference model, what is left over around them."""
+    """Runs delegate payloads on the reference model and fallback nodes on portable kernels."""
 
     name = "tosa"
     delegate = DELEGATE
@@ -203,33 +206,33 @@ class Tosa:
         "fp": Recipe(
             "fp",
             FP_PRECISION,
-            partitioners=functools.partial(partitioners, FP),
-            unsupported=_static_only,
-            script=script(FP),
+            partitioners=functools.partial(make_partitioners, FP),
+            unsupported=_require_static_shapes,
+            script=make_script(FP),
         ),
         "int": Recipe(
             "int",
             INT_PRECISION,
-            quantizer=quantizer,
-            partitioners=functools.partial(partitioners, INT),
-            unsupported=_static_and_finite_only,
+            quantizer=make_quantizer,
+            partitioners=functools.partial(make_partitioners, INT),
+            unsupported=_require_static_and_finite,
             explain=explain,
             # TOSA's integers have at most 48 bits: Arm's quantizer casts int64 inputs and results
             # (ConvertInt64OutputOpsToInt32Pass, InsertInt32CastsAfterInt64PlaceholdersPass).
             narrowed={"int64": "int32"},
-            script=_quantizing(),
+            script=_make_quantizing_script(),
         ),
-        **{made.name: mxfp(made) for made in FORMATS.values()},
+        **{each.name: make_mxfp_recipe(each) for each in FORMATS.values()},
     }
 
     @functools.cache  # noqa: B019  (one instance per process)
     def availability(self) -> Availability:
-        """Import the Arm backend and the reference model; the first error is the reason."""
+        """Import the reference model; an error is the reason why the backend is unavailable."""
         packages = ("tosa-tools", "executorch", "torch")
         try:
             import tosa_reference_model  # noqa: F401
         except Exception as error:
-            reason = f"{error}; install tosa-tools in the version that pyproject.toml pins"
+            reason = f"{error}; install the version of tosa-tools that pyproject.toml pins"
             return Availability(False, reason, packages=packages)
         return Availability(True, runtime="reference", packages=packages)
 
@@ -244,23 +247,24 @@ class Tosa:
         return Execution([interpreter(inputs) for inputs in calls], "reference")
 
     def loader(self, program: Program) -> DelegateLoader:
-        """Executes payloads on the reference model, in a child process."""
+        """Return the loader that executes payloads on the reference model, in a child process."""
         from backends.tosa.reference import load
 
         return load
 
     def constants(self, payload: DelegatePayload) -> Held:
-        """The constants of the graph, which are in it."""
-        from backends.tosa.graph import read
+        """Return the constants that the payload's graph contains."""
+        from backends.tosa.graph import read_graph
         from harness import Held
 
-        return Held([tensor.data for tensor in read(payload.data).tensors.values() if tensor.data])
+        tensors = read_graph(payload.data).tensors.values()
+        return Held([tensor.data for tensor in tensors if tensor.data])
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
-        """The operators of a payload."""
-        from backends.tosa.listing import listing
+        """List the operators of a payload."""
+        from backends.tosa.listing import list_operators
 
-        return listing(payload.data)
+        return list_operators(payload.data)
 
 
 BACKEND = Tosa()

@@ -1,4 +1,4 @@
-"""A TOSA flatbuffer as plain data: operators in order, tensors and shapes by name, constants."""
+"""Read a TOSA flatbuffer as plain data: operators in order, tensors, shapes and constants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tosa import Attribute, DType, Op
 from tosa.CastToBlockScaledAttribute import CastToBlockScaledAttribute
 from tosa.Conv2dBlockScaledAttribute import Conv2dBlockScaledAttribute
 from tosa.MatMulTBlockScaledAttribute import MatMulTBlockScaledAttribute
-from tosa.TosaGraph import TosaGraph
+from tosa.TosaGraph import TosaGraph as TosaGraphTable
 
 from harness import ProgramError
 
@@ -23,8 +23,8 @@ class TosaTensor:
 
     Attributes:
         name: unique in the graph.
-        dtype: TOSA's name, such as ``FP8E4M3``.
-        shape: elements in each dimension, also of types below a byte.
+        dtype: TOSA's name of the type, such as ``FP8E4M3``.
+        shape: elements in each dimension, also for types smaller than a byte.
         data: the serialized bytes of a constant; empty otherwise.
     """
 
@@ -36,7 +36,7 @@ class TosaTensor:
 
 @dataclass(frozen=True)
 class TosaOperator:
-    """An operator: TOSA's name, names of what it reads and writes, and its block size, if any."""
+    """An operator: TOSA's name, the names of its inputs and outputs, and its block size, if any."""
 
     name: str
     inputs: tuple[str, ...]
@@ -45,48 +45,48 @@ class TosaOperator:
 
 
 @dataclass(frozen=True)
-class Graph:
-    """All operators of a graph in order, its tensors by name, and its constant shapes."""
+class TosaGraph:
+    """All operators of a graph in order, its tensors by name, and its constant shapes by name."""
 
     operators: tuple[TosaOperator, ...]
     tensors: Mapping[str, TosaTensor]
     shapes: Mapping[str, tuple[int, ...]]
 
 
-def root(data: bytes) -> Any:
-    """The flatbuffer's root table.
+def read_root(data: bytes) -> Any:
+    """Return the flatbuffer's root table.
 
     Raises:
         ProgramError: the payload is not a TOSA graph.
     """
-    if len(data) < 8 or not TosaGraph.TosaGraphBufferHasIdentifier(data, 0):
+    if len(data) < 8 or not TosaGraphTable.TosaGraphBufferHasIdentifier(data, 0):
         raise ProgramError("the payload of TOSABackend is not a TOSA flatbuffer")
-    return TosaGraph.GetRootAs(data, 0)
+    return TosaGraphTable.GetRootAs(data, 0)
 
 
-def read(data: bytes) -> Graph:
-    """Read a payload.
+def read_graph(data: bytes) -> TosaGraph:
+    """Read the graph of a payload.
 
     Raises:
         ProgramError: the payload is not a TOSA graph.
     """
-    table = root(data)
+    table = read_root(data)
     operators: list[TosaOperator] = []
     tensors: dict[str, TosaTensor] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for region in map(table.Regions, range(table.RegionsLength())):
         for block in map(region.Blocks, range(region.BlocksLength())):
             for tensor in map(block.Tensors, range(block.TensorsLength())):
-                read_tensor = _tensor(tensor)
-                tensors[read_tensor.name] = read_tensor
+                tensor_data = _read_tensor(tensor)
+                tensors[tensor_data.name] = tensor_data
             for shape in map(block.Shapes, range(block.ShapesLength())):
                 data = b"" if shape.DataIsNone() else shape.DataAsNumpy().tobytes()
                 shapes[shape.Name().decode()] = tuple(numpy.frombuffer(data, "<i8").tolist())
-            operators += map(_operator, map(block.Operators, range(block.OperatorsLength())))
-    return Graph(tuple(operators), tensors, shapes)
+            operators += map(_read_operator, map(block.Operators, range(block.OperatorsLength())))
+    return TosaGraph(tuple(operators), tensors, shapes)
 
 
-def _tensor(table: Any) -> TosaTensor:
+def _read_tensor(table: Any) -> TosaTensor:
     data = b"" if table.DataIsNone() else table.DataAsNumpy().tobytes()
     shape = tuple(map(int, table.ShapeAsNumpy())) if table.ShapeLength() else ()
     return TosaTensor(table.Name().decode(), _names(DType.DType)[table.Type()], shape, data)
@@ -99,7 +99,7 @@ _BLOCK_SCALED = {
 }
 
 
-def _operator(table: Any) -> TosaOperator:
+def _read_operator(table: Any) -> TosaOperator:
     block_size = None
     if kind := _BLOCK_SCALED.get(table.AttributeType()):
         attribute = kind()

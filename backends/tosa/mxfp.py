@@ -1,10 +1,10 @@
-"""Linear layers and 2-d convolutions in the OCP MX formats, as the Arm backend multiplies them.
+"""Convert linear layers and 2-d convolutions to the OCP MX formats of the Arm backend.
 
-A format is called on a module before export. Each layer that fits becomes the operator
-``tosa_mxfp::linear`` or ``tosa_mxfp::conv2d``, which holds encoded weights; the backend lowers
-it to ``CAST_TO_BLOCK_SCALED`` for the activation, in the same format, and
-``MATMUL_T_BLOCK_SCALED`` or ``CONV2D_BLOCK_SCALED``. Both come from
-``executorch.backends.arm.ao_ext``, whose import registers the operators.
+A format is called on a module before export. It replaces each suitable layer by the operator
+``tosa_mxfp::linear`` or ``tosa_mxfp::conv2d`` with encoded weights. The backend lowers the operator
+to ``CAST_TO_BLOCK_SCALED`` for the activation, in the same format, and to
+``MATMUL_T_BLOCK_SCALED`` or ``CONV2D_BLOCK_SCALED``. The operators come from
+``executorch.backends.arm.ao_ext``; its import registers them.
 
 ===========  ========  =====================================================
 format       codes     TOSA type of the codes; scales are FP8UE8M0 in all
@@ -16,8 +16,8 @@ mxfp8_e4m3   E4M3      FP8E4M3
 mxfp8_e5m2   E5M2      FP8E5M2
 ===========  ========  =====================================================
 
-A block is 32 neighbours of a row of a linear weight, or 32 input channels at one place of a
-convolution's kernel (OCP Microscaling Formats (MX) Specification 1.0, section 5).
+A block is 32 neighbouring elements in a row of a linear weight, or 32 input channels at one
+position of a convolution's kernel (OCP Microscaling Formats (MX) Specification 1.0, section 5).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _DTYPES = ("float32", "bfloat16")
 
 @dataclass(frozen=True)
 class BlockFormat:
-    """An MX format, and by calling it the conversion to it.
+    """An MX format. Calling it converts a module.
 
     Attributes:
-        name: as in the table above, which is the recipe's name, too.
+        name: the format in the table above, also the recipe's name.
         payload: TOSA's name of the type of the codes.
-        bits: of one code.
-        element: what ``MXFPOpConfig`` calls the format: a torch dtype, or a word of torchao.
+        bits: bits of one code.
+        element: returns the format for ``MXFPOpConfig``: a torch dtype, or torchao's name.
     """
 
     name: str
@@ -56,13 +56,13 @@ class BlockFormat:
     element: Callable[[], Any]
 
     def __call__(self, module: torch.nn.Module) -> torch.nn.Module:
-        """Convert every layer that fits, in place; the others stay as they are.
+        """Convert every suitable layer in place.
 
-        Upstream's ``to_mxfp`` replaces children only: a module that is itself a layer stays
-        float without a word, and so does the second name of a layer that has two. Here each
-        layer is converted once. Its further names get copies: of one buffer with two names, the
-        second stays in the edge program, and executorch's scalar types have no float8_e8m0fnu
-        (``exir/tensor.py``, ``scalar_type_enum``) to serialize it with.
+        Upstream's ``to_mxfp`` replaces children only: it silently skips a module that is itself a
+        layer, and the second name of a layer with two. Here each layer is converted once, and its
+        further names get copies. Without copies a buffer with two names stays in the edge program,
+        and executorch cannot serialize its dtype: its scalar types have no float8_e8m0fnu
+        (``exir/tensor.py``, ``scalar_type_enum``).
 
         Args:
             module: float32 or bfloat16.
@@ -70,26 +70,26 @@ class BlockFormat:
         Returns:
             The module itself, or its replacement when it is a layer.
         """
-        fitting = [layer for layer in layers(module) if misfit(layer) is None]
-        made = {layer: self._converted(layer) for layer in fitting}
+        suitable = [layer for layer in find_layers(module) if explain_misfit(layer) is None]
+        replacements = {layer: self._convert_layer(layer) for layer in suitable}
         placed: set[torch.nn.Module] = set()
         for parent in list(module.modules()):
             for name, child in parent._modules.items():
-                if child in made:
-                    again = child in placed
-                    parent._modules[name] = copy.deepcopy(made[child]) if again else made[child]
+                if child in replacements:
+                    new = replacements[child]
+                    parent._modules[name] = copy.deepcopy(new) if child in placed else new
                     placed.add(child)
-        return made.get(module, module)
+        return replacements.get(module, module)
 
     def unsupported(self, case: Case, built: Built) -> str | None:
-        """Why a recipe of this format has nothing to say about a case, or None."""
-        reasons = [misfit(layer) for layer in layers(built.module)]
+        """Say why a recipe of this format cannot test a case; None when it can."""
+        reasons = [explain_misfit(layer) for layer in find_layers(built.module)]
         if None in reasons:
             return None
-        found = "; ".join(dict.fromkeys(filter(None, reasons))) or "no linear layer or 2-d conv"
-        return f"nothing to convert to {self.name}: {found}"
+        reason = "; ".join(dict.fromkeys(filter(None, reasons))) or "no linear layer or 2-d conv"
+        return f"nothing to convert to {self.name}: {reason}"
 
-    def _converted(self, layer: torch.nn.Module) -> torch.nn.Module:
+    def _convert_layer(self, layer: torch.nn.Module) -> torch.nn.Module:
         import torch
         from executorch.backends.arm.ao_ext import MXFPOpConfig, to_mxfp
 
@@ -99,13 +99,16 @@ class BlockFormat:
             to_mxfp(holder, MXFPOpConfig(weight_dtype=self.element()))
         converted: torch.nn.Module = holder[0]
         if converted is layer:
-            raise CaseError(f"to_mxfp left {type(layer).__name__} as it is")
+            raise CaseError(f"to_mxfp did not convert {type(layer).__name__}")
         return converted
 
 
-def layers(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Linear layers and 2-d convolutions, each once. A subclass may use its weight in other
-    ways, which its replacement does not have: attention's output projection does."""
+def find_layers(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """Find linear layers and 2-d convolutions, each once.
+
+    Subclasses are not included: other code may read their weight, which the replacement lacks, as
+    attention reads that of its output projection.
+    """
     import torch
 
     for part in module.modules():
@@ -113,11 +116,11 @@ def layers(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
             yield part
 
 
-def misfit(layer: Any) -> str | None:
-    """Why a layer of :func:`layers` cannot be converted, or None when it can.
+def explain_misfit(layer: Any) -> str | None:
+    """Say why a layer of :func:`find_layers` cannot be converted; None when it can.
 
-    The reasons are those of upstream's ``transform_linear_to_mxfp`` and
-    ``transform_conv2d_to_mxfp``, and one that the latter forgets: it drops ``padding_mode``.
+    The checks follow upstream's ``transform_linear_to_mxfp`` and ``transform_conv2d_to_mxfp``. The
+    check of ``padding_mode`` is ours: the latter drops it.
     """
     import torch
 
@@ -125,34 +128,34 @@ def misfit(layer: Any) -> str | None:
     if dtype not in _DTYPES:
         return f"weights are {dtype}, not {' or '.join(_DTYPES)}"
     if isinstance(layer, torch.nn.Linear):
-        return _uneven(f"Linear in_features={layer.in_features}", layer.in_features)
+        return _check_block_multiple(f"Linear in_features={layer.in_features}", layer.in_features)
     if layer.groups != 1:
-        return f"Conv2d groups={layer.groups}, CONV2D_BLOCK_SCALED has no groups"
+        return f"Conv2d groups={layer.groups}, but CONV2D_BLOCK_SCALED has no groups"
     if isinstance(layer.padding, str):
-        return f"Conv2d padding={layer.padding!r} is not given in numbers"
+        return f"Conv2d padding={layer.padding!r} is not a number"
     if layer.padding_mode != "zeros":
         return f"Conv2d padding_mode={layer.padding_mode!r} is not zeros"
-    return _uneven(f"Conv2d in_channels={layer.in_channels}", layer.in_channels)
+    return _check_block_multiple(f"Conv2d in_channels={layer.in_channels}", layer.in_channels)
 
 
-def _uneven(what: str, length: int) -> str | None:
-    return f"{what} is no multiple of the block size {BLOCK}" if length % BLOCK else None
+def _check_block_multiple(parameter: str, length: int) -> str | None:
+    return f"{parameter} is no multiple of the block size {BLOCK}" if length % BLOCK else None
 
 
-def _torch(name: str) -> Any:
+def _torch_dtype(name: str) -> Any:
     import torch
 
     return getattr(torch, name)
 
 
-# torch has no types of 6 bits; torchao names them by these words.
+# torch has no 6-bit dtypes; torchao uses these strings.
 FORMATS = {
-    made.name: made
-    for made in (
-        BlockFormat("mxfp4", "FP4E2M1", 4, lambda: _torch("float4_e2m1fn_x2")),
+    each.name: each
+    for each in (
+        BlockFormat("mxfp4", "FP4E2M1", 4, lambda: _torch_dtype("float4_e2m1fn_x2")),
         BlockFormat("mxfp6_e2m3", "FP6E2M3", 6, lambda: "fp6_e2m3"),
         BlockFormat("mxfp6_e3m2", "FP6E3M2", 6, lambda: "fp6_e3m2"),
-        BlockFormat("mxfp8_e4m3", "FP8E4M3", 8, lambda: _torch("float8_e4m3fn")),
-        BlockFormat("mxfp8_e5m2", "FP8E5M2", 8, lambda: _torch("float8_e5m2")),
+        BlockFormat("mxfp8_e4m3", "FP8E4M3", 8, lambda: _torch_dtype("float8_e4m3fn")),
+        BlockFormat("mxfp8_e5m2", "FP8E5M2", 8, lambda: _torch_dtype("float8_e5m2")),
     )
 }

@@ -1,7 +1,7 @@
-"""What the lowered program of an MX recipe must contain, and which weights it carries.
+"""Check the lowered program of an MX recipe: its block-scaled operators and its weights.
 
-The expectation is counted in the exported program, what is there is read from the delegates'
-flatbuffers: nothing is taken from what the partitioner reports.
+The expected operators are counted in the exported program, and the actual ones are read from the
+delegates' flatbuffers. The partitioner's report is not used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from backends.tosa.graph import Graph, TosaOperator, read
+from backends.tosa.graph import TosaGraph, TosaOperator, read_graph
 from backends.tosa.mxfp import BLOCK, BlockFormat
 from harness import Encoding, Program, op_name
 from harness.numerics.formats.packing import unpacked
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CAST = "CAST_TO_BLOCK_SCALED"
 SCALE = "FP8UE8M0"
-# The operator of a converted layer, and what it has to become.
+# The TOSA operator that each operator of a converted layer must become.
 PRODUCTS = {
     "tosa_mxfp.linear.default": "MATMUL_T_BLOCK_SCALED",
     "tosa_mxfp.conv2d.default": "CONV2D_BLOCK_SCALED",
@@ -33,17 +33,17 @@ PRODUCTS = {
 
 
 @dataclass(frozen=True)
-class Layer:
+class ConvertedLayer:
     """A call of a converted layer in the exported program.
 
     Attributes:
-        weight: name of the float weight that it was.
-        product: the TOSA operator that it has to become.
-        codes: its codes, one byte each, a block beside the next.
-        scales: its scales, one byte a block.
+        weight: name of the float weight before conversion.
+        product: the TOSA operator that the call must become.
+        codes: the weight's codes, one byte each, block after block.
+        scales: the weight's scales, one byte for each block.
         columns: codes of a row, a multiple of the block size.
-        is_needed: whether outputs depend on it, and it on inputs; the compiler may drop or compute
-            what is not.
+        is_needed: whether the call depends on inputs, and outputs depend on the call. The compiler
+            may remove or precompute any other call.
     """
 
     weight: str
@@ -54,48 +54,55 @@ class Layer:
     is_needed: bool = True
 
 
-def verify(made: BlockFormat, lowered: Lowered) -> str | None:
-    """Why the lowered program is not what the recipe stands for, or None.
+def verify(block_format: BlockFormat, lowered: Lowered) -> str | None:
+    """Say what is wrong with the lowered program of an MX recipe; None when it is right.
 
     Args:
-        made: the format of the recipe.
+        block_format: the recipe's format.
         lowered: the program.
     """
-    left = [name for name in lowered.delegation.undelegated_ops if name in PRODUCTS]
-    if left:
-        return f"left in the edge program: {', '.join(left)}"
-    wanted = converted(lowered.exported, made)
-    return next(problems(graphs(lowered.program), made, wanted), None)
+    undelegated = [name for name in lowered.delegation.undelegated_ops if name in PRODUCTS]
+    if undelegated:
+        return f"not delegated: {', '.join(undelegated)}"
+    layers = find_converted_layers(lowered.exported, block_format)
+    return next(find_problems(read_graphs(lowered.program), block_format, layers), None)
 
 
-def encodings(made: BlockFormat, lowered: Lowered) -> list[Encoding]:
-    """The weights as the delegates' flatbuffers carry them, a record for each layer's.
+def read_encodings(block_format: BlockFormat, lowered: Lowered) -> list[Encoding]:
+    """Read the weights in the delegates' flatbuffers, a record for each layer.
 
-    Names come from the exported program; :func:`verify` holds that the bytes are the same.
+    Names come from the exported program; :func:`verify` checks that the bytes are equal.
     """
-    carried = {
+    delegated = {
         (codes, scales)
-        for graph in graphs(lowered.program)
-        for _, codes, scales in _weights(graph, made)
+        for graph in read_graphs(lowered.program)
+        for _, codes, scales in _read_weights(graph, block_format)
     }
-    found: dict[str, Encoding] = {}
-    for layer in converted(lowered.exported, made):
-        if (layer.codes, layer.scales) in carried:
-            found[layer.weight] = Encoding.of(
-                layer.weight, _element(made), BLOCK, layer.columns, layer.codes, layer.scales
+    encodings: dict[str, Encoding] = {}
+    for layer in find_converted_layers(lowered.exported, block_format):
+        if (layer.codes, layer.scales) in delegated:
+            encodings[layer.weight] = Encoding.of(
+                layer.weight,
+                _element(block_format),
+                BLOCK,
+                layer.columns,
+                layer.codes,
+                layer.scales,
             )
-    return list(found.values())
+    return list(encodings.values())
 
 
-def graphs(program: Program) -> list[Graph]:
-    """The TOSA graphs of a program, in the order of its delegates."""
-    return [read(payload.data) for payload in program.delegates]
+def read_graphs(program: Program) -> list[TosaGraph]:
+    """Read the TOSA graphs of a program, in the order of its delegates."""
+    return [read_graph(payload.data) for payload in program.delegates]
 
 
-def converted(exported: ExportedProgram, made: BlockFormat) -> list[Layer]:
-    """The calls of converted layers in an exported program, in order."""
+def find_converted_layers(
+    exported: ExportedProgram, block_format: BlockFormat
+) -> list[ConvertedLayer]:
+    """Find the calls of converted layers in an exported program, in order."""
     found = []
-    needed = _needed(exported)
+    needed = _find_needed_nodes(exported)
     for node in exported.graph.nodes:
         product = PRODUCTS.get(op_name(node.target)) if node.op == "call_function" else None
         if product is None:
@@ -103,9 +110,9 @@ def converted(exported: ExportedProgram, made: BlockFormat) -> list[Layer]:
         names = [exported.graph_signature.inputs_to_buffers[node.args[i].name] for i in (1, 2)]
         codes, scales = (exported.state_dict[name].contiguous() for name in names)
         data = codes.view(torch.uint8).numpy().tobytes()
-        packed = codes.dtype == torch.uint8 and made.bits == 4
+        packed = codes.dtype == torch.uint8 and block_format.bits == 4
         found.append(
-            Layer(
+            ConvertedLayer(
                 names[0].removesuffix("_qdata"),
                 product,
                 unpacked(data, 4) if packed else data,
@@ -117,17 +124,17 @@ def converted(exported: ExportedProgram, made: BlockFormat) -> list[Layer]:
     return found
 
 
-def _needed(exported: ExportedProgram) -> set[torch.fx.Node]:
-    """Nodes that depend on inputs, or on state that calls change, and that outputs depend on."""
+def _find_needed_nodes(exported: ExportedProgram) -> set[torch.fx.Node]:
+    """Find nodes between inputs, or state that calls change, and outputs."""
     signature = exported.graph_signature
-    given = set(signature.user_inputs) | {
+    sources = set(signature.user_inputs) | {
         name
         for name, buffer in signature.inputs_to_buffers.items()
         if buffer in signature.buffers_to_mutate.values()
     }
     varying: set[torch.fx.Node] = set()
     for node in exported.graph.nodes:
-        if node.name in given or not varying.isdisjoint(node.all_input_nodes):
+        if node.name in sources or not varying.isdisjoint(node.all_input_nodes):
             varying.add(node)
     read: set[torch.fx.Node] = set()
     for node in reversed(exported.graph.nodes):
@@ -136,81 +143,85 @@ def _needed(exported: ExportedProgram) -> set[torch.fx.Node]:
     return varying & read
 
 
-def problems(found: Sequence[Graph], made: BlockFormat, wanted: Sequence[Layer]) -> Iterator[str]:
-    """What is wrong with the graphs of a program, given the layers that it was made of.
+def find_problems(
+    graphs: Sequence[TosaGraph], block_format: BlockFormat, layers: Sequence[ConvertedLayer]
+) -> Iterator[str]:
+    """Compare the graphs of a program with the layers that it must contain; yield differences.
 
     Args:
-        found: the program's graphs.
-        made: the recipe's format.
-        wanted: the calls of converted layers.
+        graphs: the program's graphs.
+        block_format: the recipe's format.
+        layers: the calls of converted layers.
     """
-    if not wanted:
+    if not layers:
         yield "no layer was converted before export"
-    for graph in found:
+    for graph in graphs:
         for operator in graph.operators:
             if operator.name == CAST:
-                yield from _of_cast(graph, operator, made)
+                yield from _check_cast(graph, operator, block_format)
             elif operator.name in PRODUCTS.values():
-                yield from _of_product(graph, operator, made)
-    counted = Counter(operator.name for graph in found for operator in graph.operators)
+                yield from _check_product(graph, operator, block_format)
+    counts = Counter(operator.name for graph in graphs for operator in graph.operators)
     for product in PRODUCTS.values():
-        of_it = [layer for layer in wanted if layer.product == product]
-        least, most = sum(layer.is_needed for layer in of_it), len(of_it)
-        if not least <= counted[product] <= most:
+        calls = [layer for layer in layers if layer.product == product]
+        least, most = sum(layer.is_needed for layer in calls), len(calls)
+        if not least <= counts[product] <= most:
             expected = least if least == most else f"{least} to {most}"
-            yield f"{counted[product]} {product}, expected {expected}"
-    carried = Counter(weights for graph in found for weights in _weights(graph, made))
-    given = Counter(map(_weight_of, wanted))
-    needed = Counter(_weight_of(layer) for layer in wanted if layer.is_needed)
-    if not needed <= carried <= given:
-        lost = next(
+            yield f"{counts[product]} {product}, expected {expected}"
+    actual = Counter(weights for graph in graphs for weights in _read_weights(graph, block_format))
+    allowed = Counter(map(_weight_key, layers))
+    needed = Counter(_weight_key(layer) for layer in layers if layer.is_needed)
+    if not needed <= actual <= allowed:
+        missing = next(
             (
                 layer.weight
-                for layer in wanted
-                if layer.is_needed and _weight_of(layer) not in carried
+                for layer in layers
+                if layer.is_needed and _weight_key(layer) not in actual
             ),
-            "how often one is used",
+            "a weight is used too often or too rarely",
         )
-        yield f"the graph's weights are not those of the exported program: {lost}"
+        yield f"the delegate's weights differ from the exported program: {missing}"
 
 
-def _weight_of(layer: Layer) -> tuple[str, bytes, bytes]:
+def _weight_key(layer: ConvertedLayer) -> tuple[str, bytes, bytes]:
     return layer.product, layer.codes, layer.scales
 
 
-def _of_cast(graph: Graph, cast: TosaOperator, made: BlockFormat) -> Iterator[str]:
-    yield from _block(cast)
+def _check_cast(graph: TosaGraph, cast: TosaOperator, block_format: BlockFormat) -> Iterator[str]:
+    yield from _check_block_size(cast)
     if len(cast.outputs) != 2:
         yield f"{CAST} has {len(cast.outputs)} outputs, expected codes and scales"
         return
-    yield from _operands(graph, f"outputs of {CAST}", cast.outputs, made)
+    yield from _check_operands(graph, f"outputs of {CAST}", cast.outputs, block_format)
     read_by = [operator for operator in graph.operators if cast.outputs[0] in operator.inputs]
     if not any(operator.name in PRODUCTS.values() for operator in read_by):
-        yield f"the codes of a {CAST} are multiplied by nothing"
+        yield f"no product reads the codes of a {CAST}"
 
 
-def _of_product(graph: Graph, product: TosaOperator, made: BlockFormat) -> Iterator[str]:
-    yield from _block(product)
+def _check_product(
+    graph: TosaGraph, product: TosaOperator, block_format: BlockFormat
+) -> Iterator[str]:
+    yield from _check_block_size(product)
     name = product.name
     if len(product.inputs) < 4:
-        yield f"{name} has {len(product.inputs)} inputs, expected codes and scales of both"
+        yield f"{name} has {len(product.inputs)} inputs, expected codes and scales of both operands"
         return
-    yield from _operands(graph, f"activation of {name}", product.inputs[:2], made)
-    yield from _operands(graph, f"weight of {name}", product.inputs[2:4], made)
+    yield from _check_operands(graph, f"activation of {name}", product.inputs[:2], block_format)
+    yield from _check_operands(graph, f"weight of {name}", product.inputs[2:4], block_format)
     casts = [operator.outputs for operator in graph.operators if operator.name == CAST]
     if product.inputs[:2] not in casts:
         yield f"{name} does not take codes and scales, in this order, of one {CAST}"
     if not all(graph.tensors[part].data for part in product.inputs[2:4]):
-        yield f"the weight of {name} is no constant"
+        yield f"the weight of {name} is not a constant"
     if name == "CONV2D_BLOCK_SCALED":
-        yield from _of_strides(graph, product)
+        yield from _check_strides(graph, product)
     result = graph.tensors[product.outputs[0]].dtype
     if result != "FP32":
         yield f"{name} returns {result}, expected FP32"
 
 
-def _of_strides(graph: Graph, conv: TosaOperator) -> Iterator[str]:
-    """The reference model kills the process over this one (``idiv_check`` of CONV2D)."""
+def _check_strides(graph: TosaGraph, conv: TosaOperator) -> Iterator[str]:
+    """Check strides: the reference model ends its process over a wrong one (``idiv_check``)."""
     size, kernel = (graph.tensors[conv.inputs[index]].shape[1:3] for index in (0, 2))
     pad, stride, dilation = (graph.shapes[name] for name in conv.inputs[5:8])
     for axis in (0, 1):
@@ -219,30 +230,33 @@ def _of_strides(graph: Graph, conv: TosaOperator) -> Iterator[str]:
         if span % stride[axis]:
             yield (
                 f"invalid TOSA: the stride {stride[axis]} of {conv.name} does not divide {span}, "
-                f"the way of the kernel along axis {axis}"
+                f"the distance that the kernel moves along axis {axis}"
             )
 
 
-def _operands(graph: Graph, what: str, names: Sequence[str], made: BlockFormat) -> Iterator[str]:
-    """Codes and their scales: types, and one scale for each block of the last dimension."""
+def _check_operands(
+    graph: TosaGraph, operand: str, names: Sequence[str], block_format: BlockFormat
+) -> Iterator[str]:
+    """Check codes and scales: their types, and one scale for each block of the last dimension."""
     codes, scales = (graph.tensors[name] for name in names)
-    if (codes.dtype, scales.dtype) != (made.payload, SCALE):
-        yield f"{what}: {codes.dtype} with {scales.dtype}, expected {made.payload} with {SCALE}"
+    if (codes.dtype, scales.dtype) != (block_format.payload, SCALE):
+        expected = f"{block_format.payload} with {SCALE}"
+        yield f"{operand}: {codes.dtype} with {scales.dtype}, expected {expected}"
     elif (*scales.shape[:-1], scales.shape[-1] * BLOCK) != codes.shape:
-        yield f"{what}: scales {scales.shape} for codes {codes.shape}"
+        yield f"{operand}: scales {scales.shape} for codes {codes.shape}"
 
 
-def _block(operator: TosaOperator) -> Iterator[str]:
+def _check_block_size(operator: TosaOperator) -> Iterator[str]:
     if operator.block_size != BLOCK:
         yield f"{operator.name} has the block size {operator.block_size}, expected {BLOCK}"
 
 
-def _weights(graph: Graph, made: BlockFormat) -> list[tuple[str, bytes, bytes]]:
-    """Product, codes and scales of each weight, a byte a code and a block."""
+def _read_weights(graph: TosaGraph, block_format: BlockFormat) -> list[tuple[str, bytes, bytes]]:
+    """Return product, codes and scales of each weight, one byte for each code and each scale."""
     return [
         (
             operator.name,
-            unpacked(graph.tensors[operator.inputs[2]].data, made.bits),
+            unpacked(graph.tensors[operator.inputs[2]].data, block_format.bits),
             graph.tensors[operator.inputs[3]].data,
         )
         for operator in graph.operators
@@ -250,5 +264,5 @@ def _weights(graph: Graph, made: BlockFormat) -> list[tuple[str, bytes, bytes]]:
     ]
 
 
-def _element(made: BlockFormat) -> str:
-    return made.name.partition("_")[2] or "e2m1"
+def _element(block_format: BlockFormat) -> str:
+    return block_format.name.partition("_")[2] or "e2m1"

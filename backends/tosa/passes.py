@@ -1,7 +1,7 @@
-"""Passes of the Arm pipeline that rewrite arithmetic, so that a target can name them one by one.
+"""Passes of the Arm pipeline that rewrite arithmetic; a target can name each of them.
 
-In the delegate they run in their places, on what it was given; here on the edge dialect, before
-anything is partitioned. All of them compute another way, and round.
+Arm runs them inside the delegate. Here they run on the edge dialect, before partitioning. All of
+them change how a result is computed, and so its rounding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _FOLDER = "executorch.backends.arm._passes"
 
-_OF = {
+_ARM_PASSES = {
     "decompose_acosh": ("decompose_acosh_pass:DecomposeAcoshPass", "acosh"),
     "decompose_add_sub_alpha": (
         "decompose_add_sub_alpha_pass:DecomposeAddSubAlphaPass",
@@ -52,15 +52,15 @@ _OF = {
 }  # fmt: skip
 
 PASSES = {
-    name: KnownPass(f"{_FOLDER}.{where}", f"takes {what} apart", rounds=True)
-    for name, (where, what) in _OF.items()
+    name: KnownPass(f"{_FOLDER}.{where}", f"decomposes {operators}", rounds=True)
+    for name, (where, operators) in _ARM_PASSES.items()
 } | {
-    "decompose_mean": KnownPass(f"{__name__}:decompose_mean", "takes means apart", rounds=True),
+    "decompose_mean": KnownPass(f"{__name__}:decompose_mean", "decomposes means", rounds=True),
 }
 
 
 def decompose_mean(program: ExportedProgram) -> ExportedProgram:
-    """Arm's pass for means, which is made for a graph and a specification."""
+    """Apply Arm's pass for means; its constructor needs the graph and a specification."""
     from executorch.backends.arm._passes.decompose_meandim_pass import DecomposeMeanDimPass
     from executorch.backends.arm.tosa.specification import TosaSpecification
 

@@ -1,4 +1,4 @@
-"""A TOSA flatbuffer as a delegate: each call runs it on the TOSA reference model, in a child."""
+"""Execute a TOSA payload: each call runs it on the TOSA reference model, in a child process."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 import numpy
 import torch
 
-from backends.tosa.graph import root
-from backends.tosa.served import Array, Request, Result
+from backends.tosa.graph import read_root
+from backends.tosa.served import TosaArray, TosaRequest, TosaResult
 from harness import Child, DelegateHandle, DelegatePayload, ProgramError
 
-# What a whole cell may take by default (--cell-timeout).
+# The default of --cell-timeout: time for a whole cell.
 CALL_SECONDS = 300.0
 
-# Without the variable, a graph that the model rejects costs seconds: it forks and has gdb print
-# a backtrace (func_print_backtrace in the model's func_debug.cc).
+# Without the variable, a graph that the model rejects costs seconds: the model forks, and gdb
+# prints a backtrace (func_print_backtrace in the model's func_debug.cc).
 CHILD = Child(
     Path(__file__).with_name("served.py"),
     "the TOSA reference model",
@@ -29,24 +29,24 @@ CHILD = Child(
 
 
 def load(payload: DelegatePayload) -> DelegateHandle:
-    """Parse the graph's signature and return its executor.
+    """Read the graph's interface and return a function that executes the graph.
 
     Raises:
         ProgramError: the payload is not a TOSA graph.
     """
-    inputs, outputs = _interface(payload.data)
+    inputs, outputs = _count_interface(payload.data)
     name = hashlib.sha256(payload.data).hexdigest()
-    holder: int | None = None
+    loaded_in: int | None = None  # process id of the child that has the graph
 
-    def ask(request: Request) -> Result:
+    def send(request: TosaRequest) -> TosaResult:
         answer = CHILD.ask(msgspec.msgpack.encode(request), CALL_SECONDS)
         try:
-            return msgspec.msgpack.decode(answer, type=Result)
+            return msgspec.msgpack.decode(answer, type=TosaResult)
         except msgspec.MsgspecError as error:
-            raise ProgramError(f"the reference model answers nonsense: {error}") from error
+            raise ProgramError(f"the reference model sent a malformed answer: {error}") from error
 
     def call(arguments: list[Any]) -> None:
-        nonlocal holder
+        nonlocal loaded_in
         if len(arguments) != inputs + outputs:
             raise ProgramError(
                 f"TOSA graph has {inputs} inputs and {outputs} outputs, "
@@ -54,51 +54,56 @@ def load(payload: DelegatePayload) -> DelegateHandle:
             )
         if not all(isinstance(value, torch.Tensor) for value in arguments):
             raise ProgramError("the TOSA delegate takes and returns tensors only")
-        request = Request(name, [Array.of(to_array(tensor)) for tensor in arguments[:inputs]])
-        result = ask(request) if holder is not None and holder == CHILD.pid else Result()
+        arrays = [TosaArray.of(to_array(tensor)) for tensor in arguments[:inputs]]
+        request = TosaRequest(name, arrays)
+        is_loaded = loaded_in is not None and loaded_in == CHILD.pid
+        result = send(request) if is_loaded else TosaResult()
         if not result.status:
             with tempfile.NamedTemporaryFile(suffix=".tosa") as file:
                 file.write(payload.data)
                 file.flush()
                 request.file = file.name
-                result = ask(request)
-            holder = CHILD.pid
+                result = send(request)
+            loaded_in = CHILD.pid
         if result.status != "GraphStatus.TOSA_VALID":
             raise ProgramError(f"the reference model ended with {result.status}")
         if len(result.outputs) != outputs:
             raise ProgramError(
-                f"the reference model returned {len(result.outputs)} of {outputs} outputs"
+                f"the reference model returned {len(result.outputs)} outputs, the TOSA graph has "
+                f"{outputs}"
             )
         for array, tensor in zip(result.outputs, arguments[inputs:], strict=True):
             try:
                 result_array = array.array()
             except (TypeError, ValueError) as error:
-                raise ProgramError(f"the reference model returned no array: {error}") from error
+                raise ProgramError(
+                    f"the reference model returned a malformed array: {error}"
+                ) from error
             store(result_array, tensor)
 
     return call
 
 
-def _interface(data: bytes) -> tuple[int, int]:
-    """How many inputs and outputs a graph has.
+def _count_interface(data: bytes) -> tuple[int, int]:
+    """Return the number of inputs and of outputs of a graph.
 
     Raises:
-        ProgramError: it has none that can be read.
+        ProgramError: the graph cannot be read.
     """
     try:
-        block = root(data).Regions(0).Blocks(0)
+        block = read_root(data).Regions(0).Blocks(0)
         return block.InputsLength(), block.OutputsLength()
     except ProgramError:
         raise
     except Exception as error:
-        # The flatbuffer's accessors raise whatever an offset beyond the bytes leads to.
+        # With an offset outside the bytes, the flatbuffer's accessors raise any kind of error.
         raise ProgramError(f"the TOSA graph cannot be read: {error}") from error
 
 
 def to_array(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
-    """The tensor's memory as an array: a channels-last tensor becomes an NHWC array.
+    """Convert a tensor to an array in memory order: a channels-last tensor becomes NHWC.
 
-    The reference model takes NumPy's types; bfloat16 and float8 travel as their bits.
+    The reference model takes NumPy's types; bfloat16 and float8 are passed as unsigned integers.
     """
     memory = tensor.permute(tensor.dim_order()).contiguous()
     if memory.dtype == torch.bfloat16:
@@ -110,15 +115,15 @@ def to_array(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
 
 
 def store(array: numpy.ndarray[Any, Any], tensor: torch.Tensor) -> None:
-    """Write a result into the tensor that the program planned for it, by memory order.
+    """Copy a result into the program's planned tensor, in memory order.
 
     Raises:
-        ProgramError: the result has another number of bytes than the program planned.
+        ProgramError: the sizes in bytes differ.
     """
     if array.nbytes != tensor.nbytes:
         raise ProgramError(
-            f"the reference model returned {array.nbytes} bytes {array.dtype}{array.shape} for a "
-            f"planned tensor of {tensor.nbytes} bytes {tensor.dtype}{tuple(tensor.shape)}"
+            f"the reference model returned {array.nbytes} bytes ({array.dtype}{array.shape}) for a "
+            f"planned tensor of {tensor.nbytes} bytes ({tensor.dtype}{tuple(tensor.shape)})"
         )
     if tensor.numel() == 0:
         return

@@ -1,9 +1,9 @@
-"""What Arm's operators in MX formats mean: the oracle of a program that has them.
+"""Semantics of Arm's operators in MX formats, for the oracle.
 
 ``tosa_mxfp::linear`` and ``tosa_mxfp::conv2d`` (executorch, ``backends/arm/ao_ext/ops``) become
 TOSA's CAST_TO_BLOCK_SCALED, which encodes the activation, and MATMUL_T_BLOCK_SCALED or
-CONV2D_BLOCK_SCALED, which multiply it with a weight that was encoded before export. These sum the
-products of a block before they apply the scales (their pseudocode).
+CONV2D_BLOCK_SCALED, which multiply it by a weight that was encoded before export. The products of
+a block are summed before the scales are applied (TOSA's pseudocode).
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ from harness.numerics.formats.microscaling import (
 )
 
 RULE = ScaleRule.TOSA
-"""How CAST_TO_BLOCK_SCALED of the pinned reference model chooses a scale. The operators' kernels
-for eager take RCEIL, which differs where the greatest magnitude of a block is ``L · 2^k``."""
+"""How CAST_TO_BLOCK_SCALED of the pinned reference model chooses a scale.
+
+The operators' eager kernels use RCEIL, which differs where the greatest magnitude of a block is
+``L · 2^k``.
+"""
 
 PAYLOADS = {"f4e2m1": E2M1, "fp6e2m3": E2M3, "fp6e3m2": E3M2, "f8e4m3": E4M3, "f8e5m2": E5M2}
 """Elements by the operators' ``weight_payload_dtype``."""
@@ -36,8 +39,8 @@ PAYLOADS = {"f4e2m1": E2M1, "fp6e2m3": E2M3, "fp6e3m2": E3M2, "f8e4m3": E4M3, "f
 _DTYPES = {torch.uint8: E2M1, torch.float8_e4m3fn: E4M3, torch.float8_e5m2: E5M2}
 
 
-def mxfp() -> Semantics:
-    """The operators of layers that were converted to an MX format."""
+def make_mxfp_semantics() -> Semantics:
+    """Return semantics that include the operators of layers in an MX format."""
     return replace(
         GENERIC,
         block_products={"tosa_mxfp::linear": _linear, "tosa_mxfp::conv2d": _conv2d},
@@ -56,7 +59,7 @@ def _linear(
 
     def multiply(activation: torch.Tensor) -> torch.Tensor:
         result = torch.nn.functional.linear(activation, weight.squeeze(0))
-        # An operator of its own where it runs, too: ADD.
+        # The delegate adds the bias with a separate ADD.
         return result if bias is None else result + bias.double()
 
     return BlockProduct(input.double(), element, -1, block_size, RULE, multiply)
@@ -92,10 +95,10 @@ def _conv2d(
 
 
 def _weight(data: torch.Tensor, scale: torch.Tensor, payload: str) -> tuple[Element, torch.Tensor]:
-    """Element and float64 values of a weight whose blocks lie along its last axis.
+    """Return the element and the float64 values of a weight with blocks along its last axis.
 
-    The oracle has widened what torch has a floating dtype for: float8 elements and scales come as
-    the numbers that they stand for, FP4 (two a byte) and FP6 as codes.
+    The oracle passes float8 elements and scales as decoded numbers, since torch has dtypes for
+    them. FP4 (two in a byte) and FP6 come as codes.
     """
     element = PAYLOADS.get(payload) if payload else _DTYPES.get(data.dtype)
     if element is None:

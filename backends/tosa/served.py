@@ -1,8 +1,7 @@
-"""The TOSA reference model in a child process, and the messages to and from it.
+"""Run the TOSA reference model in a child process; define its requests and results.
 
-The model ends the process it runs in when it fails an assertion or reads beyond its memory, which
-a graph that our own lowering did not write may well bring about. Imports no torch: a child is
-ready as soon as NumPy and the model are.
+The model ends its process when an assertion fails or it reads outside its memory. A graph from
+elsewhere can cause both. This module does not import torch, so that a child starts quickly.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import msgspec
 import numpy
 
 
-class Array(msgspec.Struct, array_like=True):
+class TosaArray(msgspec.Struct, array_like=True):
     """An array: NumPy's code of its type, such as ``<f4``, its shape, its elements in C order."""
 
     dtype: str
@@ -22,12 +21,12 @@ class Array(msgspec.Struct, array_like=True):
     data: memoryview
 
     @classmethod
-    def of(cls, array: numpy.ndarray[Any, Any]) -> Array:
-        """An array as it travels."""
+    def of(cls, array: numpy.ndarray[Any, Any]) -> TosaArray:
+        """Make the message for an array."""
         return cls(array.dtype.str, array.shape, memoryview(array.tobytes()))
 
     def array(self) -> numpy.ndarray[Any, Any]:
-        """What travelled; not writable.
+        """Return the array; it is read-only.
 
         Raises:
             ValueError: the data does not fill the shape.
@@ -35,59 +34,60 @@ class Array(msgspec.Struct, array_like=True):
         return numpy.frombuffer(self.data, numpy.dtype(self.dtype)).reshape(self.shape)
 
 
-class Request(msgspec.Struct, array_like=True):
-    """Run a graph.
+class TosaRequest(msgspec.Struct, array_like=True):
+    """A request to run a graph.
 
     Attributes:
-        graph: a name for it.
-        inputs: in the graph's order.
-        file: holds the flatbuffer, which may be as large as the weights of a model; empty where
-            the child has read it under that name before.
+        graph: a unique name of the graph.
+        inputs: the inputs in the graph's order.
+        file: path of the flatbuffer, which may be as large as the weights of a model; empty when
+            the child already has the graph of this name.
     """
 
     graph: str
-    inputs: list[Array]
+    inputs: list[TosaArray]
     file: str = ""
 
 
-class Result(msgspec.Struct, array_like=True):
-    """What came of a request.
+class TosaResult(msgspec.Struct, array_like=True):
+    """The result of a request.
 
     Attributes:
-        status: the model's, such as ``GraphStatus.TOSA_VALID``; empty when the child does not
-            know the graph.
-        outputs: in the graph's order.
+        status: the model's status, such as ``GraphStatus.TOSA_VALID``; empty when the child does
+            not have the graph.
+        outputs: the outputs in the graph's order.
     """
 
     status: str = ""
-    outputs: list[Array] = []
+    outputs: list[TosaArray] = []
 
 
-# Graphs that the child knows; the one that was sent first goes first.
-_KNOWN: dict[str, bytes] = {}
-_KEPT_GRAPHS = 32
+# Graphs that the child has, oldest first; it drops the oldest.
+_GRAPHS: dict[str, bytes] = {}
+_MAX_GRAPHS = 32
 
 
 def answer(request: bytes) -> bytes:
-    """Run what a :class:`Request` asks for and answer with a :class:`Result`."""
-    asked = msgspec.msgpack.decode(request, type=Request)
-    if asked.file:
-        if len(_KNOWN) >= _KEPT_GRAPHS:
-            del _KNOWN[next(iter(_KNOWN))]
-        _KNOWN[asked.graph] = Path(asked.file).read_bytes()
-    if asked.graph not in _KNOWN:
-        return msgspec.msgpack.encode(Result())
-    outputs, status = model()(
-        _KNOWN[asked.graph],
-        [sent.array() for sent in asked.inputs],
+    """Run the graph of an encoded :class:`TosaRequest`; return an encoded :class:`TosaResult`."""
+    decoded = msgspec.msgpack.decode(request, type=TosaRequest)
+    if decoded.file:
+        if len(_GRAPHS) >= _MAX_GRAPHS:
+            del _GRAPHS[next(iter(_GRAPHS))]
+        _GRAPHS[decoded.graph] = Path(decoded.file).read_bytes()
+    if decoded.graph not in _GRAPHS:
+        return msgspec.msgpack.encode(TosaResult())
+    outputs, status = import_model()(
+        _GRAPHS[decoded.graph],
+        [array.array() for array in decoded.inputs],
         verbosity="NONE",
         initialize_variable_tensor_from_numpy=1,
     )
-    return msgspec.msgpack.encode(Result(str(status), [Array.of(array) for array in outputs]))
+    arrays = [TosaArray.of(array) for array in outputs]
+    return msgspec.msgpack.encode(TosaResult(str(status), arrays))
 
 
-def model() -> Any:
-    """The reference model; imported where it runs."""
+def import_model() -> Any:
+    """Import the reference model in the process that runs it."""
     import tosa_reference_model
 
     return tosa_reference_model.run

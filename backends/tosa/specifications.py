@@ -1,4 +1,4 @@
-"""The TOSA specifications that programs are lowered to, as Arm spells them."""
+"""The TOSA specifications that the recipes lower to, in Arm's spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XNNPACK: optimised CPU kernels, executed by the runtime's own delegate."""
+"""The XNNPACK backend: optimized CPU kernels, executed by the runtime's own delegate."""
 
 from backends.xnnpack.backend import BACKEND
 

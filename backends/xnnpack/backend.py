@@ -1,4 +1,4 @@
-"""The XNNPACK recipes and how their programs are executed."""
+"""The XNNPACK backend: its recipes, and how it executes their programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from backends.xnnpack.quantization import DYNAMIC, STATIC, quantizer
+from backends.xnnpack.quantization import DYNAMIC, STATIC, make_quantizer
 from harness import (
     Availability,
     Execution,
@@ -28,26 +28,29 @@ if TYPE_CHECKING:
 DELEGATE = "XnnpackBackend"
 
 
-def partitioners() -> list[Partitioner]:
-    """The partitioner with its default configurations."""
+def make_partitioners() -> list[Partitioner]:
+    """Make the partitioner with its default configurations."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
     return [XnnpackPartitioner()]
 
 
-def dynamic_partitioners() -> list[Partitioner]:
-    """One delegate for each dynamically quantized operator, then the rest in float."""
+def make_dynamic_partitioners() -> list[Partitioner]:
+    """Make two partitioners: one delegate for each dynamically quantized operator, then float."""
     from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
     # As XnnpackDynamicallyQuantizedPartitioner, which takes no other options before 1.5.0.
     kind = ConfigPrecisionType.DYNAMIC_QUANT
     dynamic = XnnpackPartitioner(config_precisions=kind, per_op_mode=True)
-    return [dynamic, *partitioners()]
+    return [dynamic, *make_partitioners()]
 
 
 def explain(partitioners: Sequence[Any], node: Node) -> str | None:
-    """Only operators that a configuration names are looked at; of the others nobody speaks."""
+    """Say why a node is not delegated, where the partitioner itself gives no reason.
+
+    It looks only at operators that one of its configurations names.
+    """
     from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
 
     name = format_target_name(getattr(node.target, "__name__", str(node.target)))
@@ -67,8 +70,12 @@ SCRIPT = Script(
 )
 
 
-def _quantizing(config: str) -> Script:
-    """The script of a recipe that quantizes, by the arguments of its configuration."""
+def _make_quantizing_script(config: str) -> Script:
+    """Make the script of a quantizing recipe.
+
+    Args:
+        config: arguments of ``get_symmetric_quantization_config``, as source text.
+    """
     names = "XNNPACKQuantizer, get_symmetric_quantization_config"
     return replace(
         SCRIPT,
@@ -77,8 +84,8 @@ def _quantizing(config: str) -> Script:
     )
 
 
-def _dynamic() -> Script:
-    plain = _quantizing("is_per_channel=True, is_dynamic=True")
+def _make_dynamic_script() -> Script:
+    plain = _make_quantizing_script("is_per_channel=True, is_dynamic=True")
     kind = "config_precisions=ConfigPrecisionType.DYNAMIC_QUANT"
     return replace(
         plain,
@@ -87,47 +94,47 @@ def _dynamic() -> Script:
     )
 
 
-def _static(name: str, *, per_channel: bool) -> Recipe:
+def _make_static_recipe(name: str, *, per_channel: bool) -> Recipe:
     return Recipe(
         name,
         STATIC,
-        quantizer=functools.partial(quantizer, per_channel=per_channel, dynamic=False),
-        partitioners=partitioners,
+        quantizer=functools.partial(make_quantizer, per_channel=per_channel, dynamic=False),
+        partitioners=make_partitioners,
         unsupported=uncalibratable,
         explain=explain,
-        script=_quantizing(f"is_per_channel={per_channel}, is_dynamic=False"),
+        script=_make_quantizing_script(f"is_per_channel={per_channel}, is_dynamic=False"),
     )
 
 
 class Xnnpack:
-    """Runs whole programs natively; operators that XNNPACK leaves run on portable kernels."""
+    """Runs whole programs natively; fallback nodes run on portable kernels."""
 
     name = "xnnpack"
     delegate = DELEGATE
     passes = {
         "lift": KnownPass(
             "backends.xnnpack.lift:LiftConstantScalars",
-            "makes constants of the numbers that tensors are multiplied by",
+            "turns Python numbers that multiply tensors into constant tensors",
         )
     }
     recipes = {
         "fp32": Recipe(
-            "fp32", Precision(), partitioners=partitioners, explain=explain, script=SCRIPT
+            "fp32", Precision(), partitioners=make_partitioners, explain=explain, script=SCRIPT
         ),
-        "int8": _static("int8", per_channel=True),
-        "int8_per_tensor": _static("int8_per_tensor", per_channel=False),
+        "int8": _make_static_recipe("int8", per_channel=True),
+        "int8_per_tensor": _make_static_recipe("int8_per_tensor", per_channel=False),
         "int8_dynamic": Recipe(
             "int8_dynamic",
             DYNAMIC,
-            quantizer=functools.partial(quantizer, per_channel=True, dynamic=True),
-            partitioners=dynamic_partitioners,
+            quantizer=functools.partial(make_quantizer, per_channel=True, dynamic=True),
+            partitioners=make_dynamic_partitioners,
             explain=explain,
-            script=_dynamic(),
+            script=_make_dynamic_script(),
         ),
     }
 
     def availability(self) -> Availability:
-        """Ask the runtime's registry for the delegate."""
+        """Look the delegate up in the runtime's registry."""
         packages = ("executorch", "torch")
         try:
             import executorch.backends.xnnpack.partition.xnnpack_partitioner  # noqa: F401
@@ -150,17 +157,17 @@ class Xnnpack:
         return Execution(run_native(program, calls), "native")
 
     def constants(self, payload: DelegatePayload) -> Held:
-        """What of its constants is not in named data, as one blob."""
-        from backends.xnnpack.listing import constants
+        """Return the constants inside the payload as one blob; named data has the others."""
+        from backends.xnnpack.listing import read_constants
         from harness import Held
 
-        return Held([constants(payload.data)])
+        return Held([read_constants(payload.data)])
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
-        """The nodes of a payload."""
-        from backends.xnnpack.listing import listing
+        """List the nodes of a payload."""
+        from backends.xnnpack.listing import list_nodes
 
-        return listing(payload)
+        return list_nodes(payload)
 
 
 BACKEND = Xnnpack()

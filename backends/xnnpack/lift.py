@@ -1,8 +1,8 @@
-"""Numbers that tensors are multiplied by, as constants of the program, so that XNNPACK takes them.
+"""A graph pass that turns Python numbers into constant tensors, so that XNNPACK delegates ``mul``.
 
 XNNPACK's partitioner has a configuration for ``mul.Tensor`` and none for ``mul.Scalar``, which
-decomposed attention has two of (executorch #20515). The constant is an input of the program with a
-place in its signature: it survives in a delegate and on portable kernels alike.
+occurs twice in decomposed attention (executorch #20515). Each constant becomes an input in the
+program's signature, so it works in a delegate and on portable kernels alike.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torch.fx.passes.utils.matcher_utils import SubgraphMatcher
 
 from harness.vendors.executorch import ops
 
-_SCALED, _PRODUCT = ops.edge.aten.mul.Scalar, ops.edge.aten.mul.Tensor
+_SCALAR_PRODUCT, _TENSOR_PRODUCT = ops.edge.aten.mul.Scalar, ops.edge.aten.mul.Tensor
 
-# What may stand between a scale and the product it belongs to: where values lie, and as what.
+# Operators allowed between a scale and its product: they only move or cast values.
 _MOVES = frozenset({
     "alias_copy", "clone", "detach_copy", "expand_copy", "permute_copy", "squeeze_copy",
     "transpose_copy", "unsqueeze_copy", "view_copy", "_clone_dim_order", "_to_copy",
@@ -32,29 +32,32 @@ _MOVES = frozenset({
 
 
 class LiftConstantScalars(ExportedProgramPassBase):  # type: ignore[misc]  # exir is untyped here
-    """``mul.Scalar`` of a Python number becomes ``mul.Tensor`` of a constant; equal ones share it.
+    """Replaces ``mul.Scalar`` of a number by ``mul.Tensor`` of a constant; equal numbers share one.
 
-    Left as they are: numbers that are sizes; what would become of another dtype or shape as a
-    product of tensors; numbers that the dtype cannot hold; the scales of an attention that
-    XNNPACK's own patterns recognize; and nodes inside of control flow, whose graphs have no
-    signature to put a constant in.
+    The pass does not change:
+
+    - products with symbolic sizes;
+    - products whose dtype or shape would change;
+    - numbers that the dtype cannot represent;
+    - scales of an attention that XNNPACK's own patterns recognize;
+    - nodes inside control flow: their graphs have no signature for a constant.
     """
 
     def call(self, exported_program: ExportedProgram) -> ExportedProgramPassResult:
         """Rewrite the program in place."""
         graph = exported_program.graph
-        found = [node for node in graph.nodes if node.target is _SCALED]
-        kept = scales_of_attention(graph) if found else set()
+        found = [node for node in graph.nodes if node.target is _SCALAR_PRODUCT]
+        excluded = find_attention_scales(graph) if found else set()
         modified = False
         for node in found:
-            if node in kept or (value := _constant(node)) is None:
+            if node in excluded or (value := _make_constant(node)) is None:
                 continue
             first = next(each for each in graph.nodes if each.op == "placeholder")
             with graph.inserting_before(first):
                 constant = create_constant_placeholder(
-                    exported_program, graph, _name_of(value), InputKind.CONSTANT_TENSOR, value
+                    exported_program, graph, _constant_name(value), InputKind.CONSTANT_TENSOR, value
                 )
-            node.target = _PRODUCT
+            node.target = _TENSOR_PRODUCT
             node.args = (node.args[0], constant)
             modified = True
         if modified:
@@ -63,76 +66,80 @@ class LiftConstantScalars(ExportedProgramPassBase):  # type: ignore[misc]  # exi
         return ExportedProgramPassResult(exported_program, modified)
 
 
-def scales_of_attention(graph: Graph) -> set[Node]:
-    """The nodes that scale queries and keys of an attention which XNNPACK can fuse.
+def find_attention_scales(graph: Graph) -> set[Node]:
+    """Find the nodes that scale queries and keys of an attention that XNNPACK can fuse.
 
-    Its patterns are matched with whatever only moves or casts values left out on both sides.
+    Pattern and graph are compared without the operators that only move or cast values.
     """
-    plain, origins = _without_moves(graph)
+    plain, originals = _copy_without_moves(graph)
     found: set[Node] = set()
     for pattern, ranks in _patterns():
         matcher = SubgraphMatcher(pattern, ignore_literals=True)
         for match in matcher.match(plain):
-            taken = {its: origins[node] for its, node in match.nodes_map.items() if node in origins}
-            if all(_rank(taken[its]) == rank for its, rank in ranks.items() if its in taken):
-                found.update(node for node in taken.values() if node.target is _SCALED)
+            matched = {
+                its: originals[node] for its, node in match.nodes_map.items() if node in originals
+            }
+            if all(_rank(matched[its]) == rank for its, rank in ranks.items() if its in matched):
+                found.update(node for node in matched.values() if node.target is _SCALAR_PRODUCT)
     return found
 
 
 @functools.cache
 def _patterns() -> list[tuple[Graph, dict[Node, int]]]:
-    """XNNPACK's patterns without moves; how many dimensions it wants its inputs to have."""
+    """Return XNNPACK's patterns without moves, with the rank that each requires of its inputs."""
     patterns = []
     for module in sdpa.get_graphs():
-        plain, origins = _without_moves(module.graph)
-        ranks = {node: _rank(origins[node]) for node in plain.nodes if node.op == "placeholder"}
+        plain, originals = _copy_without_moves(module.graph)
+        ranks = {node: _rank(originals[node]) for node in plain.nodes if node.op == "placeholder"}
         patterns.append((plain, ranks))
     return patterns
 
 
-def _without_moves(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
-    """A copy in which values are used as they were before they were moved or cast, and the node
-    that each of its nodes is a copy of."""
-    plain, copies, origins = Graph(), dict[Node, Node](), dict[Node, Node]()
+def _copy_without_moves(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
+    """Copy a graph without the operators that only move or cast values.
+
+    Returns:
+        The copy, and the original node of each of its nodes.
+    """
+    plain, copies, originals = Graph(), dict[Node, Node](), dict[Node, Node]()
     for node in graph.nodes:
-        if _name(node) in _MOVES and isinstance(node.args[0], Node):
+        if _operator_name(node) in _MOVES and isinstance(node.args[0], Node):
             copies[node] = copies[node.args[0]]
             continue
         copies[node] = plain.node_copy(node, copies.__getitem__)
-        origins[copies[node]] = node
-    return plain, origins
+        originals[copies[node]] = node
+    return plain, originals
 
 
-def _constant(node: Node) -> torch.Tensor | None:
-    """The number that a node multiplies by, as a tensor that gives the same result; None where
-    there is none."""
-    given, scalar = node.args[:2]
+def _make_constant(node: Node) -> torch.Tensor | None:
+    """Convert the number of a ``mul.Scalar`` to a tensor that gives the same result, or None."""
+    factor, scalar = node.args[:2]
     result = node.meta.get("val")
     if type(scalar) not in (bool, int, float) or not isinstance(result, torch.Tensor):
         return None
     try:
         constant = torch.tensor(scalar, dtype=result.dtype)
-    except (RuntimeError, OverflowError):  # what a kernel refuses, too
+    except (RuntimeError, OverflowError):  # kernels reject such a number, too
         return None
-    # Kernels take a number as it is, in float32 at least: one that a coarser dtype rounds, or that
-    # wraps around, would be another. (The edge verifier refuses constants of another dtype.)
+    # Kernels use a number in float32 or wider. A coarser dtype would round it or wrap it around,
+    # and the edge verifier rejects a constant of another dtype.
     is_fine = result.is_floating_point() and result.dtype.itemsize >= 4
     if not is_fine and constant.item() != scalar:
         return None
-    assert isinstance(given, Node)
-    value = given.meta["val"]
-    made = torch.empty((1,) * value.dim(), dtype=value.dtype) * constant
-    return constant if made.dtype == result.dtype else None
+    assert isinstance(factor, Node)
+    value = factor.meta["val"]
+    product = torch.empty((1,) * value.dim(), dtype=value.dtype) * constant
+    return constant if product.dtype == result.dtype else None
 
 
-def _name_of(constant: torch.Tensor) -> str:
-    """The name of an input; other constants have other names."""
+def _constant_name(constant: torch.Tensor) -> str:
+    """Name the input of a constant; different constants get different names."""
     dtype = str(constant.dtype).removeprefix("torch.")
     number = repr(constant.item()).translate({ord("-"): "m", ord("+"): "p", ord("."): "d"})
     return f"_lifted_scalar_{dtype}_{number}"
 
 
-def _name(node: Node) -> str:
+def _operator_name(node: Node) -> str:
     schema = getattr(node.target, "_schema", None)
     return "" if schema is None else str(schema.name).partition("::")[2]
 

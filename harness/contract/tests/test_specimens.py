@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.fx import GraphModule
 
-from backends.null import BACKEND, WRONG
+from backends.null import BACKEND, SPOILED_BACKEND
 from harness import Availability, Execution, Inputs, Recipe, run_cell
 from harness.contract import SPECIMENS, Expected, Kind, Specimen, check_backend
 from harness.contract.before_lowering import BEFORE_LOWERING
@@ -51,7 +51,7 @@ def test_the_verdict_is_right(specimen: Specimen) -> None:
 def test_a_backend_that_spoils_its_outputs_is_found() -> None:
     telling = [one for one in SPECIMENS if one.case.name in ("specimen/cond", "specimen/buffer")]
     with pytest.raises(AssertionError, match="2 verdicts are wrong"):
-        check_backend(WRONG, specimens=telling)
+        check_backend(SPOILED_BACKEND, specimens=telling)
     assert [cell.status for cell in check_backend(BACKEND, specimens=telling)] == 2 * [
         Status.PASSED
     ]

@@ -12,7 +12,7 @@ import torch
 from click.testing import CliRunner
 from safetensors.torch import load_file
 
-from backends.null import WRONG
+from backends.null import SPOILED_BACKEND
 from harness import Case, Cell, Status, UsageError, run_cell
 from harness.cli import main
 from harness.model.files.input_files import read_inputs
@@ -128,7 +128,7 @@ class Drawing(torch.nn.Module):
         return torch.nn.functional.dropout(x, 0.5, training=True)
 
 
-@pytest.mark.parametrize(("backend", "there"), [({}, False), ({"backend": WRONG}, True)])
+@pytest.mark.parametrize(("backend", "there"), [({}, False), ({"backend": SPOILED_BACKEND}, True)])
 def test_only_red_cells_stay(tmp_path: Path, backend: Mapping[str, Any], there: bool) -> None:
     folder = tmp_path / "kept"
     cell = run_cell(MLP, "null:eager", keep=Keep(folder, only_red=True), **backend)
