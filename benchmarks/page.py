@@ -178,7 +178,7 @@ def farmed(name: str, found: Figures) -> str:
     head = "workers | cells | a cell sleeps, s | run, s | beside that, ms a cell | efficiency"
     return f"""## A farm
 
-`python -m benchmarks.farm`: a real scheduler, workers and session ([farm.md](farm.md)) on one
+`python -m benchmarks.farm`: a real scheduler, workers and session ([cluster.md](cluster.md)) on one
 machine; cells sleep and run nothing. The efficiency is the seconds that all slept, by the seconds
 of the run times the workers. {_host(found)}
 

@@ -70,7 +70,7 @@ def cluster() -> None:
 
     On one machine: conform cluster up --local 2, and then conform run --cluster ADDRESS with the
     address that it prints. On several: conform cluster keys, conform cluster up, and on each a
-    conform worker; docs/farm.md has the commands.
+    conform worker; docs/cluster.md has the commands.
     """
 
 
