@@ -91,7 +91,7 @@ from .record.target import Target as Target
 from .tracing.trace import trace as trace
 from .tracing.trace_result import (
     Found as Found,
-    NodeFound as NodeFound,
+    TracedNode as TracedNode,
     with_divergence as with_divergence,
 )
 from .vendors.replacements import is_sped_up as is_sped_up

@@ -24,8 +24,8 @@ from harness.pipeline.siblings import Siblings
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell
 from harness.record.target import Target
-from harness.tracing.divergence import look
-from harness.tracing.trace_result import recorded
+from harness.tracing.divergence import trace_cell
+from harness.tracing.trace_result import add_trace
 
 
 def check(
@@ -90,15 +90,15 @@ def check(
             siblings=siblings,
         )
         recipe = graph_passes.recipe_with(target, makers)
-        found = look(
+        found = trace_cell(
             cell,
             case,
             recipe=recipe,
-            ran=ran[0] if ran else None,
-            failed=failed[0] if failed else None,
-            searches=True,
+            finished_tester=ran[0] if ran else None,
+            failed_tester=failed[0] if failed else None,
+            search_failures=True,
         )
-        cell = cell if found is None else recorded(cell, found)
+        cell = cell if found is None else add_trace(cell, found)
         registry.note_known_issues(cell)
         cells.append(cell)
     return cells

@@ -42,7 +42,7 @@ from harness.pipeline.explain.model_frames import written_frame, written_vendor_
 from harness.record.cell import Cell, Status
 from harness.record.host import available_memory
 from harness.record.target import split_cell_id
-from harness.tracing import LOCATED, UNASKED_SECONDS
+from harness.tracing import AUTOMATIC_TRACE_SECONDS, LOCATABLE_STAGES
 from harness.workers.crash_record import complete_from
 from harness.workers.last_words import last_words
 from harness.workers.memory_monitor import Sighting, Watch
@@ -151,7 +151,7 @@ class _Life:
         self._printed = 0
         self._timeout = timeout
         # A program that is being lowered goes on when its tracing should have ended.
-        self._tracing = None if request.trace else 2 * UNASKED_SECONDS
+        self._tracing = None if request.trace else 2 * AUTOMATIC_TRACE_SECONDS
         self._limit: float | None = None
         self._timer: threading.Timer | None = None
         self._timed_out = False
@@ -265,7 +265,7 @@ class _Life:
         """Whether the node of a cell that ended its process can be found: executing its parts in
         yet another process shows it."""
         was_stopped = (dead.error or "").startswith("memory: ")
-        return dead.status is Status.CRASHED and dead.stage in LOCATED and not was_stopped
+        return dead.status is Status.CRASHED and dead.stage in LOCATABLE_STAGES and not was_stopped
 
     def _start_timer(self, seconds: float | None) -> None:
         """Let it go on for so long."""

@@ -29,7 +29,7 @@ from harness.checking.messages import (
 )
 from harness.errors import ConformError, UsageError
 from harness.record.target import cell_id
-from harness.tracing import UNASKED_SECONDS
+from harness.tracing import AUTOMATIC_TRACE_SECONDS
 from harness.vendors.quiet import silence_vendors
 from harness.workers.worker_status import Board, Doing
 
@@ -145,21 +145,21 @@ def _traced(
 ) -> Traced | None:
     """Where a cell leaves the oracle or fails, or why that is not known; None where there is
     nothing to find."""
-    from harness.tracing.divergence import look
+    from harness.tracing.divergence import trace_cell
 
     def say(line: str) -> None:
         tell(Reached(f"tracing, {line}"))
 
-    limit = None if request.trace else UNASKED_SECONDS
-    found = look(
+    limit = None if request.trace else AUTOMATIC_TRACE_SECONDS
+    found = trace_cell(
         cell,
         case,
         seconds=limit,
         recipe=recipe,
-        say=say,
-        ran=ran[0] if ran else None,
-        failed=failed[0] if failed else None,
-        searches=True,
+        on_progress=say,
+        finished_tester=ran[0] if ran else None,
+        failed_tester=failed[0] if failed else None,
+        search_failures=True,
     )
     if found is None:
         return None

@@ -13,7 +13,7 @@ from harness.record.cell import Cell
 from harness.record.folder import RunWriter
 from harness.record.run import Run
 from harness.record.target import split_cell_id
-from harness.tracing.trace_result import Found, recorded
+from harness.tracing.trace_result import Found, add_trace
 
 
 class Following:
@@ -98,6 +98,6 @@ class Following:
         found: Found | str = traced.problem
         if traced.found is not None:
             found = msgspec.msgpack.decode(traced.found, type=Found)
-            if found.failing is None:
+            if found.failing_node is None:
                 self.traces.append(found)
-        self._run.cells[-1] = self._unwritten = recorded(self._run.cells[-1], found)
+        self._run.cells[-1] = self._unwritten = add_trace(self._run.cells[-1], found)

@@ -39,24 +39,24 @@ def bisect(cell: str, seed: int, suites: Path, speed: bool) -> None:
     from rich.table import Table
 
     from harness.cli.trace_commands import case_of
-    from harness.tracing.pass_blame import blame
+    from harness.tracing.pass_blame import blame_passes
 
     case, target = case_of(cell, suites)
     with progress() as say:
-        found = blame(case, target, seed, say)
+        found = blame_passes(case, target, seed, say)
     table = Table(title=cell, title_justify="left", header_style="bold")
     for column in ("passes", "outcome", "what is wrong"):
         table.add_column(column, overflow="fold")
-    rows = [("all", found.whole), *([("none", found.plain)] if found.plain else [])]
-    for label, one in [*rows, *((f"without {left}", one) for left, one in found.without)]:
+    rows = [("all", found.with_all), *([("none", found.with_none)] if found.with_none else [])]
+    for label, one in [*rows, *((f"without {left}", one) for left, one in found.with_one_left_out)]:
         error = (one.error or "").split("\n")[0][:200]
-        again = one is not found.whole and error and one.error == found.whole.error
+        again = one is not found.with_all and error and one.error == found.with_all.error
         table.add_row(label, one.status.value, "the same" if again else error)
     console = Console()
     console.print(table)
-    console.print(found.verdict, style="bold", markup=False)
-    passes_as_it_is = found.plain is None
-    sys.exit(0 if passes_as_it_is else 1 if found.guilty or found.until else 2)
+    console.print(found.conclusion, style="bold", markup=False)
+    passes_as_it_is = found.with_none is None
+    sys.exit(0 if passes_as_it_is else 1 if found.culprits or found.first_red_prefix else 2)
 
 
 _PIPED = 140

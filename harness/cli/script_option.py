@@ -1,4 +1,4 @@
-"""``--script``: a cell as a file that needs torch and executorch only, and what it says here."""
+"""``--script``: write a cell as a script that needs only torch and executorch, and run it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPT = click.option(
     "--script",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="OUT.py",
-    help="Write a script that shows it with torch and executorch only, and run that.",
+    help="Write a script that reproduces it with only torch and executorch, and run the script.",
 )
 
 _SECONDS = 600.0
@@ -38,10 +38,10 @@ def write(
     recipe: Recipe | None = None,
     about: Sequence[str] = (),
 ) -> None:
-    """Write the script of a case, run it away from this project, and print what it says.
+    """Write the script of a case, run it outside of this project, and print its result.
 
     Raises:
-        UsageError: there is nothing to write, or no place to write it to.
+        UsageError: there is nothing to write, or the file cannot be written.
     """
     from rich.markup import escape
 
@@ -50,19 +50,22 @@ def write(
     with console.status("writing the script"):
         written = write_script(path, case, target, seed, recipe=recipe, about=about)
     console.print(f"written: [bold]{escape(str(written.path))}[/]", soft_wrap=True)
-    if written.beside is not None:
-        console.print(f"its long tensors: {escape(str(written.beside))}", soft_wrap=True)
-    if written.ours:
-        console.print(f"seen otherwise: {escape(written.ours)}", soft_wrap=True)
+    if written.tensor_file is not None:
+        console.print(f"tensors of the script: {escape(str(written.tensor_file))}", soft_wrap=True)
+    if written.runtime_note:
+        console.print(
+            f"observed in another way than by the script: {escape(written.runtime_note)}",
+            soft_wrap=True,
+        )
     with console.status("running the script"):
         code, said = _run(written.path)
-    console.print(f"run alone it exits with {code}: {_WORDS.get(code, 'it broke')}")
+    console.print(f"script exits with {code}: {_WORDS.get(code, 'it failed')}")
     for line in said[-6:]:
         console.print(f"  {escape(line)}", soft_wrap=True)
 
 
 def _run(path: Path) -> tuple[int, list[str]]:
-    """Exit code and lines of a script that knows nothing of this project."""
+    """Return exit code and output lines of a script, run without this project on its path."""
     from harness.extras.releases.scripts import run_alone
 
     try:

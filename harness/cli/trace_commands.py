@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from harness.model.case import Case
     from harness.record.target import Target
-    from harness.tracing.reduce import Reduced
-    from harness.tracing.trace_result import Found, NodeFound
+    from harness.tracing.reduce import ReducedProgram
+    from harness.tracing.trace_result import Found, TracedNode
 
 _ROWS = 24
 """Rows of the table that are printed; a file that is saved has all."""
@@ -65,11 +65,11 @@ def trace(
     save: Path | None,
     speed: bool,
 ) -> None:
-    """Find the first node of CELL where its target leaves the oracle.
+    """Find the first node of CELL where its target diverges from the oracle.
 
-    The exported graph is taken to the target again and again, each time with other values of its
-    nodes as outputs, and each value is held against its own bound. Exit code 0 when the cell is
-    green, 1 when it is red, 2 when that could not be tried.
+    The exported graph is lowered and run on the target several times, with values of different
+    nodes as additional outputs. Each value is compared with its own bound. Exit code: 0 the cell is
+    green, 1 it is red, 2 it could not be traced.
     """
     prepare(speed=speed)
     from rich.console import Console
@@ -79,7 +79,9 @@ def trace(
     seed = seed_of(cell, folder, seed)
     case, on = subject_of(cell, suites, target, inputs, seed)
     with progress() as say:
-        found = find(case, on, seed=seed, all_nodes=all_nodes, taps=taps, say=say, isolate=True)
+        found = find(
+            case, on, seed=seed, all_nodes=all_nodes, taps=taps, on_progress=say, isolate=True
+        )
     if save is not None:
         from reports import output
 
@@ -112,9 +114,9 @@ def reduce(
 ) -> None:
     """Shrink CELL to the smallest part of its graph that is red for the same reason.
 
-    A wrong value is followed to the first node that makes it, a failure to the first node with
-    which the program fails; inputs are what a correct backend would have there. Exit code 0 with
-    what was found, 2 when there is nothing to reduce.
+    A wrong value is traced to the first node that computes it, a failure to the first node that
+    triggers it. The part runs with exact inputs. Exit code: 0 a part was found, 2 there is nothing
+    to reduce.
     """
     prepare(speed=speed)
     from rich.console import Console
@@ -124,13 +126,13 @@ def reduce(
     seed = seed_of(cell, folder, seed)
     case, on = subject_of(cell, suites, target, inputs, seed)
     with progress() as say:
-        reduced = shrink(case, on, seed, say=say)
+        reduced = shrink(case, on, seed, on_progress=say)
     show_reduced(reduced, Console())
     if script is not None:
         about = [
             f"Reduced from {reduced.cell}, seed {reduced.seed}: {len(reduced.nodes)} of "
-            f"{reduced.total} nodes of its graph, fed what a correct backend has there. There: "
-            f"{reduced.original}"
+            f"{reduced.total} nodes of its graph, with the inputs that a correct backend would "
+            f"compute. The whole model: {reduced.original}"
         ]
         write(
             script,
@@ -146,10 +148,10 @@ def reduce(
 def subject_of(
     name: str, suites: Path, target: str | None, inputs: Path | None, seed: int
 ) -> tuple[Case, Target]:
-    """The case and the target of a cell, or of anybody's model where a target is named.
+    """Return the case and the target of a cell, or of a user's model where a target is given.
 
     Raises:
-        UsageError: inputs for a cell, which has its own; or there is no such model.
+        UsageError: inputs are given for a cell, which has its own; or there is no such model.
         UnknownTarget: no such target.
         UnknownCell: no suite has the case.
     """
@@ -194,18 +196,18 @@ def seed_of(cell: str, folder: Path | None, seed: int | None) -> int:
 
 
 def show(found: Found, console: Console, again: str) -> None:
-    """Print what a trace found, and what to do next.
+    """Print the result of a trace and the next command to run.
 
     Args:
-        found: what it found.
-        console: where to.
-        again: the words that name the cell to another command.
+        found: the result.
+        console: the console.
+        again: arguments that name the cell to another command.
     """
     from rich.markup import escape
 
     console.print(f"[bold]{escape(found.cell)}[/]  seed {found.seed}, {found.runtime}")
     if found.problem is None:
-        console.print("green: no output leaves the oracle")
+        console.print("green: every output is within its bound")
     else:
         console.print(f"[red]red[/]: {escape(found.problem)}")
     if found.note:
@@ -216,31 +218,32 @@ def show(found: Found, console: Console, again: str) -> None:
         _show_table(found, console)
     if found.problem is not None:
         command = f"conform reduce {again} --script repro.py"
-        console.print(f"the smallest program that shows it: [bold]{escape(command)}[/]")
+        console.print(f"To get the smallest program that reproduces it: [bold]{escape(command)}[/]")
     elif not found.nodes:
-        console.print("every node all the same, worst first: add --all-nodes")
+        console.print("To list every node, worst first, add --all-nodes.")
 
 
-def show_reduced(reduced: Reduced, console: Console) -> None:
-    """Print what is left of a cell."""
+def show_reduced(reduced: ReducedProgram, console: Console) -> None:
+    """Print the reduced program."""
     from rich.markup import escape
 
     console.print(f"[bold]{escape(reduced.cell)}[/]  seed {reduced.seed}")
     console.print(f"[red]red[/]: {escape(reduced.original)}")
     if reduced.nodes:
+        verb = "reproduces" if len(reduced.nodes) == 1 else "reproduce"
         console.print(
-            f"{len(reduced.nodes)} of {reduced.total} nodes are as red: "
+            f"{len(reduced.nodes)} of {reduced.total} nodes {verb} it: "
             f"[bold]{escape(reduced.operators)}[/]"
         )
         console.print(f"  {escape(' '.join(reduced.nodes))}")
-    console.print(f"alone: {escape(reduced.problem)}")
+    console.print(f"reduced program: {escape(reduced.problem)}")
     if reduced.note:
         console.print(f"note: {escape(reduced.note)}")
     console.print(f"{reduced.programs} programs tried")
 
 
 def _again(cell: str, target: str | None, inputs: Path | None, seed: int, suites: Path) -> str:
-    """The words that name a cell, or a model on a target, to another command."""
+    """Return the arguments that name a cell, or a model on a target, to another command."""
     import shlex
 
     from harness.cli.common import SUITES
@@ -254,12 +257,10 @@ def _again(cell: str, target: str | None, inputs: Path | None, seed: int, suites
     return shlex.join([cell, *(str(word) for pair in options for word in pair)])
 
 
-def _show_first(first: NodeFound, found: Found, console: Console) -> None:
+def _show_first(first: TracedNode, found: Found, console: Console) -> None:
     from rich.markup import escape
 
-    console.print(
-        f"\nfirst node that leaves the oracle: [bold]{escape(first.node)}[/]  {escape(first.op)}"
-    )
+    console.print(f"\nfirst diverging node: [bold]{escape(first.node)}[/]  {escape(first.op)}")
     for label, text in (
         ("source", first.source),
         ("module", first.module),
@@ -267,37 +268,35 @@ def _show_first(first: NodeFound, found: Found, console: Console) -> None:
         ("error", _error(first)),
         ("oracle", str(first.expected or "")),
         ("target", str(first.actual or "")),
-        ("born", _born(first, found)),
+        ("origin", _describe_origin(first, found)),
     ):
         if text:
             console.print(f"  {label:<7} {escape(text)}", soft_wrap=True)
     console.print()
 
 
-def _error(node: NodeFound) -> str:
+def _error(node: TracedNode) -> str:
     return (
-        f"{node.error:.3g} at the worst element, {node.bound_used:.3g} times its bound of "
-        f"{node.bound:.3g}; {node.exceeding} of {node.elements} elements exceed theirs "
+        f"{node.error:.3g} at the worst element: {node.bound_used:.3g} times its bound "
+        f"({node.bound:.3g}); {node.exceeding} of {node.elements} elements exceed their bound "
         f"(call {node.call})"
     )
 
 
-def _born(first: NodeFound, found: Found) -> str:
-    if first.born is None:
-        return "not known: the node alone does not lower or run"
-    if not first.born:
-        path = f"; path: {' -> '.join(found.path)}" if found.path else ""
-        return (
-            f"inherited, or made by what is around the node: fed the oracle's inputs it keeps its "
-            f"bound{path}"
-        )
+def _describe_origin(first: TracedNode, found: Found) -> str:
+    if first.originates_here is None:
+        return "unknown: the node does not lower or run alone"
+    if not first.originates_here:
+        path = f"; path of the error: {' -> '.join(found.path)}" if found.path else ""
+        return f"inherited: with exact inputs this node stays within its bound{path}"
     if " + " in first.op or len(first.together) > 1:
-        return f"here, fed the oracle's inputs, by these nodes together: {' '.join(first.together)}"
-    return "here: fed the oracle's inputs the node exceeds its bound"
+        nodes = " ".join(first.together)
+        return f"the error originates here: with exact inputs these nodes exceed the bound: {nodes}"
+    return "the error originates here: with exact inputs this node exceeds its bound"
 
 
 def _line(source: str) -> str:
-    """``model.py:12`` of a source line; its folder and the code are in JSON."""
+    """Return ``model.py:12`` of a source line; JSON output has the folder and the code."""
     return ":".join(source.split(":")[:2]).rpartition("/")[2]
 
 
@@ -305,7 +304,7 @@ def _show_table(found: Found, console: Console) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    # A node's name begins with its operator's.
+    # No column for the operator: a node's name begins with it.
     table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for column in ("node", "value", "error", "bound", "used", "at"):
         number = column in ("error", "bound", "used")
@@ -320,6 +319,6 @@ def _show_table(found: Found, console: Console) -> None:
     console.print(table)
     more = f" ({len(found.nodes) - _ROWS} more in --json)" if len(found.nodes) > _ROWS else ""
     console.print(
-        f"{len(found.nodes)} of {found.candidates} nodes looked at{more}, {found.rounds} rounds, "
+        f"{len(found.nodes)} of {found.candidates} nodes measured{more}, {found.rounds} rounds, "
         f"{found.programs} programs"
     )

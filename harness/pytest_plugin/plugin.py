@@ -49,7 +49,7 @@ from harness.record.folder import check_writable, new_folder
 from harness.record.host import available_memory
 from harness.record.target import LISTED, Target
 from harness.session.result_cache.dependencies import Sources
-from harness.tracing import UNASKED_SECONDS
+from harness.tracing import AUTOMATIC_TRACE_SECONDS
 from harness.vendors.quiet import quiet_imports
 
 _PLUGINS, _PUBLIC = "PYTEST_PLUGINS", "harness.pytest_plugin"
@@ -156,7 +156,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--trace-time",
         type=_seconds,
-        default=UNASKED_SECONDS,
+        default=AUTOMATIC_TRACE_SECONDS,
         metavar="SECONDS",
         help="how long to look for the first node at which a model whose outputs are wrong leaves "
         "the oracle, as far as --cell-timeout leaves time (default: %(default)g; 0 for not at all)",

@@ -20,7 +20,7 @@ from harness.record.folder import kept_of
 from harness.record.target import Target, cell_id
 from harness.session.discovery import Suite
 from harness.session.stale_limitations import Claim, claim_of
-from harness.tracing import UNASKED_SECONDS
+from harness.tracing import AUTOMATIC_TRACE_SECONDS
 from harness.workers.last_words import kept_words
 from harness.workers.worker_status import TRACE, Board
 
@@ -56,7 +56,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     keep: str = "none"
     run_dir: str = ""
     cell_timeout: float = 300.0
-    trace_time: float = UNASKED_SECONDS
+    trace_time: float = AUTOMATIC_TRACE_SECONDS
 
     @property
     def targets(self) -> list[Target] | None:
@@ -161,17 +161,17 @@ def _explained(
 
     Should tracing end this process, the record is on the board.
     """
-    from harness.tracing.divergence import diverges, explained
+    from harness.tracing.divergence import add_divergence, is_wrong_model
 
     left = _OF_WHAT_IS_LEFT * (asked.cell_timeout - cell.seconds)
     seconds = min(asked.trace_time, left)
     if seconds <= 0:
         return cell
-    if not diverges(cell):
-        return explained(cell, case, seconds=seconds)
+    if not is_wrong_model(cell):
+        return add_divergence(cell, case, seconds=seconds)
     if board is not None:
         board.keep(cell.to_json())
     with vendor_warnings_ignored(), meter.stage(TRACE):
-        traced = explained(cell, case, seconds=seconds, ran=ran[0])
+        traced = add_divergence(cell, case, seconds=seconds, finished_tester=ran[0])
     traced.memory.pop(TRACE, None)  # what the cell held is told by its own stages
     return traced

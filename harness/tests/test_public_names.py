@@ -25,7 +25,7 @@ def test_the_public_names_are_these() -> None:
         "Delegation", "Describing", "Emulating", "Encoding", "Execution", "Exporter", "Found",
         "GENERIC", "Given", "Held", "Holding", "InputError", "Inputs", "Inspectable",
         "Interpreter", "Keep", "Knowing", "KnownIssue", "KnownPass", "Limitation",
-        "LowerOptions", "Lowered", "Meter", "NodeFound", "Numerics", "PassCase", "Precision",
+        "LowerOptions", "Lowered", "Meter", "TracedNode", "Numerics", "PassCase", "Precision",
         "Product", "Program", "ProgramError", "Property", "Recipe", "Recognising", "Reference",
         "Run", "RuntimeKernels", "Script", "Selecting", "Semantics", "Severity", "Siblings",
         "Specimen", "StageFailure", "Status", "Target", "Tester", "UnsupportedProgram",

@@ -1,10 +1,11 @@
-"""Why a cell is red: the first node that leaves the oracle, the smallest program that still does,
-and a script that shows it without this harness. It stands on the pipeline, and is used by the
-command line.
+"""Tracing: find the first node where a target diverges from the oracle, reduce the graph to the
+smallest part that is still red, and write it as a script that does not need this harness.
 """
 
-UNASKED_SECONDS = 120.0
-"""How long a cell is traced that nobody asked to trace; here, where it is read without torch."""
+AUTOMATIC_TRACE_SECONDS = 120.0
+"""Time limit for tracing a cell when the user did not request it. Defined here because modules that
+do not import torch read it.
+"""
 
-LOCATED = frozenset({"quantize", "lower", "to_executorch", "run"})
-"""Stages whose failures have a node to be found; here for the same reason."""
+LOCATABLE_STAGES = frozenset({"quantize", "lower", "to_executorch", "run"})
+"""Stages whose failures can be attributed to a node. Defined here for the same reason."""

@@ -1,4 +1,4 @@
-"""The first diverging node of a model that is wrong, for its record, without being asked."""
+"""Finds the first diverging or failing node of a red model automatically, for the cell's record."""
 
 from __future__ import annotations
 
@@ -10,25 +10,29 @@ from harness.model.case import Case
 from harness.model.recipe import Recipe
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell, Status, is_model
-from harness.tracing import LOCATED, UNASKED_SECONDS
-from harness.tracing.first_failure import find_failing
+from harness.tracing import AUTOMATIC_TRACE_SECONDS, LOCATABLE_STAGES
+from harness.tracing.first_failure import find_failing_node
 from harness.tracing.trace import trace
-from harness.tracing.trace_result import Found, recorded
-from harness.tracing.trial import Say
+from harness.tracing.trace_result import Found, add_trace
+from harness.tracing.trial import ProgressCallback
 
 _WRONG = (Status.MISMATCH, Status.XFAILED)
 _FAILED = (Status.FAILED, Status.XFAILED, Status.CRASHED)
 
 
-def diverges(cell: Cell) -> bool:
+def is_wrong_model(cell: Cell) -> bool:
     """Whether a cell is a model whose outputs were compared and are wrong."""
     return is_model(cell.tags) and cell.status in _WRONG and cell.stage == "compare"
 
 
-def lacks_node(cell: Cell) -> bool:
-    """Whether a cell is a model that failed, or ended its process, in a stage whose failures have a
-    node, and the node is not known, or no line of the model; a delegate of many nodes is none."""
-    if not is_model(cell.tags) or cell.status not in _FAILED or cell.stage not in LOCATED:
+def lacks_failing_node(cell: Cell) -> bool:
+    """Whether a cell is a failed or crashed model whose failing node, or its source line, is
+    unknown.
+
+    Only for stages whose failures can be attributed to a node. A delegate of many nodes does not
+    count as a node.
+    """
+    if not is_model(cell.tags) or cell.status not in _FAILED or cell.stage not in LOCATABLE_STAGES:
         return False
     if any(defect.node for defect in cell.defects) or (cell.error or "").startswith("memory: "):
         return False
@@ -42,96 +46,98 @@ def _search(
     seconds: float | None,
     recipe: Recipe | None,
     backend: Backend | None,
-    say: Say | None,
-    failed: Tester | None,
+    on_progress: ProgressCallback | None,
+    failed_tester: Tester | None,
 ) -> Found | str | None:
-    """The node of a failure, or why it is not known; the arguments are those of :func:`look`."""
+    """Find the failing node, or why it is unknown; takes the arguments of :func:`trace_cell`."""
     try:
-        found = find_failing(
+        found = find_failing_node(
             cell,
             case,
             seconds=seconds,
             recipe=recipe,
             backend=backend,
-            say=say,
-            failed=failed,
+            on_progress=on_progress,
+            failed_tester=failed_tester,
         )
     except ConformError as error:
         found = str(error)
     except Exception as error:
-        found = f"looking for the node that fails failed: {describe(error)}"
+        found = f"the search for the failing node failed: {describe(error)}"
     if isinstance(found, str):
-        # The delegate is named at least.
+        # The record already names at least the delegate.
         return found if cell.first_divergence is None else None
-    return Found(cell.id, cell.seed, stage=cell.stage, problem=cell.error, failing=found)
+    return Found(cell.id, cell.seed, stage=cell.stage, problem=cell.error, failing_node=found)
 
 
-def explained(
+def add_divergence(
     cell: Cell,
     case: Case,
     *,
-    seconds: float = UNASKED_SECONDS,
-    ran: Tester | None = None,
+    seconds: float = AUTOMATIC_TRACE_SECONDS,
+    finished_tester: Tester | None = None,
 ) -> Cell:
-    """The record of a cell with the first node at which it leaves the oracle, or with why that is
-    not known; as it is where there is nothing to find. The verdict is the cell's own.
+    """Return the record of a cell with its first diverging node, or the reason why it is unknown.
+
+    The record is unchanged where there is nothing to find. The verdict never changes.
 
     Args:
         cell: a record.
         case: its case.
-        seconds: what tracing may take.
-        ran: the cell's tester, so that it is not run again.
+        seconds: time limit for tracing.
+        finished_tester: the cell's tester; it is reused instead of running the cell again.
     """
-    found = look(cell, case, seconds=seconds, ran=ran)
-    return cell if found is None else recorded(cell, found)
+    found = trace_cell(cell, case, seconds=seconds, finished_tester=finished_tester)
+    return cell if found is None else add_trace(cell, found)
 
 
-def look(
+def trace_cell(
     cell: Cell,
     case: Case,
     *,
-    seconds: float | None = UNASKED_SECONDS,
+    seconds: float | None = AUTOMATIC_TRACE_SECONDS,
     recipe: Recipe | None = None,
     backend: Backend | None = None,
-    say: Say | None = None,
-    ran: Tester | None = None,
-    failed: Tester | None = None,
-    searches: bool = False,
+    on_progress: ProgressCallback | None = None,
+    finished_tester: Tester | None = None,
+    failed_tester: Tester | None = None,
+    search_failures: bool = False,
 ) -> Found | str | None:
-    """Trace a cell that has just been run, where that can tell something.
+    """Trace a cell that has just been run, if it is a red model.
 
     Args:
         cell: its record.
         case: its case.
-        seconds: what it may take; None for no limit.
-        recipe: used instead of the one that the target names.
-        backend: used instead of the one that the target names.
-        say: hears what is being done.
-        ran: the cell's tester, so that it is not run again.
-        failed: the tester of a cell that failed, likewise.
-        searches: look for the node of a failure that none is named of, which takes programs.
+        seconds: time limit; None for no limit.
+        recipe: replaces the recipe that the target names.
+        backend: replaces the backend that the target names.
+        on_progress: called with a line of text for each step.
+        finished_tester: the cell's tester; it is reused instead of running the cell again.
+        failed_tester: the tester of a cell that failed, likewise.
+        search_failures: search for the node of a failure that does not name one. This lowers and
+            runs more programs.
 
     Returns:
-        What was found, or why nothing could be; None for a cell that is no model, that is not
-        wrong, or of which all is known. Nothing is raised.
+        The result, or the reason why there is none; None for a cell that is not a model, is not
+        wrong, or needs no search. Never raises.
     """
     if cell.refused_call is not None:
-        return None  # the sizes are named, and every smaller program has them
-    if lacks_node(cell):
-        if searches:
-            return _search(cell, case, seconds, recipe, backend, say, failed)
+        return None  # the record names the sizes, and every smaller program has them
+    if lacks_failing_node(cell):
+        if search_failures:
+            return _search(cell, case, seconds, recipe, backend, on_progress, failed_tester)
         if cell.first_divergence is not None or cell.stage not in ("run", "quantize"):
             return None
         return (
             f"there are no values to compare; conform reduce {shlex.quote(cell.id)} --seed "
             f"{cell.seed} finds the smallest part that fails"
         )
-    if not diverges(cell):
+    if not is_wrong_model(cell):
         return None
     if seconds is not None and cell.seconds > seconds:
         return (
-            f"it takes {cell.seconds:.0f} s to run it once, and {seconds:.0f} s were left to trace "
-            f"it; conform trace has no limit"
+            f"it takes {cell.seconds:.0f} s to run the cell once, and {seconds:.0f} s were left to "
+            f"trace it; conform trace has no time limit"
         )
     try:
         return trace(
@@ -140,12 +146,12 @@ def look(
             seed=cell.seed,
             recipe=recipe,
             backend=backend,
-            say=say,
+            on_progress=on_progress,
             isolate=backend is None,
             seconds=seconds,
-            ran=ran,
+            finished_tester=finished_tester,
         )
     except ConformError as error:
         return str(error)
     except Exception as error:
-        return f"tracing it failed: {describe(error)}"
+        return f"tracing failed: {describe(error)}"

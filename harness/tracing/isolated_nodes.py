@@ -1,4 +1,4 @@
-"""A few nodes alone, handed the oracle's values: does the error arise in them?"""
+"""Programs of a few nodes with exact inputs, which show whether the error originates in them."""
 
 from __future__ import annotations
 
@@ -14,57 +14,59 @@ from harness.model.case import Given
 from harness.numerics.arithmetic import Float64Mode
 from harness.numerics.formats.semantics import Semantics
 from harness.numerics.module_runs import run_calls, run_calls_in_float64
-from harness.tracing.candidates import segment
-from harness.tracing.programs import Program, taken, window
-from harness.tracing.value_flow import Flow, Watched
+from harness.tracing.candidates import find_segment
+from harness.tracing.programs import ProbeProgram, build_window, find_window_inputs
+from harness.tracing.value_flow import ObservedGraph, ValueFlow
 
-LEVELS = (0, 1, 2, 4, 8)
-"""How many values back a window reaches, one after the other."""
+WINDOW_LEVELS = (0, 1, 2, 4, 8)
+"""How many values back a window reaches, tried in this order."""
 
-# Nodes of a window; what it takes more to show is not the work of one kernel.
+# Maximum number of nodes of a window; no single kernel computes more.
 _LARGEST = 100
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Programs of a few nodes of a graph, at one call.
+class WindowBuilder:
+    """Builds programs of a few nodes of a graph, with the inputs that they have in one call.
 
     Attributes:
         flow: the graph.
-        calls: what the whole program is called with.
-        call: the number of the call whose values are handed in.
-        known: the nodes whose values can be looked at.
-        semantics: what operators mean that are no arithmetic of tensors.
+        calls: inputs of each call of the whole program.
+        call: number of the call whose values become inputs.
+        candidates: the nodes whose values can be measured.
+        semantics: meaning of operators that are not tensor arithmetic.
     """
 
-    flow: Flow
+    flow: ValueFlow
     calls: tuple[Given, ...]
     call: int
-    known: frozenset[Node]
+    candidates: frozenset[Node]
     semantics: Semantics
 
-    def around(self, end: Node, levels: Sequence[int] = LEVELS) -> Iterator[list[Node]]:
-        """The nodes that make a value, then more and more of what that is made of."""
+    def grow(self, end: Node, levels: Sequence[int] = WINDOW_LEVELS) -> Iterator[list[Node]]:
+        """Yield the nodes that compute a value, then larger and larger sets that include its
+        predecessors.
+        """
         previous = 0
         for level in levels:
-            nodes = self.reaching(end, level)
+            nodes = self.collect_nodes(end, level)
             if len(nodes) == previous or (level and len(nodes) > _LARGEST):
                 return
             previous = len(nodes)
             yield nodes
 
-    def reaching(self, end: Node, level: int) -> list[Node]:
-        """The nodes that make a value of those so many values before it."""
-        known = set(self.known)
-        inside = dict.fromkeys(segment(self.flow, end, known))
+    def collect_nodes(self, end: Node, level: int) -> list[Node]:
+        """Return the nodes that compute a value from the values ``level`` steps before it."""
+        known = set(self.candidates)
+        inside = dict.fromkeys(find_segment(self.flow, end, known))
         for _ in range(level):
             edge = {source for node in inside for source in self.flow.sources.get(node, ())}
             for source in edge & known:
-                inside.update(dict.fromkeys(segment(self.flow, source, known)))
-        return self.closed(inside)
+                inside.update(dict.fromkeys(find_segment(self.flow, source, known)))
+        return self.add_written_views(inside)
 
-    def closed(self, nodes: Collection[Node]) -> list[Node]:
-        """Some nodes and the views through which they write, in the order of the graph."""
+    def add_written_views(self, nodes: Collection[Node]) -> list[Node]:
+        """Return some nodes, and the views through which they write, in graph order."""
         inside = set(nodes)
         while True:
             outside = {
@@ -83,24 +85,28 @@ class Windows:
                 return [node for node in self.flow.nodes if node in inside]
             inside |= views
 
-    def program(self, nodes: Sequence[Node], end: Node) -> Program:
-        """The program of some nodes that returns the value of one, fed what the oracle has there,
-        rounded to the dtype that it has in the graph."""
-        return window(self.flow, nodes, end, self.values(nodes))
+    def build_program(self, nodes: Sequence[Node], end: Node) -> ProbeProgram:
+        """Build the program of some nodes that returns the value of one.
 
-    def values(self, nodes: Sequence[Node]) -> dict[Node, Any]:
-        """What some nodes are handed from outside: by the oracle where it is floating, by eager
-        where it is not, each as it is when the first of the nodes takes it."""
-        wanted = taken(self.flow, nodes)
+        Inputs are the oracle's values, rounded to the dtype that they have in the graph.
+        """
+        return build_window(self.flow, nodes, end, self.compute_inputs(nodes))
+
+    def compute_inputs(self, nodes: Sequence[Node]) -> dict[Node, Any]:
+        """Return the input values of some nodes.
+
+        Floating values come from the oracle, others from eager, each at the time of its first use.
+        """
+        wanted = find_window_inputs(self.flow, nodes)
         with exclusive():
-            eager = self._watch(nodes, wanted, None)
-            exact = self._watch(nodes, wanted, Float64Mode(self.semantics))
+            eager = self._collect_values(nodes, wanted, None)
+            exact = self._collect_values(nodes, wanted, Float64Mode(self.semantics))
         return {
             node: _rounded(exact[node], eager[node], keeps_strides=node.op == "placeholder")
             for node in wanted
         }
 
-    def _watch(
+    def _collect_values(
         self, nodes: Sequence[Node], wanted: Sequence[Node], mode: Float64Mode | None
     ) -> dict[Node, Any]:
         takers: dict[Node, list[Node]] = {}
@@ -116,7 +122,7 @@ class Windows:
                     value = values[source]
                     kept[source] = value.clone() if isinstance(value, torch.Tensor) else value
 
-        watched = Watched(self.flow.module, before)
+        watched = ObservedGraph(self.flow.module, before)
         calls = self.calls[: self.call + 1]
         if mode is None:
             run_calls(watched, calls)
@@ -125,7 +131,7 @@ class Windows:
         return kept
 
     def _writers(self, node: Node) -> Sequence[Node]:
-        return self.flow.writers.get(self.flow.seen[node].memory, ())
+        return self.flow.writers.get(self.flow.observed[node].memory, ())
 
 
 def _uses(node: Node, source: Node) -> bool:
@@ -133,8 +139,11 @@ def _uses(node: Node, source: Node) -> bool:
 
 
 def _rounded(exact: Any, eager: Any, *, keeps_strides: bool) -> Any:
-    """The exact value in eager's dtype. Inputs of the program keep their strides, because a defect
-    may depend on them; a value that a node makes is contiguous, as a backend would have it."""
+    """Round an exact value to eager's dtype.
+
+    Inputs of the program keep their strides, because a defect may depend on them. The value of a
+    node becomes contiguous, as a backend would store it.
+    """
     if not isinstance(eager, torch.Tensor):
         return eager
     is_float = eager.is_floating_point() and isinstance(exact, torch.Tensor)

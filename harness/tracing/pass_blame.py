@@ -1,4 +1,4 @@
-"""Which of a recipe's passes makes a cell red: it is run with one of them left out at a time."""
+"""Finds the pass of a recipe that makes a cell red, by leaving passes out."""
 
 from __future__ import annotations
 
@@ -15,55 +15,55 @@ from harness.record.target import ALL_PASSES, Target
 
 
 @dataclass(frozen=True)
-class Blame:
-    """What came of leaving passes out.
+class PassBlame:
+    """The results of a cell with some passes left out.
 
     Attributes:
-        whole: the cell with all passes.
-        plain: with none of them; None where the whole one is green.
-        without: for each pass the cell with all others.
-        until: the first pass up to which the recipe's passes make the cell red together; empty
-            where the passes have no part in it.
+        with_all: the cell with all passes.
+        with_none: the cell without any pass; None where it is green with all passes.
+        with_one_left_out: for each pass, the cell with all others.
+        first_red_prefix: the last pass of the shortest prefix of the recipe's passes that makes the
+            cell red; empty where no pass is the cause.
     """
 
-    whole: Cell
-    plain: Cell | None = None
-    without: tuple[tuple[str, Cell], ...] = ()
-    until: str = ""
+    with_all: Cell
+    with_none: Cell | None = None
+    with_one_left_out: tuple[tuple[str, Cell], ...] = ()
+    first_red_prefix: str = ""
 
     @property
-    def guilty(self) -> tuple[str, ...]:
-        """Passes without which, one at a time, the cell passes."""
-        return tuple(name for name, cell in self.without if cell.status is Status.PASSED)
+    def culprits(self) -> tuple[str, ...]:
+        """Passes whose removal, one at a time, makes the cell pass."""
+        return tuple(name for name, cell in self.with_one_left_out if cell.status is Status.PASSED)
 
     @property
-    def verdict(self) -> str:
-        """What was found, in one sentence."""
-        if self.plain is None:
-            return "the cell passes with all of its passes; there is nothing to blame one for"
-        if self.plain.status is not Status.PASSED:
-            return "it is no pass: the cell does not pass without any of them either"
-        if self.guilty:
-            return f"it passes without {' or without '.join(self.guilty)}"
-        return f"no pass alone: the first ones make it red together, up to {self.until}"
+    def conclusion(self) -> str:
+        """The result in one sentence."""
+        if self.with_none is None:
+            return "the cell passes with all of its passes; no pass is at fault"
+        if self.with_none.status is not Status.PASSED:
+            return "it is no pass: the cell does not pass without passes either"
+        if self.culprits:
+            return f"it passes without {' or without '.join(self.culprits)}"
+        return f"no pass alone: the first ones make it red together, up to {self.first_red_prefix}"
 
 
-def blame(
-    case: Case, target: Target, seed: int = 0, say: Callable[[str], None] | None = None
-) -> Blame:
-    """Leave the passes of a target's recipe out until the cell passes.
+def blame_passes(
+    case: Case, target: Target, seed: int = 0, on_progress: Callable[[str], None] | None = None
+) -> PassBlame:
+    """Leave out passes of a target's recipe until the cell passes.
 
     Args:
-        case: what is tested.
-        target: where and how; passes that it spells count.
+        case: the case.
+        target: the target; passes named in its spelling count.
         seed: run seed.
-        say: hears what is being done.
+        on_progress: called with a line of text for each step.
 
     Raises:
         UnknownTarget: no such target.
-        UsageError: its recipe runs no passes, or nothing here executes for it.
+        UsageError: its recipe runs no passes, or nothing on this host executes for it.
     """
-    tell = say or (lambda line: None)
+    report = on_progress or (lambda line: None)
     backend = registry.backend(target.backend)
     state = backend.availability()
     if not state.available:
@@ -75,22 +75,22 @@ def blame(
         raise UsageError(f"{target} runs no passes before it partitions")
 
     def run(*left_out: str) -> Cell:
-        tell(f"without {', '.join(left_out)}" if left_out else "with all passes")
+        report(f"without {', '.join(left_out)}" if left_out else "with all passes")
         kept = [each for each in target.passes if each[0] == "-" or each[1:] not in left_out]
         dropped = [f"-{name}" for name in left_out if name not in added]
         return run_cell(case, replace(target, passes=(*kept, *dropped)), seed=seed)
 
     whole = run()
     if whole.status is Status.PASSED:
-        return Blame(whole)
+        return PassBlame(whole)
     plain = run(*added, ALL_PASSES)
     if plain.status is not Status.PASSED:
-        return Blame(whole, plain)
+        return PassBlame(whole, plain)
     without = tuple((name, run(name)) for name in names)
-    found = Blame(whole, plain, without)
-    if found.guilty:
+    found = PassBlame(whole, plain, without)
+    if found.culprits:
         return found
-    # Red with all of them, green with none: somewhere between, one more makes it red.
+    # Red with all passes, green with none: bisect for the pass that makes it red.
     green, red = 0, len(names)
     while red - green > 1:
         middle = (green + red) // 2
@@ -98,4 +98,4 @@ def blame(
             green = middle
         else:
             red = middle
-    return replace(found, until=names[red - 1])
+    return replace(found, first_red_prefix=names[red - 1])

@@ -1,4 +1,4 @@
-"""Programs made of a graph: with more outputs, up to a node, or of a few nodes alone."""
+"""Builds programs from a graph: with more outputs, up to a node, or of a few nodes alone."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from harness.model.case import Given
-from harness.tracing.candidates import decodes, encodes, prepared
-from harness.tracing.value_flow import Flow
+from harness.tracing.candidates import find_weight_preparation, is_dequantize, is_quantize
+from harness.tracing.value_flow import ValueFlow
 from harness.vendors.torch import _PyTreeCodeGen, tree_structure
 
 
 @dataclass(frozen=True)
-class Program:
-    """A module with what it is called with.
+class ProbeProgram:
+    """A module with its inputs.
 
     Attributes:
-        module: what is exported.
+        module: the module to export.
         calls: inputs of each call.
-        dynamic_shapes: as ``torch.export.export`` takes it.
+        dynamic_shapes: as for ``torch.export.export``.
         values: the node of the original graph behind each output; None for an output of the
             original program.
     """
@@ -33,34 +33,42 @@ class Program:
     values: tuple[Node | None, ...] = ()
 
 
-def tapped(flow: Flow, taps: Sequence[Node], calls: tuple[Given, ...], shapes: Any) -> Program:
-    """The whole program, which returns the values of some nodes besides."""
-    graph, copies = _copy(flow)
+def build_tapped(
+    flow: ValueFlow, taps: Sequence[Node], calls: tuple[Given, ...], shapes: Any
+) -> ProbeProgram:
+    """Build the whole program with the values of some nodes as additional outputs."""
+    graph, copies = _copy_graph(flow)
     output = graph.output_node()
     plain = tuple(output.args[0])  # type: ignore[arg-type]  # a pytree graph returns a tuple
-    module = _finished(flow, graph, (*plain, *(_tap(flow, graph, copies, tap) for tap in taps)))
-    return Program(module, calls, shapes, (*(None for _ in plain), *taps))
+    module = _make_module(
+        flow, graph, (*plain, *(_add_tap(flow, graph, copies, tap) for tap in taps))
+    )
+    return ProbeProgram(module, calls, shapes, (*(None for _ in plain), *taps))
 
 
-def prefix(flow: Flow, end: Node, calls: tuple[Given, ...], shapes: Any) -> Program:
-    """The program as far as it is needed for the value of a node, which is its output."""
-    return leading(flow, [end], calls, shapes)
+def build_prefix(flow: ValueFlow, end: Node, calls: tuple[Given, ...], shapes: Any) -> ProbeProgram:
+    """Build the program up to a node, whose value is its output."""
+    return build_multi_prefix(flow, [end], calls, shapes)
 
 
-def leading(flow: Flow, ends: Sequence[Node], calls: tuple[Given, ...], shapes: Any) -> Program:
-    """The program as far as it is needed for the values of some nodes, which are its outputs."""
-    graph, copies = _copy(flow)
-    module = _finished(flow, graph, tuple(_tap(flow, graph, copies, end) for end in ends))
-    needed = {copies[node] for node in flow.behind(ends, lambda source: False) if node in copies}
+def build_multi_prefix(
+    flow: ValueFlow, ends: Sequence[Node], calls: tuple[Given, ...], shapes: Any
+) -> ProbeProgram:
+    """Build the program up to some nodes, whose values are its outputs."""
+    graph, copies = _copy_graph(flow)
+    module = _make_module(flow, graph, tuple(_add_tap(flow, graph, copies, end) for end in ends))
+    needed = {
+        copies[node] for node in flow.find_ancestors(ends, lambda source: False) if node in copies
+    }
     needed.update(module.graph.output_node().all_input_nodes)
     for node in reversed(module.graph.nodes):
         if node.op not in ("placeholder", "output") and node not in needed:
             module.graph.erase_node(node)
     module.recompile()
-    return Program(module, calls, shapes, tuple(ends))
+    return ProbeProgram(module, calls, shapes, tuple(ends))
 
 
-def _copy(flow: Flow) -> tuple[Graph, dict[Node, Node]]:
+def _copy_graph(flow: ValueFlow) -> tuple[Graph, dict[Node, Node]]:
     graph, copies = Graph(), dict[Node, Node]()
     returned = graph.graph_copy(flow.module.graph, copies)
     graph.output(returned)
@@ -68,20 +76,20 @@ def _copy(flow: Flow) -> tuple[Graph, dict[Node, Node]]:
     return graph, copies
 
 
-def _tap(flow: Flow, graph: Graph, copies: Mapping[Node, Node], node: Node) -> Node:
-    """A node whose value is an output, and changes nothing in how others are lowered."""
+def _add_tap(flow: ValueFlow, graph: Graph, copies: Mapping[Node, Node], node: Node) -> Node:
+    """Return a node whose value can be an output without changing how other nodes are lowered."""
     copy = copies[node]
     with graph.inserting_after(copy):
-        if decodes(node):
-            # Decoded once more: the kernel that takes the codes has its own.
+        if is_dequantize(node):
+            # Dequantized separately: the kernel that uses the quantized value has its own.
             return graph.node_copy(copy, lambda argument: argument)
         if flow.is_written(node):
             return graph.call_function(torch.ops.aten.clone.default, (copy,))
     return copy
 
 
-def _finished(flow: Flow, graph: Graph, outputs: tuple[Any, ...]) -> GraphModule:
-    """The graph as a module that takes what it took and returns a tuple."""
+def _make_module(flow: ValueFlow, graph: Graph, outputs: tuple[Any, ...]) -> GraphModule:
+    """Return the graph as a module with the same inputs, which returns a tuple."""
     graph.output_node().args = (outputs,)
     codegen = graph._codegen
     if isinstance(codegen, _PyTreeCodeGen):
@@ -90,21 +98,23 @@ def _finished(flow: Flow, graph: Graph, outputs: tuple[Any, ...]) -> GraphModule
     return GraphModule(flow.module, graph)
 
 
-def window(flow: Flow, nodes: Sequence[Node], end: Node, values: Mapping[Node, Any]) -> Program:
-    """A program of some nodes alone, called once.
+def build_window(
+    flow: ValueFlow, nodes: Sequence[Node], end: Node, values: Mapping[Node, Any]
+) -> ProbeProgram:
+    """Build a program of some nodes alone, called once.
 
     Args:
         flow: the graph.
-        nodes: what it is made of.
-        end: one of them, whose value is the output.
-        values: what :func:`taken` from outside holds: tensors, which become inputs or, where they
-            are state that the program writes, buffers; and numbers, which become constants.
+        nodes: the nodes.
+        end: the node whose value is the output.
+        values: values of :func:`find_window_inputs`. Tensors become inputs, or buffers where the
+            program writes them; numbers become constants.
     """
-    inside = {*nodes, *prepared(flow, nodes)}
+    inside = {*nodes, *find_weight_preparation(flow, nodes)}
     graph = Graph()
     copies: dict[Node, Any] = {}
     inputs = []
-    for source in taken(flow, nodes):
+    for source in find_window_inputs(flow, nodes):
         value = values.get(source)
         if source.op == "get_attr":
             continue
@@ -113,26 +123,27 @@ def window(flow: Flow, nodes: Sequence[Node], end: Node, values: Mapping[Node, A
             inputs.append(value)
         else:
             copies[source] = value
-    given = [source for source in copies if decodes(source)]
+    given = [source for source in copies if is_dequantize(source)]
     for node in flow.nodes:
         if node.op == "get_attr" and any(user in inside for user in node.users):
             copies[node] = graph.node_copy(node)
         elif node in inside:
             copies[node] = graph.node_copy(node, copies.__getitem__)
         elif node in given:
-            copies[node] = _coded(graph, node, copies)
+            copies[node] = _requantize_input(graph, node, copies)
     graph.output((copies[end],))
     module = GraphModule(flow.module, graph)
     for source, value in values.items():
         if source.op == "get_attr" and isinstance(value, torch.Tensor):
-            _set(module, str(source.target), value)
-    return Program(module, (tuple(inputs),), None, (end,))
+            _set_buffer(module, str(source.target), value)
+    return ProbeProgram(module, (tuple(inputs),), None, (end,))
 
 
-def taken(flow: Flow, nodes: Sequence[Node]) -> list[Node]:
-    """What a program of some nodes needs the values of: what they use and is neither of them nor a
-    weight, in the order of the graph."""
-    inside = {*nodes, *prepared(flow, nodes)}
+def find_window_inputs(flow: ValueFlow, nodes: Sequence[Node]) -> list[Node]:
+    """Return the nodes outside of some nodes whose values these need, except weights, in graph
+    order.
+    """
+    inside = {*nodes, *find_weight_preparation(flow, nodes)}
     used = {source for node in inside for source in node.all_input_nodes} - inside
     return [
         node
@@ -141,12 +152,13 @@ def taken(flow: Flow, nodes: Sequence[Node]) -> list[Node]:
     ]
 
 
-def _coded(graph: Graph, node: Node, copies: dict[Node, Any]) -> Node:
-    """An input that stands for a decoded value, encoded and decoded again, as the kernel that uses
-    it takes codes."""
+def _requantize_input(graph: Graph, node: Node, copies: dict[Node, Any]) -> Node:
+    """Return an input in place of a dequantized value, quantized and dequantized again, because the
+    kernel that uses it takes quantized values.
+    """
     given: Node = copies[node]
     codes = node.args[0]
-    if not isinstance(codes, Node) or not encodes(codes):
+    if not isinstance(codes, Node) or not is_quantize(codes):
         return given
     for source in (*codes.all_input_nodes[1:], *node.all_input_nodes[1:]):
         if source not in copies:
@@ -156,7 +168,7 @@ def _coded(graph: Graph, node: Node, copies: dict[Node, Any]) -> Node:
     return graph.node_copy(node, lambda each: encoded if each is codes else copies[each])
 
 
-def _set(module: torch.nn.Module, path: str, value: torch.Tensor) -> None:
+def _set_buffer(module: torch.nn.Module, path: str, value: torch.Tensor) -> None:
     owner, _, name = path.rpartition(".")
     holder = module.get_submodule(owner)
     if name in holder._parameters:

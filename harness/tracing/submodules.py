@@ -1,4 +1,7 @@
-"""The smallest submodule of a module that does not export or quantize: it has no graph to cut."""
+"""Finds the smallest failing submodule of a module that does not export or quantize.
+
+Such a module has no graph to reduce.
+"""
 
 from __future__ import annotations
 
@@ -11,45 +14,45 @@ from harness.execution.process_lock import exclusive
 from harness.model.case import Case, Given, Inputs, arguments, named
 from harness.model.recipe import Recipe
 from harness.numerics.control_flow import uncompiled
-from harness.tracing.trial import Bench, Outcome
+from harness.tracing.trial import TrialResult, TrialRunner
 from harness.vendors.torch import tree_map
 
 
 @dataclass(frozen=True)
-class Submodule:
-    """A part of a module as a case of its own, and what became of it.
+class FailingSubmodule:
+    """A submodule as a case of its own, and its result.
 
     Attributes:
-        case: the part, with what it is called with.
-        recipe: how it was lowered: weights and inputs have their dtype already.
-        outcome: red for the reason of the whole.
-        note: which part it is.
+        case: the submodule with its inputs.
+        recipe: the recipe it was lowered with; weights and inputs already have their dtype.
+        outcome: its result, red for the same reason as the whole.
+        note: names the submodule.
     """
 
     case: Case
     recipe: Recipe
-    outcome: Outcome
+    outcome: TrialResult
     note: str
 
 
-def smallest_submodule(bench: Bench, whole: Outcome) -> Submodule:
-    """Descend into whichever submodule fails as the whole does, fed what it is called with.
+def find_smallest_submodule(runner: TrialRunner, whole: TrialResult) -> FailingSubmodule:
+    """Descend into the submodule that fails like the whole, with the inputs that it is called with.
 
     Args:
-        bench: where submodules are tried.
-        whole: the outcome of the module itself; its case was built.
+        runner: tries the submodules.
+        whole: the result of the module itself; its case was built.
     """
     assert whole.tester is not None
-    recipe = replace(bench.recipe, dtype="float32")
+    recipe = replace(runner.recipe, dtype="float32")
     module, inputs = whole.tester.built.module, whole.tester.built.inputs
     path, outcome = "", whole
-    case = _case(bench, module, inputs)
+    case = _make_case(runner, module, inputs)
     while True:
-        for name, child, given in _called(module, inputs):
-            bench.say(f"submodule {f'{path}.{name}'.lstrip('.')}")
-            smaller = _case(bench, child, given)
-            tried = bench.attempt_case(smaller, recipe, "run")
-            if tried.is_red and tried.reason == whole.reason:
+        for name, child, given in _record_child_calls(module, inputs):
+            runner.on_progress(f"submodule {f'{path}.{name}'.lstrip('.')}")
+            smaller = _make_case(runner, child, given)
+            tried = runner.try_case(smaller, recipe, "run")
+            if tried.is_red and tried.signature == whole.signature:
                 path, module, inputs = f"{path}.{name}".lstrip("."), child, given
                 case, outcome = smaller, tried
                 break
@@ -57,15 +60,17 @@ def smallest_submodule(bench: Bench, whole: Outcome) -> Submodule:
             break
     kind = type(module).__name__
     note = f"submodule {path} ({kind})" if path else "no submodule of it fails for this reason"
-    return Submodule(case, recipe, outcome, note)
+    return FailingSubmodule(case, recipe, outcome, note)
 
 
-def _case(bench: Bench, module: torch.nn.Module, given: Given) -> Case:
-    return Case(f"{bench.case.name}/reduced", lambda: (module, *arguments(given)))
+def _make_case(runner: TrialRunner, module: torch.nn.Module, given: Given) -> Case:
+    return Case(f"{runner.case.name}/reduced", lambda: (module, *arguments(given)))
 
 
-def _called(module: torch.nn.Module, inputs: Given) -> list[tuple[str, torch.nn.Module, Given]]:
-    """The children that a run of the module calls, with what the first call of each is."""
+def _record_child_calls(
+    module: torch.nn.Module, inputs: Given
+) -> list[tuple[str, torch.nn.Module, Given]]:
+    """Return the children that a run of the module calls, with the inputs of their first calls."""
     calls: dict[str, tuple[str, torch.nn.Module, Given]] = {}
 
     def watch(name: str, child: torch.nn.Module) -> Any:
@@ -75,7 +80,7 @@ def _called(module: torch.nn.Module, inputs: Given) -> list[tuple[str, torch.nn.
 
         return child.register_forward_pre_hook(hook, with_kwargs=True)
 
-    handles = [watch(name, child) for name, child in _children(module)]
+    handles = [watch(name, child) for name, child in _list_children(module)]
     try:
         with exclusive(), torch.no_grad(), uncompiled():
             args, kwargs = arguments(tree_map(_copy, inputs))
@@ -86,12 +91,12 @@ def _called(module: torch.nn.Module, inputs: Given) -> list[tuple[str, torch.nn.
     return list(calls.values())
 
 
-def _children(module: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
-    """Children, and those of lists, which are never called themselves."""
+def _list_children(module: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
+    """Return the children, and in place of lists, which are never called, the members of these."""
     found = []
     for name, child in module.named_children():
         if isinstance(child, (torch.nn.ModuleList, torch.nn.ModuleDict)):
-            found += [(f"{name}.{inner}", each) for inner, each in _children(child)]
+            found += [(f"{name}.{inner}", each) for inner, each in _list_children(child)]
         else:
             found.append((name, child))
     return found

@@ -1,4 +1,4 @@
-"""What tracing a cell found, as plain values that a record, a page or a program can keep."""
+"""Results of tracing as plain values, for records, reports and programs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from harness.record.number_text import spell
 
 
 @dataclass(frozen=True)
-class Summary:
-    """The values of a tensor: smallest, largest, mean of the finite ones; how many are not."""
+class ValueSummary:
+    """Summary of a tensor: minimum, maximum and mean of its finite values, and the number of
+    others.
+    """
 
     low: float
     high: float
@@ -25,30 +27,30 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class NodeFound:
-    """One node of the exported graph, as a target computes it and as it should be.
+class TracedNode:
+    """One node of the exported graph: its value on the target compared with its exact value.
 
     Attributes:
         node: its name in the ATen graph.
-        op: its operator, ``aten.gelu.default``; several, with ``+`` between them, where a kernel
-            computes them as one.
-        source: the line of the model that made it, or empty.
-        module: path of the module it is from, or empty.
-        shapes: of what it makes and takes, ``float32[2, 8] <- float32[2, 4], float32[8, 4]``.
-        call: number of the call that shows the largest part of the bound used.
-        error: absolute error at the element that uses most of its bound.
+        op: its operator, for example ``aten.gelu.default``; several, separated by ``+``, where one
+            kernel computes them.
+        source: the line of the model's code that it comes from, or empty.
+        module: path of the module that it comes from, or empty.
+        shapes: of its output and its inputs, ``float32[2, 8] <- float32[2, 4], float32[8, 4]``.
+        call: number of the call with the largest bound used.
+        error: absolute error of the element with the largest bound used.
         bound: the bound of that element.
-        bound_used: their quotient; more than 1 is wrong.
-        exceeding: elements beyond their bound.
-        elements: of how many.
-        expected: values of the oracle; None for what is no floating tensor.
+        bound_used: error / bound; more than 1 is wrong.
+        exceeding: number of elements beyond their bound.
+        elements: number of elements.
+        expected: values of the oracle; None for values that are not floating tensors.
         actual: values of the target.
         problem: what is wrong, or None.
-        arguments: what its operator is called with, as a record spells it.
-        born: for the first node alone: whether the error arises here when the node is handed the
-            oracle's inputs; None where that could not be tried.
-        together: the nodes of the smallest program around it that shows the error; more than one
-            operator where a fused kernel makes it.
+        arguments: arguments of its operator, in the format of a record.
+        originates_here: set for the first wrong node only. True when the node is wrong with exact
+            inputs, False when the error is inherited, None when this could not be determined.
+        together: the nodes of the smallest subgraph that reproduces the error; more than one
+            operator where a fused kernel causes it.
     """
 
     node: str
@@ -62,35 +64,40 @@ class NodeFound:
     bound_used: float
     exceeding: int
     elements: int
-    expected: Summary | None = None
-    actual: Summary | None = None
+    expected: ValueSummary | None = None
+    actual: ValueSummary | None = None
     problem: str | None = None
     arguments: tuple[str, ...] = ()
-    born: bool | None = None
+    originates_here: bool | None = None
     together: tuple[str, ...] = ()
+
+    @property
+    def born(self) -> bool | None:
+        """Alias of ``originates_here``, kept for programs that use the earlier name."""
+        return self.originates_here
 
 
 @dataclass(frozen=True)
 class Found:
-    """Where a target leaves the oracle.
+    """Where a target diverges from the oracle.
 
     Attributes:
         cell: ``case@backend:recipe``.
         seed: run seed.
-        runtime: who executed: ``native``, ``reference``, ``emulated`` or ``none``.
-        stage: the stage that failed, where the program does not even run; else None.
+        runtime: the runtime that executed: ``native``, ``reference``, ``emulated`` or ``none``.
+        stage: the failed stage, where the program does not run; else None.
         problem: what is wrong with the cell; None for a green one.
-        first: the first node, in the order of the graph, that exceeds its bound though all that it
-            is made of is within theirs; None where there is none, or no program to look at.
-        nodes: every node that was looked at, worst first.
-        path: of an inherited error, the nodes that led to the first one, with the largest parts of
-            their bounds used.
-        note: what a reader has to know about how it was found; may be empty.
-        given_up: the search ended early: a node before the first one may be wrong.
-        candidates: how many nodes have values that can be looked at.
+        first: the first node in graph order that exceeds its bound although all values it depends
+            on are within theirs; None where there is none, or no program to examine.
+        nodes: every node that was measured, worst first.
+        path: for an inherited error, the nodes that lead to the first one, each with its bound
+            used.
+        note: a remark on how the result was found; may be empty.
+        stopped_early: the search ended early: a node before the first one may be wrong.
+        candidates: number of nodes whose values can be measured.
         rounds: how often a set of nodes was chosen.
-        programs: how many programs were lowered and run.
-        failing: the node that fails, of a program that is not even executed.
+        programs: number of programs that were lowered and run.
+        failing_node: the node that fails, of a program that does not run.
     """
 
     cell: str
@@ -98,26 +105,26 @@ class Found:
     runtime: str = "none"
     stage: str | None = None
     problem: str | None = None
-    first: NodeFound | None = None
-    nodes: tuple[NodeFound, ...] = ()
+    first: TracedNode | None = None
+    nodes: tuple[TracedNode, ...] = ()
     path: tuple[str, ...] = ()
     note: str = ""
-    given_up: bool = False
+    stopped_early: bool = False
     candidates: int = 0
     rounds: int = 0
     programs: int = 0
-    failing: Divergence | None = None
+    failing_node: Divergence | None = None
 
     @property
-    def worst(self) -> NodeFound | None:
-        """Of all nodes that were looked at, the one that uses most of its bound."""
+    def worst(self) -> TracedNode | None:
+        """The measured node with the largest bound used."""
         return self.nodes[0] if self.nodes else None
 
     @property
     def divergence(self) -> Divergence | None:
-        """The first node as a record keeps it."""
-        if self.failing is not None:
-            return self.failing
+        """The first node in the format of a record."""
+        if self.failing_node is not None:
+            return self.failing_node
         if self.first is None:
             return None
         return Divergence(
@@ -130,30 +137,30 @@ class Found:
             error=self.first.error,
             bound=self.first.bound,
             bound_used=self.first.bound_used,
-            born=self.first.born,
-            note=f"{self.note}: a node before it may be wrong" if self.given_up else "",
+            born=self.first.originates_here,
+            note=f"{self.note}: a node before it may be wrong" if self.stopped_early else "",
         )
 
     def to_json(self) -> str:
-        """Strict JSON; numbers that it cannot write are spelled as in a record."""
+        """Strict JSON; infinite and NaN values are spelled as in a record."""
         return msgspec.json.encode(spell(msgspec.to_builtins(self))).decode()
 
 
-def recorded(cell: Cell, found: Found | str) -> Cell:
-    """A copy of a cell's record with what tracing it found, or with why that is nothing.
+def add_trace(cell: Cell, found: Found | str) -> Cell:
+    """Return a copy of a cell's record with the result of tracing it.
 
     Args:
         cell: the record.
-        found: what was found; a text says why nothing could be.
+        found: the result; a text gives the reason why there is none.
     """
     if isinstance(found, Found):
         if found.divergence is not None:
             return with_divergence(cell, found)
-        green = "run once more to be traced it was green"
-        found = found.note or ("no node of it is wrong" if found.problem else green)
+        green = "the cell was green when it was run again for tracing"
+        found = found.note or ("no node is wrong" if found.problem else green)
     return msgspec.structs.replace(cell, untraced=found)
 
 
 def with_divergence(cell: Cell, found: Found) -> Cell:
-    """A copy of a cell's record that names the node that tracing it found."""
+    """Return a copy of a cell's record that names the first diverging node."""
     return msgspec.structs.replace(cell, first_divergence=found.divergence, untraced="")

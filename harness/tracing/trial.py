@@ -1,4 +1,4 @@
-"""Where programs made of a graph are tried: on one target, lowered as its recipe lowers."""
+"""Runs programs made of a case's graph on one target, lowered as its recipe lowers."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from harness.pipeline.route import lower, prepare, unsupported
 from harness.pipeline.tester import Tester
 from harness.record.cell import Numerics
 from harness.record.target import Target, cell_id
-from harness.tracing.programs import Program
+from harness.tracing.programs import ProbeProgram
 
-Say = Callable[[str], None]
-"""Hears what is being done, a line at a time."""
+ProgressCallback = Callable[[str], None]
+"""Called with a line of text for each step."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a program.
+class TrialResult:
+    """The result of one program.
 
     Attributes:
-        tester: it, as far as it came; None where it was not even built.
-        stage: the stage that failed; None where all that were asked for did their work.
-        error: what it said.
-        verdict: what the comparison found, where it came so far.
+        tester: the tester, as far as it came; None where the case was not even built.
+        stage: the failed stage; None where all requested stages succeeded.
+        error: error message of that stage.
+        verdict: result of the comparison, if it was reached.
     """
 
     tester: Tester | None
@@ -46,13 +46,13 @@ class Outcome:
     verdict: Verdict | None = None
 
     @property
-    def rows(self) -> list[Numerics]:
-        """What was compared; nothing where it did not come so far."""
+    def numerics(self) -> list[Numerics]:
+        """The compared values; empty if the comparison was not reached."""
         return self.verdict.numerics if self.verdict is not None else []
 
     @property
     def is_red(self) -> bool:
-        """Whether a stage failed, or a value that was compared is wrong."""
+        """Whether a stage failed or a compared value is wrong."""
         return self.stage is not None or (self.verdict is not None and not self.verdict.passed)
 
     @property
@@ -63,22 +63,24 @@ class Outcome:
         return self.verdict.problem if self.verdict is not None else None
 
     @property
-    def reason(self) -> tuple[str, str]:
-        """What has to be the same for two programs to be red for the same reason: the stage, and
-        its error without numbers. Mismatches are all alike."""
-        return (self.stage or "compare", masked(self.error or ""))
+    def signature(self) -> tuple[str, str]:
+        """The failed stage and its error without numbers.
+
+        Two programs are red for the same reason when these are equal. All mismatches are equal.
+        """
+        return (self.stage or "compare", mask_numbers(self.error or ""))
 
 
-def masked(text: str) -> str:
-    """A message without what differs between programs: numbers, and those in names."""
+def mask_numbers(text: str) -> str:
+    """Replace the parts of a message that differ between programs: numbers, also those in names."""
     return re.sub(r"(0x[0-9a-f]+|\d+)", "#", re.sub(r"(_\d+)+\b", "", text))
 
 
-class Bench:
-    """Takes a case, and programs made of its graph, to one target.
+class TrialRunner:
+    """Runs a case, and programs made of its graph, on one target.
 
     Attributes:
-        programs: how many were tried.
+        programs_tried: number of programs that were tried.
     """
 
     def __init__(
@@ -88,52 +90,52 @@ class Bench:
         seed: int = 0,
         recipe: Recipe | None = None,
         backend: Backend | None = None,
-        say: Say | None = None,
+        on_progress: ProgressCallback | None = None,
         *,
         isolate: bool = False,
         seconds: float | None = None,
     ) -> None:
-        """Look the target up.
+        """Look up the target.
 
         Args:
-            case: what is tested.
-            target: where and how.
+            case: the case.
+            target: ``backend:recipe``.
             seed: run seed.
-            recipe: used instead of the one that the target names.
-            backend: used instead of the one that the target names.
-            say: hears what is being done.
-            isolate: execute in a child process where the runtime is native, so that a program that
-                crashes fails in stage ``run`` and ends nobody; for a registered backend.
-            seconds: what all programs together may take; None for no limit.
+            recipe: replaces the recipe that the target names.
+            backend: replaces the backend that the target names.
+            on_progress: called with a line of text for each step.
+            isolate: execute in a child process where the runtime is native, so that a crash is a
+                failure of stage ``run``; only for a registered backend.
+            seconds: time limit for all programs together; None for no limit.
 
         Raises:
             UnknownTarget: no such backend or recipe.
             ConflictingOptions: the case draws random numbers.
-            UsageError: nothing here lowers for the target.
+            UsageError: nothing on this host lowers for the target.
         """
         self.case = case
         self.target = Target.parse(target) if isinstance(target, str) else target
         self.seed = seed
         self.backend = backend or registry.backend(self.target.backend)
         self.recipe = recipe or registry.recipe(self.target, self.backend)
-        self.say: Say = say or (lambda line: None)
-        self.programs = 0
+        self.on_progress: ProgressCallback = on_progress or (lambda line: None)
+        self.programs_tried = 0
         self._begun = time.monotonic()
         self._seconds = math.inf if seconds is None else seconds
         self._longest = 0.0
         if case.draws:
             raise ConflictingOptions(
-                f"{self.cell}: what a module draws is compared by its distribution; no value of "
-                f"it can be held against another"
+                f"{self.cell}: random numbers that a module draws are compared by their "
+                f"distribution; single values cannot be compared"
             )
         state = self.backend.availability()
         if not state.available and not state.can_lower:
             raise UsageError(f"{self.target} is not available here: {state.reason}")
-        # Others execute in Python, or in a child of their own.
+        # Other runtimes execute in Python, or in their own child process.
         if isolate and backend is None and state.runtime == "native":
-            self.backend = _Isolated(self.backend)
-        self.executes = state.available
-        self.unavailable = state.reason
+            self.backend = _IsolatedBackend(self.backend)
+        self.can_execute = state.available
+        self.unavailable_reason = state.reason
 
     @property
     def cell(self) -> str:
@@ -141,18 +143,18 @@ class Bench:
         return cell_id(self.case.name, self.target)
 
     @property
-    def spent(self) -> float:
-        """Seconds since it was made."""
+    def elapsed_seconds(self) -> float:
+        """Seconds since this object was created."""
         return time.monotonic() - self._begun
 
     @property
     def has_time(self) -> bool:
-        """Whether another program ends in time, if it takes what the longest did."""
-        return self.spent + self._longest <= self._seconds
+        """Whether another program would end in time if it took as long as the longest so far."""
+        return self.elapsed_seconds + self._longest <= self._seconds
 
     @property
-    def plain(self) -> Recipe:
-        """The recipe for a program whose dtype and quantization are settled."""
+    def program_recipe(self) -> Recipe:
+        """The recipe for programs whose dtype and quantization are already fixed."""
         return replace(
             self.recipe,
             dtype="float32",
@@ -161,38 +163,39 @@ class Bench:
             require_delegation=False,
             verify=None,
             encodings=None,
-            # What it says is about a module to quantize, and was asked of the case.
+            # It checks the module to quantize, and was already asked about the case.
             unsupported=lambda case, built: None,
         )
 
-    def whole(self) -> Outcome:
-        """The case itself."""
-        return self.attempt_case(self.case, self.recipe, "compare")
+    def run_case(self) -> TrialResult:
+        """Run the case itself."""
+        return self.try_case(self.case, self.recipe, "compare")
 
-    def resumed(self, tester: Tester) -> Outcome:
-        """The case itself, as somebody else has just run it."""
-        self.account(tester)
-        return Outcome(tester, verdict=tester.verdict)
+    def accept_finished(self, tester: Tester) -> TrialResult:
+        """Use a finished run of the case itself."""
+        self.note_duration(tester)
+        return TrialResult(tester, verdict=tester.verdict)
 
-    def account(self, tester: Tester) -> None:
-        """Expect programs to take what a tester took."""
+    def note_duration(self, tester: Tester) -> None:
+        """Expect programs to take as long as a tester took."""
         self._longest = sum(tester.seconds.values())
 
-    def attempt(
-        self, program: Program, *, last: str = "compare", recipe: Recipe | None = None
-    ) -> Outcome:
-        """A program made of the case's graph.
+    def try_program(
+        self, program: ProbeProgram, *, last: str = "compare", recipe: Recipe | None = None
+    ) -> TrialResult:
+        """Try a program made of the case's graph.
 
         Args:
             program: the program.
-            last: ``quantize``, ``lower``, ``run`` or ``compare``, after which nothing more is of
-                interest.
-            recipe: how it is lowered; by default the plain one.
+            last: last stage to run: ``quantize``, ``lower``, ``run`` or ``compare``.
+            recipe: lowers the program; by default :attr:`program_recipe`.
         """
-        return self.attempt_case(self.case_of(program), recipe or self.plain, last)
+        return self.try_case(self.make_case(program), recipe or self.program_recipe, last)
 
-    def case_of(self, program: Program, name: str = "") -> Case:
-        """A program as a case; of the case's own name, so that its noise is the same."""
+    def make_case(self, program: ProbeProgram, name: str = "") -> Case:
+        """Return a program as a case. It has the case's own name, so that its random numbers are
+        the same.
+        """
         first, *further = program.calls
         return Case(
             name or self.case.name,
@@ -201,46 +204,48 @@ class Bench:
             calls=(lambda: further) if further else None,
         )
 
-    def graph_of(self, tester: Tester) -> GraphModule:
-        """The ATen program that a tester lowers, as a module: quantized where it was quantized."""
+    def get_graph(self, tester: Tester) -> GraphModule:
+        """Return the ATen program that a tester lowers, as a module: quantized if the recipe
+        quantizes.
+        """
         module = tester.reference_module
         quantizes = self.recipe.quantizer is not None or self.recipe.quantize_weights is not None
         if quantizes and isinstance(module, GraphModule):
             return module
         return stages.flatten(tester.exported)
 
-    def attempt_case(self, case: Case, recipe: Recipe, last: str) -> Outcome:
-        """A case, taken as far as a stage. Never raises for what it or the backend does."""
-        self.programs += 1
-        begun = self.spent
+    def try_case(self, case: Case, recipe: Recipe, last: str) -> TrialResult:
+        """Take a case through its stages. Never raises for a failure of the case or the backend."""
+        self.programs_tried += 1
+        begun = self.elapsed_seconds
         try:
-            return self._taken(case, recipe, last)
+            return self._run_stages(case, recipe, last)
         finally:
-            self._longest = max(self._longest, self.spent - begun)
+            self._longest = max(self._longest, self.elapsed_seconds - begun)
 
-    def _taken(self, case: Case, recipe: Recipe, last: str) -> Outcome:
+    def _run_stages(self, case: Case, recipe: Recipe, last: str) -> TrialResult:
         tester: Tester | None = None
         try:
             tester = Tester(case, self.target, seed=self.seed, recipe=recipe, backend=self.backend)
             if (reason := unsupported(tester)) is not None:
-                return Outcome(tester, UNSUPPORTED, reason)
+                return TrialResult(tester, UNSUPPORTED, reason)
             if last == "quantize":
                 prepare(tester)
-                return _rewritten(tester) or Outcome(tester)
-            # The cell that is traced was executed at these.
-            lower(tester, sizes=case is self.case and self.executes)
-            if (wrong := _requirement(tester)) is not None:
-                return Outcome(tester, REQUIREMENT, wrong)
-            if not self.executes or last == "lower":
-                return Outcome(tester)
+                return _check_unchanged(tester) or TrialResult(tester)
+            # The traced cell was executed with these sizes.
+            lower(tester, sizes=case is self.case and self.can_execute)
+            if (wrong := _find_unmet_requirement(tester)) is not None:
+                return TrialResult(tester, REQUIREMENT, wrong)
+            if not self.can_execute or last == "lower":
+                return TrialResult(tester)
             tester.run()
             verdict = tester.compare().verdict if last == "compare" else None
         except StageFailure as failure:
-            return Outcome(tester, failure.stage, describe(failure.cause))
-        return Outcome(tester, verdict=verdict)
+            return TrialResult(tester, failure.stage, describe(failure.cause))
+        return TrialResult(tester, verdict=verdict)
 
 
-class _Isolated:
+class _IsolatedBackend:
     """A registered backend that executes in a child process."""
 
     def __init__(self, backend: Backend) -> None:
@@ -252,18 +257,18 @@ class _Isolated:
         return foreign_programs.execute(self.name, program, calls)
 
 
-def _rewritten(tester: Tester) -> Outcome | None:
-    """The outcome of a program that was changed before it was quantized; None for others."""
+def _check_unchanged(tester: Tester) -> TrialResult | None:
+    """Return the result of a program that was changed before it was quantized; None for others."""
     changed = changed_form(tester.intermediates)
-    return None if changed is None else Outcome(tester, *changed)
+    return None if changed is None else TrialResult(tester, *changed)
 
 
 UNSUPPORTED, REQUIREMENT = "unsupported", "requirement"
-"""What stands for a stage where the recipe, not an operator, is what refuses."""
+"""Values of ``TrialResult.stage`` where the recipe refuses the program, not an operator."""
 
 
-def _requirement(tester: Tester) -> str | None:
-    """What of its recipe a lowered program does not hold, or None."""
+def _find_unmet_requirement(tester: Tester) -> str | None:
+    """Return the requirement of its recipe that a lowered program does not meet, or None."""
     if tester.recipe.require_delegation and not tester.delegation.delegates:
         return "nothing was delegated, and the target requires delegation"
     with tester.attributed("lower"):

@@ -1,7 +1,8 @@
-"""An ATen graph and what its nodes made in one eager run: values, and who wrote to which memory.
+"""Observes an ATen graph in one eager run: the values of its nodes, and which node writes which
+memory.
 
 An exported graph is not functional: nodes write to their arguments, to inputs and to buffers, and
-views share memory. What a node depends on is therefore not what it names alone, and is observed.
+views share memory. A node therefore depends on more than its arguments; this is observed.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from harness.model.case import Given, Inputs
 from harness.numerics.module_runs import run_calls
 from harness.vendors.torch import _PyTreeCodeGen, tree_leaves
 
-Before = Callable[[int, Node, Mapping[Node, Any]], None]
-"""Sees the number of the call, a node that is about to run, and the values that are there."""
+BeforeNode = Callable[[int, Node, Mapping[Node, Any]], None]
+"""Called with the number of the call, a node that is about to run, and the values so far."""
 
-After = Callable[[Node, Any], None]
-"""Sees a node and what it made."""
+AfterNode = Callable[[Node, Any], None]
+"""Called with a node and its value."""
 
 
-class Watched(torch.nn.Module):
-    """A graph that runs node by node, so that somebody sees every value when it is there.
+class ObservedGraph(torch.nn.Module):
+    """A graph that runs node by node and calls back with every value.
 
     Args:
-        graph: what runs; takes and returns what it does.
-        before: looks before each node.
-        after: looks after each node.
+        graph: the graph; inputs and outputs are the same.
+        before: called before each node.
+        after: called after each node.
     """
 
     def __init__(
-        self, graph: GraphModule, before: Before | None = None, after: After | None = None
+        self, graph: GraphModule, before: BeforeNode | None = None, after: AfterNode | None = None
     ) -> None:
         super().__init__()
         self.inner = graph
@@ -48,7 +49,7 @@ class Watched(torch.nn.Module):
         call, before, after = self._calls, self._before, self._after
         self._calls += 1
 
-        class Looking(Interpreter):
+        class ObservingInterpreter(Interpreter):
             def run_node(self, n: Node) -> Any:
                 if before is not None:
                     before(call, n, self.env)
@@ -57,9 +58,9 @@ class Watched(torch.nn.Module):
                     after(n, value)
                 return value
 
-        # What the graph takes are leaves, and what it returns are those of its outputs.
+        # The graph takes leaves, and returns the leaves of its outputs.
         leaves = _leaves(self.inner, inputs, named)
-        return Looking(self.inner).run(*leaves, enable_io_processing=False)
+        return ObservingInterpreter(self.inner).run(*leaves, enable_io_processing=False)
 
 
 def _leaves(graph: GraphModule, inputs: Inputs, named: dict[str, Any]) -> list[Any]:
@@ -71,15 +72,15 @@ def _leaves(graph: GraphModule, inputs: Inputs, named: dict[str, Any]) -> list[A
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a node made in the first call.
+class ObservedValue:
+    """The value of a node in the first call.
 
     Attributes:
-        value: a number, string or None as it is; None for tensors and everything else.
+        value: a number, string or None; None for tensors and everything else.
         dtype: of a tensor; None for another value.
         shape: of a tensor.
-        memory: what identifies the memory of a tensor among those of the run; 0 for another value.
-        is_number: it is an int, float or bool.
+        memory: identifies the memory of a tensor in this run; 0 for another value.
+        is_number: whether it is an int, float or bool.
     """
 
     value: Any = None
@@ -100,59 +101,61 @@ class Seen:
 
 
 @dataclass
-class Flow:
-    """A graph with what was seen of it.
+class ValueFlow:
+    """A graph with the values and memory writes observed in one run.
 
     Attributes:
-        module: the graph; its state is left alone.
-        seen: what each node made.
-        sources: what each node was made of: its arguments, and whoever wrote to them last.
-        writers: which nodes wrote to a memory, in order.
-        varying: nodes whose value depends on inputs, or on state that the program writes.
+        module: the graph; its state is not changed.
+        observed: the value of each node.
+        sources: dependencies of each node: its arguments and the nodes that last wrote to them.
+        writers: the nodes that wrote to a memory, in order.
+        input_dependent: nodes whose value depends on inputs, or on state that the program writes.
     """
 
     module: GraphModule
-    seen: dict[Node, Seen] = field(default_factory=dict)
+    observed: dict[Node, ObservedValue] = field(default_factory=dict)
     sources: dict[Node, tuple[Node, ...]] = field(default_factory=dict)
     writers: dict[int, list[Node]] = field(default_factory=dict)
-    varying: set[Node] = field(default_factory=set)
+    input_dependent: set[Node] = field(default_factory=set)
 
     @classmethod
-    def of(cls, module: GraphModule, calls: Sequence[Given]) -> Flow:
-        """Run the first of the calls and look."""
+    def observe(cls, module: GraphModule, calls: Sequence[Given]) -> ValueFlow:
+        """Run the first call and observe it."""
         flow = cls(module)
-        watcher = _Watcher(flow)
-        run_calls(Watched(module, watcher.before, watcher.after), calls[:1])
-        flow._carry_state()
-        flow._find_varying()
+        observer = _FlowObserver(flow)
+        run_calls(ObservedGraph(module, observer.before, observer.after), calls[:1])
+        flow._link_state()
+        flow._find_input_dependent()
         return flow
 
     @property
     def nodes(self) -> list[Node]:
-        """All nodes in the order in which they run."""
+        """All nodes in execution order."""
         return list(self.module.graph.nodes)
 
     def is_written(self, node: Node) -> bool:
-        """Whether somebody writes to the memory of a node's value."""
-        return bool(self.writers.get(self.seen[node].memory)) if node in self.seen else False
+        """Whether a node writes to the memory of this node's value."""
+        return (
+            bool(self.writers.get(self.observed[node].memory)) if node in self.observed else False
+        )
 
     def is_overwritten(self, node: Node) -> bool:
-        """Whether the value of a node is another one at the end of the call."""
+        """Whether the value of a node has changed by the end of the call."""
         order = {each: place for place, each in enumerate(self.nodes)}
-        writers = self.writers.get(self.seen[node].memory, ())
+        writers = self.writers.get(self.observed[node].memory, ())
         return any(order[writer] > order[node] for writer in writers)
 
-    def is_alias(self, node: Node, of: Node) -> bool:
+    def is_alias(self, node: Node, other: Node) -> bool:
         """Whether two values share memory."""
-        memory = self.seen[node].memory
-        return memory != 0 and of in self.seen and self.seen[of].memory == memory
+        memory = self.observed[node].memory
+        return memory != 0 and other in self.observed and self.observed[other].memory == memory
 
-    def behind(self, ends: Iterable[Node], stops: Callable[[Node], bool]) -> list[Node]:
-        """What some nodes were made of, themselves included, in the order of the graph.
+    def find_ancestors(self, ends: Iterable[Node], stops: Callable[[Node], bool]) -> list[Node]:
+        """Return the nodes that some nodes depend on, themselves included, in graph order.
 
         Args:
-            ends: where to begin.
-            stops: whether to look behind a node that is met; it is part of the answer.
+            ends: the nodes to begin with.
+            stops: whether to stop at a node; that node is part of the result.
         """
         found = set(ends)
         open_nodes = list(found)
@@ -164,30 +167,32 @@ class Flow:
                         open_nodes.append(source)
         return [node for node in self.nodes if node in found]
 
-    def _carry_state(self) -> None:
-        """State that is read was written by the call before."""
-        for node, seen in self.seen.items():
+    def _link_state(self) -> None:
+        """State that is read depends on the last node that wrote it, in the call before."""
+        for node, seen in self.observed.items():
             if node.op == "get_attr" and self.writers.get(seen.memory):
                 self.sources[node] = (self.writers[seen.memory][-1],)
 
-    def _find_varying(self) -> None:
+    def _find_input_dependent(self) -> None:
         for node in self.nodes:
             starts = node.op == "placeholder" or (node.op == "get_attr" and self.is_written(node))
-            if starts or any(source in self.varying for source in self.sources.get(node, ())):
-                self.varying.add(node)
+            if starts or any(
+                source in self.input_dependent for source in self.sources.get(node, ())
+            ):
+                self.input_dependent.add(node)
 
 
-class _Watcher:
+class _FlowObserver:
     """Fills a flow while the graph runs."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: ValueFlow) -> None:
         self._flow = flow
         self._numbers = itertools.count(1)
         self._memories: dict[int, int] = {}
         self._given: list[tuple[torch.Tensor, int]] = []
 
     def before(self, call: int, node: Node, values: Mapping[Node, Any]) -> None:
-        given = [leaf for source in node.all_input_nodes for leaf in tensors(values[source])]
+        given = [leaf for source in node.all_input_nodes for leaf in find_tensors(values[source])]
         self._given = [(leaf, leaf._version) for leaf in given]
         if node.op == "call_function":
             writers = (self._last_writer(leaf) for leaf in given)
@@ -197,35 +202,35 @@ class _Watcher:
     def after(self, node: Node, value: Any) -> None:
         for leaf, version in self._given:
             if leaf._version != version:
-                known = self._flow.writers.setdefault(self._memories[_place(leaf)], [])
+                known = self._flow.writers.setdefault(self._memories[_storage_address(leaf)], [])
                 if node not in known:
                     known.append(node)
-        given = {_place(leaf) for leaf, _ in self._given}
-        for leaf in tensors(value):
-            # Memory that was freed comes again; what is neither an argument's nor state is new.
-            is_kept = _place(leaf) in given or node.op == "get_attr"
-            if not is_kept or _place(leaf) not in self._memories:
-                self._memories[_place(leaf)] = next(self._numbers)
+        given = {_storage_address(leaf) for leaf, _ in self._given}
+        for leaf in find_tensors(value):
+            # Freed addresses are reused: memory of neither an argument nor state is new.
+            is_kept = _storage_address(leaf) in given or node.op == "get_attr"
+            if not is_kept or _storage_address(leaf) not in self._memories:
+                self._memories[_storage_address(leaf)] = next(self._numbers)
         self._given = []
-        self._flow.seen[node] = self._describe(value)
+        self._flow.observed[node] = self._describe(value)
 
-    def _describe(self, value: Any) -> Seen:
+    def _describe(self, value: Any) -> ObservedValue:
         if isinstance(value, torch.Tensor):
-            memory = self._memories[_place(value)]
-            return Seen(None, value.dtype, tuple(value.shape), memory)
+            memory = self._memories[_storage_address(value)]
+            return ObservedValue(None, value.dtype, tuple(value.shape), memory)
         if isinstance(value, (bool, int, float)):
-            return Seen(value, is_number=True)
-        return Seen(value) if value is None or isinstance(value, str) else Seen()
+            return ObservedValue(value, is_number=True)
+        return ObservedValue(value) if value is None or isinstance(value, str) else ObservedValue()
 
     def _last_writer(self, leaf: torch.Tensor) -> Node | None:
-        writers = self._flow.writers.get(self._memories[_place(leaf)])
+        writers = self._flow.writers.get(self._memories[_storage_address(leaf)])
         return writers[-1] if writers else None
 
 
-def tensors(value: Any) -> list[torch.Tensor]:
-    """The tensors among the leaves of a value."""
+def find_tensors(value: Any) -> list[torch.Tensor]:
+    """Return the tensors among the leaves of a value."""
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
-def _place(tensor: torch.Tensor) -> int:
+def _storage_address(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()

@@ -1,3 +1,4 @@
-"""A red cell as a Python file that needs torch and executorch only: its graph, values, lowering and
-comparison spelled out.
+"""Writes a red cell as a Python script that needs only torch and executorch.
+
+The script contains the graph, the values, the lowering and the comparison.
 """

@@ -1,4 +1,4 @@
-"""An exported graph as the source of a module, a line a node."""
+"""Writes an exported graph as the source of a module, one line for each node."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch.fx import GraphModule, Node
 
 from harness.errors import UsageError
 from harness.pipeline.explain.node_origin import source_of
-from harness.tracing.script.tensor_text import Values, literal
+from harness.tracing.script.tensor_text import ScriptTensors, format_literal
 from harness.vendors.torch import HigherOrderOperator, OpOverload
 
 _WIDTH = 99
 
-# Of sizes; torch writes them as functions, a reader as signs.
+# Arithmetic of sizes, written as operators instead of function calls.
 _INFIX = {
     operator.add: "+",
     operator.sub: "-",
@@ -37,22 +37,23 @@ _INFIX = {
 
 
 @dataclass
-class Source:
-    """The classes of a module and the values that it holds.
+class ModuleSource:
+    """The classes of a module, and the tensors that it contains.
 
     Attributes:
+        values: the tensors of the script.
         lines: the classes; inner ones, of control flow, come first.
-        state: name to ``(kind, tensor)``; the kind is ``parameter``, ``buffer`` or ``constant``.
-        namespaces: of the operators that are called, such as ``aten``.
+        namespaces: namespaces of the called operators, such as ``aten``.
+        has_branches: whether the graph has control flow.
     """
 
-    values: Values
+    values: ScriptTensors
     lines: list[str] = field(default_factory=list)
     namespaces: set[str] = field(default_factory=set)
     has_branches: bool = False
 
-    def add(self, module: GraphModule, name: str) -> None:
-        """Write a graph down as a class of that name."""
+    def add_class(self, module: GraphModule, name: str) -> None:
+        """Write a graph as a class with this name."""
         inner: dict[str, str] = {}
         state: dict[str, tuple[str, torch.Tensor]] = {}
         names: dict[Node, str] = {}
@@ -66,19 +67,19 @@ class Source:
                     inner[attribute] = "".join(
                         part.capitalize() for part in f"{name}_{attribute}".split("_")
                     )
-                    self.add(found, inner[attribute])
+                    self.add_class(found, inner[attribute])
                 elif isinstance(found, torch.Tensor):
                     state[attribute] = (_kind(module, str(node.target)), found)
                 else:
                     raise UsageError(
-                        f"the graph holds a {type(found).__name__} ({node.target}), which no "
-                        f"script spells"
+                        f"cannot write the graph as a script: it contains a "
+                        f"{type(found).__name__} ({node.target})"
                     )
             elif node.op == "placeholder":
                 names[node] = _parameter(node)
         self.lines += [f"class {name}(torch.nn.Module):", *self._init(inner, state)]
         inputs = [names[node] for node in module.graph.nodes if node.op == "placeholder"]
-        self.lines += _wrapped("    def forward(", ["self", *inputs], "):")
+        self.lines += _wrap("    def forward(", ["self", *inputs], "):")
         self.lines += [f"        {line}" for line in self._body(module, names)]
         self.lines += ["", ""]
 
@@ -92,7 +93,7 @@ class Source:
         for attribute, name in inner.items():
             yield f"        self.{attribute} = {name}()"
         for attribute, (kind, tensor) in state.items():
-            text = self.values.text(tensor, indent=8)
+            text = self.values.format(tensor, indent=8)
             if kind == "parameter":
                 text = f"torch.nn.Parameter({text}, requires_grad=False)"
             elif kind == "buffer":
@@ -115,7 +116,8 @@ class Source:
                 yield from self._call(node, names)
             elif node.op not in ("get_attr", "placeholder"):
                 raise UsageError(
-                    f"the graph has a node {node.op} {node.target}, which no script spells"
+                    f"cannot write the graph as a script: it contains the node {node.op} "
+                    f"{node.target}"
                 )
 
     def _call(self, node: Node, names: dict[Node, str]) -> list[str]:
@@ -125,7 +127,7 @@ class Source:
         if node.target in _INFIX and len(args) == 2:
             return [f"{node.name} = {args[0]} {_INFIX[node.target]} {args[1]}"]
         args += [f"{key}={self._text(item, names)}" for key, item in node.kwargs.items()]
-        return _wrapped(f"{node.name} = {self._called(node.target)}(", args, ")")
+        return _wrap(f"{node.name} = {self._called(node.target)}(", args, ")")
 
     def _called(self, target: Any) -> str:
         if isinstance(target, OpOverload):
@@ -136,7 +138,7 @@ class Source:
         module = getattr(target, "__module__", "")
         if module.split(".")[0] in ("torch", "math", "operator", "_operator"):
             return f"{module.removeprefix('_')}.{target.__name__}"
-        raise UsageError(f"the graph calls {target}, which no script spells")
+        raise UsageError(f"cannot write the graph as a script: it calls {target}")
 
     def _text(self, item: Any, names: dict[Node, str]) -> str:
         if isinstance(item, Node):
@@ -149,11 +151,11 @@ class Source:
         if isinstance(item, slice):
             ends = (self._text(each, names) for each in (item.start, item.stop, item.step))
             return f"slice({', '.join(ends)})"
-        return literal(item)
+        return format_literal(item)
 
 
-def _wrapped(head: str, items: list[str], tail: str) -> list[str]:
-    """One line, or one for each item where that is too long."""
+def _wrap(head: str, items: list[str], tail: str) -> list[str]:
+    """Return one line, or one line for each item where that is too long."""
     line = f"{head}{', '.join(items)}{tail}"
     if len(line) <= _WIDTH - 8 or not items:
         return [line]

@@ -1,4 +1,4 @@
-"""A cell on its way into a script: what is written of it, however far it comes."""
+"""Takes a cell through its stages and keeps everything that its script contains."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from harness.errors import StageFailure, UsageError, describe
 from harness.numerics.oracle import Reference
 from harness.pipeline import stages
 from harness.pipeline.tester import Tester
-from harness.tracing.trial import Bench
+from harness.tracing.trial import TrialRunner
 from harness.vendors.torch import tree_leaves
 
 
 @dataclass
-class Seen:
-    """A cell as it was taken through its stages.
+class RecordedCell:
+    """A cell that was taken through its stages, as far as they succeed.
 
     Attributes:
-        bench: of the cell.
-        tester: it, as far as it came.
+        runner: runs the cell.
+        tester: the tester, as far as it came.
         graph: the ATen program; float where the recipe quantizes with PT2E.
-        stage: the stage that failed, or None.
-        error: what it said.
+        stage: the failed stage, or None.
+        error: error message of that stage.
         problem: what is wrong, or None.
-        reference: what its values should be; None where it was not made.
-        runs: how many calls were made; the last input comes again where state is observed.
+        reference: the expected values; None where they could not be computed.
+        runs: number of calls; the last input is repeated where state is observed.
     """
 
-    bench: Bench
+    runner: TrialRunner
     tester: Tester
     graph: GraphModule
     stage: str | None = None
@@ -40,45 +40,47 @@ class Seen:
     runs: int = 1
 
     @classmethod
-    def of(cls, bench: Bench) -> Seen:
-        """Take a cell as far as it goes.
+    def capture(cls, runner: TrialRunner) -> RecordedCell:
+        """Take a cell as far through its stages as it goes.
 
         Raises:
             UsageError: it has no graph, or nothing to compare with.
         """
-        recipe = bench.recipe
-        if (exporter := bench.case.exporter) is not None:
+        recipe = runner.recipe
+        if (exporter := runner.case.exporter) is not None:
             raise UsageError(
-                f"{bench.cell} is a program of {exporter.name}; a script lowers a graph itself, "
-                f"and would show another one"
+                f"{runner.cell} is a program of {exporter.name}; a script lowers the graph itself "
+                f"and would show a different program"
             )
         try:
             tester = Tester(
-                bench.case, bench.target, seed=bench.seed, recipe=recipe, backend=bench.backend
+                runner.case, runner.target, seed=runner.seed, recipe=recipe, backend=runner.backend
             )
-            if (reason := recipe.unsupported(bench.case, tester.built)) is not None:
-                raise UsageError(f"{bench.cell} is unsupported, and shows nothing: {reason}")
+            if (reason := recipe.unsupported(runner.case, tester.built)) is not None:
+                raise UsageError(
+                    f"{runner.cell} is unsupported; there is no defect to show: {reason}"
+                )
             if recipe.quantize_weights is not None:
                 tester.quantize_weights()
             tester.export()
         except StageFailure as failure:
             raise UsageError(
-                f"{bench.cell} has no graph to write: it ends with {failure}; what does not export "
-                f"is shown by the module's own code"
+                f"{runner.cell} has no graph to write: it ends with {failure}; use the module's "
+                f"own code to show a failure of export"
             ) from failure
         graph = stages.flatten(tester.exported)
-        seen = cls(bench, tester, graph, runs=len(tester.built.calls))
+        seen = cls(runner, tester, graph, runs=len(tester.built.calls))
         try:
-            seen._follow()
+            seen._run_stages()
         except StageFailure as failure:
             if failure.stage == "reference":
-                raise UsageError(f"{bench.cell} has nothing to compare with: {failure}") from None
+                raise UsageError(f"{runner.cell} has nothing to compare with: {failure}") from None
             seen.stage, seen.error = failure.stage, describe(failure.cause)
             seen.problem = str(failure)
         try:
             seen.reference = (tester if seen.stage is None else tester.refer()).reference
         except StageFailure:
-            seen.reference = None  # a failure shows without
+            seen.reference = None  # a failure needs no reference
         return seen
 
     @property
@@ -88,40 +90,42 @@ class Seen:
 
     @property
     def observes_state(self) -> bool:
-        """Whether the last call was made once more."""
+        """Whether the last call is repeated to observe state."""
         return self.runs > len(self.tester.built.calls)
 
     @property
-    def phase(self) -> str | None:
-        """The part of a script that fails: ``lower``, ``run`` or none."""
+    def failing_phase(self) -> str | None:
+        """The part of the script that fails: ``lower``, ``run`` or None."""
         if self.stage is None:
             return None
         return "lower" if self.stage in ("quantize", "lower") else "run"
 
     @property
-    def crashes(self) -> bool:
-        """Whether the process died that ran the program."""
+    def is_crash(self) -> bool:
+        """Whether the process that ran the program died."""
         return "was ended by" in self.error
 
     @property
-    def changed(self) -> list[int]:
-        """Positions of the inputs that come back changed, in the order of the program's values."""
+    def changed_inputs(self) -> list[int]:
+        """Positions of the inputs that the program changes, in the order of its values."""
         if self.reference is None or not self.reference.places:
             return []
         return [place.index for place in self.reference.places[0] if place.role == "input"]
 
     @property
-    def ours(self) -> str:
-        """How this project's own code saw it, which is no part of the script; or empty."""
-        script, state = self.bench.recipe.script, self.bench.backend.availability()
+    def runtime_note(self) -> str:
+        """How this project executed the program instead of the native runtime; empty where it did
+        not.
+        """
+        script, state = self.runner.recipe.script, self.runner.backend.availability()
         return "" if state.runtime == "native" or script is None else script.ours
 
-    def _follow(self) -> None:
+    def _run_stages(self) -> None:
         tester = self.tester
         if tester.recipe.quantizer is not None:
             tester.quantize()
         tester.lower().to_executorch().serialize()
-        if self.bench.executes:
+        if self.runner.can_execute:
             tester.run()
             self.runs = len(tester.attempt.calls)
             self.problem = tester.compare().verdict.problem

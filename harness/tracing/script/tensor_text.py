@@ -1,4 +1,4 @@
-"""Tensors as Python text: short ones as lists, others compressed, large ones in a file beside."""
+"""Tensors as Python text: short ones as lists, others compressed, large ones in a separate file."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from typing import Any
 import numpy
 import torch
 
-BESIDE = "BESIDE"
-"""What a script calls the file beside it."""
+TENSORS = "TENSORS"
+"""Name of the variable that holds the tensors of the separate file."""
 
-# Columns that a list may take; longer ones are compressed.
+# Maximum columns of a list; longer ones are compressed.
 _WIDTH = 76
 
-# Bytes of all tensors together above which a file beside the script holds the long ones.
+# Bytes of tensors that a script contains; further long tensors go into a separate file.
 _INLINE = 2**20
 
 
 @dataclass
-class Values:
+class ScriptTensors:
     """The tensors of one script.
 
     Attributes:
-        beside: what goes into the file beside the script, by name.
+        external: the tensors of the separate file, by name.
         is_packed: whether some tensor is written compressed.
-        inline: bytes that are written into the script.
+        inline: number of bytes that are written into the script.
     """
 
-    beside: dict[str, torch.Tensor] = field(default_factory=dict)
+    external: dict[str, torch.Tensor] = field(default_factory=dict)
     is_packed: bool = False
     inline: int = 0
 
-    def text(self, value: Any, indent: int = 0) -> str:
-        """An expression that makes a value: a tensor, number, string or None.
+    def format(self, value: Any, indent: int = 0) -> str:
+        """Return an expression that creates a value: a tensor, number, string or None.
 
         Args:
-            value: what it makes.
-            indent: columns before a line that follows.
+            value: the value.
+            indent: indentation of continuation lines.
         """
         if not isinstance(value, torch.Tensor):
-            return literal(value)
+            return format_literal(value)
         value = value.detach()
         order = list(value.dim_order()) if value.numel() else list(range(value.dim()))
         if order != sorted(order):
-            memory = self.text(value.permute(order).contiguous(), indent)
+            memory = self.format(value.permute(order).contiguous(), indent)
             return f"{memory}.permute({[order.index(dim) for dim in range(len(order))]})"
         return self._dense(value.contiguous(), indent)
 
@@ -56,17 +56,18 @@ class Values:
             return f"torch.empty({shape}, dtype={dtype})"
         data = value.reshape(-1).view(torch.uint8).numpy().tobytes()
         # Of eight bits, numbers only where a list makes them again.
-        if value.dtype.itemsize > 1 or value.dtype in _WHOLE:
+        if value.dtype.itemsize > 1 or value.dtype in _BYTE_DTYPES:
             if value.numel() > 1 and data == data[: value.dtype.itemsize] * value.numel():
-                return f"torch.full({shape}, {literal(value.flatten()[0].item())}, dtype={dtype})"
-            listed = f"torch.tensor({literal(_listed(value))}, dtype={dtype})"
+                number = format_literal(value.flatten()[0].item())
+                return f"torch.full({shape}, {number}, dtype={dtype})"
+            listed = f"torch.tensor({format_literal(_to_list(value))}, dtype={dtype})"
             if len(listed) <= _WIDTH:
                 return listed
         packed = base64.b85encode(zlib.compress(data, 9)).decode()
         if self.inline + len(packed) > _INLINE:
-            name = f"v{len(self.beside)}"
-            self.beside[name] = value
-            return f"{BESIDE}[{name!r}]"
+            name = f"v{len(self.external)}"
+            self.external[name] = value
+            return f"{TENSORS}[{name!r}]"
         self.inline += len(packed)
         self.is_packed = True
         sizes = "".join(f", {size}" for size in shape)
@@ -79,25 +80,25 @@ class Values:
         return f'unpack(\n{pad}r"""\n{lines}\n{pad}""",\n{pad}{dtype}{sizes},\n{" " * indent})'
 
 
-_WHOLE = (torch.bool, torch.int8, torch.uint8)
+_BYTE_DTYPES = (torch.bool, torch.int8, torch.uint8)
 
 
-def _listed(value: torch.Tensor) -> Any:
-    """The numbers of a short tensor, float32 with as few digits as make the same ones."""
+def _to_list(value: torch.Tensor) -> Any:
+    """Return the numbers of a short tensor, float32 with as few digits as give the same value."""
     if value.numel() > _WIDTH or value.dtype != torch.float32:
         return value.tolist() if value.numel() <= _WIDTH else "x" * _WIDTH
     short = value.double().apply_(lambda number: float(str(numpy.float32(number))))
     return (short if short.float().equal(value) else value).tolist()
 
 
-def literal(value: Any) -> str:
-    """A number, string, None, dtype or list of them, as Python text that makes the same."""
+def format_literal(value: Any) -> str:
+    """Return a number, string, None, dtype or a list of these as a Python expression."""
     if isinstance(value, float):
         return repr(value) if value - value == 0 else f'float("{value}")'
     if isinstance(value, complex):
-        return f"complex({literal(value.real)}, {literal(value.imag)})"
+        return f"complex({format_literal(value.real)}, {format_literal(value.imag)})"
     if isinstance(value, (list, tuple)):
-        items = ", ".join(map(literal, value))
+        items = ", ".join(map(format_literal, value))
         if isinstance(value, list):
             return f"[{items}]"
         return f"({items},)" if len(value) == 1 else f"({items})"

@@ -1,5 +1,6 @@
-"""Writes a cell down as a Python file that shows it: exit code 1 where the defect shows, 0 where it
-is gone, 2 where it cannot be tried.
+"""Writes a cell as a Python script that reproduces it.
+
+The script exits with 1 when the defect shows, 0 when it is gone and 2 when it cannot be tried.
 """
 
 from __future__ import annotations
@@ -22,27 +23,28 @@ from harness.model.case import Case
 from harness.model.recipe import Recipe, Script
 from harness.record.target import Target
 from harness.tracing.script import support_code
-from harness.tracing.script.graph import Source
-from harness.tracing.script.recorded_cell import Seen
-from harness.tracing.script.tensor_text import BESIDE, Values
-from harness.tracing.trial import Bench, Say
+from harness.tracing.script.graph import ModuleSource
+from harness.tracing.script.recorded_cell import RecordedCell
+from harness.tracing.script.tensor_text import TENSORS, ScriptTensors
+from harness.tracing.trial import ProgressCallback, TrialRunner
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenScript:
     """A script that was written.
 
     Attributes:
         path: the script.
-        beside: the file with its long tensors, or None.
-        problem: what is wrong with the cell, or None for a green one, whose script says "gone".
-        ours: how what was seen here was seen otherwise than by the script; or empty.
+        tensor_file: the file with its long tensors, or None.
+        problem: what is wrong with the cell; None for a green one, whose script says "gone".
+        runtime_note: how this project executed the program instead of the native runtime; may be
+            empty.
     """
 
     path: Path
-    beside: Path | None
+    tensor_file: Path | None
     problem: str | None
-    ours: str
+    runtime_note: str
 
 
 def write_script(
@@ -54,87 +56,95 @@ def write_script(
     recipe: Recipe | None = None,
     backend: Backend | None = None,
     about: Sequence[str] = (),
-    say: Say | None = None,
-) -> Written:
-    """Write a case on a target as a script that needs torch and executorch only.
+    on_progress: ProgressCallback | None = None,
+) -> WrittenScript:
+    """Write a case on a target as a script that needs only torch and executorch.
 
     Args:
-        path: the file; long tensors go to one of the same name that ends in ``.pt``.
-        case: what is tested.
-        target: where.
+        path: the file; long tensors go to a file of the same name that ends in ``.pt``.
+        case: the case.
+        target: ``backend:recipe``.
         seed: run seed.
-        recipe: used instead of the one that the target names.
-        backend: used instead of the one that the target names.
-        about: paragraphs for its head.
-        say: hears what is being done.
+        recipe: replaces the recipe that the target names.
+        backend: replaces the backend that the target names.
+        about: paragraphs to add to the script's docstring.
+        on_progress: called with a line of text for each step.
 
     Raises:
         UsageError: the case has no graph, its recipe no script, or the file cannot be written.
     """
-    bench = Bench(case, target, seed, recipe, backend, say, isolate=True)
-    if bench.recipe.script is None:
+    runner = TrialRunner(case, target, seed, recipe, backend, on_progress, isolate=True)
+    if runner.recipe.script is None:
         raise UsageError(
-            f"{bench.target} does not say how it lowers without this harness (Recipe.script)"
+            f"cannot write a script for {runner.target}: its recipe does not say how it lowers "
+            f"without this harness; set Recipe.script"
         )
-    bench.say("running the program")
-    seen = Seen.of(bench)
-    values = Values()
-    text = _text(seen, bench.recipe.script, values, about)
-    beside = path.with_suffix(".pt") if values.beside else None
+    runner.on_progress("running the program")
+    cell = RecordedCell.capture(runner)
+    values = ScriptTensors()
+    text = _text(cell, runner.recipe.script, values, about)
+    beside = path.with_suffix(".pt") if values.external else None
     try:
         path.write_text(text)
         if beside is not None:
-            torch.save(values.beside, beside)
+            torch.save(values.external, beside)
     except OSError as error:
         raise UsageError(f"cannot write the script to {path}: {error.strerror}") from error
-    return Written(path, beside, seen.problem, seen.ours)
+    return WrittenScript(path, beside, cell.problem, cell.runtime_note)
 
 
-def _text(seen: Seen, script: Script, values: Values, about: Sequence[str]) -> str:
-    source = Source(values)
-    source.add(seen.graph, "Model")
-    # What a reader looks for comes first: the model, and how it is lowered and run.
-    shown = [*source.lines, *_lowering(seen, script)]
-    data = [*_calls(seen, values), *_bounds(seen, values), *_main(seen, source)]
-    if values.beside:
-        data.insert(0, f'{BESIDE} = torch.load(Path(__file__).with_suffix(".pt"))')
-    body = "\n".join([*shown, *(f"\n\n{piece}" for piece in _pieces([*shown, *data])), "\n", *data])
+def _text(cell: RecordedCell, script: Script, values: ScriptTensors, about: Sequence[str]) -> str:
+    source = ModuleSource(values)
+    source.add_class(cell.graph, "Model")
+    # The model comes first, then how it is lowered and run; data and helpers follow.
+    shown = [*source.lines, *_lowering_code(cell, script)]
+    data = [*_call_data(cell, values), *_bound_data(cell, values), *_main_code(cell, source)]
+    if values.external:
+        data.insert(0, f'{TENSORS} = torch.load(Path(__file__).with_suffix(".pt"))')
+    body = "\n".join(
+        [*shown, *(f"\n\n{piece}" for piece in _find_support_code([*shown, *data])), "\n", *data]
+    )
     preamble = _without_head(script.preamble)
-    imports = [*_imports(body + preamble), *_registering(source)]
+    imports = [*_imports(body + preamble), *_registration_imports(source)]
     if preamble:
         imports += ["\n", preamble, ""]
     own = [line for line in script.imports if _is_used(line, body + preamble)]
-    parts = [*_head(seen, about), *imports, *own, "\n", body]
+    parts = [*_docstring(cell, about), *imports, *own, "\n", body]
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(parts)).rstrip() + "\n"
 
 
-def _head(seen: Seen, about: Sequence[str]) -> Iterator[str]:
-    bench = seen.bench
-    said = seen.problem or "nothing is wrong with it here"
-    runtime = bench.backend.availability().runtime
-    lines = [f"Case {bench.case.name}, seed {bench.seed}. Observed ({runtime}): {said}", *about]
-    if seen.ours:
-        lines.append(f"Seen otherwise than by this script: {seen.ours}.")
-        if delegate := bench.recipe.script.delegate if bench.recipe.script else "":
+def _docstring(cell: RecordedCell, about: Sequence[str]) -> Iterator[str]:
+    runner = cell.runner
+    observed = cell.problem or "nothing is wrong"
+    runtime = runner.backend.availability().runtime
+    lines = [
+        f"Case {runner.case.name}, seed {runner.seed}. Observed ({runtime} runtime): {observed}",
+        *about,
+    ]
+    if cell.runtime_note:
+        lines.append(f"Observed in another way than by this script: {cell.runtime_note}.")
+        if delegate := runner.recipe.script.delegate if runner.recipe.script else "":
             lines.append(
-                f"The script lowers with upstream's code. A runtime that has {delegate} executes "
-                f"the program; elsewhere it is saved, and the defect cannot be tried."
+                f"This script lowers with the vendor's code. A runtime that has {delegate} "
+                f"executes the program; without it the script saves the program and exits with 2."
             )
-    yield f'"""{_plain(f"{bench.case.op} on {bench.target}")}'
+    yield f'"""{_plain(f"{runner.case.op} on {runner.target}")}'
     for line in lines:
         yield ""
         yield from textwrap.wrap(_plain(line), 98)
     versions = (f"{name} {metadata.version(name)}" for name in ("torch", "executorch"))
     yield ""
-    yield f"Written with {', '.join(versions)}. Exit code 1: the defect shows; 0: it is gone; 2: it"
-    yield 'cannot be tried here.\n"""\n'
+    yield f"Written with {', '.join(versions)}. Needs no other package of this project."
+    yield ""
+    yield "Exit code: 1 the defect shows, 0 the defect is gone, 2 it cannot be tried here."
+    yield '"""\n'
 
 
 def _plain(text: str) -> str:
     return text.replace("\\", "/").replace('"""', "'''")
 
 
-# What a script imports when it uses it, standard library first.
+# Modules that a script imports when it uses them, standard library first.
 _STANDARD = """
 base64 contextlib copy importlib.metadata importlib.util io logging math operator shutil subprocess
 sys tempfile warnings zlib
@@ -148,12 +158,12 @@ _NAMED = (
 
 
 def _imports(text: str) -> Iterator[str]:
-    """The import statements that a text needs."""
+    """Return the import statements that a text needs."""
     text += "logging.x warnings.x"
     yield from (f"import {name}" for name in _STANDARD if re.search(rf"\b{name}\.\w", text))
     yield from (line for line, name in _NAMED if re.search(rf"\b{name}\b", text))
     yield '\nwarnings.simplefilter("ignore")'
-    yield "logging.disable(logging.WARNING)  # what packages say of themselves\n"
+    yield "logging.disable(logging.WARNING)  # warnings of other packages\n"
     yield "import torch"
     yield "from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower"
     if "TorchDispatchMode" in text:
@@ -164,19 +174,21 @@ def _imports(text: str) -> Iterator[str]:
 
 
 def _is_used(line: str, text: str) -> bool:
-    """Whether a text uses a name that a statement imports; a whole module is imported for what its
-    import does."""
+    """Whether a text uses a name that a statement imports.
+
+    A statement that imports a whole module is always kept, for the module's side effects.
+    """
     names = line.partition(" import ")[2]
     return not names or any(re.search(rf"\b{name.strip()}\b", text) for name in names.split(","))
 
 
-def _registering(source: Source) -> Iterator[str]:
+def _registration_imports(source: ModuleSource) -> Iterator[str]:
     if "quantized_decomposed" in source.namespaces:
         yield "import torch.ao.quantization.fx._decomposed  # registers operators"
 
 
-def _pieces(lines: Sequence[str]) -> list[str]:
-    """The functions that a script uses, those included that they use."""
+def _find_support_code(lines: Sequence[str]) -> list[str]:
+    """Return the functions that a script uses, directly or indirectly."""
     found: dict[str, str] = {}
     text = "\n".join(lines)
     for _ in support_code.PIECES:
@@ -196,21 +208,21 @@ def _without_head(text: str) -> str:
     return "" if first is None else "\n" + "\n".join(lines[first:]).strip() + "\n"
 
 
-def _lowering(seen: Seen, script: Script) -> Iterator[str]:
-    shapes = _dynamic_shapes(seen)
+def _lowering_code(cell: RecordedCell, script: Script) -> Iterator[str]:
+    shapes = _dynamic_shapes(cell)
     dynamic = f", dynamic_shapes={shapes}" if shapes else ""
     yield "def export(module):"
     yield f"    return torch.export.export(module, CALLS[0]{dynamic})\n\n"
     yield "def make_model():"
-    if seen.bench.recipe.quantizer is None:
+    if cell.runner.recipe.quantizer is None:
         yield "    return Model().eval()\n\n"
     else:
-        number = len(seen.tester.built.calls)
+        number = len(cell.tester.built.calls)
         yield "    exported = export(Model().eval())"
         yield "    module = exported.module(check_guards=False)"
         yield f"    prepared = prepare_pt2e(module, {script.quantizer})"
         yield f"    for call in CALLS[:{number}]:"
-        yield "        prepared(*call)"
+        yield "        find_weight_preparation(*call)"
         yield "    return convert_pt2e(prepared)\n\n"
     yield "def lower(model):"
     yield "    return to_edge_transform_and_lower("
@@ -229,12 +241,12 @@ def _lowering(seen: Seen, script: Script) -> Iterator[str]:
     yield "\n"
 
 
-def _dynamic_shapes(seen: Seen) -> str:
-    """The dynamic dimensions of the flat inputs, as text; empty where all are static."""
-    if seen.bench.case.dynamic_shapes is None:
+def _dynamic_shapes(cell: RecordedCell) -> str:
+    """Return the dynamic dimensions of the flat inputs as text; empty where all are static."""
+    if cell.runner.case.dynamic_shapes is None:
         return ""
-    ranges = seen.tester.exported.range_constraints
-    nodes = [node for node in seen.graph.graph.nodes if node.op == "placeholder"]
+    ranges = cell.tester.exported.range_constraints
+    nodes = [node for node in cell.graph.graph.nodes if node.op == "placeholder"]
     texts = [_dimensions(node, ranges) for node in nodes]
     if all(text == "None" for text in texts):
         return ""
@@ -259,46 +271,45 @@ def _dimensions(node: Node, ranges: Any) -> str:
     return f"{{{', '.join(found)}}}" if found else "None"
 
 
-def _calls(seen: Seen, values: Values) -> Iterator[str]:
+def _call_data(cell: RecordedCell, values: ScriptTensors) -> Iterator[str]:
     yield "CALLS = ["
-    for call in seen.calls:
+    for call in cell.calls:
         yield "    ("
-        yield from (f"        {values.text(item, 8)}," for item in call)
+        yield from (f"        {values.format(item, 8)}," for item in call)
         yield "    ),"
     yield "]"
-    if seen.observes_state:
-        yield "CALLS.append(CALLS[-1])  # shows the state that the last call left behind"
-    if seen.changed:
-        yield "# Inputs that are returned as the program leaves them, before its outputs."
-    yield f"CHANGED = {seen.changed}\n"
+    if cell.observes_state:
+        yield "CALLS.append(CALLS[-1])  # repeats the last call to observe the state it left"
+    if cell.changed_inputs:
+        yield "# Positions of inputs that the program changes; compared before its outputs."
+    yield f"CHANGED = {cell.changed_inputs}\n"
 
 
-def _bounds(seen: Seen, values: Values) -> Iterator[str]:
-    """The bound of each value of each call, inputs that were changed first."""
-    if seen.reference is None:
+def _bound_data(cell: RecordedCell, values: ScriptTensors) -> Iterator[str]:
+    """Write the bound of each value of each call, changed inputs first."""
+    if cell.reference is None:
         return
-    yield "# The largest error of each element that arithmetic in the program's dtype explains: how"
-    yield "# far results spread when every operation errs by its rounding."
+    yield "# Bound of each element: largest error that rounding in the program's dtype explains."
     yield "BOUNDS = ["
-    for call, bounds in enumerate(seen.reference.bound):
-        places = seen.reference.places[call]
+    for call, bounds in enumerate(cell.reference.bound):
+        places = cell.reference.places[call]
         order = sorted(range(len(bounds)), key=lambda index: places[index].role != "input")
         yield "    ("
         for index in order:
             bound = bounds[index]
-            yield f"        {'None' if bound is None else values.text(_rounded_up(bound), 8)},"
+            yield f"        {'None' if bound is None else values.format(_rounded_up(bound), 8)},"
         yield "    ),"
     yield "]\n\n"
 
 
 def _rounded_up(bound: torch.Tensor) -> torch.Tensor:
-    """A bound in float32, no element smaller."""
+    """Return a bound in float32, with no element smaller."""
     single = bound.float()
     above = torch.nextafter(single, torch.tensor(torch.inf))
     return torch.where(single.double() < bound, above, single)
 
 
-def _main(seen: Seen, source: Source) -> Iterator[str]:
+def _main_code(cell: RecordedCell, source: ModuleSource) -> Iterator[str]:
     mode = "contextlib.nullcontext" if source.has_branches else "Float64"
     yield "def main():"
     yield '    names = ("torch", "executorch")'
@@ -313,14 +324,14 @@ def _main(seen: Seen, source: Source) -> Iterator[str]:
     yield '        print(f"cannot be tried here: {error}")'
     yield "        return 2"
     yield "    except Exception as error:"
-    if seen.phase is not None:
-        yield f"        # Seen: {_plain(seen.error)[:80]}"
-    yield f"        return failed(stage, error, {seen.phase!r})"
-    if seen.reference is None:
+    if cell.failing_phase is not None:
+        yield f"        # Observed: {_plain(cell.error)[:76]}"
+    yield f"        return report_failure(stage, error, {cell.failing_phase!r})"
+    if cell.reference is None:
         yield '    print("the defect is gone")'
         yield "    return 0\n\n"
     else:
-        yield f"    wanted = expected(model, copy.deepcopy(model), {mode}, CALLS, CHANGED)"
-        yield "    return judge(actual, wanted, BOUNDS)\n\n"
+        yield f"    wanted = compute_expected(model, copy.deepcopy(model), {mode}, CALLS, CHANGED)"
+        yield "    return compare_all(actual, wanted, BOUNDS)\n\n"
     yield 'if __name__ == "__main__":'
-    yield "    sys.exit(in_child(main))" if seen.crashes else "    sys.exit(main())"
+    yield "    sys.exit(run_in_child_process(main))" if cell.is_crash else "    sys.exit(main())"

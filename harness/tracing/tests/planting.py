@@ -1,4 +1,4 @@
-"""Recipes that lower an operator wrongly, for the tests of this wing."""
+"""Recipes that lower an operator wrongly, for the tests of this package."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from harness import Recipe, Target
 from harness.model import registry
 
 Edit = Callable[[torch.fx.Node], bool]
-"""Changes a node where it is meant, and says whether it did."""
+"""Changes a matching node; returns whether it did."""
 
 
 class Planted:
-    """A pass over the edge program that edits nodes, those of branches included."""
+    """A pass over the edge program that edits nodes, including nodes of branches."""
 
     def __init__(self, edit: Edit) -> None:
         self._edit = edit
@@ -39,7 +39,7 @@ def planted(target: str, edit: Edit) -> Recipe:
 
 
 def swapped(name: str, other: str) -> Edit:
-    """Another operator of the same arguments in place of one: ``aten.tanh.default``."""
+    """Replace an operator (``aten.tanh.default``) by another one with the same arguments."""
     wrong = edge(other)
 
     def edit(node: torch.fx.Node) -> bool:
@@ -52,8 +52,11 @@ def swapped(name: str, other: str) -> Edit:
 
 
 def swapped_after(name: str, other: str, before: str) -> Edit:
-    """As :func:`swapped`, only where its argument is another operator's, which nobody else uses:
-    as a kernel that computes both as one may do."""
+    """Like :func:`swapped`, only where the argument is the result of ``before`` and has no other
+    use.
+
+    A kernel that fuses both operators may do this.
+    """
     swap = swapped(name, other)
 
     def edit(node: torch.fx.Node) -> bool:
@@ -65,7 +68,7 @@ def swapped_after(name: str, other: str, before: str) -> Edit:
 
 
 def swapped_in_large(name: str, other: str, nodes: int) -> Edit:
-    """As :func:`swapped`, only in a graph of so many nodes: no part of it errs alone."""
+    """Like :func:`swapped`, only in a graph of at least ``nodes`` nodes: no part errs alone."""
     swap = swapped(name, other)
     return lambda node: len(node.graph.nodes) >= nodes and swap(node)
 

@@ -14,13 +14,13 @@ from executorch.exir.pass_base import ExportPass, PassResult
 from harness import Case, Status, Target, UsageError
 from harness.model import registry
 from harness.model.recipe import KnownPass
-from harness.tracing.pass_blame import blame
+from harness.tracing.pass_blame import blame_passes
 
 CASE = Case("sine", lambda: (torch.nn.Sequential(torch.nn.Tanh()), (torch.randn(4),)))
 
 
 class _Counting(ExportPass):  # type: ignore[misc]
-    """Adds so much to what a program returns."""
+    """Adds a multiple of its own value to every node."""
 
     off = 0.0
 
@@ -70,31 +70,31 @@ TARGET = Target.parse("portable:fp32")
 def test_the_pass_is_named(given: Callable[..., None]) -> None:
     given(HarmlessPass, WrongPass)
     said: list[str] = []
-    found = blame(CASE, TARGET, say=said.append)
-    assert found.whole.status is Status.MISMATCH
-    assert found.guilty == ("wrong",)
-    assert found.verdict == "it passes without wrong"
+    found = blame_passes(CASE, TARGET, on_progress=said.append)
+    assert found.with_all.status is Status.MISMATCH
+    assert found.culprits == ("wrong",)
+    assert found.conclusion == "it passes without wrong"
     assert said == ["with all passes", "without passes", "without harmless", "without wrong"]
 
 
 def test_several_together(given: Callable[..., None]) -> None:
     given(HarmlessPass, WrongPass, HarmlessPass, AlsoWrongPass)
-    found = blame(CASE, TARGET)
-    assert found.guilty == ()
-    assert found.until == "wrong"
+    found = blame_passes(CASE, TARGET)
+    assert found.culprits == ()
+    assert found.first_red_prefix == "wrong"
 
 
 def test_a_green_cell(given: Callable[..., None]) -> None:
     given(HarmlessPass)
-    assert blame(CASE, TARGET).plain is None
+    assert blame_passes(CASE, TARGET).with_none is None
 
 
 def test_no_pass_is_to_blame(given: Callable[..., None]) -> None:
     given(HarmlessPass)
     fails = Case("fails", lambda: (torch.nn.Linear(3, 2), (torch.randn(4),)))
-    found = blame(fails, TARGET)
-    assert found.without == ()
-    assert found.verdict.startswith("it is no pass")
+    found = blame_passes(fails, TARGET)
+    assert found.with_one_left_out == ()
+    assert found.conclusion.startswith("it is no pass")
 
 
 def test_a_pass_that_the_target_adds(
@@ -103,10 +103,10 @@ def test_a_pass_that_the_target_adds(
     given(HarmlessPass)
     known = KnownPass(f"{__name__}:WrongPass", "doubles")
     monkeypatch.setattr("harness.model.recipe_passes.GENERAL", {"twice": known})
-    found = blame(CASE, Target.parse("portable:fp32+twice"))
-    assert found.guilty == ("twice",)
+    found = blame_passes(CASE, Target.parse("portable:fp32+twice"))
+    assert found.culprits == ("twice",)
 
 
 def test_without_passes_there_is_nothing_to_leave_out() -> None:
     with pytest.raises(UsageError, match="runs no passes"):
-        blame(CASE, TARGET)
+        blame_passes(CASE, TARGET)

@@ -1,4 +1,4 @@
-"""A model that is wrong has its first diverging node on record, without being asked."""
+"""The record of a wrong model names its first diverging node automatically."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch
 from harness import Case, Cell, Limitation, Recipe, Severity, Status, Tester, run_cell
 from harness.record.cell import MODEL
 from harness.tracing import divergence
-from harness.tracing.divergence import diverges, look
+from harness.tracing.divergence import is_wrong_model, trace_cell
 from harness.tracing.tests.planting import planted, swapped
 from harness.tracing.trace import trace
-from harness.tracing.trace_result import Found, recorded
+from harness.tracing.trace_result import Found, add_trace
 
 TARGET = "portable:fp32"
 WRONG = planted(TARGET, swapped("aten.tanh.default", "aten.erf.default"))
@@ -38,9 +38,9 @@ def wrong(recipe: Recipe = WRONG, of: Case = MODEL_CASE, **options: Any) -> Cell
 
 
 def traced(cell: Cell, **options: Any) -> Cell:
-    found = look(cell, MODEL_CASE, recipe=WRONG, **options)
+    found = trace_cell(cell, MODEL_CASE, recipe=WRONG, **options)
     assert found is not None
-    return recorded(cell, found)
+    return add_trace(cell, found)
 
 
 @pytest.mark.parametrize("limitations", [(), KNOWN], ids=["red", "xfailed"])
@@ -49,7 +49,7 @@ def test_a_planted_fault_is_named_in_the_record(limitations: Any) -> None:
     assert cell.status is (Status.XFAILED if limitations else Status.MISMATCH)
     # Expected or not.
     assert cell.severity is Severity.MAJOR
-    assert diverges(cell)
+    assert is_wrong_model(cell)
     after = traced(cell)
     assert after.first_divergence is not None
     assert (after.first_divergence.node, after.first_divergence.born) == ("tanh", True)
@@ -73,13 +73,13 @@ def test_who_has_nothing_to_trace_is_left_alone(monkeypatch: pytest.MonkeyPatch)
     assert (right.status, no_model.status) == (Status.PASSED, Status.MISMATCH)
     assert (in_lowering.status, in_lowering.stage) == (Status.FAILED, "lower")
     for cell in (right, no_model, in_lowering):
-        assert look(cell, MODEL_CASE) is None
+        assert trace_cell(cell, MODEL_CASE) is None
         assert (cell.first_divergence, cell.untraced) == (None, "")
 
 
 def test_a_program_that_does_not_execute_has_no_values_to_compare() -> None:
     cell = Cell(case="chain", target=TARGET, status=Status.FAILED, stage="run", tags=[MODEL])
-    assert "no values to compare" in str(look(cell, MODEL_CASE))
+    assert "no values to compare" in str(trace_cell(cell, MODEL_CASE))
 
 
 def test_whatever_tracing_raises_the_verdict_stands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,19 +91,21 @@ def test_whatever_tracing_raises_the_verdict_stands(monkeypatch: pytest.MonkeyPa
     after = traced(cell)
     assert (after.status, after.error, after.stage) == (cell.status, cell.error, "compare")
     assert after.first_divergence is None
-    assert after.untraced == "tracing it failed: RuntimeError: no such node"
+    assert after.untraced == "tracing failed: RuntimeError: no such node"
 
 
 def test_a_cell_that_is_green_when_it_is_traced_says_so() -> None:
     cell = wrong()
-    found = look(cell, MODEL_CASE, recipe=planted(TARGET, lambda node: False))
+    found = trace_cell(cell, MODEL_CASE, recipe=planted(TARGET, lambda node: False))
     assert isinstance(found, Found)
-    assert recorded(cell, found).untraced == "run once more to be traced it was green"
+    assert add_trace(cell, found).untraced == "the cell was green when it was run again for tracing"
 
 
 def test_what_takes_longer_than_its_limit_is_not_begun() -> None:
     cell = replace_seconds(wrong(), 9.0)
-    assert "it takes 9 s to run it once, and 8 s were left" in traced(cell, seconds=8).untraced
+    assert (
+        "it takes 9 s to run the cell once, and 8 s were left" in traced(cell, seconds=8).untraced
+    )
 
 
 def replace_seconds(cell: Cell, seconds: float) -> Cell:
@@ -112,37 +114,39 @@ def replace_seconds(cell: Cell, seconds: float) -> Cell:
 
 
 def test_a_search_that_runs_out_of_time_says_that_it_is_not_the_first() -> None:
-    """Time for the whole program alone: what is known then is a wrong output."""
+    """The time suffices for the whole program only, so the result is a wrong output."""
     found = trace(MODEL_CASE, TARGET, recipe=WRONG, seconds=1e-6)
-    assert found.given_up
+    assert found.stopped_early
     assert found.first is not None
     assert (found.first.node, found.first.born, found.programs) == ("cos", None, 1)
     assert found.divergence is not None
     assert found.divergence.note.startswith("given up; programs tried: 1, in ")
     assert str(found.divergence).endswith("a node before it may be wrong")
     ended = trace(MODEL_CASE, TARGET, recipe=WRONG, seconds=300)
-    assert not ended.given_up
+    assert not ended.stopped_early
     assert ended.first is not None
     assert ended.first.node == "tanh"
 
 
 def test_an_unlucky_delegation_is_no_divergence() -> None:
-    """Wrong in what was asked for, not in its values."""
+    """A requirement is not met; no value is wrong."""
     recipe = replace(WRONG, require_delegation=True)
     cell = wrong(recipe)
     assert (cell.status, cell.stage) == (Status.FAILED, "lower")
-    assert look(cell, MODEL_CASE, recipe=recipe) is None
+    assert trace_cell(cell, MODEL_CASE, recipe=recipe) is None
 
 
 def test_a_cell_that_was_just_run_is_not_run_again_to_be_traced() -> None:
     ran: list[Tester] = []
     cell = wrong(judged=ran.append)
-    found, again = (look(cell, MODEL_CASE, recipe=WRONG, ran=one) for one in (ran[0], None))
+    found, again = (
+        trace_cell(cell, MODEL_CASE, recipe=WRONG, finished_tester=one) for one in (ran[0], None)
+    )
     assert isinstance(found, Found)
     assert isinstance(again, Found)
     assert found.programs == again.programs - 1
     assert found.first == again.first
-    # A cell that comes to no verdict has no tester to go on with.
+    # A cell without a verdict has no tester to reuse.
     ran.clear()
     wrong(planted(TARGET, lambda node: 1 // 0 > 0), judged=ran.append)
     assert ran == []

@@ -1,4 +1,4 @@
-"""What is left of a red cell is what makes it red."""
+"""A red cell is reduced to the nodes that cause the failure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness import Case, UsageError, run_cell
 from harness.errors import ProgramError
 from harness.model.backend import Execution
 from harness.model.case import arguments
-from harness.tracing.reduce import Reduced, reduce
+from harness.tracing.reduce import ReducedProgram, reduce
 from harness.tracing.tests.planting import edge, planted, swapped, swapped_after
 from harness.tracing.tests.test_trace import TANH_IS_ERF, Chain, Fused
 
 
-def reduced(case: Case, edit: Any, target: str = "portable:fp32", **options: Any) -> Reduced:
+def reduced(case: Case, edit: Any, target: str = "portable:fp32", **options: Any) -> ReducedProgram:
     return reduce(case, target, recipe=planted(target, edit), isolate=False, **options)
 
 

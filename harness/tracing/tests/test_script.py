@@ -1,4 +1,4 @@
-"""Scripts lower as the recipes do, and show what was seen without this project."""
+"""Scripts lower as the recipes do, and reproduce a defect without this project."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness import Case, Tester, UsageError
 from harness.model import registry
 from harness.pipeline import stages
 from harness.record.target import Target
-from harness.tracing.script.tensor_text import Values, literal
+from harness.tracing.script.tensor_text import ScriptTensors, format_literal
 from harness.tracing.script.write import write_script
 
 QUICK = ("portable:fp32", "tosa:fp", "mlx:fp32")
@@ -132,7 +132,7 @@ def test_a_script_shows_a_defect_alone(tmp_path: Path) -> None:
     path = tmp_path / "shows.py"
     written = write_script(path, several(), "xnnpack:fp32")
     assert written.problem is not None
-    assert (written.beside, written.ours) == (None, "")
+    assert (written.tensor_file, written.runtime_note) == (None, "")
     assert imported(path) <= ALLOWED
     assert "harness" not in path.read_text()
     ended = run(path, tmp_path)
@@ -197,28 +197,28 @@ VALUES = (
 def test_a_tensor_is_the_same_out_of_its_text(value: torch.Tensor) -> None:
     from harness.tracing.script.support_code import unpack
 
-    made = eval(Values().text(value), {"torch": torch, "unpack": unpack})
+    made = eval(ScriptTensors().format(value), {"torch": torch, "unpack": unpack})
     assert (made.dtype, made.shape, made.stride()) == (value.dtype, value.shape, value.stride())
     bits = [each.contiguous().reshape(-1).view(torch.uint8) for each in (made, value)]
     assert torch.equal(*bits)
 
 
 def test_long_tensors_go_beside() -> None:
-    values = Values()
+    values = ScriptTensors()
     tensors = [torch.randn(2**17) for _ in range(3)]
-    texts = [values.text(tensor) for tensor in tensors]
-    beside = [int(text.removeprefix("BESIDE['v").removesuffix("']")) for text in texts
-              if text.startswith("BESIDE")]  # fmt: skip
+    texts = [values.format(tensor) for tensor in tensors]
+    beside = [int(text.removeprefix("TENSORS['v").removesuffix("']")) for text in texts
+              if text.startswith("TENSORS")]  # fmt: skip
     # The script holds as much as fits, the file beside it the rest.
-    assert beside == list(range(len(values.beside)))
+    assert beside == list(range(len(values.external)))
     assert len(beside) > 0
     assert 0 < values.inline <= 2**20
-    kept = [tensor for tensor, text in zip(tensors, texts, strict=True) if "BESIDE" in text]
-    assert all(map(torch.equal, kept, values.beside.values()))
+    kept = [tensor for tensor, text in zip(tensors, texts, strict=True) if "TENSORS" in text]
+    assert all(map(torch.equal, kept, values.external.values()))
 
 
 def test_numbers_are_the_same_out_of_their_text() -> None:
     for value in (1, 0.1, None, "a'b", torch.float16, [1.5, (2,)], -torch.inf, 1 - 2j):
-        made = eval(literal(value), {"torch": torch})
+        made = eval(format_literal(value), {"torch": torch})
         assert made == value
         assert type(made) is type(value)

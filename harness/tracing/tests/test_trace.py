@@ -1,4 +1,4 @@
-"""The first node that leaves the oracle is the one where a fault was planted."""
+"""The first diverging node is the node with the planted fault."""
 
 from __future__ import annotations
 
@@ -143,7 +143,9 @@ def test_what_only_a_fused_kernel_does_is_found_by_cutting() -> None:
 
 
 class Summed(torch.nn.Module):
-    """What tanh errs by is less than a sum with a large number may, and shows in a mean."""
+    """The error of tanh is below the bound of a sum with a large number, and exceeds that of a
+    mean.
+    """
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         large = y * 2000

@@ -44,8 +44,8 @@ def test_trace_prints_the_node_and_what_to_do_next(suites: Path, tmp_path: Path)
     saved = tmp_path / "found.json"
     ended = typed("trace", "wrong/gelu@xnnpack:fp32", "--suites", suites, "--save", saved)
     assert ended.exit_code == 1, ended.output
-    assert "first node that leaves the oracle: gelu  aten.gelu.default" in ended.output
-    assert "born    here" in ended.output
+    assert "first diverging node: gelu  aten.gelu.default" in ended.output
+    assert "origin  the error originates here" in ended.output
     assert "conform reduce" in ended.output
     written = json.loads(saved.read_text())
     assert (written["first"]["node"], written["runtime"]) == ("gelu", "native")
@@ -85,6 +85,6 @@ def test_reduce_writes_a_script_and_runs_it(suites: Path, tmp_path: Path) -> Non
     cell = "wrong/gelu@xnnpack:fp32"
     ended = typed("reduce", cell, "--suites", suites, "--script", script)
     assert ended.exit_code == 0, ended.output
-    assert "1 of 4 nodes are as red: aten.gelu.default" in ended.output
-    assert "run alone it exits with 1: the defect shows" in ended.output
+    assert "1 of 4 nodes reproduces it: aten.gelu.default" in ended.output
+    assert "script exits with 1: the defect shows" in ended.output
     assert script.exists()

@@ -15,7 +15,7 @@ from harness.model.case import Call, Given
 from harness.numerics.module_runs import run_calls
 from harness.pipeline.dynamic_sizes.extra_calls import ELEMENTS, Sizes, further_sizes
 from harness.record.cell import Cell, Status
-from harness.tracing.divergence import look
+from harness.tracing.divergence import trace_cell
 from harness.tracing.trace import trace
 
 X = torch.randn(4, 6)
@@ -147,7 +147,7 @@ def test_a_size_that_is_refused_is_not_traced() -> None:
     model = replace(case(Scaled(), Dim("rows", min=1)), tags=frozenset({"model"}))
     cell = run_cell(model, "portable:fp32")
     assert cell.refused_call is not None
-    assert look(cell, model) is None
+    assert trace_cell(cell, model) is None
 
 
 def test_a_case_s_own_call_that_is_refused_is_named() -> None:
