@@ -1,4 +1,4 @@
-"""What a backend's author runs: programs that harnesses judge wrongly, on a backend of one's own.
+"""Contract tests for the authors of a backend: programs that test harnesses often judge wrongly.
 
 ::
 
@@ -13,6 +13,6 @@ from __future__ import annotations
 from harness.contract.check_backend import SPECIMENS as SPECIMENS, check_backend as check_backend
 from harness.contract.specimens import (
     Expected as Expected,
-    Kind as Kind,
     Specimen as Specimen,
+    SpecimenKind as SpecimenKind,
 )

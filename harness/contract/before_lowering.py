@@ -1,5 +1,4 @@
-"""Specimens of what happens to a module before it is lowered: it is rewritten and quantized, and
-every call is given its tensors."""
+"""Specimens about the steps before lowering: rewriting, quantizing, and the inputs of each call."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from typing import Any
 
 import torch
 
-from harness.contract.specimens import Expected, Kind, Specimen, planted
+from harness.contract.specimens import Expected, Specimen, SpecimenKind, plant_fault
 from harness.model.case import Case, Inputs
 
 Build = Callable[[], tuple[torch.nn.Module, Inputs]]
@@ -26,7 +25,7 @@ class _Applied(torch.nn.Module):
 
 
 class _Layer(torch.nn.Module):
-    """A bfloat16 layer; an exported program may return another dtype."""
+    """A bfloat16 layer whose exported program may return another dtype."""
 
     def __init__(self, layer: torch.nn.Module, exported_dtype: torch.dtype) -> None:
         super().__init__()
@@ -35,12 +34,13 @@ class _Layer(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self.layer(x)
-        return result.to(planted(result.dtype, self.exported_dtype))
+        return result.to(plant_fault(result.dtype, self.exported_dtype))
 
 
 class _Masked(torch.nn.Module):
-    """Masked softmax; the export may write to the mask of its caller, past torch's dispatcher, or
-    leave the module in training mode. The mask is bool, which no recipe casts."""
+    """Masked softmax. Its export may write to the caller's mask, bypassing torch's dispatcher, or
+    leave the module in training mode. The mask is bool, because no recipe casts that.
+    """
 
     mask: torch.Tensor
 
@@ -71,7 +71,7 @@ def _pair(x: torch.Tensor) -> Any:
 
 
 def _exchanged(x: torch.Tensor) -> Any:
-    return planted(_pair(x), _pair(x)[::-1])
+    return plant_fault(_pair(x), _pair(x)[::-1])
 
 
 def _attention(factor: Callable[[], float]) -> Build:
@@ -108,9 +108,9 @@ _RIGHT: dict[str, Build] = {
     "masked_softmax": _masked(),
 }
 _WRONG: dict[str, Build] = {
-    "variance_loses_its_dimension": _variance(lambda: planted(True, False)),
+    "variance_loses_its_dimension": _variance(lambda: plant_fault(True, False)),
     "two_outputs_exchanged": lambda: (_Applied(_exchanged), (torch.randn(3, 4),)),
-    "softmax_without_its_factor": _attention(lambda: planted(0.25, 1.0)),
+    "softmax_without_its_factor": _attention(lambda: plant_fault(0.25, 1.0)),
     "bfloat16_linear_returns_float32": _linear(torch.float32),
     "bfloat16_conv2d_returns_float32": _conv2d(torch.float32),
     "mask_overwritten": _masked(overwrites=True),
@@ -119,13 +119,17 @@ _WRONG: dict[str, Build] = {
 
 _BFLOAT16 = "bfloat16_"
 
-BEFORE_LOWERING: list[Specimen] = [
-    Specimen(Case(f"specimen/{name}", build), expected, Kind.BEFORE_LOWERING)
+BEFORE_LOWERING_SPECIMENS: list[Specimen] = [
+    Specimen(Case(f"specimen/{name}", build), expected, SpecimenKind.BEFORE_LOWERING)
     for expected, builds in ((Expected.CONFORMS, _RIGHT), (Expected.DIFFERS, _WRONG))
     for name, build in builds.items()
 ]
-FOR_QUANTIZERS: list[Specimen] = [
-    one for one in BEFORE_LOWERING if not one.case.name.startswith(f"specimen/{_BFLOAT16}")
+QUANTIZER_SPECIMENS: list[Specimen] = [
+    one
+    for one in BEFORE_LOWERING_SPECIMENS
+    if not one.case.name.startswith(f"specimen/{_BFLOAT16}")
 ]
-"""Those for recipes with a quantizer: the runtime's kernels that dequantize write float32 alone and
-abort the process for bfloat16 (dequantize_per_channel_out, kernels/quantized/cpu)."""
+"""Specimens for recipes with a quantizer. Without bfloat16: the runtime's dequantizing kernels
+write only float32 and abort the process for bfloat16 (dequantize_per_channel_out,
+kernels/quantized/cpu).
+"""

@@ -1,6 +1,6 @@
-"""Programs whose sizes vary, and twins of them that are wrong at one end of a range alone.
+"""Programs with dynamic sizes, and variants that are wrong only at one end of a range.
 
-The example has a size between the ends, where each twin is right.
+The example input has a size between the ends, where each variant is correct.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.export import Dim
 
-from harness.contract.specimens import Calls, Expected, Kind, Specimen, planted
+from harness.contract.specimens import Expected, FunctionModule, Specimen, SpecimenKind, plant_fault
 from harness.model.case import Case, Inputs
 
 ROWS, COLUMNS = Dim("rows", min=1, max=9), Dim("columns", min=2, max=12)
@@ -19,7 +19,7 @@ ROWS, COLUMNS = Dim("rows", min=1, max=9), Dim("columns", min=2, max=12)
 DYNAMIC_SPECIMENS: list[Specimen] = []
 
 
-def _specimen(
+def _add_specimen(
     name: str,
     function: Callable[..., Any],
     shapes: tuple[Any, ...],
@@ -28,16 +28,19 @@ def _specimen(
 ) -> None:
     case = Case(
         f"specimen/{name}",
-        lambda: (Calls(function, {}), inputs()),
+        lambda: (FunctionModule(function, {}), inputs()),
         dynamic_shapes={"inputs": shapes},
         tags=frozenset({"dynamic"}),
     )
-    DYNAMIC_SPECIMENS.append(Specimen(case, expected, Kind.DYNAMIC_SIZES))
+    DYNAMIC_SPECIMENS.append(Specimen(case, expected, SpecimenKind.DYNAMIC_SIZES))
 
 
 def _is_one_row(x: torch.Tensor) -> torch.Tensor:
-    """1 where there is one row, else 0; of values, because compilers simplify what is made of sizes
-    by ranges that begin at 2."""
+    """Return 1 where there is one row, else 0.
+
+    It is computed from values, because compilers simplify expressions of sizes by ranges that begin
+    at 2.
+    """
     return ((x * 0 + 1).sum(0) < 1.5).to(x.dtype)
 
 
@@ -52,34 +55,36 @@ def _rows_and_columns() -> Inputs:
 _ROWS = ({0: ROWS},)
 _BOTH = ({0: ROWS, 1: COLUMNS},)
 
-_specimen("dynamic_rows", lambda _, x: x * 2 + 1, _ROWS, _rows)
-_specimen(
+_add_specimen("dynamic_rows", lambda _, x: x * 2 + 1, _ROWS, _rows)
+_add_specimen(
     "dynamic_rows_wrong_at_least",
-    lambda _, x: x * 2 + planted(0, 1) * _is_one_row(x),
+    lambda _, x: x * 2 + plant_fault(0, 1) * _is_one_row(x),
     _ROWS,
     _rows,
     Expected.DIFFERS,
 )
-_specimen(
+_add_specimen(
     "dynamic_rows_wrong_at_most",
-    lambda _, x: x * 2 + planted(0, 1) * (x.shape[0] // 9),
+    lambda _, x: x * 2 + plant_fault(0, 1) * (x.shape[0] // 9),
     _ROWS,
     _rows,
     Expected.DIFFERS,
 )
-_specimen("dynamic_rows_and_columns", lambda _, x: x * 2 + x.sum(1, True), _BOTH, _rows_and_columns)
+_add_specimen(
+    "dynamic_rows_and_columns", lambda _, x: x * 2 + x.sum(1, True), _BOTH, _rows_and_columns
+)
 for name, wrong in (
     ("few_rows_many_columns", lambda x: _is_one_row(x) * (x.shape[1] // 12)),
     ("many_rows_few_columns", lambda x: (x.shape[0] // 9) * (4 // (x.shape[1] + 2))),
 ):
-    _specimen(
+    _add_specimen(
         f"dynamic_wrong_for_{name}",
-        lambda _, x, f=wrong: x * 2 + planted(0, 1) * f(x),
+        lambda _, x, f=wrong: x * 2 + plant_fault(0, 1) * f(x),
         _BOTH,
         _rows_and_columns,
         Expected.DIFFERS,
     )
-_specimen(
+_add_specimen(
     "dynamic_sizes_of_one_symbol",
     lambda _, x, y: x.repeat(2, 1) + y,
     ({0: ROWS}, {0: 2 * ROWS}),

@@ -1,4 +1,6 @@
-"""Odd but legal programs on the null backend, which executes everything: each verdict is right."""
+"""Unusual but legal programs on the null backend, which executes everything: each verdict is
+correct.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from torch.fx import GraphModule
 
 from backends.null import BACKEND, SPOILED_BACKEND
 from harness import Availability, Execution, Inputs, Recipe, run_cell
-from harness.contract import SPECIMENS, Expected, Kind, Specimen, check_backend
-from harness.contract.before_lowering import BEFORE_LOWERING
-from harness.contract.check_backend import misjudged
+from harness.contract import SPECIMENS, Expected, Specimen, SpecimenKind, check_backend
+from harness.contract.before_lowering import BEFORE_LOWERING_SPECIMENS
+from harness.contract.check_backend import find_wrong_verdict
 from harness.contract.dynamic_specimens import DYNAMIC_SPECIMENS
 from harness.errors import StageFailure, UnsupportedProgram, UsageError
 from harness.model import registry
@@ -26,12 +28,12 @@ aten = torch.ops.aten
 
 _STATUS = {
     Expected.CONFORMS: Status.PASSED,
-    Expected.UNTELLING: Status.PASSED,
+    Expected.VACUOUS: Status.PASSED,
     Expected.DIFFERS: Status.MISMATCH,
     Expected.REFUSED: Status.FAILED,
 }
 
-# A call changes what belongs to its caller.
+# A call changes state that belongs to its caller.
 _ALTERED = {
     "specimen/mask_overwritten": ["buffer mask"],
     "specimen/training_mode_left_on": ["training of the module"],
@@ -41,7 +43,7 @@ _ALTERED = {
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda one: one.case.name)
 def test_the_verdict_is_right(specimen: Specimen) -> None:
     cell = run_cell(specimen.case, "null:eager")
-    assert misjudged(specimen, cell) is None, cell.error
+    assert find_wrong_verdict(specimen, cell) is None, cell.error
     if specimen.case.name in _ALTERED:
         assert (cell.status, cell.altered) == (Status.FAILED, _ALTERED[specimen.case.name])
         return
@@ -58,7 +60,7 @@ def test_a_backend_that_spoils_its_outputs_is_found() -> None:
 
 
 class Narrow(type(BACKEND)):  # type: ignore[misc]
-    """Executes programs for up to 4 rows, whatever they were lowered for."""
+    """Executes programs for up to 4 rows, whatever sizes they were lowered for."""
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         if any(len(inputs[0]) > 4 for inputs in calls):
@@ -77,7 +79,7 @@ def test_a_backend_that_refuses_a_size_that_it_lowered_for_is_found() -> None:
 
 
 class Late(Narrow):
-    """Finds while it runs that lowering did it."""
+    """Attributes a failure at run time to lowering."""
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         try:
@@ -151,7 +153,7 @@ def _write_mask(graph: GraphModule) -> None:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_the_author_of_a_quantizer_meets_its_faults(change: Change, found: set[str]) -> None:
-    right = [one for one in BEFORE_LOWERING if one.expected is Expected.CONFORMS]
+    right = [one for one in BEFORE_LOWERING_SPECIMENS if one.expected is Expected.CONFORMS]
     with pytest.raises(AssertionError) as wrong:
         check_backend(Quantizing(change), specimens=right)
     named = re.findall(r"^specimen/(\w+)@", str(wrong.value), re.MULTILINE)
@@ -160,7 +162,7 @@ def test_the_author_of_a_quantizer_meets_its_faults(change: Change, found: set[s
 
 
 def test_an_honest_quantizer_is_found_nothing_wrong_with() -> None:
-    check_backend(Quantizing(lambda _: None), specimens=BEFORE_LOWERING)
+    check_backend(Quantizing(lambda _: None), specimens=BEFORE_LOWERING_SPECIMENS)
 
 
 class Raises(type(BACKEND)):  # type: ignore[misc]
@@ -173,7 +175,7 @@ class Raises(type(BACKEND)):  # type: ignore[misc]
 
 
 class Refuses(Raises):
-    """Executes nothing, and calls that unsupported."""
+    """Executes nothing, and reports it as unsupported."""
 
     error = UnsupportedProgram
 
@@ -186,7 +188,7 @@ class Echoes(type(BACKEND)):  # type: ignore[misc]
 
 
 class Confuses(type(BACKEND)):  # type: ignore[misc]
-    """Returns what is right for the program before."""
+    """Returns the outputs of the previous program."""
 
     before: Execution | None = None
 
@@ -196,8 +198,8 @@ class Confuses(type(BACKEND)):  # type: ignore[misc]
         return now if given is None else given
 
 
-# Some of each kind: all of them take half a minute a backend.
-SOME = [one for kind in Kind for one in [x for x in SPECIMENS if x.kind is kind][:3]]
+# Some of each kind, because all of them take half a minute for each backend.
+SOME = [one for kind in SpecimenKind for one in [x for x in SPECIMENS if x.kind is kind][:3]]
 
 
 @pytest.mark.parametrize("backend", [Raises(), Refuses(), Echoes(), Confuses()])
@@ -205,8 +207,8 @@ def test_a_backend_that_computes_nothing_is_found(backend: Any) -> None:
     with pytest.raises(AssertionError) as found:
         check_backend(backend, specimens=SOME)
     text = str(found.value)
-    assert "too little is executed:" in text
-    assert re.search(r"null:eager: [01] of \d\d programs that conform pass", text), text
+    assert "too few programs pass:" in text
+    assert re.search(r"null:eager: [01] of \d\d conforming programs pass", text), text
     if isinstance(backend, Refuses):
         assert "verdicts are wrong" not in text
         return
@@ -214,12 +216,12 @@ def test_a_backend_that_computes_nothing_is_found(backend: Any) -> None:
     right = {one.case.name for one in SOME if one.expected is Expected.CONFORMS}
     assert len(right - named) <= 1, right - named
     for kind in {one.kind for one in SOME if one.expected is Expected.CONFORMS}:
-        if not isinstance(backend, Confuses):  # it is right once
-            assert f"programs about {kind} none passes" in text
+        if not isinstance(backend, Confuses):  # its outputs are correct once
+            assert f"programs about {kind} passes" in text
 
 
 def test_what_cannot_be_executed_is_declared() -> None:
-    outputs = [one for one in SPECIMENS if one.kind is Kind.OUTPUTS]
+    outputs = [one for one in SPECIMENS if one.kind is SpecimenKind.OUTPUTS]
     (cond,) = (one for one in SPECIMENS if one.case.name == "specimen/cond")
 
     with pytest.raises(AssertionError, match=r"declared unsupported \(no branches\); remove that"):
@@ -228,7 +230,7 @@ def test_what_cannot_be_executed_is_declared() -> None:
         check_backend(BACKEND, specimens=outputs, unsupported={"con_": "no branches"})
 
 
-# What our backends cannot execute of these, and why.
+# Programs that our backends cannot execute, with the reason.
 _STRIDES = "the runtime takes contiguous or channels-last inputs only"
 _BRANCHES = "Inductor generates no code for branches and loops in a partition"
 _SYMBOLS = "a number that is made of data is a symbol, which the lowering does not take"
