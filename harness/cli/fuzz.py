@@ -43,37 +43,37 @@ def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> No
     from rich.table import Table
     from rich.text import Text
 
-    from harness.extras.fuzzing.campaign import campaign
-    from harness.extras.fuzzing.messages import Quest, Report, Trying
+    from harness.extras.fuzzing.campaign import run_campaign
+    from harness.extras.fuzzing.messages import FoundProgram, FuzzRequest, ProgramStarted
     from harness.model import registry
     from harness.model.selection import parse_list
 
     chosen = parse_list(targets, "--targets") if targets else registry.default_targets()
-    quest = Quest(
+    request = FuzzRequest(
         targets=[str(target) for target in chosen],
         seconds=minutes * 60,
         seed=seed,
         may_draw=random,
     )
-    found: list[Report] = []
+    found: list[FoundProgram] = []
     tried = 0
     with Live(console=Console(stderr=True), refresh_per_second=2, transient=True) as live:
 
-        def say(trying: Trying) -> None:
+        def show(started: ProgramStarted) -> None:
             nonlocal tried
-            tried = trying.tried
-            live.update(Text(f"{tried} programs tried, {len(found)} found; now {trying.name}"))
+            tried = started.tried
+            live.update(Text(f"{tried} programs tried, {len(found)} found; now {started.name}"))
 
-        for report in campaign(quest, out, say=say):
+        for report in run_campaign(request, out, on_program=show):
             found.append(report)
-            live.console.print(f"{report.target}: {report.said[:200]}", markup=False)
+            live.console.print(f"{report.target}: {report.message[:200]}", markup=False)
     console = Console()
     if found:
         table = Table(title=f"{len(found)} found", title_justify="left", header_style="bold")
         for column in ("case", "target", "steps", "what is wrong"):
             table.add_column(column, overflow="fold")
         for report in found:
-            table.add_row(report.name, report.target, str(report.ops), report.said[:160])
+            table.add_row(report.name, report.target, str(report.step_count), report.message[:160])
         console.print(table)
         again = f"conform repro {cell_id(found[0].name, found[0].target)} --suites {out}"
         console.print(f"one again: {again}", markup=False, highlight=False, soft_wrap=True)

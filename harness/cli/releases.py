@@ -49,11 +49,11 @@ def run(first: str, rest: tuple[str, ...], run_dir: Path | None, wheels: Path | 
     from harness.record.folder import new_folder
 
     names, options = _split((first, *rest))
-    chosen = [available.named(name, wheels) for name in names]
+    chosen = [available.parse_release(name, wheels) for name in names]
     if len(chosen) < 2:
         raise UsageError("name two releases or more, such as: conform releases run 1.4.1 here")
     folder = run_dir or new_folder(RUNS)
-    status = run_releases.run(chosen, folder, options, click.echo)
+    status = run_releases.run_on_releases(chosen, folder, options, click.echo)
     _compare([folder], "terminal", folder)
     sys.exit(status)
 
@@ -83,15 +83,15 @@ def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: boo
             "name a release or more, then scripts, such as: "
             "conform releases exec 1.4.1 here docs/findings/xnnpack_exp_nan.py"
         )
-    chosen = [available.named(name, wheels) for name in names]
+    chosen = [available.parse_release(name, wheels) for name in names]
     table = new_table("script", *names)
     ended = True
-    for path, found in scripts.run(chosen, [Path(file) for file in files], click.echo):
-        table.add_row(*map(styled, (path.name, *(each.word for each in found))))
+    for path, found in scripts.run_scripts(chosen, [Path(file) for file in files], click.echo):
+        table.add_row(*map(styled, (path.name, *(each.status_text for each in found))))
         ended = ended and all(each.status >= 0 for each in found)
         if verbose:
             for name, each in zip(names, found, strict=True):
-                click.echo(f"--- {path.name} on {name}: {each.word}\n{each.output.rstrip()}")
+                click.echo(f"--- {path.name} on {name}: {each.status_text}\n{each.output.rstrip()}")
     Console().print(table)
     sys.exit(0 if ended else 2)
 
@@ -106,7 +106,7 @@ def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: boo
     help="Write releases.md and releases.html there as well.",
 )
 def compare(runs: tuple[Path, ...], style: str, write: Path | None) -> None:
-    """Say what each release changed against the one before, a row a backend.
+    """ProgressCallback what each release changed against the one before, a row a backend.
 
     RUNS are the folder of conform releases run, or run folders, oldest release first. Newly passing
     and newly failing cells, numerics, delegation, bytes and the time of lowering.
@@ -123,16 +123,18 @@ def listing(wheels: Path | None) -> None:
     from harness.vendors.versions import installed, oldest_supported
 
     found = (
-        available.in_index()
+        available.list_index_versions()
         if wheels is None
-        else [release.version for release in available.in_folder(wheels)]
+        else [release.version for release in available.list_wheels(wheels)]
     )
-    kept = environment.kept()
+    kept = environment.list_environments()
     for version in found:
         notes = ["installed here"] if version == installed() else []
         notes += ["environment kept"] if version in kept else []
         click.echo(f"{version:<12} {', '.join(notes)}".rstrip())
-    click.echo(f"tested from {oldest_supported()} on; environments: {environment.folder()}")
+    click.echo(
+        f"tested from {oldest_supported()} on; environments: {environment.environments_folder()}"
+    )
 
 
 @releases.command("affected")
@@ -145,9 +147,9 @@ def affected(files: TextIO) -> None:
 
     FILES has a path a line, relative to ExecuTorch's repository; "-" for standard input.
     """
-    from harness.extras.releases.affected import affected
+    from harness.extras.releases.affected import find_affected_backends
 
-    found = affected(files)
+    found = find_affected_backends(files)
     if not found:
         click.echo("no cell can be affected by these files", err=True)
         return
@@ -159,7 +161,7 @@ def forget() -> None:
     """Delete the environments that are kept."""
     from harness.extras.releases import environment
 
-    click.echo(f"{environment.forget()} environments deleted")
+    click.echo(f"{environment.delete_environments()} environments deleted")
 
 
 @click.command("bisect")
@@ -201,23 +203,23 @@ def bisect(
     from reports.console import new_table, styled
 
     split_cell_id(cell)
-    ends = [available.named(name, wheels) for name in (good, bad)]
-    between = available.between(ends[0], ends[1], wheels)
+    ends = [available.parse_release(name, wheels) for name in (good, bad)]
+    between = available.list_between(ends[0], ends[1], wheels)
     click.echo(f"{cell}: {len(between)} releases, from {good} to {bad}")
     folder = run_dir or new_folder(RUNS)
     options = ["--seed", str(seed)]
-    found = bisect.bisect(cell, between, folder, by=by, options=options, say=click.echo)
+    found = bisect.bisect(cell, between, folder, by=by, options=options, on_progress=click.echo)
     table = new_table("release", by, "what is wrong", "record")
     for one in found.tried:
-        cells = (one.release, one.word, one.error[:200], str(one.folder))
+        cells = (one.release, one.value, one.error[:200], str(one.folder))
         table.add_row(*map(styled, cells))
     console = Console()
     console.print(table)
     before, after = found.before, found.after
     said = f"changed in {after.release}"
     if found.between:
-        said += f", or in {' or '.join(found.between)}, which could not be tried"
-    said += f": {before.word} in {before.release}, {after.word} in {after.release}"
+        said += f", or in {' or '.join(found.between)}, which could not be run"
+    said += f": {before.value} in {before.release}, {after.value} in {after.release}"
     console.print(styled(said, "bold"))
 
 

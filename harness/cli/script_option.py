@@ -66,10 +66,10 @@ def write(
 
 def _run(path: Path) -> tuple[int, list[str]]:
     """Return exit code and output lines of a script, run without this project on its path."""
-    from harness.extras.releases.scripts import run_alone
+    from harness.extras.releases.scripts import run_isolated
 
     try:
-        ended = run_alone(path, Path(sys.executable), _SECONDS, "-I")
+        ended = run_isolated(path, Path(sys.executable), _SECONDS, "-I")
     except subprocess.TimeoutExpired:
         return -1, [f"it did not end within {_SECONDS:g} s"]
     lines = ended.stdout.splitlines()

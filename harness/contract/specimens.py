@@ -38,7 +38,7 @@ class SpecimenKind(enum.StrEnum):
     CONTROL_FLOW = "control flow"
     ARITHMETIC = "arithmetic"
     DYNAMIC_SIZES = "dynamic sizes"
-    BEFORE_LOWERING_SPECIMENS = "before lowering"
+    BEFORE_LOWERING = "before lowering"
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Tools that no test run needs: fuzzing, and runs on other releases of ExecuTorch."""
+"""Tools that test runs do not need: fuzzing, and runs on other releases of ExecuTorch."""

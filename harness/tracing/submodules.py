@@ -25,13 +25,13 @@ class FailingSubmodule:
     Attributes:
         case: the submodule with its inputs.
         recipe: the recipe it was lowered with; weights and inputs already have their dtype.
-        outcome: its result, red for the same reason as the whole.
+        result: its result, red for the same reason as the whole.
         note: names the submodule.
     """
 
     case: Case
     recipe: Recipe
-    outcome: TrialResult
+    result: TrialResult
     note: str
 
 

@@ -1,7 +1,8 @@
-"""Programs that nobody thought of: generated, judged, made small, and written as cases.
+"""Fuzzing: generate programs, find programs that a target gets wrong, shrink them, write them as
+cases.
 
-``growing.py`` says what a program may do next, ``program.py`` what one is, ``searching.py`` lets
-hypothesis look for one that is judged wrong and make it small, ``judges.py`` says what is wrong,
-``campaign.py`` goes on for as long as it is told and keeps what was found. It stands on the
-pipeline, and is used by the command line.
+``generate.py`` builds programs from choices, ``generated_program.py`` defines them, ``search.py``
+lets hypothesis choose and finds a wrong program, ``shrink.py`` makes it small, ``judges.py``
+decides whether a program is wrong, and ``campaign.py`` searches for a given time and writes the
+results.
 """

@@ -1,5 +1,7 @@
-"""Looking for wrong programs for some minutes, in a process that may be taken down by one of them.
-Imports no torch."""
+"""Searches for wrong programs for a given time, in a worker process that a program may crash.
+
+Does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -16,75 +18,75 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.execution.child_process import how_it_ended
-from harness.extras.fuzzing.messages import Quest, Report, Told, Trying
+from harness.extras.fuzzing.messages import FoundProgram, FuzzEvent, FuzzRequest, ProgramStarted
 
 WORKER = "harness.extras.fuzzing.worker"
 
 
-def campaign(
-    quest: Quest,
+def run_campaign(
+    request: FuzzRequest,
     folder: Path,
     *,
-    patience: float = 300.0,
-    say: Callable[[Trying], None] = lambda trying: None,
-) -> Iterator[Report]:
-    """Look for wrong programs; each that is found is written as a file before it is yielded.
+    program_timeout: float = 300.0,
+    on_program: Callable[[ProgramStarted], None] = lambda started: None,
+) -> Iterator[FoundProgram]:
+    """Search for wrong programs; each is written to a file before it is yielded.
 
     Args:
-        quest: what to look for.
-        folder: where files go.
-        patience: seconds that one program may take before it counts as one that hangs.
-        say: hears which program is judged.
+        request: targets and limits.
+        folder: folder of the files.
+        program_timeout: seconds after which a program counts as hanging.
+        on_program: called with each program before it is judged.
 
     Raises:
-        UsageError: the folder cannot be written, or the process ends without having tried anything.
+        UsageError: the folder cannot be written, or the process ends before it tried any program.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write to {folder}: {error.strerror}") from error
-    known, until, seed = list(quest.known), time.monotonic() + quest.seconds, quest.seed
+    known, until, seed = list(request.known), time.monotonic() + request.seconds, request.seed
     while (left := until - time.monotonic()) > 0:
-        asked = msgspec.structs.replace(quest, seconds=left, seed=seed, known=known)
-        last: Trying | None = None
+        asked = msgspec.structs.replace(request, seconds=left, seed=seed, known=known)
+        last: ProgramStarted | None = None
         with tempfile.TemporaryFile() as errors:
-            life = _Life(asked, patience, errors)
-            for told in life.told():
-                if isinstance(told, Trying):
-                    last = told
-                    say(told)
+            worker = _WorkerProcess(asked, program_timeout, errors)
+            for event in worker.read_events():
+                if isinstance(event, ProgramStarted):
+                    last = event
+                    on_program(event)
                     continue
-                known.append(told)
-                _write(folder, told)
-                yield told
-            if life.ended_well:
+                known.append(event)
+                _write(folder, event)
+                yield event
+            if worker.is_success:
                 return
             if last is None:
                 errors.seek(0)
                 said = errors.read().decode(errors="replace").strip().splitlines()[-1:]
-                raise UsageError(f"the process that looks {life.end}: {' '.join(said)}")
-        report = _death(last, life.end, quest.targets)
+                raise UsageError(f"the worker process {worker.how_ended}: {' '.join(said)}")
+        report = _make_crash_report(last, worker.how_ended, request.targets)
         known.append(report)
         _write(folder, report)
         yield report
-        seed += 1000  # programs that nobody has seen
+        seed += 1000  # new programs
 
 
-def _death(last: Trying, end: str, targets: list[str]) -> Report:
+def _make_crash_report(last: ProgramStarted, end: str, targets: list[str]) -> FoundProgram:
     target = targets[0] if len(targets) == 1 else "|".join(targets)
-    return Report(
+    return FoundProgram(
         name=last.name,
         target=target,
         kind="crashed",
-        said=f"the process {end}; nothing made it smaller",
-        ops=last.text.count("\n        v"),
-        words=last.words,
+        message=f"the process {end}; the program was not shrunk",
+        step_count=last.text.count("\n        v"),
+        called_names=last.called_names,
         text=last.text,
         tried=last.tried,
     )
 
 
-def _write(folder: Path, report: Report) -> None:
+def _write(folder: Path, report: FoundProgram) -> None:
     path = folder / f"{report.name.replace('/', '_')}.py"
     try:
         path.write_text(report.text)
@@ -92,16 +94,16 @@ def _write(folder: Path, report: Report) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
-class _Life:
-    """One process, and how it ended."""
+class _WorkerProcess:
+    """One worker process, and how it ended."""
 
-    def __init__(self, quest: Quest, patience: float, errors: IO[bytes]) -> None:
-        self._quest, self._patience, self._errors = quest, patience, errors
+    def __init__(self, request: FuzzRequest, program_timeout: float, errors: IO[bytes]) -> None:
+        self._quest, self._program_timeout, self._errors = request, program_timeout, errors
         self._heard = time.monotonic()
-        self.ended_well = False
-        self.end = ""
+        self.is_success = False
+        self.how_ended = ""
 
-    def told(self) -> Iterator[Told]:
+    def read_events(self) -> Iterator[FuzzEvent]:
         process = subprocess.Popen(
             [sys.executable, "-m", WORKER],
             stdin=subprocess.PIPE,
@@ -119,13 +121,15 @@ class _Life:
             process.stdin.close()
             for line in process.stdout:
                 self._heard = time.monotonic()
-                yield msgspec.json.decode(line, type=Told)
+                yield msgspec.json.decode(line, type=FuzzEvent)
         finally:
             if not self._is_over(process):
                 process.kill()
             code = process.wait()
-            self.ended_well = code == 0
-            self.end = f"hung for {self._patience:.0f} s" if hung.is_set() else how_it_ended(code)
+            self.is_success = code == 0
+            self.how_ended = (
+                f"hung for {self._program_timeout:.0f} s" if hung.is_set() else how_it_ended(code)
+            )
 
     def _is_over(self, process: subprocess.Popen[bytes]) -> bool:
         """Whether a process that closed its output ends by itself."""
@@ -137,7 +141,7 @@ class _Life:
 
     def _watch(self, process: subprocess.Popen[bytes], hung: threading.Event) -> None:
         while process.poll() is None:
-            if time.monotonic() - self._heard > self._patience:
+            if time.monotonic() - self._heard > self._program_timeout:
                 hung.set()
                 process.kill()
                 return

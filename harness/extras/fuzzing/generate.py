@@ -1,7 +1,7 @@
-"""How a program grows: each rule makes one statement over the values that are there, or none.
+"""Builds a program from choices: each rule adds one statement over the existing values, or none.
 
-Rules are handed small integers, the choices of hypothesis, and take them modulo what there is: so
-any list of them is a program, and a shorter one of smaller numbers a simpler one.
+Rules get small integers, the choices of hypothesis, and use them modulo the number of options. So
+any list of integers is a program, and a shorter list of smaller numbers is a simpler one.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import Any
 
 import torch
 
-from harness.extras.fuzzing.generated_program import ROWS, Program, made_as
+from harness.extras.fuzzing.generated_program import ROWS, GeneratedProgram, format_input
 
-MOST_ELEMENTS = 400
-LARGEST = 1e4
+MAX_ELEMENTS = 400
+MAX_VALUE = 1e4
 _OUTPUTS = 4
 
-_FORMS = (
+_INPUT_FORMS = (
     ("float32", (2, 3)), ("int64", (2, 3)), ("float32", (3,)), ("bool", (2, 3)),
     ("float32", (2, 3, 4)), ("int32", (3,)), ("float32", ()), ("float32", (4, 4)),
     ("int64", (1, 3)), ("float32", (1, 2, 4, 4)),
 )  # fmt: skip
 
-Gene = tuple[int, int, int, int]
-"""A rule, and three choices of it."""
+StepChoice = tuple[int, int, int, int]
+"""A rule, and three choices for it."""
 
 
 @dataclass
-class Growing:
-    """A program that is being made, and what its values are for one set of inputs.
+class ProgramBuilder:
+    """A program that is being built, with its values for one set of inputs.
 
     Attributes:
-        inputs: expressions that make the inputs.
+        inputs: expressions that create the inputs.
         is_dynamic: whether the first input has a dynamic dimension.
         may_draw: whether random numbers may be drawn.
     """
@@ -47,7 +47,7 @@ class Growing:
     values: dict[str, torch.Tensor] = field(default_factory=dict)
     state: dict[str, str] = field(default_factory=dict)
     steps: list[str] = field(default_factory=list)
-    held: SimpleNamespace = field(default_factory=SimpleNamespace)
+    holder: SimpleNamespace = field(default_factory=SimpleNamespace)
     draws: bool = False
 
     def __post_init__(self) -> None:
@@ -55,54 +55,59 @@ class Growing:
             self.values[f"x{index}"] = eval(made, {"torch": torch})
 
     def pick(self, choice: int, fits: Callable[[torch.Tensor], bool] = lambda _: True) -> str:
-        """The name of a value that fits, the newest first.
+        """Return the name of a value that fits; choice 0 is the newest.
 
         Raises:
-            NoneFits: there is none.
+            NoSuitableValue: there is none.
         """
         names = [name for name, value in reversed(self.values.items()) if fits(value)]
         if not names:
-            raise NoneFits
+            raise NoSuitableValue
         return names[choice % len(names)]
 
     def constant(self, made: str) -> str:
-        """A new buffer, as it is read."""
+        """Add a buffer and return the expression that reads it."""
         name = f"b{len(self.state)}"
         self.state[name] = made
-        setattr(self.held, name, eval(made, {"torch": torch}))
+        setattr(self.holder, name, eval(made, {"torch": torch}))
         return f"self.{name}"
 
-    def add(self, gene: Gene) -> None:
-        """Let a rule add a statement; nothing where it has none, or one that cannot be run or makes
-        what no tame program has."""
-        rule, *choices = gene
+    def add_step(self, choice: StepChoice) -> None:
+        """Let a rule add a statement.
+
+        Nothing is added where the rule has none, PyTorch refuses it, or a value is too large or
+        empty.
+        """
+        rule, *numbers = choice
         kept = dict(self.state)
         try:
-            made = RULES[rule % len(RULES)](self, *choices)
-        except NoneFits:
+            made = RULES[rule % len(RULES)](self, *numbers)
+        except NoSuitableValue:
             return
         name = f"v{len(self.steps)}"
         step = made if made.lstrip().startswith("self.") else f"{name} = {made}"
-        values, held = copy.deepcopy((self.values, self.held))  # what is shared stays shared
-        scope: dict[str, Any] = {**values, "torch": torch, "self": held}
+        values, holder = copy.deepcopy(
+            (self.values, self.holder)
+        )  # one call keeps shared memory shared
+        scope: dict[str, Any] = {**values, "torch": torch, "self": holder}
         try:
             exec(step, scope)
-        except Exception:  # whatever PyTorch refuses
+        except Exception:  # PyTorch refuses the statement
             self.state = kept
             return
         found = {key: value for key, value in scope.items() if isinstance(value, torch.Tensor)}
-        everything = [*found.values(), *vars(held).values()]
-        if isinstance(scope.get(name, held), (torch.Tensor, SimpleNamespace)) and all(
-            map(_is_tame, everything)
+        everything = [*found.values(), *vars(holder).values()]
+        if isinstance(scope.get(name, holder), (torch.Tensor, SimpleNamespace)) and all(
+            map(_is_acceptable, everything)
         ):
-            self.values, self.held = found, held
+            self.values, self.holder = found, holder
             self.steps.append(step)
             self.draws = self.draws or "torch.rand" in step
         else:
             self.state = kept
 
-    def program(self) -> Program | None:
-        """What has grown; None where it does nothing."""
+    def build(self) -> GeneratedProgram | None:
+        """Return the program; None if it does nothing."""
         names = [name for name in self.values if name.startswith("v")]
         used = [
             name
@@ -117,7 +122,7 @@ class Growing:
             returns = ["x0"] if self.steps else []
         if not returns:
             return None
-        return Program(
+        return GeneratedProgram(
             tuple(self.inputs),
             tuple(self.state.items()),
             tuple(self.steps),
@@ -127,39 +132,45 @@ class Growing:
         )
 
 
-class NoneFits(Exception):
+class NoSuitableValue(Exception):
     """A rule has no value to work on."""
 
 
-def _is_tame(value: Any) -> bool:
+def _is_acceptable(value: Any) -> bool:
     if not isinstance(value, torch.Tensor):
         return True
-    if value.numel() == 0 or value.numel() > MOST_ELEMENTS or value.is_complex():
+    if value.numel() == 0 or value.numel() > MAX_ELEMENTS or value.is_complex():
         return False
-    return bool(value.double().abs().max() < LARGEST)  # and no NaN
+    return bool(value.double().abs().max() < MAX_VALUE)  # and no NaN
 
 
-def grow(
-    forms: Sequence[int], genes: Sequence[Gene], *, is_dynamic: bool = False, may_draw: bool = False
-) -> Program | None:
-    """The program of some choices.
+def build_program(
+    forms: Sequence[int],
+    choices: Sequence[StepChoice],
+    *,
+    is_dynamic: bool = False,
+    may_draw: bool = False,
+) -> GeneratedProgram | None:
+    """Build the program of some choices.
 
     Args:
-        forms: of its inputs, as indices.
-        genes: what to add.
-        is_dynamic: make the first dimension of its first input a dynamic one.
+        forms: dtype and shape of its inputs, as indices.
+        choices: the steps to add.
+        is_dynamic: make the first dimension of its first input dynamic.
         may_draw: let it draw random numbers.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         inputs = []
         for form in forms:
-            dtype, shape = _FORMS[form % len(_FORMS)]
-            inputs.append(made_as(dtype, (ROWS, *shape[1:]) if is_dynamic and shape else shape))
-        growing = Growing(inputs, is_dynamic, may_draw)
-        for gene in genes:
-            growing.add(gene)
-        return growing.program()
+            dtype, shape = _INPUT_FORMS[form % len(_INPUT_FORMS)]
+            inputs.append(
+                format_input(dtype, (ROWS, *shape[1:]) if is_dynamic and shape else shape)
+            )
+        builder = ProgramBuilder(inputs, is_dynamic, may_draw)
+        for choice in choices:
+            builder.add_step(choice)
+        return builder.build()
 
 
 def _is_float(value: torch.Tensor) -> bool:
@@ -203,118 +214,118 @@ _IN_PLACE = (
 _CASTS = ("{}.float()", "{}.long()", "{} != 0", "{}.to(torch.int32)", "{}.double().float()")
 
 
-def _unary(at: Growing, a: int, b: int, _: int) -> str:
-    return _one_of(_UNARY, b).format(at.pick(a, _is_float))
+def _unary(builder: ProgramBuilder, a: int, b: int, _: int) -> str:
+    return _one_of(_UNARY, b).format(builder.pick(a, _is_float))
 
 
-def _binary(at: Growing, a: int, b: int, c: int) -> str:
-    return _one_of(_BINARY, c).format(at.pick(a), at.pick(b))
+def _binary(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    return _one_of(_BINARY, c).format(builder.pick(a), builder.pick(b))
 
 
-def _with_scalar(at: Growing, a: int, b: int, c: int) -> str:
-    return _one_of(_WITH_SCALAR, b).format(at.pick(a), _one_of(_SCALARS, c))
+def _with_scalar(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    return _one_of(_WITH_SCALAR, b).format(builder.pick(a), _one_of(_SCALARS, c))
 
 
-def _scaled(at: Growing, a: int, b: int, c: int) -> str:
-    """An operator that takes a number as it is: Python's become tensors on their way."""
+def _scaled(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    """An operator with a number argument; arguments of Python operators become tensors."""
     ops = ("mul.Scalar", "add.Scalar", "sub.Scalar", "div.Scalar", "mul.Scalar")
-    value = at.pick(a, lambda value: b % 2 == 0 or not _is_float(value))
-    return f"torch.ops.aten.{_one_of(ops, a + c)}({value}, {_one_of(_SCALARS, c)})"
+    value = builder.pick(a, lambda value: b % 2 == 0 or not _is_float(value))
+    return f"torch.step_count.aten.{_one_of(ops, a + c)}({value}, {_one_of(_SCALARS, c)})"
 
 
-def _view(at: Growing, a: int, b: int, _: int) -> str:
-    return _one_of(_VIEWS, b).replace("{}", at.pick(a, lambda value: value.dim() > 0))
+def _view(builder: ProgramBuilder, a: int, b: int, _: int) -> str:
+    return _one_of(_VIEWS, b).replace("{}", builder.pick(a, lambda value: value.dim() > 0))
 
 
-def _reduction(at: Growing, a: int, b: int, _: int) -> str:
-    return _one_of(_REDUCTIONS, b).replace("{}", at.pick(a, lambda value: value.dim() > 0))
+def _reduction(builder: ProgramBuilder, a: int, b: int, _: int) -> str:
+    return _one_of(_REDUCTIONS, b).replace("{}", builder.pick(a, lambda value: value.dim() > 0))
 
 
-def _in_place(at: Growing, a: int, b: int, c: int) -> str:
-    return _one_of(_IN_PLACE, c).format(at.pick(a), at.pick(b))
+def _in_place(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    return _one_of(_IN_PLACE, c).format(builder.pick(a), builder.pick(b))
 
 
-def _cast(at: Growing, a: int, b: int, _: int) -> str:
-    return _one_of(_CASTS, b).format(at.pick(a))
+def _cast(builder: ProgramBuilder, a: int, b: int, _: int) -> str:
+    return _one_of(_CASTS, b).format(builder.pick(a))
 
 
-def _matmul(at: Growing, a: int, b: int, c: int) -> str:
-    left = at.pick(a, lambda value: _is_float(value) and value.dim() >= 2)
-    wide = at.values[left].shape[-1]
+def _matmul(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    left = builder.pick(a, lambda value: _is_float(value) and value.dim() >= 2)
+    wide = builder.values[left].shape[-1]
     if c % 3 == 0:
-        return f"torch.nn.functional.linear({left}, {at.constant(f'torch.randn(4, {wide})')})"
+        return f"torch.nn.functional.linear({left}, {builder.constant(f'torch.randn(4, {wide})')})"
     if c % 3 == 1:
         return f"{left} @ {left}.mT"
-    right = at.pick(b, lambda value: _is_float(value) and value.dim() >= 2)
+    right = builder.pick(b, lambda value: _is_float(value) and value.dim() >= 2)
     return f"{left} @ {right}"
 
 
-def _attention(at: Growing, a: int, b: int, c: int) -> str:
-    query = at.pick(a, lambda value: _is_float(value) and value.dim() == 4)
-    key = at.pick(b, lambda value: _is_float(value) and value.dim() == 4)
+def _attention(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    query = builder.pick(a, lambda value: _is_float(value) and value.dim() == 4)
+    key = builder.pick(b, lambda value: _is_float(value) and value.dim() == 4)
     mask = ("", ", is_causal=True", ", scale=0.5")[c % 3]
     return f"torch.nn.functional.scaled_dot_product_attention({query}, {key}, {key}{mask})"
 
 
-def _joined(at: Growing, a: int, b: int, c: int) -> str:
-    left, right = at.pick(a), at.pick(b)
+def _joined(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    left, right = builder.pick(a), builder.pick(b)
     return _one_of(
         ("torch.cat([{0}, {1}], -1)", "torch.stack([{0}, {1}])", "torch.cat([{0}, {0}])",
          "torch.where({0} > 0, {0}, {1})"), c
     ).format(left, right)  # fmt: skip
 
 
-def _constant(at: Growing, a: int, b: int, c: int) -> str:
-    value = at.pick(a)
-    made = made_as("float32", tuple(at.values[value].shape[-1:]) if b % 2 else ())
+def _constant(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    value = builder.pick(a)
+    made = format_input("float32", tuple(builder.values[value].shape[-1:]) if b % 2 else ())
     return _one_of(("{} * {}", "{} + {}", "torch.maximum({}, {})"), c).format(
-        value, at.constant(made)
+        value, builder.constant(made)
     )
 
 
-def _buffer(at: Growing, a: int, b: int, c: int) -> str:
-    names = list(at.state)
+def _buffer(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    names = list(builder.state)
     if b % 3 == 0 or not names:
-        value = at.pick(a, lambda value: _is_float(value) and value.shape[:1] != (ROWS,))
-        made = f"torch.zeros({tuple(at.values[value].shape)})"
-        buffer = at.constant(made)
+        value = builder.pick(a, lambda value: _is_float(value) and value.shape[:1] != (ROWS,))
+        made = f"torch.zeros({tuple(builder.values[value].shape)})"
+        buffer = builder.constant(made)
         return _one_of(("{}.add_({})", "{}.copy_({})", "{}.mul_(0.5).add_({})"), c).format(
             buffer, value
         )
     return f"torch.mul(self.{names[a % len(names)]}, 2.0)"
 
 
-def _random(at: Growing, a: int, b: int, c: int) -> str:
-    if not at.may_draw:
-        raise NoneFits
+def _random(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    if not builder.may_draw:
+        raise NoSuitableValue
     shape = ("2, 3", "3", "1, 3")[a % 3]
     return f"{('torch.rand', 'torch.randn')[b % 2]}({shape})"
 
 
-def _again(at: Growing, a: int, b: int, c: int) -> str:
-    """What was computed before, once more."""
-    made = [step.partition(" = ")[2] for step in at.steps if step.startswith("v")]
+def _again(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    """Repeat an earlier computation."""
+    made = [step.partition(" = ")[2] for step in builder.steps if step.startswith("v")]
     if not made:
-        raise NoneFits
+        raise NoSuitableValue
     return made[::-1][a % len(made)]
 
 
-def _conditional(at: Growing, a: int, b: int, c: int) -> str:
-    value = at.pick(a, _is_float)
+def _conditional(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    value = builder.pick(a, _is_float)
     branches = ("lambda x: x * 2, lambda x: x - 1", "lambda x: x.sin(), lambda x: x + x")[b % 2]
     return f"torch.cond({value}.sum() > {c % 3 - 1}, {branches}, ({value},))"
 
 
-def _nothing(at: Growing, a: int, b: int, c: int) -> str:
-    """What hypothesis makes of what a smaller program can do without."""
-    raise NoneFits
+def _nothing(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    """Add nothing; hypothesis shrinks unneeded steps to this rule."""
+    raise NoSuitableValue
 
 
-Rule = Callable[[Growing, int, int, int], str]
+Rule = Callable[[ProgramBuilder, int, int, int], str]
 
 RULES: tuple[Rule, ...] = (
     _nothing, _binary, _unary, _with_scalar, _view, _reduction, _binary, _in_place, _cast, _matmul,
     _joined, _constant, _view, _buffer, _random, _with_scalar, _unary, _attention, _conditional,
     _again, _scaled, _again, _scaled,
 )  # fmt: skip
-"""What may be done next; the frequent ones stand there twice."""
+"""The rules; frequent ones are listed twice."""

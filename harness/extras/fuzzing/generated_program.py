@@ -1,4 +1,4 @@
-"""A generated program: the text of a module, which is all there is of it."""
+"""A generated program: the source text of a module and its inputs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 from harness.model.case import Case
 
 ROWS = 5
-"""The size of the dynamic dimension where a program has one; no static dimension is as long."""
+"""The size of the dynamic dimension of a program; no static dimension has this size."""
 
 
 @dataclass(frozen=True)
-class Program:
+class GeneratedProgram:
     """A module and its inputs.
 
     Attributes:
-        inputs: expressions that make them, in order; they are called ``x0``, ``x1``, ...
-        state: expressions that make its buffers, by name.
+        inputs: expressions that create the inputs ``x0``, ``x1``, ...
+        state: expressions that create the buffers, by name.
         steps: statements of ``forward``.
-        returns: names of what it returns.
-        is_dynamic: whether the first dimension of inputs that are ``ROWS`` long is dynamic.
+        returns: names of the returned values.
+        is_dynamic: whether the first dimension of inputs with ``ROWS`` rows is dynamic.
         draws: whether it draws random numbers.
     """
 
@@ -38,7 +38,7 @@ class Program:
 
     @property
     def source(self) -> str:
-        """The class, as text."""
+        """The source text of the class."""
         lines = ["class Found(torch.nn.Module):"]
         if self.state:
             lines += ["    def __init__(self):", "        super().__init__()"]
@@ -54,45 +54,50 @@ class Program:
 
     @property
     def name(self) -> str:
-        """Of its case: the same for the same text."""
+        """Name of its case: the same for the same text."""
         text = f"{self.inputs}{self.source}{self.is_dynamic}"
         return f"fuzz/{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
-    def named(self, targets: str) -> str:
-        """The name of its case for some targets alone."""
+    def case_name(self, targets: str) -> str:
+        """Name of its case when it is restricted to some targets."""
         return self.name + "".join(f"_{part}" for part in re.findall(r"\w+", targets))
 
     @property
-    def ops(self) -> int:
-        """How many steps it has."""
+    def step_count(self) -> int:
+        """Number of its statements."""
         return len(self.steps)
 
     @property
-    def words(self) -> frozenset[str]:
-        """What is called in it, Python's operators included."""
+    def called_names(self) -> frozenset[str]:
+        """Functions, methods and Python operators that it uses."""
         return frozenset(_WORD.findall("\n".join(self.steps))) - {"torch.nn.functional", "torch"}
 
-    def case(self, targets: str = "") -> Case:
-        """The program as a case."""
+    def make_case(self, targets: str = "") -> Case:
+        """Return the program as a case."""
         file, scope = f"<{self.name}>", dict[str, Any]()
-        exec(compile(self.text(targets), file, "exec"), scope)
-        linecache.cache[file] = (0, None, self.text(targets).splitlines(keepends=True), file)
+        exec(compile(self.to_suite_file(targets), file, "exec"), scope)
+        linecache.cache[file] = (
+            0,
+            None,
+            self.to_suite_file(targets).splitlines(keepends=True),
+            file,
+        )
         (case,) = scope["CASES"]
         assert isinstance(case, Case)
         return case
 
-    def text(self, targets: str = "", about: str = "") -> str:
-        """A file of a suite with this program as its one case.
+    def to_suite_file(self, targets: str = "", about: str = "") -> str:
+        """Return a suite file with this program as its only case.
 
         Args:
-            targets: globs over targets, as a case has them.
+            targets: globs over targets, as in a case.
             about: what is wrong with it.
         """
         about = about.replace("\\", "/").replace('"""', "'''")
         doc = f'"""{textwrap.fill(about, 98)}\n"""\n\n' if about else ""
         imports = "import torch\n\nfrom harness import Case\n\n\n"
         made = f"({', '.join(self.inputs)},)"
-        lines = [f"        {self.named(targets)!r},", f"        lambda: (Found(), {made}),"]
+        lines = [f"        {self.case_name(targets)!r},", f"        lambda: (Found(), {made}),"]
         if self.is_dynamic:
             rows = "{0: torch.export.Dim('rows', min=2, max=9)}"
             shapes = ", ".join(rows if self._has_rows(one) else "None" for one in self.inputs)
@@ -110,29 +115,29 @@ class Program:
         return f"({ROWS}" in made
 
 
-def shape_text(shape: tuple[int, ...]) -> str:
-    """Sizes as arguments."""
+def format_shape(shape: tuple[int, ...]) -> str:
+    """Format sizes as arguments."""
     return ", ".join(map(str, shape)) if shape else "()"
 
 
-INPUTS: Mapping[str, str] = {
+INPUT_EXPRESSIONS: Mapping[str, str] = {
     "float32": "torch.randn({})",
     "int64": "torch.randint(-4, 5, ({},))",
     "int32": "torch.randint(-4, 5, ({},), dtype=torch.int32)",
     "bool": "torch.randn({}) > 0",
 }
-"""What makes a tensor of a dtype and shape."""
+"""Expressions that create a tensor of a shape, by dtype."""
 
 
-def made_as(dtype: str, shape: tuple[int, ...]) -> str:
-    """The expression that makes a tensor."""
+def format_input(dtype: str, shape: tuple[int, ...]) -> str:
+    """Return the expression that creates a tensor."""
     if not shape:
         return (
-            f"{INPUTS[dtype].format('1')}.reshape(())"
+            f"{INPUT_EXPRESSIONS[dtype].format('1')}.reshape(())"
             if dtype != "bool"
             else ("(torch.randn(1) > 0).reshape(())")
         )
-    return INPUTS[dtype].format(shape_text(shape))
+    return INPUT_EXPRESSIONS[dtype].format(format_shape(shape))
 
 
 _WORD = re.compile(r"torch[\w.]+|\.[a-z_]\w*|[-+*/@<>]|==|!=")

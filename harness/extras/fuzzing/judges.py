@@ -1,5 +1,4 @@
-"""What can be wrong with a generated program: with what passes make of it, with its memory plan, or
-with a cell."""
+"""Judges of generated programs: by the effect of passes, by the memory plan, or by cells."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig
 
 from harness.errors import describe
-from harness.extras.fuzzing.generated_program import Program
+from harness.extras.fuzzing.generated_program import GeneratedProgram
 from harness.extras.fuzzing.search import Finding, Judge, Problem
 from harness.model.recipe import KnownPass
 from harness.passes.memory_plans import clashes, spoilt
@@ -24,24 +23,27 @@ from harness.record.target import Target
 from harness.vendors.torch import tree_leaves
 
 
-def of_passes(passes: Passes, known: Sequence[KnownPass] = (), *, verified: bool = True) -> Judge:
-    """Judge what passes make of a program in the edge dialect, without lowering it.
+def make_pass_judge(
+    passes: Passes, known: Sequence[KnownPass] = (), *, verified: bool = True
+) -> Judge:
+    """Return a judge of what passes do to a program in the edge dialect. The program is not
+    lowered.
 
     Args:
-        passes: makes them.
-        known: what they declare.
+        passes: creates the passes.
+        known: the declared properties of the passes.
         verified: whether exir verifies the edge dialect.
     """
     config = EdgeCompileConfig(_check_ir_validity=verified)
 
-    def judge(program: Program) -> Problem | None:
-        case = program.case()
+    def judge(program: GeneratedProgram) -> Problem | None:
+        case = program.make_case()
         built = case.make(0)
         try:
             exported = stages.export(built.module, built.inputs, dynamic_shapes=case.dynamic_shapes)
             edge = stages.to_edge(exported, config).exported_program()
         except Exception:
-            return None  # torch's or exir's to say, and no pass'
+            return None  # a failure of torch or exir, not of a pass
         try:
             rewriting = Rewriting.of(edge, passes)
         except Exception as error:
@@ -60,21 +62,21 @@ def of_passes(passes: Passes, known: Sequence[KnownPass] = (), *, verified: bool
     return judge
 
 
-def of_plans(config: Callable[[], ExecutorchBackendConfig]) -> Judge:
-    """Judge the memory plan of a program that is emitted without a delegate.
+def make_plan_judge(config: Callable[[], ExecutorchBackendConfig]) -> Judge:
+    """Return a judge of the memory plan of a program that is emitted without a delegate.
 
     Args:
-        config: how it is emitted and planned.
+        config: creates the configuration that emits and plans it.
     """
 
-    def judge(program: Program) -> Problem | None:
-        case = program.case()
+    def judge(program: GeneratedProgram) -> Problem | None:
+        case = program.make_case()
         built = case.make(0)
         try:
             exported = stages.export(built.module, built.inputs, dynamic_shapes=case.dynamic_shapes)
             emitted = stages.to_executorch(stages.to_edge(exported), config())
         except Exception:
-            return None  # torch's or exir's to say
+            return None  # a failure of torch or exir before planning
         if found := clashes(emitted):
             return Problem("plan", found[0])
         problem = spoilt(emitted, [tree_leaves(inputs) for inputs in built.calls])
@@ -83,34 +85,36 @@ def of_plans(config: Callable[[], ExecutorchBackendConfig]) -> Judge:
     return judge
 
 
-class OfCells:
-    """Judges a program by its cells: the first that is red.
+class CellJudge:
+    """Judges a program by the first of its cells that is red.
 
-    What cannot be built, exported or referred to is nobody's; it is no finding. Once a target is
-    wrong, smaller programs are taken to that one alone.
+    A program that cannot be built, exported or run in eager is not a finding. Once a target is
+    wrong, smaller programs run on that target only.
     """
 
-    def __init__(self, targets: Sequence[Target], known: Sequence[Known] = (), seed: int = 0):
+    def __init__(
+        self, targets: Sequence[Target], known: Sequence[KnownProblem] = (), seed: int = 0
+    ):
         """Args:
-        targets: where programs are taken to.
-        known: what was found before, and is not to be found again.
+        targets: targets to run programs on.
+        known: problems that were found before, to ignore.
         seed: run seed.
         """
         self._targets = list(targets)
         self._known = known
         self._seed = seed
 
-    def __call__(self, program: Program) -> Problem | None:
-        """What is wrong on the first target that is."""
-        case, siblings = program.case(), Siblings()
+    def __call__(self, program: GeneratedProgram) -> Problem | None:
+        """Return the problem on the first wrong target, or None."""
+        case, siblings = program.make_case(), Siblings()
         for target in self._targets:
             cell = run_cell(case, target, seed=self._seed, siblings=siblings, go_past=False)
-            if not cell.status.is_red or cell.stage in _NOBODYS:
+            if not cell.status.is_red or cell.stage in _IGNORED_STAGES:
                 continue
             error = (cell.error or "").partition("\n")[0]
             kind = f"{cell.status.value} at {cell.stage}"
             if cell.status is not Status.MISMATCH:
-                kind = f"{kind}: {_gist(error)}"
+                kind = f"{kind}: {_summarize_error(error)}"
             if any(one.explains(program, str(target), kind) for one in self._known):
                 continue
             self._targets = [target]
@@ -118,27 +122,33 @@ class OfCells:
         return None
 
 
-_NOBODYS = ("build", "export", "reference")
+_IGNORED_STAGES = ("build", "export", "reference")
 
 
 @dataclass(frozen=True)
-class Known:
-    """Something that was found: what else has its words, and is wrong alike, has it, too."""
+class KnownProblem:
+    """A problem that was found before.
+
+    A program has the same problem if it uses all of these names and is wrong in the same way.
+    """
 
     target: str
     kind: str
-    words: frozenset[str]
+    called_names: frozenset[str]
 
     @classmethod
-    def of(cls, finding: Finding) -> Known:
-        """What is known by a finding."""
-        return cls(finding.problem.target, finding.problem.kind, finding.program.words)
+    def from_finding(cls, finding: Finding) -> KnownProblem:
+        """Make it from a finding."""
+        return cls(finding.problem.target, finding.problem.kind, finding.program.called_names)
 
-    def explains(self, program: Program, target: str, kind: str) -> bool:
-        """Whether a program is wrong for this."""
-        return (target, kind) == (self.target, self.kind) and self.words <= program.words
+    def explains(self, program: GeneratedProgram, target: str, kind: str) -> bool:
+        """Whether a program has this problem."""
+        return (target, kind) == (
+            self.target,
+            self.kind,
+        ) and self.called_names <= program.called_names
 
 
-def _gist(error: str) -> str:
-    """The beginning of an error without names and numbers."""
+def _summarize_error(error: str) -> str:
+    """Return the beginning of an error without names and numbers."""
     return re.sub(r"'[^']*'|\"[^\"]*\"|\w*\d\w*", "#", error)[:80]

@@ -1,59 +1,59 @@
-"""What a process that looks for wrong programs is asked, and what it tells; plain data."""
+"""Messages between a campaign and its worker process."""
 
 from __future__ import annotations
 
 import msgspec
 
 
-class Quest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for.
+class FuzzRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to search for wrong programs.
 
     Attributes:
-        targets: where programs are taken to.
-        seconds: for how long.
-        seed: of the programs.
-        may_draw: let them draw random numbers.
-        known: what is not to be found again.
+        targets: targets to test.
+        seconds: time limit.
+        seed: seed of the programs.
+        may_draw: whether programs may draw random numbers.
+        known: problems to ignore because they were found before.
     """
 
     targets: list[str]
     seconds: float
     seed: int
     may_draw: bool = False
-    known: list[Report] = []
+    known: list[FoundProgram] = []
 
 
-class Trying(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A program that is judged now: should the process end, it was this one."""
+class ProgramStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A program is about to be judged. If the process ends, this program is the cause."""
 
     text: str
-    words: list[str]
+    called_names: list[str]
     name: str
     tried: int
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A program that was found.
+class FoundProgram(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A wrong program.
 
     Attributes:
-        name: of the case.
-        target: where it is wrong.
-        kind: what programs that are wrong alike have in common.
-        said: what is wrong.
-        ops: how many statements it has.
-        words: what they call.
-        text: a file with it as a case.
-        tried: programs that were judged until then.
+        name: name of its case.
+        target: target that gets it wrong.
+        kind: category that programs with the same problem share.
+        message: what is wrong.
+        step_count: number of its statements.
+        called_names: functions and methods that it calls.
+        text: a file with the program as a case.
+        tried: number of programs judged so far.
     """
 
     name: str
     target: str
     kind: str
-    said: str
-    ops: int
-    words: list[str]
+    message: str
+    step_count: int
+    called_names: list[str]
     text: str
     tried: int
 
 
-Told = Trying | Report
+FuzzEvent = ProgramStarted | FoundProgram

@@ -1,4 +1,4 @@
-"""Looking for a program that is judged wrong: hypothesis chooses; what it found is made small."""
+"""Searches for a program that is judged wrong: hypothesis generates programs, then it is shrunk."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, Phase, assume, given, seed as seeded, settin
 from hypothesis.errors import Unsatisfiable
 from hypothesis.strategies import SearchStrategy, booleans, builds, integers, just, lists, tuples
 
-from harness.extras.fuzzing.generate import RULES, grow
-from harness.extras.fuzzing.generated_program import Program
-from harness.extras.fuzzing.shrink import reduce
+from harness.extras.fuzzing.generate import RULES, build_program
+from harness.extras.fuzzing.generated_program import GeneratedProgram
+from harness.extras.fuzzing.shrink import shrink
 
 STEPS = 20
 
@@ -23,68 +23,74 @@ class Problem:
     """What is wrong with a program.
 
     Attributes:
-        kind: what a smaller program must have in common with it.
-        said: the problem in words.
-        target: where, if it is a cell's.
+        kind: category that a smaller program must share.
+        message: the problem in words.
+        target: the target, if the problem is a cell's.
     """
 
     kind: str
-    said: str
+    message: str
     target: str = ""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A program that is judged wrong, as small as it got.
+    """A wrong program after shrinking.
 
     Attributes:
-        program: the text.
+        program: the program.
         problem: what is wrong.
-        tried: how many programs were judged until it, or a larger one, was found.
+        tried: number of programs judged until it, or a larger version, was found.
     """
 
-    program: Program
+    program: GeneratedProgram
     problem: Problem
     tried: int
 
 
-Judge = Callable[[Program], "Problem | None"]
+Judge = Callable[[GeneratedProgram], "Problem | None"]
 
 
-def programs(*, may_draw: bool = False, steps: int = STEPS) -> SearchStrategy[Program | None]:
-    """Programs of up to some steps; None for choices that make none."""
-    choice = integers(0, 17)
-    gene = tuples(integers(0, len(RULES) - 1), choice, choice, choice)
+def generate_programs(
+    *, may_draw: bool = False, steps: int = STEPS
+) -> SearchStrategy[GeneratedProgram | None]:
+    """Return a strategy for programs of up to ``steps`` steps; None for choices that make no
+    program.
+    """
+    number = integers(0, 17)
+    choice = tuples(integers(0, len(RULES) - 1), number, number, number)
     return builds(
-        grow,
+        build_program,
         lists(integers(0, 9), min_size=1, max_size=3),
-        lists(gene, min_size=steps // 2, max_size=steps),  # on average far fewer else
+        lists(
+            choice, min_size=steps // 2, max_size=steps
+        ),  # without a minimum, programs are much shorter
         is_dynamic=booleans(),
         may_draw=just(may_draw),
     )
 
 
-def search(
+def find_wrong_program(
     judge: Judge,
     *,
     examples: int,
     seed: int = 0,
     may_draw: bool = False,
-    patience: float = 120.0,
+    shrink_seconds: float = 120.0,
     until: float = math.inf,
 ) -> tuple[Finding | None, int]:
-    """Generate programs until one is judged wrong, then make it small.
+    """Generate programs until one is judged wrong, then shrink it.
 
     Args:
-        judge: says what is wrong with a program; it raises nothing.
-        examples: how many programs to try.
-        seed: of the programs.
-        may_draw: let them draw random numbers.
-        patience: seconds to make it small in.
-        until: when to stop looking, as ``time.monotonic`` has it.
+        judge: returns what is wrong with a program, or None; must not raise.
+        examples: number of programs to try.
+        seed: seed of the programs.
+        may_draw: whether programs may draw random numbers.
+        shrink_seconds: time limit for shrinking.
+        until: when to stop searching, in ``time.monotonic`` seconds.
 
     Returns:
-        What was found, or None; and how many programs were judged before.
+        The finding, or None; and the number of programs judged before it.
     """
     judged: dict[str, Problem | None] = {}
 
@@ -97,8 +103,8 @@ def search(
         suppress_health_check=list(HealthCheck),
         print_blob=False,
     )
-    @given(programs(may_draw=may_draw))
-    def look(program: Program | None) -> None:
+    @given(generate_programs(may_draw=may_draw))
+    def check(program: GeneratedProgram | None) -> None:
         assume(program is not None)
         assert program is not None
         if program.name not in judged and time.monotonic() < until:
@@ -108,26 +114,26 @@ def search(
             raise _Wrong(program, problem)
 
     try:
-        look()
+        check()
     except _Wrong as wrong:
         large, problem = wrong.args
     except Unsatisfiable:
         return None, len(judged)
     else:
         return None, len(judged)
-    tried, soon = len(judged), time.monotonic() + patience
+    tried, deadline = len(judged), time.monotonic() + shrink_seconds
 
-    def still_wrong(program: Program) -> bool:
-        if time.monotonic() > soon:
+    def is_still_wrong(program: GeneratedProgram) -> bool:
+        if time.monotonic() > deadline:
             return False
         if program.name not in judged:
             judged[program.name] = judge(program)
         found = judged[program.name]
         return found is not None and found.kind == problem.kind
 
-    small = reduce(large, still_wrong)
+    small = shrink(large, is_still_wrong)
     return Finding(small, judged[small.name] or problem, tried), tried
 
 
 class _Wrong(Exception):
-    """A program, and what is wrong with it."""
+    """Carries a wrong program and its problem."""

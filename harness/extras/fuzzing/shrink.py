@@ -1,7 +1,7 @@
-"""The smallest program that is still wrong: statements are left out one after another.
+"""Shrinks a wrong program by removing statements.
 
-Hypothesis makes choices smaller, and a choice moves what all later ones mean; statements that
-nothing reads go here at once, and the others by what they were computed of.
+Hypothesis shrinks choices, but a choice changes the meaning of all later ones. Here, a statement
+whose result is unused is removed at once; any other is replaced by one of its operands.
 """
 
 from __future__ import annotations
@@ -10,74 +10,76 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from harness.extras.fuzzing.generated_program import Program
+from harness.extras.fuzzing.generated_program import GeneratedProgram
 
-StillWrong = Callable[[Program], bool]
+IsStillWrong = Callable[[GeneratedProgram], bool]
 
 _NAME = re.compile(r"\b[vx]\d+\b")
 
 
-def reduce(program: Program, still_wrong: StillWrong) -> Program:
-    """A program from which nothing can be left out.
+def shrink(program: GeneratedProgram, is_still_wrong: IsStillWrong) -> GeneratedProgram:
+    """Remove parts of a program until nothing more can be removed.
 
     Args:
-        program: one that is wrong.
-        still_wrong: whether a smaller one is wrong alike; False ends it, too, once time is over.
+        program: a wrong program.
+        is_still_wrong: whether a smaller program has the same problem; also False when time is
+            over.
     """
     while True:
-        smaller = next((each for each in _smaller(program) if still_wrong(each)), None)
+        smaller = next((each for each in _generate_smaller(program) if is_still_wrong(each)), None)
         if smaller is None:
             return program
         program = smaller
 
 
-def _smaller(program: Program) -> Iterator[Program]:
+def _generate_smaller(program: GeneratedProgram) -> Iterator[GeneratedProgram]:
     if len(program.returns) > 1:
         for name in program.returns:
-            yield _tidy(replace(program, returns=(name,)))
+            yield _clean_up(replace(program, returns=(name,)))
         for name in program.returns:
             left = tuple(each for each in program.returns if each != name)
-            yield _tidy(replace(program, returns=left))
+            yield _clean_up(replace(program, returns=left))
     for index in reversed(range(len(program.steps))):
-        yield from _without(program, index)
+        yield from _remove_step(program, index)
     if program.is_dynamic:
         yield replace(program, is_dynamic=False)
-    tidy = _tidy(program)
+    tidy = _clean_up(program)
     if tidy != program:
         yield tidy
 
 
-def _without(program: Program, index: int) -> Iterator[Program]:
-    """The program without a statement; what read it reads something that it was computed of."""
+def _remove_step(program: GeneratedProgram, index: int) -> Iterator[GeneratedProgram]:
+    """Yield the program without a statement; uses of its result are replaced by one of its
+    operands.
+    """
     step = program.steps[index]
-    made, given = _made(step), _NAME.findall(_expression(step))
+    made, given = _assigned_name(step), _NAME.findall(_expression(step))
     steps = (*program.steps[:index], *program.steps[index + 1 :])
     read = made is not None and (
         made in program.returns or any(_reads(each, made) for each in steps)
     )
     if not read:
-        yield _tidy(replace(program, steps=steps))
+        yield _clean_up(replace(program, steps=steps))
         return
     assert made is not None
     for other in dict.fromkeys(given):
         renamed = tuple(re.sub(rf"\b{made}\b", other, each) for each in steps)
         returns = tuple(dict.fromkeys(other if name == made else name for name in program.returns))
-        yield _tidy(replace(program, steps=renamed, returns=returns))
+        yield _clean_up(replace(program, steps=renamed, returns=returns))
 
 
-def _tidy(program: Program) -> Program:
-    """The program without statements that nothing reads and that change nothing, without inputs and
-    buffers that nothing reads, and with names in order."""
+def _clean_up(program: GeneratedProgram) -> GeneratedProgram:
+    """Remove statements without effect and unused inputs and buffers, and renumber names."""
     steps = list(program.steps)
     for index in reversed(range(len(steps))):
-        made, later = _made(steps[index]), steps[index + 1 :]
+        made, later = _assigned_name(steps[index]), steps[index + 1 :]
         is_read = made in program.returns or any(_reads(each, str(made)) for each in later)
         if made is not None and not is_read and not re.search(r"\w_\(", steps[index]):
             del steps[index]
     text = "\n".join((*steps, *program.returns))
     inputs = [at for at in range(len(program.inputs)) if re.search(rf"\bx{at}\b", text)] or [0]
     names = {f"x{at}": f"x{new}" for new, at in enumerate(inputs)}
-    values = [made for made in map(_made, steps) if made is not None]
+    values = [made for made in map(_assigned_name, steps) if made is not None]
     names |= {name: f"v{new}" for new, name in enumerate(values)}
     buffers = [(name, made) for name, made in program.state if re.search(rf"\b{name}\b", text)]
 
@@ -93,14 +95,14 @@ def _tidy(program: Program) -> Program:
     )
 
 
-def _made(step: str) -> str | None:
-    """The name that a statement gives to what it computes; None for one that only writes."""
+def _assigned_name(step: str) -> str | None:
+    """Return the name that a statement assigns; None for one that only writes in place."""
     match = re.match(r"(v\d+) = ", step)
     return None if match is None else match[1]
 
 
 def _expression(step: str) -> str:
-    return step.partition(" = ")[2] if _made(step) else step
+    return step.partition(" = ")[2] if _assigned_name(step) else step
 
 
 def _reads(step: str, name: str) -> bool:

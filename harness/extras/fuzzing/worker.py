@@ -1,5 +1,6 @@
-"""A process that looks for wrong programs: a :class:`Quest` on its input, what it tries and finds
-on its output, a line each. Whatever else is printed goes to its errors."""
+"""Worker process of a campaign: reads a :class:`FuzzRequest` from standard input, writes one event
+a line to standard output. All other output goes to standard error.
+"""
 
 from __future__ import annotations
 
@@ -12,80 +13,84 @@ from collections.abc import Callable
 import msgspec
 import torch
 
-from harness.extras.fuzzing.generated_program import Program
-from harness.extras.fuzzing.judges import Known, OfCells
-from harness.extras.fuzzing.messages import Quest, Report, Told, Trying
-from harness.extras.fuzzing.search import Finding, Problem, search
+from harness.extras.fuzzing.generated_program import GeneratedProgram
+from harness.extras.fuzzing.judges import CellJudge, KnownProblem
+from harness.extras.fuzzing.messages import FoundProgram, FuzzEvent, FuzzRequest, ProgramStarted
+from harness.extras.fuzzing.search import Finding, Problem, find_wrong_program
 from harness.model.selection import parse_targets
 from harness.pipeline import speed
 from harness.vendors.quiet import silence_vendors
 
-Tell = Callable[[Told], None]
+SendEvent = Callable[[FuzzEvent], None]
 
-EXAMPLES = 100
-"""Programs of one search; the next has another seed."""
+PROGRAMS_PER_SEARCH = 100
+"""Programs of one search; the next search has another seed."""
 
 
 def main() -> None:
-    """Look until the time is over."""
-    quest = msgspec.json.decode(sys.stdin.buffer.read(), type=Quest)
+    """Search until the time is over."""
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=FuzzRequest)
     pipe = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # vendors print
+    os.dup2(2, 1)  # vendor libraries print to standard output
     silence_vendors()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     speed.install()
 
-    def tell(told: Told) -> None:
-        pipe.write(msgspec.json.encode(told) + b"\n")
+    def send(event: FuzzEvent) -> None:
+        pipe.write(msgspec.json.encode(event) + b"\n")
         pipe.flush()
 
-    _look(quest, tell)
+    _run_request(request, send)
 
 
-def _look(quest: Quest, tell: Tell) -> None:
-    until = time.monotonic() + quest.seconds
-    targets = parse_targets(quest.targets)
-    known = [Known(one.target, one.kind, frozenset(one.words)) for one in quest.known]
-    seed, tried = quest.seed, 0
+def _run_request(request: FuzzRequest, send: SendEvent) -> None:
+    until = time.monotonic() + request.seconds
+    targets = parse_targets(request.targets)
+    known = [
+        KnownProblem(one.target, one.kind, frozenset(one.called_names)) for one in request.known
+    ]
+    seed, tried = request.seed, 0
     while time.monotonic() < until:
-        judge = _Announcing(OfCells(targets, known, seed=0), tell, tried)
-        found, count = search(
-            judge, examples=EXAMPLES, seed=seed, may_draw=quest.may_draw, until=until
+        judge = _AnnouncingJudge(CellJudge(targets, known, seed=0), send, tried)
+        found, count = find_wrong_program(
+            judge, examples=PROGRAMS_PER_SEARCH, seed=seed, may_draw=request.may_draw, until=until
         )
         tried, seed = tried + count, seed + 1
         if found is not None:
-            known.append(Known.of(found))
-            tell(_report(found, tried))
+            known.append(KnownProblem.from_finding(found))
+            send(_report(found, tried))
 
 
-class _Announcing:
-    """Says what is judged before it is."""
+class _AnnouncingJudge:
+    """Sends each program before it is judged."""
 
-    def __init__(self, judge: OfCells, tell: Tell, tried: int) -> None:
-        self._judge, self._tell, self._tried = judge, tell, tried
+    def __init__(self, judge: CellJudge, send: SendEvent, tried: int) -> None:
+        self._judge, self._send, self._tried = judge, send, tried
 
-    def __call__(self, program: Program) -> Problem | None:
+    def __call__(self, program: GeneratedProgram) -> Problem | None:
         self._tried += 1
-        self._tell(
-            Trying(
-                text=program.text(), words=sorted(program.words), name=program.name,
+        self._send(
+            ProgramStarted(
+                text=program.to_suite_file(),
+                called_names=sorted(program.called_names),
+                name=program.name,
                 tried=self._tried,
             )
-        )  # fmt: skip
+        )
         return self._judge(program)
 
 
-def _report(found: Finding, tried: int) -> Report:
+def _report(found: Finding, tried: int) -> FoundProgram:
     program, problem = found.program, found.problem
-    return Report(
-        name=program.named(problem.target),
+    return FoundProgram(
+        name=program.case_name(problem.target),
         target=problem.target,
         kind=problem.kind,
-        said=problem.said,
-        ops=program.ops,
-        words=sorted(program.words),
-        text=program.text(problem.target, f"{problem.target}: {problem.said}"),
+        message=problem.message,
+        step_count=program.step_count,
+        called_names=sorted(program.called_names),
+        text=program.to_suite_file(problem.target, f"{problem.target}: {problem.message}"),
         tried=tried,
     )
 

@@ -1,7 +1,7 @@
-"""Other releases of ExecuTorch beside the installed one: environments, runs in each, bisection.
+"""Runs on other releases of ExecuTorch: environments, comparison and bisection.
 
-``available`` says what there is to install, ``environment`` makes a place for one that shares
-everything else with this environment, ``running`` runs the same cells in several, ``bisecting``
-finds the first release in which a cell is otherwise. Imports no torch: what runs, runs in
-processes of those environments.
+``available`` lists installable releases, ``environment`` creates an environment that shares all
+other packages with this one, ``run_releases`` runs the same cells on several releases, ``bisect``
+finds the first release in which a cell changed. Imports no torch: cells run in processes of those
+environments.
 """

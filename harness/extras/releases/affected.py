@@ -1,19 +1,19 @@
-"""What a change of ExecuTorch's own files can affect: targets, from the paths that it touches."""
+"""Maps changed files of ExecuTorch to the targets that they can affect."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-ALL = ("portable", "xnnpack", "tosa", "mlx", "metal")
+ALL_BACKENDS = ("portable", "xnnpack", "tosa", "mlx", "metal")
 
 _OTHERS = (
     "apple/coreml apple/mps cadence cortex_m cuda example ggml mediatek nxp openvino qualcomm "
     "samsung vulkan webgpu"
 ).split()
 
-AFFECTED: tuple[tuple[str, tuple[str, ...]], ...] = (
-    # Other delegates, and what no program comes by.
+AFFECTED_BACKENDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    # Other delegates, and files that no program uses.
     *((f"backends/{name}/*", ()) for name in _OTHERS),
     ("docs/*", ()),
     ("examples/*", ()),
@@ -35,18 +35,26 @@ AFFECTED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("extension/*", ()),
     ("devtools/*", ()),
 )
-"""Globs over paths, the first that fits counts, with the backends whose cells a change there can
-affect. A path that none fits (``exir/``, ``kernels/``, ``runtime/``, ``backends/transforms/``,
-``schema/``, build files) can affect every cell."""
+"""Globs over paths, with the backends that a change there can affect; the first match counts.
+
+A path without a match (``exir/``, ``kernels/``, ``runtime/``, ``backends/transforms/``,
+``schema/``, build files) can affect every cell.
+"""
 
 
-def affected(paths: Iterable[str]) -> list[str]:
-    """The backends whose cells a change of these files can affect, in the order of :data:`ALL`.
+def find_affected_backends(paths: Iterable[str]) -> list[str]:
+    """Return the backends that a change of these files can affect, in the order of
+    :data:`ALL_BACKENDS`.
 
     Args:
         paths: relative to ExecuTorch's repository, as git lists them.
     """
     found: set[str] = set()
     for path in filter(None, (text.strip() for text in paths)):
-        found |= set(next((names for glob, names in AFFECTED if fnmatchcase(path, glob)), ALL))
-    return [name for name in ALL if name in found]
+        found |= set(
+            next(
+                (names for glob, names in AFFECTED_BACKENDS if fnmatchcase(path, glob)),
+                ALL_BACKENDS,
+            )
+        )
+    return [name for name in ALL_BACKENDS if name in found]

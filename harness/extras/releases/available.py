@@ -1,4 +1,6 @@
-"""Which releases of ExecuTorch can be installed: from the package index, or wheels in a folder."""
+"""Lists the releases of ExecuTorch that can be installed: from the package index or a folder of
+wheels.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,20 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from harness.errors import ReleaseError
-from harness.extras.releases.installer import command, failure
+from harness.extras.releases.installer import format_failure, pip_command
 from harness.vendors.versions import PACKAGE, installed
 
 HERE = "here"
-"""Stands for what is installed already."""
+"""Stands for the installed release."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """One to run with.
+    """A release to run.
 
     Attributes:
-        version: as its wheel spells it; :data:`HERE` for the environment that asks.
-        wheel: the file of it; None where the index has it.
+        version: as its wheel spells it; :data:`HERE` for this environment.
+        wheel: its wheel; None for a release of the package index.
     """
 
     version: str
@@ -35,10 +37,10 @@ class Release:
 
     @property
     def name(self) -> str:
-        """What reports call it: its version.
+        """Its version, as reports name it.
 
         Raises:
-            ReleaseError: it is the installed one, and none is.
+            ReleaseError: it is the installed release, and none is installed.
         """
         if self.version != HERE:
             return self.version
@@ -48,16 +50,16 @@ class Release:
 
     @property
     def requirement(self) -> str:
-        """What the installer is asked for."""
+        """The requirement to install."""
         return f"{PACKAGE}=={self.version}" if self.wheel is None else str(self.wheel.resolve())
 
 
-def named(text: str, wheels: Path | None = None) -> Release:
-    """The release that a user means: a version, the path of a wheel, or ``here``.
+def parse_release(text: str, wheels: Path | None = None) -> Release:
+    """Parse a version, the path of a wheel, or ``here``.
 
     Args:
-        text: what was typed.
-        wheels: a folder that has its wheel; None where the index is asked.
+        text: the text.
+        wheels: a folder with its wheel; None for the package index.
 
     Raises:
         ReleaseError: it is none of these, or the folder has no such wheel.
@@ -68,16 +70,16 @@ def named(text: str, wheels: Path | None = None) -> Release:
         path = Path(text)
         if not path.is_file():
             raise ReleaseError(f"there is no wheel {path}")
-        return _of_wheel(path)
+        return _release_of_wheel(path)
     try:
         version = str(Version(text))
     except InvalidVersion as error:
         raise ReleaseError(
-            f"{text!r} is no release; give a version such as 1.4.1, a wheel, or {HERE!r}"
+            f"{text!r} is not a release; give a version such as 1.4.1, a wheel, or {HERE!r}"
         ) from error
     if wheels is None:
         return Release(version)
-    found = in_folder(wheels)
+    found = list_wheels(wheels)
     for release in found:
         if release.version == version or Version(release.version).public == version:
             return release
@@ -85,28 +87,31 @@ def named(text: str, wheels: Path | None = None) -> Release:
     raise ReleaseError(f"no wheel of {PACKAGE} {version} for this Python in {wheels}: {there}")
 
 
-def between(good: Release, bad: Release, wheels: Path | None = None) -> list[Release]:
-    """The releases from one to another, both among them, in the order of their versions; final
-    ones alone where the index is asked.
+def list_between(good: Release, bad: Release, wheels: Path | None = None) -> list[Release]:
+    """Return the releases from one to another, both included, in order of their versions.
+
+    Pre-releases are included only with a folder of wheels.
 
     Raises:
-        ReleaseError: there is nothing to ask, or the two are not in order.
+        ReleaseError: the package index is not available, or the two are not in order.
     """
     first, last = Version(good.name), Version(bad.name)
     if first >= last:
         raise ReleaseError(
-            f"{good.name} is not before {bad.name}: --good is the older one, which is what "
-            f"the other is held against, whichever of the two is wrong"
+            f"{good.name} is not before {bad.name}: --good must be the older release, whichever "
+            f"of the two is wrong"
         )
-    others = [Release(text) for text in in_index()] if wheels is None else in_folder(wheels)
+    others = (
+        [Release(text) for text in list_index_versions()] if wheels is None else list_wheels(wheels)
+    )
     inside = [one for one in others if first < Version(one.version) < last]
     if wheels is None:
         inside = [one for one in inside if not Version(one.version).is_prerelease]
     return [good, *sorted(inside, key=lambda one: Version(one.version)), bad]
 
 
-def in_folder(folder: Path) -> list[Release]:
-    """The releases that have a wheel for this Python and machine in a folder, oldest first.
+def list_wheels(folder: Path) -> list[Release]:
+    """Return the releases with a wheel for this Python and machine in a folder, oldest first.
 
     Raises:
         ReleaseError: there is none.
@@ -119,26 +124,26 @@ def in_folder(folder: Path) -> list[Release]:
         except InvalidWheelFilename:
             continue
         if name == canonicalize_name(PACKAGE) and tags & fitting:
-            found.append(_of_wheel(path))
+            found.append(_release_of_wheel(path))
     if not found:
         raise ReleaseError(f"no wheel of {PACKAGE} for this Python and machine in {folder}")
     return sorted(found, key=lambda one: Version(one.version))
 
 
-def in_index() -> list[str]:
-    """The versions that the package index has for this Python and machine, oldest first.
+def list_index_versions() -> list[str]:
+    """Return the versions in the package index for this Python and machine, oldest first.
 
     Raises:
-        ReleaseError: it cannot be asked.
+        ReleaseError: the package index cannot be read.
     """
-    asked = command("index", "versions", PACKAGE)
+    asked = pip_command("index", "versions", PACKAGE)
     ended = subprocess.run(asked, capture_output=True, text=True, check=False)
     if ended.returncode:
-        raise ReleaseError(f"which releases there are cannot be asked: {failure(ended.stderr)}")
-    return sorted(_listed(ended.stdout.splitlines()), key=Version)
+        raise ReleaseError(f"cannot list releases: {format_failure(ended.stderr)}")
+    return sorted(_parse_versions(ended.stdout.splitlines()), key=Version)
 
 
-def _listed(lines: Sequence[str]) -> list[str]:
+def _parse_versions(lines: Sequence[str]) -> list[str]:
     for line in lines:
         head, _, rest = line.partition(":")
         if head.strip() == "Available versions":
@@ -146,11 +151,11 @@ def _listed(lines: Sequence[str]) -> list[str]:
     return []
 
 
-def _of_wheel(path: Path) -> Release:
+def _release_of_wheel(path: Path) -> Release:
     try:
         name, version, _, _ = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
-        raise ReleaseError(f"{path.name} is not named as a wheel is: {error}") from error
+        raise ReleaseError(f"{path.name} is not a valid name of a wheel: {error}") from error
     if name != canonicalize_name(PACKAGE):
         raise ReleaseError(f"{path.name} is a wheel of {name}, not of {PACKAGE}")
     return Release(str(version), path)

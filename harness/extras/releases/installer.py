@@ -1,4 +1,4 @@
-"""What installs packages here: this environment's pip, or uv where it has none."""
+"""Commands that install packages: pip of this environment, or uv where it has none."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import sys
 from harness.errors import ReleaseError
 
 
-def command(*arguments: str) -> list[str]:
-    """A command of pip, quiet about itself.
+def pip_command(*arguments: str) -> list[str]:
+    """Return a command of pip without version check and prompts.
 
     Raises:
-        ReleaseError: there is none.
+        ReleaseError: this environment has no pip.
     """
     if not _has_pip():
         raise ReleaseError(
-            "this environment has no pip, which makes those of releases; python -m ensurepip"
+            "this environment has no pip, which is needed to install releases; run: "
+            "python -m ensurepip"
         )
     quiet = ("--disable-pip-version-check", "--no-input")
     return [sys.executable, "-m", "pip", *arguments, *quiet]
 
 
-def install(requirements: list[str], into: str) -> list[str]:
-    """The command that installs packages into a folder, and nothing that they require.
+def install_command(requirements: list[str], into: str) -> list[str]:
+    """Return the command that installs packages into a folder, without their requirements.
 
     Raises:
         ReleaseError: there is neither pip nor uv.
@@ -32,16 +33,18 @@ def install(requirements: list[str], into: str) -> list[str]:
     if not _has_pip() and (uv := shutil.which("uv")):
         return [uv, "pip", "install", "--python", sys.executable, "--no-deps", "--target", into,
                 *requirements]  # fmt: skip
-    return command("install", "--quiet", "--no-deps", "--target", into, *requirements)
+    return pip_command("install", "--quiet", "--no-deps", "--target", into, *requirements)
 
 
 def _has_pip() -> bool:
-    # Not by looking for the module: setuptools listens for that, and gives distutils back.
+    # Not by finding the module: setuptools hooks that search and then replaces distutils.
     return any(importlib.metadata.distributions(name="pip"))
 
 
-def failure(stderr: str) -> str:
-    """What an installer said was wrong, in a line."""
+def format_failure(stderr: str) -> str:
+    """Return the error message of an installer in one line."""
     lines = [line for line in stderr.splitlines() if line.startswith(("ERROR:", "error:"))]
-    said = lines or stderr.strip().splitlines()[-1:]
-    return "; ".join(line.partition(":")[2].strip() or line for line in said) or "it said nothing"
+    errors = lines or stderr.strip().splitlines()[-1:]
+    return (
+        "; ".join(line.partition(":")[2].strip() or line for line in errors) or "no error message"
+    )

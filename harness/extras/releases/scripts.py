@@ -1,4 +1,4 @@
-"""Python scripts on several releases, and what each exits with."""
+"""Runs Python scripts on several releases and collects their exit codes."""
 
 from __future__ import annotations
 
@@ -11,65 +11,69 @@ from pathlib import Path
 
 from harness.errors import ReleaseError
 from harness.extras.releases.available import Release
-from harness.extras.releases.environment import Say, of_process, python
+from harness.extras.releases.environment import (
+    ProgressCallback,
+    ensure_interpreter,
+    process_environment,
+)
 
 _LIMIT = 600.0  # seconds
 
 
 @dataclass(frozen=True)
-class Ended:
-    """What a script exited with, less than 0 for the signal that ended it, and what it printed."""
+class ScriptResult:
+    """Exit code and output of a script. The exit code is negative for the signal that ended it."""
 
     status: int
     output: str
 
     @property
-    def word(self) -> str:
+    def status_text(self) -> str:
         """The exit code, or the name of the signal."""
         if self.status >= 0:
             return str(self.status)
         return signal.Signals(-self.status).name
 
 
-def run(
-    releases: Sequence[Release], paths: Sequence[Path], say: Say = print
-) -> Iterator[tuple[Path, list[Ended]]]:
-    """Run each script on each release, in a folder of its own.
+def run_scripts(
+    releases: Sequence[Release], paths: Sequence[Path], on_progress: ProgressCallback = print
+) -> Iterator[tuple[Path, list[ScriptResult]]]:
+    """Run each script on each release, in an empty folder.
 
     Args:
-        releases: their environments are made where they are not there.
-        paths: of the scripts.
-        say: is told what takes long.
+        releases: the releases; missing environments are created.
+        paths: the scripts.
+        on_progress: called with a line of text for each step.
 
     Yields:
-        A script and how it ended on each release, once it did on all.
+        A script and its result on each release.
 
     Raises:
         ReleaseError: a release cannot be installed, or there is no such script.
     """
     if missing := [str(path) for path in paths if not path.is_file()]:
         raise ReleaseError(f"there is no {', '.join(missing)}")
-    pythons = [python(release, say) for release in releases]
+    pythons = [ensure_interpreter(release, on_progress) for release in releases]
     for number, path in enumerate(paths, 1):
-        say(f"{path.name} ({number} of {len(paths)})")
+        on_progress(f"{path.name} ({number} of {len(paths)})")
         yield path, [_run(interpreter, path) for interpreter in pythons]
 
 
-def run_alone(
+def run_isolated(
     path: Path, interpreter: Path, seconds: float, *flags: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script where nothing of this project is found: in an empty folder, without PYTHONPATH.
+    """Run a script without this project on its path: in an empty folder, without PYTHONPATH.
 
     Args:
-        path: of the script.
-        interpreter: that runs it.
-        seconds: after which it is killed.
-        flags: of the interpreter.
+        path: the script.
+        interpreter: the Python that runs it.
+        seconds: time limit.
+        flags: options of the interpreter.
 
     Raises:
         subprocess.TimeoutExpired: it was killed.
     """
-    alone = {name: text for name, text in of_process().items() if name != "PYTHONPATH"}
+    alone = {name: text for name, text in process_environment().items() if name != "PYTHONPATH"}
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run(
             [str(interpreter), *flags, str(path.resolve())],
@@ -83,9 +87,9 @@ def run_alone(
         )
 
 
-def _run(interpreter: Path, path: Path) -> Ended:
+def _run(interpreter: Path, path: Path) -> ScriptResult:
     try:
-        ended = run_alone(path, interpreter, _LIMIT)
+        ended = run_isolated(path, interpreter, _LIMIT)
     except subprocess.TimeoutExpired:
-        return Ended(-signal.SIGKILL, f"it did not end within {_LIMIT:g} s")
-    return Ended(ended.returncode, ended.stdout + ended.stderr)
+        return ScriptResult(-signal.SIGKILL, f"it did not end within {_LIMIT:g} s")
+    return ScriptResult(ended.returncode, ended.stdout + ended.stderr)

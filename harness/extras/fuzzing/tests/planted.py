@@ -1,4 +1,4 @@
-"""Passes and a memory plan with a defect each, of the kinds that upstream had."""
+"""Passes and a memory plan with one defect each, of kinds that upstream had."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ _WRITABLE = (
 
 
 class ReinplacesWhatIsRead(ExportedProgramPassBase):  # type: ignore[misc]  # exir is untyped here
-    """Remembers reads of what it made in place, and no others: the defect that this project was
-    begun with."""
+    """Tracks reads only of values that it made in-place: the defect that started this project."""
 
     def call(self, exported_program: ExportedProgram) -> ExportedProgramPassResult:
         read_later: set[Node] = set()
@@ -50,13 +49,13 @@ class ReinplacesWhatIsRead(ExportedProgramPassBase):  # type: ignore[misc]  # ex
 
 
 class MergesDraws(CSEPass):  # type: ignore[misc]
-    """Computes equal expressions once, random ones included."""
+    """Merges equal expressions, including random ones."""
 
     UNSAFE_OPS = frozenset()
 
 
 class LiftsAsFloats(ExportPass):  # type: ignore[misc]
-    """Makes a float32 tensor of every number that something is multiplied by."""
+    """Replaces every multiplier by a float32 tensor."""
 
     def call_operator(self, op: Any, args: Any, kwargs: Any, meta: Any) -> Any:
         if op is not _EDGE.mul.Scalar:
@@ -68,14 +67,14 @@ class LiftsAsFloats(ExportPass):  # type: ignore[misc]
 
 
 class ForgetsOffsets(ExportPass):  # type: ignore[misc]
-    """Folds slices into strided views that begin where their base does."""
+    """Folds slices into strided views that begin at offset 0."""
 
     def call_operator(self, op: Any, args: Any, kwargs: Any, meta: Any) -> Any:
         if op is not _EDGE.slice_copy.Tensor:
             return super().call_operator(op, args, kwargs, meta)
         value = args[0].to_tensor()
         with torch.no_grad():
-            sliced = torch.ops.aten.slice.Tensor(value, *args[1:])
+            sliced = torch.step_count.aten.slice.Tensor(value, *args[1:])
         sizes, strides = list(sliced.shape), list(sliced.stride())
         if not all(isinstance(size, int) for size in (*sizes, *strides)):
             return super().call_operator(op, args, kwargs, meta)
@@ -85,7 +84,7 @@ class ForgetsOffsets(ExportPass):  # type: ignore[misc]
 
 
 def frees_too_early() -> ExecutorchBackendConfig:
-    """Plans as if every value were read an operator earlier for the last time."""
+    """Plans memory as if the last read of every value were one operator earlier."""
 
     def hasty(alignment: int, specs: Any, *rest: Any, **named: Any) -> Any:
         kept = [(spec, list(spec.lifetime)) for spec in specs]

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.extras.releases.affected import ALL, affected
+from harness.extras.releases.affected import ALL_BACKENDS, find_affected_backends
 from harness.model import registry
 
 
@@ -19,25 +19,25 @@ from harness.model import registry
         (["backends/mlx/ops.py"], ["mlx"]),
         (["backends/arm/_passes/rewrite_conv_pass.py", "docs/source/index.md"], ["tosa"]),
         (["backends/apple/metal/metal_backend.py", "backends/mlx/ops.py"], ["mlx", "metal"]),
-        (["exir/passes/remove_noop_pass.py"], list(ALL)),
-        (["backends/transforms/utils.py"], list(ALL)),
-        (["kernels/portable/cpu/op_add.cpp"], list(ALL)),
-        (["a/file/that/nobody/knows.py"], list(ALL)),
+        (["exir/passes/remove_noop_pass.py"], list(ALL_BACKENDS)),
+        (["backends/transforms/utils.py"], list(ALL_BACKENDS)),
+        (["kernels/portable/cpu/op_add.cpp"], list(ALL_BACKENDS)),
+        (["a/file/that/nobody/knows.py"], list(ALL_BACKENDS)),
         (["backends/vulkan/runtime/api.cpp", "README.md", ""], []),
         (["backends/xnnpack/test/ops/test_add.py"], []),
         ([], []),
     ],
 )
 def test_paths(paths: list[str], backends: list[str]) -> None:
-    assert affected(paths) == backends
+    assert find_affected_backends(paths) == backends
 
 
 def test_every_backend_is_there() -> None:
-    assert set(ALL) == {target.backend for target in registry.default_targets()}
+    assert set(ALL_BACKENDS) == {target.backend for target in registry.default_targets()}
 
 
 def test_other_backends_are_upstreams() -> None:
-    """A folder that upstream renames would otherwise be left out of every run."""
+    """A folder that upstream renames would otherwise be omitted from every run."""
     there = Path(next(iter(executorch.__path__))) / "backends"
     assert all((there / name).is_dir() for name in ("mlx", "apple/metal", "xnnpack", "arm", "aoti"))
 

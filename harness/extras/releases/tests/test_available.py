@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ReleaseError, UsageError
-from harness.extras.releases.available import HERE, Release, _listed, between, in_folder, named
+from harness.extras.releases.available import (
+    HERE,
+    Release,
+    _parse_versions,
+    list_between,
+    list_wheels,
+    parse_release,
+)
 from harness.extras.releases.tests.wheels import wheel
 from harness.vendors.versions import is_within, numbers, spelled, unread
 
@@ -18,9 +25,11 @@ def test_wheels_in_a_folder_are_in_the_order_of_their_versions(tmp_path: Path) -
     (tmp_path / "torch-2.13.0-py3-none-any.whl").touch()
     (tmp_path / "executorch-1.9.1-cp27-cp27m-win32.whl").touch()  # not for here
     (tmp_path / "no wheel.whl").touch()
-    found = [release.version for release in in_folder(tmp_path)]
+    found = [release.version for release in list_wheels(tmp_path)]
     assert found == ["1.9.0", "1.10.0.dev20261101", "1.10.0"]
-    inside = between(named("1.9.0", tmp_path), named("1.10.0", tmp_path), tmp_path)
+    inside = list_between(
+        parse_release("1.9.0", tmp_path), parse_release("1.10.0", tmp_path), tmp_path
+    )
     assert [release.version for release in inside] == found
     assert all(release.wheel for release in inside)
 
@@ -28,7 +37,7 @@ def test_wheels_in_a_folder_are_in_the_order_of_their_versions(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("newest", "is no release"),
+        ("newest", "is not a release"),
         ("gone.whl", "there is no wheel"),
         ("2.0", "no wheel of executorch 2.0"),
     ],
@@ -36,32 +45,32 @@ def test_wheels_in_a_folder_are_in_the_order_of_their_versions(tmp_path: Path) -
 def test_what_is_no_release(tmp_path: Path, text: str, said: str) -> None:
     wheel(tmp_path, "1.9.0")
     with pytest.raises(ReleaseError, match=said):
-        named(text, tmp_path)
+        parse_release(text, tmp_path)
 
 
 def test_a_folder_without_wheels(tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match="no wheel of executorch"):
-        in_folder(tmp_path)
+        list_wheels(tmp_path)
 
 
 def test_a_wheel_of_another_package(tmp_path: Path) -> None:
     other = tmp_path / "torch-2.13.0-py3-none-any.whl"
     other.touch()
     with pytest.raises(ReleaseError, match="is a wheel of torch"):
-        named(str(other))
+        parse_release(str(other))
 
 
 def test_the_older_one_comes_first(tmp_path: Path) -> None:
     wheel(tmp_path, "1.9.0")
     wheel(tmp_path, "1.10.0")
     with pytest.raises(ReleaseError, match="is not before"):
-        between(named("1.10.0", tmp_path), named("1.9.0", tmp_path), tmp_path)
+        list_between(parse_release("1.10.0", tmp_path), parse_release("1.9.0", tmp_path), tmp_path)
 
 
 def test_what_the_index_lists() -> None:
     lines = ["executorch (1.5.1)", "Available versions: 1.5.1, 1.5.0, 1.4.1", "  INSTALLED: 1.5.1"]
-    assert _listed(lines) == ["1.5.1", "1.5.0", "1.4.1"]
-    assert _listed([]) == []
+    assert _parse_versions(lines) == ["1.5.1", "1.5.0", "1.4.1"]
+    assert _parse_versions([]) == []
 
 
 def test_the_installed_one_has_its_version_as_a_name() -> None:
@@ -77,7 +86,7 @@ def test_the_installed_one_has_its_version_as_a_name() -> None:
         ("", "1.5.0", "1.5.0", False),
         ("1.4.1", "1.5.0", "1.4.1", True),
         ("1.4.1", "1.5.0", "1.10.0", False),
-        # What main calls itself has what the release will have.
+        # A development version counts as the release that it precedes.
         ("1.6.0", "", "1.6.0a0+g1234", True),
         ("", "1.6.0", "1.6.0.dev20261101", False),
         ("1.5.0", "1.5.1", "", True),

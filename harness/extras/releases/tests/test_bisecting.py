@@ -1,4 +1,4 @@
-"""The first release in which a cell is otherwise, with runs whose outcome is known."""
+"""Bisection of releases, with runs of known outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs in place of real ones: releases from 1.6 on fail; 1.4 leaves no record."""
     order: list[str] = []
 
-    def run_one(interpreter: Path, folder: Path, options: Sequence[str], **ignored: Any) -> int:
+    def run_release(interpreter: Path, folder: Path, options: Sequence[str], **ignored: Any) -> int:
         order.append(folder.name)
         if folder.name == "1.4.0":
             return 3
@@ -32,8 +32,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         write(folder, [cell(*CELL.split("@"), **ended)], exit_status=int(fails))
         return int(fails)
 
-    monkeypatch.setattr(bisect, "run_one", run_one)
-    monkeypatch.setattr(bisect, "python", lambda release, say: Path("python"))
+    monkeypatch.setattr(bisect, "run_release", run_release)
+    monkeypatch.setattr(bisect, "ensure_interpreter", lambda release, on_progress: Path("python"))
     return order
 
 
@@ -43,9 +43,9 @@ def quiet(said: str) -> None:
 
 def test_the_release_that_changed_a_cell_is_named(tmp_path: Path, ran: list[str]) -> None:
     releases = [Release(version) for version in VERSIONS]
-    found = bisect.bisect(CELL, releases, tmp_path, say=quiet)
+    found = bisect.bisect(CELL, releases, tmp_path, on_progress=quiet)
     assert (found.before.release, found.after.release) == ("1.5.0", "1.6.0")
-    assert (found.before.word, found.after.word) == ("passed", "failed in lower")
+    assert (found.before.value, found.after.value) == ("passed", "failed in lower")
     assert list(found.skipped) == ["1.4.0"]
     assert not found.between
     assert "left no record" in found.skipped["1.4.0"]
@@ -56,22 +56,22 @@ def test_the_release_that_changed_a_cell_is_named(tmp_path: Path, ran: list[str]
 def test_a_release_that_cannot_be_tried_is_said_to_leave_it_open(
     tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_one = bisect.run_one
+    run_release = bisect.run_release
 
     def broken(interpreter: Path, folder: Path, options: Any, **kwargs: Any) -> int:
-        return 3 if folder.name == "1.5.0" else run_one(interpreter, folder, options, **kwargs)
+        return 3 if folder.name == "1.5.0" else run_release(interpreter, folder, options, **kwargs)
 
-    monkeypatch.setattr(bisect, "run_one", broken)
-    found = bisect.bisect(CELL, [Release(one) for one in VERSIONS], tmp_path, say=quiet)
+    monkeypatch.setattr(bisect, "run_release", broken)
+    found = bisect.bisect(CELL, [Release(one) for one in VERSIONS], tmp_path, on_progress=quiet)
     assert (found.before.release, found.after.release) == ("1.3.0", "1.6.0")
     assert found.between == ("1.4.0", "1.5.0")
 
 
 def test_releases_that_are_alike_are_said_to_be(tmp_path: Path, ran: list[str]) -> None:
     with pytest.raises(ReleaseError, match=r"is the same in 1\.0\.0 and 1\.3\.0: passed"):
-        bisect.bisect(CELL, [Release("1.0.0"), Release("1.3.0")], tmp_path, say=quiet)
+        bisect.bisect(CELL, [Release("1.0.0"), Release("1.3.0")], tmp_path, on_progress=quiet)
 
 
 def test_an_end_that_leaves_no_record_cannot_be_bisected(tmp_path: Path, ran: list[str]) -> None:
     with pytest.raises(ReleaseError, match=r"left no record with 1\.4\.0"):
-        bisect.bisect(CELL, [Release("1.4.0"), Release("1.8.0")], tmp_path, say=quiet)
+        bisect.bisect(CELL, [Release("1.4.0"), Release("1.8.0")], tmp_path, on_progress=quiet)

@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import ReleaseError
 from harness.extras.releases import environment
-from harness.extras.releases.available import HERE, Release, named
+from harness.extras.releases.available import HERE, Release, parse_release
 from harness.extras.releases.tests.wheels import wheel
 
 ASKED = """
@@ -22,7 +22,7 @@ print(u.find_spec("executorch.exir"), msgspec.__version__)
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "folder", lambda: tmp_path / "kept")
+    monkeypatch.setattr(environment, "environments_folder", lambda: tmp_path / "kept")
 
 
 def asked(interpreter: Path) -> list[str]:
@@ -38,9 +38,9 @@ def asked(interpreter: Path) -> list[str]:
 
 @pytest.mark.nightly
 def test_the_release_alone_is_another(tmp_path: Path) -> None:
-    release = named(str(wheel(tmp_path, "9.0.0")))
+    release = parse_release(str(wheel(tmp_path, "9.0.0")))
     said: list[str] = []
-    interpreter = environment.python(release, said.append)
+    interpreter = environment.ensure_interpreter(release, said.append)
     import msgspec
 
     # Not a module of the installed executorch is found: it is a namespace package.
@@ -48,13 +48,13 @@ def test_the_release_alone_is_another(tmp_path: Path) -> None:
     assert len(said) == 1
     assert "9.0.0" in said[0]
     # The second time it is there.
-    assert environment.python(release, said.append) == interpreter
+    assert environment.ensure_interpreter(release, said.append) == interpreter
     assert len(said) == 1
-    assert environment.kept() == {"9.0.0"}
-    # This environment is what it was.
+    assert environment.list_environments() == {"9.0.0"}
+    # This environment is unchanged.
     assert importlib_version() != "9.0.0"
-    assert environment.forget() == 1
-    assert environment.kept() == set()
+    assert environment.delete_environments() == 1
+    assert environment.list_environments() == set()
 
 
 def importlib_version() -> str:
@@ -69,26 +69,28 @@ def importlib_version() -> str:
 
 @pytest.mark.nightly
 def test_another_wheel_of_one_version_is_another_environment(tmp_path: Path) -> None:
-    first = environment.python(named(str(wheel(tmp_path, "9.0.0"))), lambda said: None)
+    first = environment.ensure_interpreter(
+        parse_release(str(wheel(tmp_path, "9.0.0"))), lambda said: None
+    )
     other = wheel(tmp_path, "9.0.0", requires=("packaging>=1",))
-    assert environment.python(named(str(other)), lambda said: None) != first
+    assert environment.ensure_interpreter(parse_release(str(other)), lambda said: None) != first
 
 
 def test_what_is_installed_needs_none() -> None:
-    assert environment.python(Release(HERE)) == Path(sys.executable)
+    assert environment.ensure_interpreter(Release(HERE)) == Path(sys.executable)
 
 
 def test_what_cannot_be_installed_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     broken = tmp_path / "executorch-9.0.1-py3-none-any.whl"
     broken.write_bytes(b"no archive")
     with pytest.raises(ReleaseError, match="cannot install"):
-        environment.python(named(str(broken)), lambda said: None)
-    assert environment.kept() == set()
+        environment.ensure_interpreter(parse_release(str(broken)), lambda said: None)
+    assert environment.list_environments() == set()
 
 
 def test_a_requirement_that_is_met_is_not_installed_again(tmp_path: Path) -> None:
     path = wheel(tmp_path, "9.0.2", requires=("packaging>=20", "nothing-like-it; extra == 'x'"))
-    interpreter = environment.python(named(str(path)), lambda said: None)
+    interpreter = environment.ensure_interpreter(parse_release(str(path)), lambda said: None)
     site = next((interpreter.parents[1] / "lib").glob("*/site-packages"))
     assert (site / "packaging").is_symlink()
     assert not (site / "executorch").is_symlink()

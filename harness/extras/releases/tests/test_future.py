@@ -1,4 +1,4 @@
-"""A release that nobody has seen: clear words, and a working rest."""
+"""A release that is newer than this project: clear messages, and everything else works."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ assert torch.fx.GraphModule.recompile.__module__ == "harness.pipeline.speed.grap
 """
 
 
-# What rewriting a program needs, what generating for Metal needs, and one of Arm's passes.
+# Names that rewriting a program and generating for Metal need are missing, and a pass of Arm's.
 GONE = """
 import importlib.metadata, json
 version = importlib.metadata.version

@@ -10,20 +10,22 @@ import pytest
 from harness.errors import ReleaseError
 from harness.extras.releases import run_releases
 from harness.extras.releases.available import Release
-from harness.extras.releases.run_releases import Ran, read_index, run
+from harness.extras.releases.run_releases import ReleaseRun, read_index, run_on_releases
 
 
 @pytest.fixture
 def statuses(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """What a run of each release exits with."""
+    """The exit code of each release's run."""
     ended: dict[str, int] = {}
 
-    def run_one(interpreter: Path, folder: Path, options: Sequence[str]) -> int:
+    def run_release(interpreter: Path, folder: Path, options: Sequence[str]) -> int:
         assert list(options) == ["-k", "add"]
         return ended[folder.name]
 
-    monkeypatch.setattr(run_releases, "run_one", run_one)
-    monkeypatch.setattr(run_releases, "python", lambda release, say: Path("python"))
+    monkeypatch.setattr(run_releases, "run_release", run_release)
+    monkeypatch.setattr(
+        run_releases, "ensure_interpreter", lambda release, on_progress: Path("python")
+    )
     return ended
 
 
@@ -38,18 +40,21 @@ def test_the_worst_run_decides(
     tmp_path: Path, statuses: dict[str, int], first: int, second: int, worst: int
 ) -> None:
     statuses.update({"1.0": first, "2.0": second})
-    assert run([Release("1.0"), Release("2.0")], tmp_path / "new", ["-k", "add"], quiet) == worst
+    assert (
+        run_on_releases([Release("1.0"), Release("2.0")], tmp_path / "new", ["-k", "add"], quiet)
+        == worst
+    )
     assert read_index(tmp_path / "new").releases == [
-        Ran(release="1.0", folder="1.0", status=first),
-        Ran(release="2.0", folder="2.0", status=second),
+        ReleaseRun(release="1.0", folder="1.0", status=first),
+        ReleaseRun(release="2.0", folder="2.0", status=second),
     ]
     with pytest.raises(ReleaseError, match="already holds a comparison"):
-        run([Release("1.0"), Release("2.0")], tmp_path / "new", ["-k", "add"], quiet)
+        run_on_releases([Release("1.0"), Release("2.0")], tmp_path / "new", ["-k", "add"], quiet)
 
 
 def test_a_release_twice(tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match="named twice"):
-        run([Release("1.0"), Release("1.0")], tmp_path, [], quiet)
+        run_on_releases([Release("1.0"), Release("1.0")], tmp_path, [], quiet)
 
 
 def test_a_folder_that_holds_none(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Scripts on several releases: what each exits with is said, however it ends."""
+"""Scripts on several releases: each exit code is reported, however the script ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from harness.cli.releases import releases
 from harness.errors import ReleaseError
 from harness.extras.releases import scripts
-from harness.extras.releases.available import HERE, named
+from harness.extras.releases.available import HERE, parse_release
 
 
 def _script(folder: Path, name: str, code: str) -> Path:
@@ -26,8 +26,10 @@ def test_each_script_says_how_it_ended(tmp_path: Path) -> None:
         _script(tmp_path, "dies", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"),
     ]
     told: list[str] = []
-    found = [ended for _, (ended,) in scripts.run([named(HERE)], paths, told.append)]
-    assert [each.word for each in found] == ["0", "1", "SIGSEGV"]
+    found = [
+        ended for _, (ended,) in scripts.run_scripts([parse_release(HERE)], paths, told.append)
+    ]
+    assert [each.status_text for each in found] == ["0", "1", "SIGSEGV"]
     assert [each.output for each in found] == ["nothing\n", "seen\n", ""]
     assert told == ["gone.py (1 of 3)", "shows.py (2 of 3)", "dies.py (3 of 3)"]
 
@@ -37,8 +39,8 @@ def test_a_script_that_does_not_end_is_killed(
 ) -> None:
     monkeypatch.setattr(scripts, "_LIMIT", 0.2)
     hangs = _script(tmp_path, "hangs", "import time; time.sleep(600)")
-    ((_, (ended,)),) = scripts.run([named(HERE)], [hangs], lambda said: None)
-    assert ended.word == "SIGKILL"
+    ((_, (ended,)),) = scripts.run_scripts([parse_release(HERE)], [hangs], lambda said: None)
+    assert ended.status_text == "SIGKILL"
 
 
 def test_it_imports_what_the_release_has_and_nothing_of_here(
@@ -47,13 +49,13 @@ def test_it_imports_what_the_release_has_and_nothing_of_here(
     _script(tmp_path, "executorch", "")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     asks = _script(tmp_path / "..", "asks", "import executorch; print(executorch.__path__)")
-    ((_, (ended,)),) = scripts.run([named(HERE)], [asks], lambda said: None)
+    ((_, (ended,)),) = scripts.run_scripts([parse_release(HERE)], [asks], lambda said: None)
     assert "site-packages" in ended.output
 
 
 def test_a_script_that_is_not_there_is_said_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match="there is no"):
-        list(scripts.run([named(HERE)], [tmp_path / "none.py"], lambda said: None))
+        list(scripts.run_scripts([parse_release(HERE)], [tmp_path / "none.py"], lambda said: None))
 
 
 def test_the_command_prints_a_table_and_fails_where_one_was_killed(tmp_path: Path) -> None:
