@@ -124,13 +124,13 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
     silence_vendors()
     torch.set_num_threads(1)
     speed.install()
-    subject = model_sources.load(model)
+    subject = model_sources.load_model(model)
     warm = Case.from_module("warm", torch.nn.Linear(8, 8), (torch.randn(2, 8),))
     run_cell(warm, target)
-    (case,) = cases.plan(subject).cases
+    (case,) = cases.plan_cases(subject).cases
     speed.tune_garbage_collector()
     clock, ran = Clock(), list["Tester"]()
-    cell = run_cell(case, target, meter=clock, judged=ran.append)
+    cell = run_cell(case, target, meter=clock, on_compared=ran.append)
     name = f"{model.rpartition(':')[2]}@{target.replace(':', '_')}.pt"
     bounds = [b for call in ran[0].reference.bound for b in call if b is not None] if ran else []
     if keep is not None and bounds:

@@ -124,19 +124,19 @@ def ours(cases: int, targets: Sequence[str]) -> Seconds:
     """Whole cells."""
     from harness import Status, run_cell
     from harness.pipeline import speed
-    from harness.pipeline.siblings import Siblings
+    from harness.pipeline.shared_case_work import SharedCaseWork
     from harness.pipeline.tester import VENDOR_STAGES
 
     _prepare()
     speed.install()
-    chosen, siblings = _cases(cases), Siblings()
+    chosen, shared_work = _cases(cases), SharedCaseWork()
     for target in targets:
         run_cell(chosen[0], target)
     speed.tune_garbage_collector()
     made: Seconds = {}
     for case in chosen:
         for target in targets:
-            cell = run_cell(case, target, siblings=siblings)
+            cell = run_cell(case, target, shared_work=shared_work)
             if cell.status is Status.PASSED:
                 vendors = sum(cell.stages.get(stage, 0.0) for stage in VENDOR_STAGES)
                 made[cell.id] = {stage: cell.stages.get(stage, 0.0) for stage in STAGES}

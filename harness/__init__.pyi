@@ -71,8 +71,8 @@ from .numerics.formats.semantics import GENERIC as GENERIC, Semantics as Semanti
 from .numerics.oracle import Reference as Reference, refer as refer
 from .passes.pass_case import PassCase as PassCase
 from .pipeline.runner import run_cell as run_cell
-from .pipeline.saving.cell_folder import Keep as Keep
-from .pipeline.siblings import Siblings as Siblings
+from .pipeline.saving.cell_folder import CellFolder as CellFolder
+from .pipeline.shared_case_work import SharedCaseWork as SharedCaseWork
 from .pipeline.stages import LowerOptions as LowerOptions
 from .pipeline.tester import Tester as Tester
 from .record.cell import (

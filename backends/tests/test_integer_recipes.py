@@ -180,7 +180,7 @@ def input_step(graph: torch.fx.GraphModule) -> float:
 
 @functools.cache
 def honest(target: str) -> Tester:
-    return Tester(CASE, target).export().quantize().refer()
+    return Tester(CASE, target).export().quantize().compute_reference()
 
 
 def run(

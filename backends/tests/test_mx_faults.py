@@ -144,7 +144,7 @@ class Lowered:
 @functools.cache
 def lowered(target: str) -> Lowered:
     tester = Tester(Case("mx/faults", build), target)
-    tester.quantize_weights().export().lower().to_executorch().serialize().refer().run().compare()
+    tester.quantize_weights().export().lower().to_executorch().serialize().compute_reference().run().compare()
     element = ELEMENT[target]
     state = tester.exported.state_dict
     weight, whole = state.get("weight"), 1.0

@@ -152,9 +152,9 @@ def test_upstream_refuses_what_is_left_in_float() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lowered_program_is_verified_and_its_weights_recorded(name: str) -> None:
     tester, made = lowered(name), FORMATS[name]
-    assert verify(made, tester.shipped) is None
+    assert verify(made, tester.serialized) is None
     assert tester.recipe.encodings is not None
-    found = {one.parameter: one for one in tester.recipe.encodings(tester.shipped)}
+    found = {one.parameter: one for one in tester.recipe.encodings(tester.serialized)}
     assert sorted(found) == ["conv.weight", "first.weight", "second.weight"]
     assert {one.element for one in found.values()} == {name.partition("_")[2] or "e2m1"}
     layers = {layer.weight: layer for layer in find_converted_layers(tester.exported, made)}
@@ -286,7 +286,7 @@ def _of(graph: TosaGraph, name: str) -> TosaOperator:
 def test_each_requirement_can_fail(name: str) -> None:
     tester = lowered("mxfp8_e4m3")
     change, expected = BREAKS[name]
-    (graph,) = read_graphs(tester.shipped.program)
+    (graph,) = read_graphs(tester.serialized.program)
     layers = find_converted_layers(tester.exported, E4M3)
     assert list(find_problems([graph], E4M3, layers)) == []
     found = list(find_problems([change(graph)], E4M3, layers))
@@ -294,7 +294,7 @@ def test_each_requirement_can_fail(name: str) -> None:
 
 
 def test_a_product_of_two_casts_is_refused() -> None:
-    (graph,) = read_graphs(lowered("mxfp8_e4m3").shipped.program)
+    (graph,) = read_graphs(lowered("mxfp8_e4m3").serialized.program)
     scale = graph.tensors[_of(graph, CAST).outputs[1]]
     other = dataclasses.replace(scale, name="elsewhere")
     graph = dataclasses.replace(graph, tensors={**graph.tensors, "elsewhere": other})
@@ -333,7 +333,7 @@ def test_layers_that_the_compiler_folds_or_drops_are_not_missed() -> None:
     needed = sorted((layer.weight, layer.is_needed) for layer in layers)
     working = "working.weight"
     assert needed == [("constant.weight", False), (working, False), (working, True)]
-    (graph,) = read_graphs(tester.shipped.program)
+    (graph,) = read_graphs(tester.serialized.program)
     assert [one.name for one in graph.operators].count(MATMUL) < len(layers)
     assert list(find_problems([graph], E4M3, layers)) == []
     without = tuple(one for one in graph.operators if one.name != MATMUL)
@@ -374,7 +374,7 @@ def test_packed_codes_come_apart(bits: int) -> None:
 
 
 def test_a_payload_reads_as_it_was_written() -> None:
-    (graph,) = read_graphs(lowered("mxfp4").shipped.program)
+    (graph,) = read_graphs(lowered("mxfp4").serialized.program)
     blocks = {one.name: one.block_size for one in graph.operators if one.block_size is not None}
     assert blocks == {CAST: 32, MATMUL: 32, CONV: 32}
     weight = graph.tensors[_of(graph, CONV).inputs[2]]

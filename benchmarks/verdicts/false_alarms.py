@@ -27,8 +27,8 @@ from harness import Case, Tester, registry
 from harness.errors import MissingKernels, StageFailure
 from harness.model.limitation import Limitation, find
 from harness.pipeline import speed
-from harness.pipeline.route import lower, unsupported
-from harness.pipeline.siblings import Siblings
+from harness.pipeline.route import find_unsupported_reason, lower
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.record.target import Target
 from harness.session.discovery import all_suites, load_suite
 from harness.vendors.quiet import silence_vendors
@@ -117,14 +117,14 @@ def _prepared(
     case: Case, globs: str, limitations: Sequence[Limitation], seed: int
 ) -> Iterator[tuple[Target, Tester]]:
     """The case on those of its targets where no gap is known of."""
-    siblings = Siblings()
+    shared_work = SharedCaseWork()
     for target in registry.targets_of(case, None):
         if not matches(globs, str(target)) or find(limitations, case, target) is not None:
             continue
         if not registry.backend(target.backend).availability().available:
             continue
-        tester = Tester(case, target, seed=seed, siblings=siblings)
-        if unsupported(tester) is None:
+        tester = Tester(case, target, seed=seed, shared_work=shared_work)
+        if find_unsupported_reason(tester) is None:
             yield target, tester
 
 

@@ -92,7 +92,7 @@ def measure(case: Case, target: Target, factor: float) -> tuple[float | None, fl
         StageFailure: the case cannot be built or run.
     """
     tester = Tester(case, target)
-    reference = tester.refer().reference
+    reference = tester.compute_reference().reference
     altered = copy.deepcopy(tester.built.module)
     if all(each.dim() < 2 for each in altered.parameters()):
         return None, 0.0

@@ -1,7 +1,7 @@
-"""Anybody's own model on every target, now: no suite, no layout of folders.
+"""Check a model on targets without a suite.
 
-``sources`` finds the model that a command names, ``dynamic`` lets its dimensions vary, ``cases``
-makes cases of it and of its inputs, ``check`` runs them; ``worker`` does so in a process of its
-own, which ``supervisor`` starts again when a backend kills it. Imports the pipeline and what is
-below.
+``model_sources`` loads the model that a command names, ``dynamic_dimensions`` exports it with
+dynamic dimensions, ``cases`` makes cases of the model and its inputs, and ``check`` runs them.
+``worker`` does so in a worker process, which ``supervisor`` restarts when a backend ends it.
+Imports the pipeline and lower packages.
 """

@@ -1,4 +1,4 @@
-"""Cases of a model and its inputs: sets that one program takes are its calls."""
+"""Make cases of a model and its inputs. Inputs that one program accepts are its calls."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 import torch
 
 from harness.checking import dynamic_dimensions
-from harness.checking.dynamic_dimensions import Varied, Varying
-from harness.checking.model_sources import InputSet, Subject, case_name
+from harness.checking.dynamic_dimensions import DynamicProgram, RequestedDimension
+from harness.checking.model_sources import CheckedModel, InputSet, case_name
 from harness.errors import CaseError
 from harness.model.case import Built, Case, Given, arguments
 from harness.numerics.module_runs import EagerRuns
-from harness.pipeline.dynamic_sizes.extra_calls import further_sizes
-from harness.pipeline.explain.model_frames import model_frame
-from harness.pipeline.reference.eager_run import rehearse
+from harness.pipeline.dynamic_sizes.extra_calls import choose_sizes
+from harness.pipeline.explain.model_frames import find_model_frame
+from harness.pipeline.reference.eager_run import run_module_eagerly
 from harness.record.cell import MODEL
 from harness.record.program_data import Dimension
 from harness.vendors.torch import tree_flatten
 
-_NOTHING = "no dimension of the inputs varies"
+_NOTHING = "no dimension of the inputs is dynamic"
 
 
 @dataclass
@@ -29,7 +29,7 @@ class _Group:
     """Sets of inputs that are calls of one program."""
 
     sets: list[InputSet]
-    varied: Varied | None = None
+    dynamic_program: DynamicProgram | None = None
     further: tuple[Given, ...] = ()
 
     @property
@@ -37,113 +37,128 @@ class _Group:
         """The inputs of each call."""
         return [*(one.given for one in self.sets), *self.further]
 
-    def takes(self, given: Given) -> bool:
-        """Whether the program takes these inputs: of the same shapes, or within its ranges."""
+    def accepts(self, given: Given) -> bool:
+        """Whether the program accepts these inputs: of the same shapes, or within its ranges."""
         if _signature(given) == _signature(self.sets[0].given):
             return True
-        varied = self.varied
-        return varied is not None and dynamic_dimensions.refusal_of(varied.program, given) is None
+        dynamic_program = self.dynamic_program
+        return (
+            dynamic_program is not None
+            and dynamic_dimensions.explain_rejected_inputs(dynamic_program.program, given) is None
+        )
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is to be run.
+class CasePlan:
+    """The cases of a check.
 
     Attributes:
         cases: a case for each program.
-        notes: what is to be known of them, a line each: which dimensions vary, which inputs a
-            case runs on where there are several.
+        notes: notes for the user, a line each: the dynamic dimensions, and the inputs of each case
+            if there are several cases.
     """
 
     cases: list[Case]
     notes: list[str]
 
 
-def plan(subject: Subject, asked: Sequence[Varying] | str | None = None, *, seed: int = 0) -> Plan:
+def plan_cases(
+    subject: CheckedModel,
+    requested: Sequence[RequestedDimension] | str | None = None,
+    *,
+    seed: int = 0,
+) -> CasePlan:
     """Make cases of a model.
 
-    Sets of inputs with the same structure, shapes and dtypes as an earlier one, or within its
-    ranges where dimensions vary, are further calls of that program, in their order: a module with
-    state carries it from one to the next, and so does its reference. Every other set is a program
-    and a case of its own. Where dimensions vary each program is also called at the ends of their
-    ranges (:mod:`harness.pipeline.dynamic_sizes.extra_calls`).
+    A set of inputs with the structure, shapes and dtypes of an earlier set, or within its dynamic
+    ranges, is a further call of that program. Calls keep their order, and state carries over from
+    call to call. Any other set is another program and case. Each program with dynamic dimensions
+    is also called at the ends of its ranges
+    (:mod:`harness.pipeline.dynamic_sizes.extra_calls`).
 
     Args:
         subject: the model.
-        asked: dimensions that are to vary, instead of the subject's own.
+        requested: dynamic dimensions, instead of the model's own.
         seed: run seed.
 
     Raises:
-        CaseError: inputs do not fit the model, or it does not export with such dimensions.
-        UsageError: a dimension that is asked for is not there.
+        CaseError: inputs do not fit the model, or it does not export with these dimensions.
+        UsageError: a requested dimension does not exist.
     """
     groups: list[_Group] = []
     notes: list[str] = []
-    # A copy to try things on, in eval mode: the model itself stays as it was built.
+    # Run a copy in eval mode, so that the model itself is not changed.
     case = Case.from_module(subject.name, subject.module, ())
     module = case.make(seed).module
     for one in subject.sets:
-        _try(subject, case, module, one, seed)
-        home = next((group for group in groups if group.takes(one.given)), None)
-        if home is not None:
-            home.sets.append(one)
+        _run_module(subject, case, module, one, seed)
+        matching = next((group for group in groups if group.accepts(one.given)), None)
+        if matching is not None:
+            matching.sets.append(one)
             continue
         group = _Group([one])
-        if asked is not None:
-            group.varied = dynamic_dimensions.export(module, one.given, asked)
+        if requested is not None:
+            group.dynamic_program = dynamic_dimensions.export_dynamic(module, one.given, requested)
         elif subject.program is not None and subject.dynamic_shapes is not None:
-            group.varied = dynamic_dimensions.export_again(module, one.given, subject.program)
+            group.dynamic_program = dynamic_dimensions.export_again(
+                module, one.given, subject.program
+            )
         groups.append(group)
     names = _names(subject.name, groups)
     for name, group in zip(names, groups, strict=True):
         about = f"{name}: " if len(groups) > 1 else ""
-        lines = _vary(group, EagerRuns(seed), module, asked)
-        if len(subject.sets) > 1 and group.varied is None:
+        lines = _add_dynamic_calls(group, EagerRuns(seed), module, requested)
+        if len(subject.sets) > 1 and group.dynamic_program is None:
             lines.append(f"runs on {', '.join(one.label for one in group.sets)}")
         notes += [f"{about}{line}" for line in lines]
-    return Plan([_case(subject, *pair) for pair in zip(names, groups, strict=True)], notes)
+    return CasePlan([_case(subject, *pair) for pair in zip(names, groups, strict=True)], notes)
 
 
-def _vary(
-    group: _Group, runs: EagerRuns, module: torch.nn.Module, asked: Sequence[Varying] | str | None
+def _add_dynamic_calls(
+    group: _Group,
+    runs: EagerRuns,
+    module: torch.nn.Module,
+    requested: Sequence[RequestedDimension] | str | None,
 ) -> list[str]:
-    """Call a program at the ends of its ranges, too.
+    """Add calls at the ends of a program's dynamic ranges.
 
     Args:
         group: the program, with its sets of inputs.
         runs: eager runs.
         module: the model.
-        asked: dimensions that were asked to vary.
+        requested: requested dynamic dimensions.
 
     Returns:
-        Which dimensions vary, between which sizes, and at which sizes they run, in lines.
+        Notes: the dynamic dimensions, their ranges and the sizes that are executed, a line each.
 
     Raises:
-        CaseError: dimensions that were named have no second size.
+        CaseError: no second size of the requested dimensions can be executed.
     """
-    if group.varied is None:
+    if group.dynamic_program is None:
         return []
-    sizes = further_sizes(group.varied.program, group.calls, lambda calls: runs(module, calls))
+    sizes = choose_sizes(
+        group.dynamic_program.program, group.calls, lambda calls: runs(module, calls)
+    )
     group.further = sizes.calls
-    if asked is None or any(len(set(one.sizes)) > 1 for one in sizes.dimensions):
+    if requested is None or any(len(set(one.sizes)) > 1 for one in sizes.dimensions):
         labels = [one.label for one in group.sets] if len(group.sets) > 1 else []
         return [
-            *group.varied.notes,
+            *group.dynamic_program.notes,
             *(
                 f"{one} varies, {one.span}; tested at {_sizes(one, labels)}"
                 for one in sizes.dimensions
             ),
             *sizes.untried,
         ]
-    why = f": {'; '.join(sizes.untried)}" if sizes.untried else ": each is a constant to the model"
-    if asked != dynamic_dimensions.AUTO:
-        raise CaseError(f"no second size within the ranges runs{why}")
-    group.varied = None
+    why = f": {'; '.join(sizes.untried)}" if sizes.untried else ": each is constant in the model"
+    if requested != dynamic_dimensions.AUTO:
+        raise CaseError(f"no second size within the ranges can be executed{why}")
+    group.dynamic_program = None
     return [f"{_NOTHING}{why}"]
 
 
 def _sizes(one: Dimension, labels: Sequence[str]) -> str:
-    """The sizes of a dimension that are executed, each once, with the files that have it."""
+    """The executed sizes of a dimension, with the input files that have each size."""
     found: dict[int, list[str]] = {}
     for call, size in enumerate(one.sizes):
         found.setdefault(size, []).extend(labels[call : call + 1])
@@ -152,9 +167,9 @@ def _sizes(one: Dimension, labels: Sequence[str]) -> str:
     )
 
 
-def _case(subject: Subject, name: str, group: _Group) -> Case:
+def _case(subject: CheckedModel, name: str, group: _Group) -> Case:
     args, kwargs = arguments(group.sets[0].given)
-    shapes = None if group.varied is None else group.varied.shapes
+    shapes = None if group.dynamic_program is None else group.dynamic_program.shapes
     return Case.from_module(
         name,
         subject.module,
@@ -167,7 +182,7 @@ def _case(subject: Subject, name: str, group: _Group) -> Case:
 
 
 def _names(base: str, groups: Sequence[_Group]) -> list[str]:
-    """A name for each case: the model's, and for all but the first what its inputs are called."""
+    """A name for each case: the model's name; for all but the first, with the inputs' label."""
     names: list[str] = []
     for group in groups:
         name = f"{base}/{case_name(group.sets[0].label)}" if names else base
@@ -177,16 +192,18 @@ def _names(base: str, groups: Sequence[_Group]) -> list[str]:
     return names
 
 
-def _try(subject: Subject, case: Case, module: torch.nn.Module, one: InputSet, seed: int) -> None:
-    """Run the model itself once: what eager refuses is nobody's to lower."""
+def _run_module(
+    subject: CheckedModel, case: Case, module: torch.nn.Module, one: InputSet, seed: int
+) -> None:
+    """Run the model eagerly once; a model that fails in eager is not checked."""
     if subject.program is not None:
-        refusal = dynamic_dimensions.refusal_of(subject.program, one.given)
+        refusal = dynamic_dimensions.explain_rejected_inputs(subject.program, one.given)
         if refusal is not None:
             raise CaseError(f"{subject.name} does not take the inputs {one.label}: {refusal}")
     try:
-        rehearse(case, seed, "float32", Built(module, (one.given,)), EagerRuns(seed))
+        run_module_eagerly(case, seed, "float32", Built(module, (one.given,)), EagerRuns(seed))
     except CaseError as error:
-        frame = model_frame(error)
+        frame = find_model_frame(error)
         raise CaseError(
             f"{subject.name} on the inputs {one.label}: {error}{f', at {frame}' if frame else ''}"
         ) from error

@@ -1,4 +1,4 @@
-"""``check``: a module on every target, and a cell for each."""
+"""Check a module on targets (:func:`check`)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 import torch
 
 from harness.checking import cases, custom_passes as graph_passes
-from harness.checking.custom_passes import MakePass
-from harness.checking.dynamic_dimensions import parse as parse_dynamic
+from harness.checking.custom_passes import PassFactory
+from harness.checking.dynamic_dimensions import parse_dynamic
 from harness.checking.input_layout import explain_layout
-from harness.checking.model_sources import InputSet, Subject, as_given, case_name
+from harness.checking.model_sources import CheckedModel, InputSet, as_given, case_name
 from harness.errors import UsageError
 from harness.execution.memory import Meter
 from harness.model import registry
 from harness.model.case import Case
 from harness.model.selection import parse_list, parse_targets
 from harness.pipeline.runner import run_cell
-from harness.pipeline.siblings import Siblings
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell
 from harness.record.target import Target
@@ -39,30 +39,31 @@ def check(
     transform_passes: Sequence[Any] = (),
     past_defects: bool = True,
 ) -> list[Cell]:
-    """Run a module on targets and hold each against the oracle. Nothing is written.
+    """Run a module on targets and compare it with the oracle. Nothing is written.
 
     Args:
-        module: any exportable module; it is copied, and the copy put into eval mode.
-        inputs: of one call: a tuple, a tensor, a dict of inputs by name or a
-            :class:`harness.Call`. A list holds several such sets: those that one program takes are
-            its calls, each other one is a case of its own (:func:`harness.checking.cases.plan`).
-        targets: targets or their spellings; by default those of a plain run. One that is
-            unavailable here has a cell that says so.
+        module: any exportable module. It is copied, and the copy runs in eval mode.
+        inputs: the inputs of one call: a tuple, a tensor, a dict of inputs by name or a
+            :class:`harness.Call`. A list contains several such sets. Sets that one program accepts
+            are its calls, any other set is another case
+            (:func:`harness.checking.cases.plan_cases`).
+        targets: targets or their spellings; by default the targets of a plain run. The cell of an
+            unavailable target has the status ``unavailable``.
         seed: run seed.
-        name: of the case; by default that of the module's class.
-        dynamic: dimensions that vary, ``NAME:DIM`` or ``NAME:DIM=MIN..MAX``, or ``auto``; the
-            program is then called at the ends of their ranges, too.
+        name: name of the case; by default the name of the module's class.
+        dynamic: dynamic dimensions: ``NAME:DIM``, ``NAME:DIM=MIN..MAX`` or ``auto``. The program is
+            also called at the ends of their ranges.
         transform_passes: graph passes, or classes of them, that run on the edge program before the
-            target's own.
+            target's own passes.
         past_defects: list all known defects of a program and judge the rest, where the backend can
-            go on past the first.
+            continue past the first defect.
 
     Returns:
         A cell for each case and target.
 
     Raises:
-        UsageError: a target, dimension or pass is not there, or inputs are none.
-        CaseError: the module does not run on its inputs in eager.
+        UsageError: a target, dimension or pass does not exist, or ``inputs`` is not valid.
+        CaseError: the module does not run on its inputs in eager mode.
     """
     given = [as_given(one) for one in (inputs if isinstance(inputs, list) else [inputs])]
     if not given:
@@ -71,25 +72,25 @@ def check(
         InputSet("example" if len(given) == 1 else f"inputs{number}", one)
         for number, one in enumerate(given)
     ]
-    subject = Subject(case_name(name or type(module).__name__), module, tuple(sets))
-    asked = parse_dynamic([dynamic] if isinstance(dynamic, str) else dynamic)
-    made = cases.plan(subject, asked, seed=seed)
-    makers = [graph_passes.maker(one) for one in transform_passes]
-    cells, siblings = [], Siblings()
-    for case, target in pairs(made.cases, chosen_targets(targets)):
+    subject = CheckedModel(case_name(name or type(module).__name__), module, tuple(sets))
+    requested = parse_dynamic([dynamic] if isinstance(dynamic, str) else dynamic)
+    made = cases.plan_cases(subject, requested, seed=seed)
+    makers = [graph_passes.make_pass_factory(one) for one in transform_passes]
+    cells, shared_work = [], SharedCaseWork()
+    for case, target in pair_cases_and_targets(made.cases, resolve_targets(targets)):
         ran: list[Tester] = []
         failed: list[Tester] = []
-        cell = run_pair(
+        cell = check_cell(
             case,
             target,
             seed=seed,
             passes=makers,
-            judged=ran.append,
-            failed=failed.append,
+            on_compared=ran.append,
+            on_failure=failed.append,
             past_defects=past_defects,
-            siblings=siblings,
+            shared_work=shared_work,
         )
-        recipe = graph_passes.recipe_with(target, makers)
+        recipe = graph_passes.add_passes_to_recipe(target, makers)
         found = trace_cell(
             cell,
             case,
@@ -104,11 +105,11 @@ def check(
     return cells
 
 
-def chosen_targets(targets: str | Sequence[Target | str] | None) -> list[Target]:
-    """The targets to check on; those of a plain run where none are named.
+def resolve_targets(targets: str | Sequence[Target | str] | None) -> list[Target]:
+    """The targets to check on; by default the targets of a plain run.
 
     Raises:
-        UnknownTarget: one does not exist.
+        UnknownTarget: a target does not exist.
     """
     if targets is None:
         return registry.default_targets()
@@ -117,55 +118,57 @@ def chosen_targets(targets: str | Sequence[Target | str] | None) -> list[Target]
     return parse_targets([str(target) for target in targets])
 
 
-def pairs(made: Sequence[Case], targets: Sequence[Target]) -> Iterator[tuple[Case, Target]]:
-    """Each case on each target, the cells of a case one after the other."""
+def pair_cases_and_targets(
+    made: Sequence[Case], targets: Sequence[Target]
+) -> Iterator[tuple[Case, Target]]:
+    """Pair each case with each target; the pairs of one case follow each other."""
     return ((case, target) for case in made for target in targets)
 
 
-def run_pair(
+def check_cell(
     case: Case,
     target: Target,
     *,
     seed: int,
-    passes: Sequence[MakePass] = (),
+    passes: Sequence[PassFactory] = (),
     save: Path | None = None,
     meter: Meter | None = None,
-    judged: Callable[[Tester], None] | None = None,
-    failed: Callable[[Tester], None] | None = None,
-    lowered: Callable[[Cell], None] | None = None,
+    on_compared: Callable[[Tester], None] | None = None,
+    on_failure: Callable[[Tester], None] | None = None,
+    on_lowered: Callable[[Cell], None] | None = None,
     past_defects: bool = True,
-    siblings: Siblings | None = None,
+    shared_work: SharedCaseWork | None = None,
 ) -> Cell:
     """Run one case on one target.
 
     Args:
-        case: what is checked.
-        target: where.
+        case: the case.
+        target: the target.
         seed: run seed.
-        passes: make graph passes that run before the target's own.
-        save: file that gets the serialized program.
-        meter: measures its memory, and tells who listens which stage begins.
-        judged: takes the tester of a cell whose outputs were compared.
-        failed: called with the tester when a stage of the cell fails.
-        lowered: takes what is known of a cell before it is executed.
-        past_defects: as :func:`check` takes it.
-        siblings: what cells of one case share; of nobody else by default.
+        passes: factories of graph passes that run before the target's own passes.
+        save: file to write the serialized program to.
+        meter: measures memory and reports each stage as it begins.
+        on_compared: called with the tester once the outputs were compared.
+        on_failure: called with the tester when a stage fails.
+        on_lowered: called with the record so far before the program is executed.
+        past_defects: as in :func:`check`.
+        shared_work: results that the cells of one case share; by default nothing is shared.
     """
     run = functools.partial(
         run_cell,
         target=target,
         seed=seed,
-        recipe=graph_passes.recipe_with(target, passes),
-        go_past=past_defects,
+        recipe=graph_passes.add_passes_to_recipe(target, passes),
+        continue_past_defects=past_defects,
     )
     cell = run(
         case,
         save=save,
         meter=meter,
-        judged=judged,
-        failed=failed,
-        lowered=lowered,
-        siblings=siblings,
+        on_compared=on_compared,
+        on_failure=on_failure,
+        on_lowered=on_lowered,
+        shared_work=shared_work,
     )
     explain_layout(case, cell, seed, run)
     return cell

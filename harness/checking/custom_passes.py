@@ -1,4 +1,4 @@
-"""Graph passes of somebody else's, made anew for every program."""
+"""Load the user's graph passes and add them to recipes."""
 
 from __future__ import annotations
 
@@ -13,27 +13,30 @@ from harness.model.recipe import Recipe
 from harness.pipeline.stages import Pass
 from harness.record.target import Target
 
-MakePass = Callable[[], Pass]
+PassFactory = Callable[[], Pass]
 
 
-def load(spec: str) -> MakePass:
-    """What makes the pass that ``FILE.py:NAME`` or ``package.module:NAME`` names.
+def load_pass(spec: str) -> PassFactory:
+    """Load the pass that ``FILE.py:NAME`` or ``package.module:NAME`` names.
+
+    Returns:
+        A factory that makes the pass for each program.
 
     Raises:
-        UsageError: there is no such thing, it cannot be made without arguments, or is no pass.
+        UsageError: the name does not exist, its class needs arguments, or it is not a pass.
     """
-    return maker(named_objects.find(spec), spec)
+    return make_pass_factory(named_objects.load_object(spec), spec)
 
 
-def maker(given: Any, name: str = "") -> MakePass:
-    """What makes a pass for each program: a class is made anew, anything else is used as it is.
+def make_pass_factory(given: Any, name: str = "") -> PassFactory:
+    """A factory that makes a pass for each program: a new object of a class, else ``given`` itself.
 
     Raises:
-        UsageError: the class cannot be made without arguments, or what comes of it is no pass.
+        UsageError: the class needs arguments, or its objects are not passes.
     """
     name = name or getattr(given, "__name__", type(given).__name__)
-    make: MakePass = given if isinstance(given, type) else lambda: given
-    made = named_objects.guarded(f"pass {name} cannot be made without arguments", make)
+    make: PassFactory = given if isinstance(given, type) else lambda: given
+    made = named_objects.run_user_code(f"pass {name} cannot be made without arguments", make)
     if not callable(made):
         raise UsageError(
             f"{name} is of type {type(made).__name__}; a pass is called with a GraphModule"
@@ -41,9 +44,11 @@ def maker(given: Any, name: str = "") -> MakePass:
     return make
 
 
-def recipe_with(target: Target, passes: Sequence[MakePass]) -> Recipe | None:
-    """The recipe of a target that runs these passes before its own; None without any, or where the
-    backend, being unavailable, has no recipe."""
+def add_passes_to_recipe(target: Target, passes: Sequence[PassFactory]) -> Recipe | None:
+    """The target's recipe with these passes before its own.
+
+    None if there are no passes, or if the backend is unavailable and has no recipes.
+    """
     backend = registry.backend(target.backend)
     if not passes or target.recipe not in backend.recipes:
         return None

@@ -1,4 +1,4 @@
-"""Dimensions that vary: asked for by name, found, or declared by a program that was handed in."""
+"""Export a model with dynamic dimensions: requested, found, or declared by a ``.pt2`` program."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from harness.errors import CaseError, UsageError, describe
 from harness.model.case import Given, arguments
 from harness.pipeline.dynamic_sizes import symbols
 from harness.pipeline.dynamic_sizes.symbols import Range
-from harness.pipeline.explain.model_frames import model_frame
+from harness.pipeline.explain.model_frames import find_model_frame
 from harness.vendors.torch import tree_flatten
 
 AUTO = "auto"
-"""Asks for every dimension that the model lets vary."""
+"""Requests every dimension that can be dynamic in the model."""
 
-# How torch.export refuses a dimension that the model fixes.
+# The error of torch.export about a dimension that is constant in the model.
 _CONSTANT = re.compile(
     r"L\['(\w+)'\][^\n]*size\(\)\[(\d+)\] as dynamic but [^\n]* a constant \((\d+)\)"
 )
@@ -30,14 +30,14 @@ _SPELLING = re.compile(r"(\w+):(\d+)(?:=(\d+)\.\.(\d+))?")
 
 
 @dataclass(frozen=True)
-class Varying:
-    """One dimension of one input that is asked to vary.
+class RequestedDimension:
+    """One dimension of one input that is requested to be dynamic.
 
     Attributes:
         name: parameter of the module's ``forward``.
         dim: number of the dimension.
-        low: least size; None for what export finds.
-        high: largest size; None for twice that of the example.
+        low: minimum size; None to let export choose it.
+        high: maximum size; None for twice the example's size.
     """
 
     name: str
@@ -46,11 +46,11 @@ class Varying:
     high: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Varying:
+    def parse(cls, text: str) -> RequestedDimension:
         """Read ``NAME:DIM`` or ``NAME:DIM=MIN..MAX``.
 
         Raises:
-            UsageError: it is not spelled that way, or the range is empty.
+            UsageError: the spelling is wrong, or the range has no two sizes.
         """
         found = _SPELLING.fullmatch(text)
         if found is None:
@@ -61,34 +61,34 @@ class Varying:
         if low is None:
             return cls(name, int(dim))
         if int(low) >= int(high):
-            raise UsageError(f"--dynamic {text!r}: {low}..{high} leaves no two sizes")
+            raise UsageError(f"--dynamic {text!r}: {low}..{high} needs at least two sizes")
         return cls(name, int(dim), int(low), int(high))
 
     def __str__(self) -> str:
         return f"{self.name}:{self.dim}"
 
 
-def parse(texts: Sequence[str]) -> list[Varying] | str | None:
-    """What ``--dynamic`` asks for: dimensions, :data:`AUTO`, or nothing.
+def parse_dynamic(texts: Sequence[str]) -> list[RequestedDimension] | str | None:
+    """Parse the values of ``--dynamic``: dimensions, :data:`AUTO`, or None.
 
     Raises:
-        UsageError: a spelling is wrong, or both are asked for.
+        UsageError: a spelling is wrong, or ``auto`` is combined with dimensions.
     """
     if AUTO in texts:
         if set(texts) != {AUTO}:
-            raise UsageError(f"--dynamic {AUTO} finds all dimensions; leave out the others")
+            raise UsageError(f"--dynamic {AUTO} includes all dimensions; remove the others")
         return AUTO
-    return [Varying.parse(text) for text in texts] or None
+    return [RequestedDimension.parse(text) for text in texts] or None
 
 
 @dataclass(frozen=True)
-class Varied:
-    """A program that was exported with dimensions that vary.
+class DynamicProgram:
+    """A program that was exported with dynamic dimensions.
 
     Attributes:
         program: the program.
-        shapes: the same for a further export, as ``torch.export.export`` takes it.
-        notes: where its ranges are not those that were asked for, a line each.
+        shapes: its ``dynamic_shapes`` for ``torch.export.export``.
+        notes: differences between its ranges and the requested ones, a line each.
     """
 
     program: ExportedProgram
@@ -96,29 +96,31 @@ class Varied:
     notes: tuple[str, ...] = ()
 
 
-def export(module: torch.nn.Module, given: Given, asked: Sequence[Varying] | str) -> Varied:
-    """Export with the dimensions that are asked to vary, to learn which the model lets vary.
+def export_dynamic(
+    module: torch.nn.Module, given: Given, requested: Sequence[RequestedDimension] | str
+) -> DynamicProgram:
+    """Export a model with the requested dynamic dimensions.
 
-    A dimension of another input that has to have the same size varies with one that is named.
+    Dimensions of other inputs that must have the same size become dynamic too.
 
     Raises:
-        UsageError: a name or dimension is not there, or is of no tensor.
-        CaseError: the model does not export so, or a dimension that is named is a constant to it.
+        UsageError: a name or dimension does not exist, or an input is not a tensor.
+        CaseError: the model does not export, or a requested dimension is constant in the model.
     """
-    if isinstance(asked, str):
-        found = _shapes(module, given, [], follow=True)
-        return Varied(export_with(module, given, found), found)
+    if isinstance(requested, str):
+        found = _make_shapes(module, given, [], follow=True)
+        return DynamicProgram(export_with(module, given, found), found)
     try:
-        found = _shapes(module, given, asked, follow=False)
+        found = _make_shapes(module, given, requested, follow=False)
         program = export_with(module, given, found)
     except CaseError:
-        found = _shapes(module, given, asked, follow=True)
+        found = _make_shapes(module, given, requested, follow=True)
         program = export_with(module, given, found)
     args, kwargs = arguments(given)
     parameters = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-    tensors = [(one, parameters[one.name]) for one in asked]
-    # Dim.DYNAMIC and Dim.AUTO raise a minimum of 1 to 2; a Dim with a name does not.
-    for ranges in _asked_ranges(program, given, tensors):
+    tensors = [(one, parameters[one.name]) for one in requested]
+    # Dim.DYNAMIC and Dim.AUTO raise a minimum of 1 to 2; a named Dim does not.
+    for ranges in _choose_ranges(program, given, tensors):
         dims = exported_programs.named_dims(program, ranges)
         collection: Any = ShapesCollection()  # type: ignore[no-untyped-call]  # torch's is untyped
         for leaf, hints in zip(tree_flatten((args, kwargs))[0], dims, strict=True):
@@ -128,16 +130,16 @@ def export(module: torch.nn.Module, given: Given, asked: Sequence[Varying] | str
         try:
             program, found = export_with(module, given, named), named
             break
-        except CaseError:  # the model does not allow it; the ranges found before stand
+        except CaseError:  # not possible in the model; use the ranges found before
             continue
-    return Varied(program, found, tuple(_differences(program, given, tensors)))
+    return DynamicProgram(program, found, tuple(_describe_differences(program, given, tensors)))
 
 
-def export_again(module: torch.nn.Module, given: Given, handed: ExportedProgram) -> Varied:
-    """Export the module of a program that was handed in, with the ranges that it declares.
+def export_again(module: torch.nn.Module, given: Given, handed: ExportedProgram) -> DynamicProgram:
+    """Export the module of a ``.pt2`` program again, with the ranges that it declares.
 
     Raises:
-        CaseError: it does not export again.
+        CaseError: the module does not export again.
     """
     shapes = exported_programs.dynamic_shapes(handed)
     try:
@@ -145,29 +147,33 @@ def export_again(module: torch.nn.Module, given: Given, handed: ExportedProgram)
     except CaseError:
         shapes = exported_programs.dynamic_shapes(handed, is_exact=False)
         program = export_with(module, given, shapes)
-    names, spans = symbols.input_names(handed), _spans(program)
-    return Varied(
+    names, spans = symbols.input_names(handed), _ranges(program)
+    return DynamicProgram(
         program,
         shapes,
         tuple(
-            f"{names[number]}:{dim}: the program declares {_span(declared)}; torch.export makes it "
-            f"{_span(spans.get((number, dim)))} when the program is exported again"
-            for (number, dim), declared in _spans(handed).items()
+            f"{names[number]}:{dim}: the program declares {_format_range(declared)}; torch.export "
+            f"makes it {_format_range(spans.get((number, dim)))} when the program is exported again"
+            for (number, dim), declared in _ranges(handed).items()
             if spans.get((number, dim)) != declared
         ),
     )
 
 
-def _asked_ranges(
-    program: ExportedProgram, given: Given, asked: Sequence[tuple[Varying, torch.Tensor]]
+def _choose_ranges(
+    program: ExportedProgram,
+    given: Given,
+    requested: Sequence[tuple[RequestedDimension, torch.Tensor]],
 ) -> list[dict[Any, Range]]:
-    """Ranges to try for the symbols of a program, where it has others than were asked for: those
-    that were asked for, then only their minimums."""
-    found = symbols.ranges(program)
+    """Ranges of symbols to try if the program's ranges differ from the requested ones.
+
+    They are the requested ranges, then only the requested minimums.
+    """
+    found = symbols.symbol_ranges(program)
     both: dict[Any, Range] = {}
     least: dict[Any, Range] = {}
-    for one, size in _asked_sizes(program, given, asked):
-        linear = symbols.as_linear(size)
+    for one, size in _requested_sizes(program, given, requested):
+        linear = symbols.as_linear_expression(size)
         if linear is None or linear[1:] != (1, 0):
             continue
         symbol, (low, high) = linear[0], (one.low or 0, one.high)
@@ -180,56 +186,62 @@ def _asked_ranges(
     return [both, least]
 
 
-def _asked_sizes(
-    program: ExportedProgram, given: Given, asked: Sequence[tuple[Varying, torch.Tensor]]
-) -> Iterator[tuple[Varying, torch.SymInt]]:
-    """Each dimension that was given a range, and its size."""
+def _requested_sizes(
+    program: ExportedProgram,
+    given: Given,
+    requested: Sequence[tuple[RequestedDimension, torch.Tensor]],
+) -> Iterator[tuple[RequestedDimension, torch.SymInt]]:
+    """Each dimension with a requested range, and its size."""
     leaves = tree_flatten(arguments(given))[0]
-    for number, dim, size in symbols.varying(program):
-        for one, tensor in asked:
+    for number, dim, size in symbols.find_dynamic_dimensions(program):
+        for one, tensor in requested:
             if one.low is not None and one.dim == dim and tensor is leaves[number]:
                 yield one, size
 
 
-def _differences(
-    program: ExportedProgram, given: Given, asked: Sequence[tuple[Varying, torch.Tensor]]
+def _describe_differences(
+    program: ExportedProgram,
+    given: Given,
+    requested: Sequence[tuple[RequestedDimension, torch.Tensor]],
 ) -> Iterator[str]:
-    for one, size in _asked_sizes(program, given, asked):
-        span = symbols.extent(program, size)
+    for one, size in _requested_sizes(program, given, requested):
+        span = symbols.declared_range(program, size)
         if span != (one.low, one.high):
             yield (
                 f"{one}: {one.low} to {one.high} was asked for; the model or torch.export makes it "
-                f"{_span(span)}"
+                f"{_format_range(span)}"
             )
 
 
-def _spans(program: ExportedProgram) -> dict[tuple[int, int], Range]:
+def _ranges(program: ExportedProgram) -> dict[tuple[int, int], Range]:
     return {
-        (number, dim): symbols.extent(program, size)
-        for number, dim, size in symbols.varying(program)
+        (number, dim): symbols.declared_range(program, size)
+        for number, dim, size in symbols.find_dynamic_dimensions(program)
     }
 
 
-def _span(span: Range | None) -> str:
+def _format_range(span: Range | None) -> str:
     if span is None:
         return "a constant"
     low, high = span
     return f"{low} and more" if high is None else f"{low} to {high}"
 
 
-def _shapes(
-    module: torch.nn.Module, given: Given, asked: Sequence[Varying], *, follow: bool
+def _make_shapes(
+    module: torch.nn.Module, given: Given, requested: Sequence[RequestedDimension], *, follow: bool
 ) -> Any:
-    """The dimensions that are named; where others follow, those of their sizes if any is named,
-    else all."""
+    """The ``dynamic_shapes`` of the requested dimensions.
+
+    With ``follow``, also other dimensions of the same sizes; all dimensions if none is requested.
+    """
     args, kwargs = arguments(given)
     parameters = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     named: dict[int, dict[int, Any]] = {}
     sizes: set[int] = set()
-    for one in asked:
+    for one in requested:
         tensor = parameters.get(one.name)
         if not isinstance(tensor, torch.Tensor) or one.dim >= tensor.dim():
-            raise UsageError(f"--dynamic {one}: {_what_is(one, tensor, parameters)}")
+            raise UsageError(f"--dynamic {one}: {_describe_input(one, tensor, parameters)}")
         size = tensor.shape[one.dim]
         _check_size(one, size)
         high = 2 * size if one.high is None else one.high
@@ -241,19 +253,19 @@ def _shapes(
             hints = named.get(id(leaf), {})
             if follow and not hints:
                 hints = {
-                    dim: Dim.AUTO(max=2 * size) if not asked else Dim.AUTO
+                    dim: Dim.AUTO(max=2 * size) if not requested else Dim.AUTO
                     for dim, size in enumerate(leaf.shape)
-                    if size > 1 and (not asked or size in sizes)
+                    if size > 1 and (not requested or size in sizes)
                 }
             collection[leaf] = hints
     return collection.dynamic_shapes(module, args, kwargs)
 
 
 def export_with(module: torch.nn.Module, given: Given, dynamic_shapes: Any) -> ExportedProgram:
-    """Export with these dynamic shapes.
+    """Export with dynamic shapes.
 
     Raises:
-        CaseError: as :func:`export`.
+        CaseError: the model does not export with them.
     """
     args, kwargs = arguments(given)
     try:
@@ -263,15 +275,17 @@ def export_with(module: torch.nn.Module, given: Given, dynamic_shapes: Any) -> E
     except Exception as error:
         if found := _CONSTANT.search(str(error)):
             name, dim, size = found.groups()
-            said = f"dimension {dim} of {name} is a constant to it, {size}"
+            why = f"dimension {dim} of {name} has the constant size {size} in the model"
         else:
-            frame = model_frame(error)
-            said = f"{describe(error, 400)}{f', at {frame}' if frame else ''}"
-        raise CaseError(f"the model does not export with such dimensions: {said}") from error
+            frame = find_model_frame(error)
+            why = f"{describe(error, 400)}{f', at {frame}' if frame else ''}"
+        raise CaseError(
+            f"the model does not export with these dynamic dimensions: {why}"
+        ) from error
 
 
-def refusal_of(program: ExportedProgram, given: Given) -> str | None:
-    """Why an exported program does not take these inputs, or None."""
+def explain_rejected_inputs(program: ExportedProgram, given: Given) -> str | None:
+    """Why an exported program rejects these inputs; None if it accepts them."""
     args, kwargs = arguments(given)
     try:
         with torch.no_grad():
@@ -281,15 +295,15 @@ def refusal_of(program: ExportedProgram, given: Given) -> str | None:
     return None
 
 
-def _what_is(one: Varying, value: Any, parameters: dict[str, Any]) -> str:
+def _describe_input(one: RequestedDimension, value: Any, parameters: dict[str, Any]) -> str:
     if isinstance(value, torch.Tensor):
         return f"{one.name} has {value.dim()} dimensions, counted from 0"
     if one.name in parameters:
-        return f"{one.name} is a {type(value).__name__}; dimensions are of tensors"
+        return f"{one.name} is a {type(value).__name__}; only tensors have dimensions"
     return f"the model has no input {one.name!r}; it has {', '.join(parameters)}"
 
 
-def _check_size(one: Varying, size: int) -> None:
+def _check_size(one: RequestedDimension, size: int) -> None:
     low, high = one.low or 0, size if one.high is None else one.high
     if not low <= size <= high:
         raise UsageError(f"--dynamic {one}={low}..{high}: the inputs have size {size} there")

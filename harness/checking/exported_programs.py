@@ -1,4 +1,4 @@
-"""``.pt2`` files: an exported program as a module, with its inputs and how they may vary."""
+"""Read ``.pt2`` files: the program as a module, its example inputs and dynamic shapes."""
 
 from __future__ import annotations
 
@@ -17,43 +17,45 @@ from harness.pipeline.dynamic_sizes.symbols import Range
 from harness.vendors.torch import TreeSpec, tree_unflatten
 
 
-def read(path: Path) -> ExportedProgram:
-    """Load what ``torch.export.save`` wrote.
+def read_program(path: Path) -> ExportedProgram:
+    """Load a program that ``torch.export.save`` wrote.
 
     Raises:
-        UsageError: there is no such file, or it is none of that kind.
+        UsageError: the file does not exist, or is not a complete program of ``torch.export.save``.
     """
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     try:
         return torch.export.load(path)
-    except Exception as error:  # a zip file, a tensor or a schema that does not read
+    except Exception as error:  # a damaged zip file, tensor or schema
         raise UsageError(
-            f"{path} is cut short, or no program of torch.export.save: {describe(error, 200)}"
+            f"{path} is not a complete program of torch.export.save: {describe(error, 200)}"
         ) from error
 
 
 def as_module(program: ExportedProgram) -> torch.fx.GraphModule:
-    """The program as a module; its mode is that in which it was exported."""
-    # Guards are call_module nodes, which a second export would keep.
+    """The program as a module, in the mode in which it was exported."""
+    # Guards are call_module nodes, which a second export would preserve.
     module: torch.fx.GraphModule = program.module(check_guards=False)
     return module
 
 
 def example_inputs(program: ExportedProgram) -> Given | None:
-    """The inputs that it was exported with, where it has kept them."""
+    """The inputs that the program was exported with; None if it does not have them."""
     example = program.example_inputs
     return None if example is None else named(*example)
 
 
 def dynamic_shapes(program: ExportedProgram, *, is_exact: bool = True) -> Any:
-    """The program's own range constraints, as ``torch.export.export`` takes them for its module;
-    None for a program of static shapes.
+    """The program's range constraints as the ``dynamic_shapes`` of ``torch.export.export``.
 
     Args:
         program: an exported program.
-        is_exact: name the dimensions, which keeps a minimum of 1 and what sizes have to do with
-            each other, or fails. Without, torch.export raises such a minimum to 2.
+        is_exact: use named dimensions. Export then preserves minimums of 1 and relations between
+            sizes, or fails. Otherwise torch.export raises a minimum of 1 to 2.
+
+    Returns:
+        None for a program of static shapes.
     """
     leaves = named_dims(program, {}) if is_exact else _hints(program)
     if not any(leaves):
@@ -66,21 +68,21 @@ def dynamic_shapes(program: ExportedProgram, *, is_exact: bool = True) -> Any:
 def named_dims(
     program: ExportedProgram, ranges: Mapping[Any, Range]
 ) -> list[dict[int, Any] | None]:
-    """The dimensions of each flat input that vary, with a ``Dim`` for each symbol.
+    """The dynamic dimensions of each flat input, with a ``Dim`` for each symbol.
 
     Args:
-        program: an exported program; its own ranges are taken where there is no other.
-        ranges: ranges of symbols.
+        program: an exported program.
+        ranges: ranges of symbols, instead of the program's own.
     """
-    spans = {**symbols.ranges(program), **ranges}
+    spans = {**symbols.symbol_ranges(program), **ranges}
     dims = {
         symbol: Dim(f"size_{number}", min=low, max=high)
         for number, (symbol, (low, high)) in enumerate(spans.items())
     }
     leaves: list[dict[int, Any] | None] = [None] * len(symbols.input_shapes(program))
-    for number, dim, size in symbols.varying(program):
+    for number, dim, size in symbols.find_dynamic_dimensions(program):
         hint: Any = Dim.AUTO
-        if (linear := symbols.as_linear(size)) is not None:
+        if (linear := symbols.as_linear_expression(size)) is not None:
             symbol, factor, offset = linear
             hint = dims[symbol]
             hint = factor * hint if factor != 1 else hint
@@ -91,15 +93,17 @@ def named_dims(
 
 def _hints(program: ExportedProgram) -> list[dict[int, Any] | None]:
     leaves: list[dict[int, Any] | None] = [None] * len(symbols.input_shapes(program))
-    for number, dim, size in symbols.varying(program):
-        low, high = symbols.extent(program, size)
+    for number, dim, size in symbols.find_dynamic_dimensions(program):
+        low, high = symbols.declared_range(program, size)
         leaves[number] = {**(leaves[number] or {}), dim: Dim.DYNAMIC(min=low, max=high)}
     return leaves
 
 
-def arranged(program: ExportedProgram, given: Given) -> Given:
-    """The inputs as the program takes them: what it was exported with by position it refuses by
-    name, where a module takes both."""
+def arrange_inputs(program: ExportedProgram, given: Given) -> Given:
+    """Pass inputs by position where the program was exported with positional inputs.
+
+    A program rejects such inputs by name, where a module accepts both.
+    """
     args, kwargs = arguments(given)
     spec = _in_spec(program)
     positions = len(tree_unflatten(list(range(spec.num_leaves)), spec)[0])
@@ -115,5 +119,5 @@ def _parameters(program: ExportedProgram) -> list[str]:
 
 def _in_spec(program: ExportedProgram) -> TreeSpec:
     spec: TreeSpec | None = program.call_spec.in_spec
-    assert spec is not None  # of a whole program
+    assert spec is not None  # torch.export always sets it
     return spec

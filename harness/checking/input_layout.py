@@ -1,4 +1,4 @@
-"""Failures that depend on the memory layout of inputs: which inputs, and whether a copy helps."""
+"""Find out whether a failure depends on the memory layout of inputs."""
 
 from __future__ import annotations
 
@@ -16,32 +16,33 @@ from harness.record.cell import Cell, Status
 _MAY_DEPEND = frozenset({Status.MISMATCH, Status.FAILED, Status.UNSUPPORTED})
 
 LONGEST_SECONDS = 120.0
-"""A cell that took longer is not run again with contiguous inputs."""
+"""Cells that took longer are not run again with contiguous inputs."""
 
 
 def explain_layout(case: Case, cell: Cell, seed: int, run: Callable[[Case], Cell]) -> None:
-    """Add to the error of a cell which inputs are not contiguous, and whether ``.contiguous()``
-    on all of them helps, which is tried.
+    """Add to a cell's error which inputs are not contiguous, and whether ``.contiguous()`` helps.
+
+    The cell is run again with contiguous inputs to find out.
 
     Args:
-        case: what the cell ran.
-        cell: its record; one that passed, or whose inputs are all contiguous, stays as it is.
-        seed: the run seed.
-        run: runs another case as this one was run.
+        case: the case of the cell.
+        cell: its record. It is not changed if it passed or if all inputs are contiguous.
+        seed: run seed.
+        run: runs another case in the same way.
     """
     if cell.status not in _MAY_DEPEND:
         return
     try:
-        views = list(_views(case.make(seed)))
+        views = list(_describe_views(case.make(seed)))
     except CaseError:
-        return  # the error of the cell says so
+        return  # the cell has this error already
     if not views:
         return
     them = "it" if len(views) == 1 else "them"
     if cell.seconds > LONGEST_SECONDS:
         outcome = f"try .contiguous() on {them}"
     else:
-        again = run(contiguous(case))
+        again = run(make_contiguous(case))
         outcome = (
             f"with .contiguous() on {them} the cell passes"
             if again.status is Status.PASSED
@@ -50,27 +51,29 @@ def explain_layout(case: Case, cell: Cell, seed: int, run: Callable[[Case], Cell
     cell.error = f"{cell.error}; not contiguous: {'; '.join(views)}; {outcome}"
 
 
-def contiguous(case: Case) -> Case:
-    """The same case with contiguous copies of its inputs, in every call."""
+def make_contiguous(case: Case) -> Case:
+    """The same case with contiguous copies of its inputs in every call."""
 
     def build() -> Any:
         module, *given = case.build()
-        return module, *(map_leaves(_copied, one) for one in given)
+        return module, *(map_leaves(_to_contiguous, one) for one in given)
 
     calls = case.calls
     return dataclasses.replace(
         case,
         build=build,
-        calls=None if calls is None else lambda: [map_leaves(_copied, one) for one in calls()],
+        calls=None
+        if calls is None
+        else lambda: [map_leaves(_to_contiguous, one) for one in calls()],
     )
 
 
-def _copied(value: Any) -> Any:
+def _to_contiguous(value: Any) -> Any:
     return value.contiguous() if isinstance(value, torch.Tensor) else value
 
 
-def _views(built: Built) -> Iterator[str]:
-    """Inputs of the first call that are not contiguous, in words."""
+def _describe_views(built: Built) -> Iterator[str]:
+    """Describe the inputs of the first call that are not contiguous."""
     for name, tensor in _tensors(built.inputs):
         if tensor.layout is torch.strided and not tensor.is_contiguous():
             yield f"{name} has shape {list(tensor.shape)} and strides {list(tensor.stride())}" + (

@@ -1,4 +1,4 @@
-"""What the process that checks is asked, and what it tells: lines of JSON. Imports no torch."""
+"""Request and events of the worker process of a check, as lines of JSON. Imports no torch."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ import msgspec
 from harness.record.run import BackendState
 
 WORKER = "check"
-"""Under which name the process that checks is on the board."""
+"""The name of the worker process on the status board."""
 
 
-class Request(msgspec.Struct, kw_only=True):
-    """A check.
+class CheckRequest(msgspec.Struct, kw_only=True):
+    """Request to check a model.
 
-    ``source`` and ``passes`` are spelled as on the command line, ``inputs`` are files, ``programs``
-    is the folder that gets them; ``trace`` asks to look for the first node at which a mismatch
-    arises however long that takes; ``past_defects`` asks for all known defects of a program;
-    ``board`` is a folder in which to say what is done (:mod:`harness.workers.worker_status`),
-    ``budget`` the bytes that a cell may hold; ``done`` names cells that are not to be run again;
-    ``crashed`` are records of cells that ended an earlier process while they were executed, and
-    whose node is to be found.
+    Attributes:
+        source: the model, spelled as on the command line.
+        inputs: files of inputs.
+        targets: list of targets; None for the targets of a plain run.
+        seed: run seed.
+        dynamic: values of ``--dynamic``.
+        passes: graph passes, spelled as on the command line.
+        programs: folder to write the programs to.
+        speed: use the speed parts.
+        trace: trace red cells without a time limit.
+        past_defects: list all known defects of a program.
+        board: folder of the status board (:mod:`harness.workers.worker_status`).
+        budget: bytes of memory that a cell may use.
+        done: ids of cells that are not run again.
+        crashed: records of cells that ended an earlier process during execution; their failing
+            nodes are searched.
     """
 
     source: str
@@ -38,50 +47,50 @@ class Request(msgspec.Struct, kw_only=True):
     crashed: list[str] = []
 
 
-class Planned(msgspec.Struct, tag=True):
-    """The model is there: its cells, what is to be known of them, what backends say."""
+class CellsPlanned(msgspec.Struct, tag=True):
+    """The model is loaded: ids of its cells, notes for the user, availability of the backends."""
 
     cells: list[str]
     notes: list[str]
     backends: dict[str, BackendState]
 
 
-class Began(msgspec.Struct, tag=True):
-    """A cell is under way; ``printed`` is the length of the log before it."""
+class CellStarted(msgspec.Struct, tag=True):
+    """A cell started; ``printed`` is the length of the log in bytes before it."""
 
     cell: str
     printed: int = 0
 
 
-class Lowered(msgspec.Struct, tag=True):
-    """The cell under way has a program, and is executed next: ``record`` is what is known of it."""
+class ProgramLowered(msgspec.Struct, tag=True):
+    """The running cell has its program and is executed next; ``record`` is its record so far."""
 
     record: str
 
 
-class Locating(msgspec.Struct, tag=True):
-    """The search for the node of a crashed cell begins: what follows belongs to it."""
+class NodeSearchStarted(msgspec.Struct, tag=True):
+    """The search for the failing node of a crashed cell started."""
 
     cell: str
 
 
-class Reached(msgspec.Struct, tag=True):
-    """The cell under way has begun a stage."""
+class StageStarted(msgspec.Struct, tag=True):
+    """The running cell started a stage."""
 
     stage: str
 
 
-class Ended(msgspec.Struct, tag=True):
-    """A cell has ended; ``record`` is the line of JSON that it is."""
+class CellEnded(msgspec.Struct, tag=True):
+    """A cell ended; ``record`` is its record, a line of JSON."""
 
     record: str
 
 
-class Traced(msgspec.Struct, tag=True):
-    """The cell that ended last is wrong or failed, and was traced.
+class CellTraced(msgspec.Struct, tag=True):
+    """A red cell was traced.
 
-    ``found`` is the :class:`harness.tracing.trace_result.Found`, in MessagePack, which has
-    infinities; without one, ``problem`` says why.
+    ``found`` is the :class:`harness.tracing.trace_result.Found` in MessagePack, which supports
+    infinities. It is None if tracing failed; then ``problem`` says why.
     """
 
     cell: str
@@ -89,16 +98,26 @@ class Traced(msgspec.Struct, tag=True):
     problem: str = ""
 
 
-class Refused(msgspec.Struct, tag=True):
-    """Nothing can be run, and why."""
+class CheckRefused(msgspec.Struct, tag=True):
+    """The check cannot run; ``message`` says why."""
 
     message: str
 
 
-class Finished(msgspec.Struct, tag=True):
-    """All cells have ended."""
+class CheckFinished(msgspec.Struct, tag=True):
+    """All cells ended."""
 
 
-Event = Planned | Began | Lowered | Locating | Reached | Ended | Traced | Refused | Finished
+Event = (
+    CellsPlanned
+    | CellStarted
+    | ProgramLowered
+    | NodeSearchStarted
+    | StageStarted
+    | CellEnded
+    | CellTraced
+    | CheckRefused
+    | CheckFinished
+)
 
 decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)

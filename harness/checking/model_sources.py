@@ -1,4 +1,4 @@
-"""Whose model it is: ``FILE.py:NAME``, ``package.module:NAME`` or ``FILE.pt2`` with its inputs."""
+"""Load a model and its inputs: ``FILE.py:NAME``, ``package.module:NAME`` or ``FILE.pt2``."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ _RETURNS = (
 
 @dataclass(frozen=True)
 class InputSet:
-    """The inputs of one call, and what to call them in names and messages."""
+    """The inputs of one call, with a label for names and messages."""
 
     label: str
     given: Given
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What is checked.
+class CheckedModel:
+    """The model to check.
 
     Attributes:
-        name: of its cases.
-        module: as it was built, once; cases copy it.
-        sets: inputs, at least one set; the first is exported.
-        dynamic_shapes: how they may vary, as ``torch.export.export`` takes it; None: not at all.
-        program: what the module is of, where that was exported before; knows what inputs it takes.
+        name: name of its cases.
+        module: the module; cases copy it.
+        sets: sets of inputs, at least one; the first is exported.
+        dynamic_shapes: the ``dynamic_shapes`` of ``torch.export.export``; None for static shapes.
+        program: the exported program of the module if it is from a ``.pt2`` file; it decides which
+            inputs are accepted.
     """
 
     name: str
@@ -51,13 +52,13 @@ class Subject:
     program: ExportedProgram | None = None
 
 
-def load(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> Subject:
-    """Find a model and its inputs.
+def load_model(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> CheckedModel:
+    """Load a model and its inputs.
 
-    A function is called without arguments, a class of modules is made without; both with every
-    random generator seeded from (seed, name), so that weights and inputs depend on nothing else.
-    Inputs come from the files, a set a file; else from what the function returns; else from the
-    module's ``example_inputs``, an attribute or a method; else from the ``.pt2`` itself.
+    A function or a class is called without arguments. All random generators are seeded from
+    (seed, name), so that weights and inputs depend on nothing else. Inputs come from the files,
+    one set from each file; else from the function's result; else from the module's attribute or
+    method ``example_inputs``; else from the ``.pt2`` file.
 
     Args:
         spec: ``FILE.py:NAME``, ``package.module:NAME`` or ``FILE.pt2``.
@@ -65,24 +66,24 @@ def load(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> Subject:
         seed: run seed.
 
     Raises:
-        UsageError: nothing of that name, or not what can be checked, or no inputs; in one line.
+        UsageError: the name does not exist, is not a model, or there are no inputs.
         InputError: a file of inputs cannot be read.
     """
     if spec.endswith(".pt2"):
         path = Path(spec)
-        subject = _of_program(path.stem, exported_programs.read(path))
+        subject = _load_program(path.stem, exported_programs.read_program(path))
     else:
-        place, name = named_objects.split(spec)
+        place, name = named_objects.split_spec(spec)
         stem = Path(place).stem if named_objects.is_file(place) else place.rpartition(".")[2]
         title = case_name(f"{stem}.{name}")
-        found = named_objects.find(spec)
+        found = named_objects.load_object(spec)
         with seeded(seed, title):
-            subject = _of_object(title, spec, found)
+            subject = _load_object(title, spec, found)
     if files:
         like = _positional(subject.sets[0].given) if subject.sets else ()
         given = [named(*read_inputs(path, like)) for path in files]
         if subject.program is not None:
-            given = [exported_programs.arranged(subject.program, one) for one in given]
+            given = [exported_programs.arrange_inputs(subject.program, one) for one in given]
         sets = [InputSet(path.name, one) for path, one in zip(files, given, strict=True)]
         subject = replace(subject, sets=tuple(sets))
     if not subject.sets:
@@ -94,18 +95,19 @@ def load(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> Subject:
 
 
 def case_name(text: str) -> str:
-    """The text with whatever a case's name cannot have replaced."""
+    """Replace the characters that a case's name cannot have."""
     return re.sub(r"[\s@\[\]]+", "_", text).strip("_") or "model"
 
 
 def as_given(value: Any) -> Given:
-    """The inputs of one call, however they are written.
+    """Convert a value to the inputs of one call.
 
     Args:
-        value: a tuple or list of positional inputs, one tensor, inputs by name, or a ``Call``.
+        value: a tuple or list of positional inputs, one tensor, a dict of inputs by name, or a
+            ``Call``.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: the value has another type.
     """
     match value:
         case tuple() | Call():
@@ -116,46 +118,46 @@ def as_given(value: Any) -> Given:
             return (value,)
         case Mapping():
             return Call((), value)
-    raise UsageError(f"inputs are a tuple, a tensor or a dict by name, not {_kind(value)}")
+    raise UsageError(f"inputs are a tuple, a tensor or a dict by name, not {_type_name(value)}")
 
 
-def _of_program(name: str, program: ExportedProgram) -> Subject:
+def _load_program(name: str, program: ExportedProgram) -> CheckedModel:
     example = exported_programs.example_inputs(program)
     sets = () if example is None else (InputSet("example", example),)
     module, shapes = exported_programs.as_module(program), exported_programs.dynamic_shapes(program)
-    return Subject(case_name(name), module, sets, shapes, program)
+    return CheckedModel(case_name(name), module, sets, shapes, program)
 
 
-def _of_object(name: str, spec: str, found: Any) -> Subject:
+def _load_object(name: str, spec: str, found: Any) -> CheckedModel:
     if not isinstance(found, torch.nn.Module | ExportedProgram | tuple):
         if not callable(found):
             raise UsageError(
-                f"{spec} is of type {_kind(found)}; check takes a function or a module"
+                f"{spec} is of type {_type_name(found)}; check takes a function or a module"
             )
-        found = _called(spec, found)
+        found = _call(spec, found)
     match found:
         case ExportedProgram():
-            return _of_program(name, found)
+            return _load_program(name, found)
         case torch.nn.Module():
-            return Subject(name, found, _own_inputs(spec, found))
+            return CheckedModel(name, found, _own_inputs(spec, found))
         case (torch.nn.Module() as module, inputs):
-            return Subject(name, module, (InputSet("example", _as_given(spec, inputs)),))
+            return CheckedModel(name, module, (InputSet("example", _as_given(spec, inputs)),))
         case (torch.nn.Module() as module, tuple() | list() as args, Mapping() as kwargs):
-            return Subject(name, module, (InputSet("example", named(tuple(args), kwargs)),))
-    raise UsageError(f"{spec} gives {_kind(found)}; it has to give {_RETURNS}")
+            return CheckedModel(name, module, (InputSet("example", named(tuple(args), kwargs)),))
+    raise UsageError(f"{spec} returns {_type_name(found)}; it must return {_RETURNS}")
 
 
 def _own_inputs(spec: str, module: torch.nn.Module) -> tuple[InputSet, ...]:
     own = getattr(module, "example_inputs", None)
     if callable(own):
-        own = _called(f"example_inputs of {spec}", own)
+        own = _call(f"example_inputs of {spec}", own)
     return () if own is None else (InputSet("example", _as_given(spec, own)),)
 
 
-def _called(spec: str, function: Callable[[], Any]) -> Any:
+def _call(spec: str, function: Callable[[], Any]) -> Any:
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # something of C
+    except (TypeError, ValueError):  # a builtin without a signature
         parameters = {}.values()
     needed = [
         one.name
@@ -166,7 +168,7 @@ def _called(spec: str, function: Callable[[], Any]) -> Any:
         raise UsageError(
             f"{spec} needs {', '.join(needed)}; name a function that needs no arguments"
         )
-    return named_objects.guarded(f"{spec} raises", function)
+    return named_objects.run_user_code(f"{spec} raises", function)
 
 
 def _as_given(spec: str, value: Any) -> Given:
@@ -180,7 +182,7 @@ def _positional(given: Given) -> list[torch.Tensor]:
     return [item for item in arguments(given)[0] if isinstance(item, torch.Tensor)]
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(type(item).__name__ for item in value)})"
     return type(value).__name__

@@ -1,4 +1,4 @@
-"""What ``FILE.py:NAME`` or ``package.module:NAME`` names, and one line for whatever is wrong."""
+"""Load the object that ``FILE.py:NAME`` or ``package.module:NAME`` names."""
 
 from __future__ import annotations
 
@@ -13,64 +13,66 @@ from types import ModuleType
 from typing import Any
 
 from harness.errors import UsageError, describe
-from harness.pipeline.explain.model_frames import model_frame
+from harness.pipeline.explain.model_frames import find_model_frame
 
 _LISTED = 12
 
 
-def split(spec: str) -> tuple[str, str]:
-    """The file or module that a spec names, and the name in it, which may be missing."""
+def split_spec(spec: str) -> tuple[str, str]:
+    """Split a spec into file or module and the name in it, which may be empty."""
     place, colon, name = spec.rpartition(":")
     return (place, name) if colon and place else (spec, "")
 
 
 def is_file(place: str) -> bool:
-    """Whether a place is a Python file; else it is the dotted name of a module."""
+    """Whether a place is a Python file and not the dotted name of a module."""
     return place.endswith(".py") or "/" in place
 
 
-def find(spec: str) -> Any:
-    """The object that a spec names.
+def load_object(spec: str) -> Any:
+    """Load the object that a spec names.
 
-    A file's folder comes first on the search path while its code runs and after, so that it
-    finds the files beside it; a module is found from the current folder, as by ``python -m``.
+    The folder of a file is put first on the search path, so that it can import the files beside
+    it. A module is searched from the current folder, as by ``python -m``.
 
     Raises:
-        UsageError: no such file, module or name in it; or it does not import, in one line.
+        UsageError: the file, the module or the name does not exist, or the import fails.
     """
-    place, name = split(spec)
+    place, name = split_spec(spec)
     module = _file(Path(place)) if is_file(place) else _module(place)
     if not name:
-        raise UsageError(f"{spec}: name what to take, {spec}:NAME; {_holds(place, module)}")
+        raise UsageError(
+            f"{spec}: name a function or module in it, {spec}:NAME; {_list_names(place, module)}"
+        )
     try:
         return getattr(module, name)
     except AttributeError:
         near = difflib.get_close_matches(name, vars(module), n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise UsageError(
-            f"{place} has nothing named {name!r}; {hint}{_holds(place, module)}"
+            f"{place} has nothing named {name!r}; {hint}{_list_names(place, module)}"
         ) from None
 
 
-def guarded(action: str, work: Callable[[], Any]) -> Any:
-    """Run code of somebody else's.
+def run_user_code(action: str, work: Callable[[], Any]) -> Any:
+    """Run the user's code.
 
     Args:
-        action: what happens, for messages: ``my_model.py does not import``.
-        work: what to run.
+        action: begin of the error message, such as ``my_model.py does not import``.
+        work: the code to run.
 
     Raises:
-        UsageError: it raises or exits; with the line of theirs.
+        UsageError: the code raises an error or exits; the message names the line of the code.
     """
     try:
         return work()
     except (Exception, SystemExit) as error:
-        said = f"it exits ({error.code})" if isinstance(error, SystemExit) else describe(error, 400)
+        why = f"it exits ({error.code})" if isinstance(error, SystemExit) else describe(error, 400)
         if isinstance(error, SyntaxError):
             frame = f"{error.filename}:{error.lineno}: {(error.text or '').strip()}"
         else:
-            frame = model_frame(error) or ""
-        raise UsageError(f"{action}: {said}{f', at {frame}' if frame else ''}") from error
+            frame = find_model_frame(error) or ""
+        raise UsageError(f"{action}: {why}{f', at {frame}' if frame else ''}") from error
 
 
 def _file(path: Path) -> ModuleType:
@@ -81,17 +83,19 @@ def _file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses and pickles look for their module; a file named like one of ours gets none.
+    # Dataclasses and pickles look up their module. Do not replace a loaded module of the same name.
     sys.modules.setdefault(name, module)
     _search_first(path.resolve().parent)
     loader = spec.loader
-    guarded(f"{path} does not import", lambda: loader.exec_module(module))
+    run_user_code(f"{path} does not import", lambda: loader.exec_module(module))
     return module
 
 
 def _module(name: str) -> ModuleType:
     _search_first(Path.cwd())
-    module: ModuleType = guarded(f"{name} does not import", lambda: importlib.import_module(name))
+    module: ModuleType = run_user_code(
+        f"{name} does not import", lambda: importlib.import_module(name)
+    )
     return module
 
 
@@ -109,11 +113,11 @@ def _neighbour(path: Path) -> str:
     return f"; did you mean {folder / near[0]}?" if near else ""
 
 
-def _holds(place: str, module: ModuleType) -> str:
-    """The names that a person may have meant: what the module itself defines."""
+def _list_names(place: str, module: ModuleType) -> str:
+    """The functions and modules that the file itself defines, for the error message."""
     import torch
 
-    def is_meant(item: Any) -> bool:
+    def is_candidate(item: Any) -> bool:
         if isinstance(item, torch.nn.Module):
             return True
         is_class = inspect.isclass(item) and issubclass(item, torch.nn.Module)
@@ -121,7 +125,9 @@ def _holds(place: str, module: ModuleType) -> str:
         return is_own and (is_class or inspect.isfunction(item))
 
     names = [
-        name for name, item in vars(module).items() if not name.startswith("_") and is_meant(item)
+        name
+        for name, item in vars(module).items()
+        if not name.startswith("_") and is_candidate(item)
     ]
     return f"{place} has {_listing(names)}" if names else f"{place} has no function and no module"
 

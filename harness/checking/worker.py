@@ -1,4 +1,4 @@
-"""``python -m harness.checking.worker``: checks in a process of its own, and tells on a pipe."""
+"""Worker process of a check (``python -m harness.checking.worker``); sends events on a pipe."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import msgspec
 
 from harness.checking.messages import (
     WORKER,
-    Began,
-    Ended,
+    CellEnded,
+    CellsPlanned,
+    CellStarted,
+    CellTraced,
+    CheckFinished,
+    CheckRefused,
+    CheckRequest,
     Event,
-    Finished,
-    Locating,
-    Lowered,
-    Planned,
-    Reached,
-    Refused,
-    Request,
-    Traced,
+    NodeSearchStarted,
+    ProgramLowered,
+    StageStarted,
 )
 from harness.errors import ConformError, UsageError
 from harness.record.target import cell_id
@@ -34,7 +34,7 @@ from harness.vendors.quiet import silence_vendors
 from harness.workers.worker_status import Board, Doing
 
 if TYPE_CHECKING:
-    from harness.checking.custom_passes import MakePass
+    from harness.checking.custom_passes import PassFactory
     from harness.model.case import Case
     from harness.model.recipe import Recipe
     from harness.pipeline.tester import Tester
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
     from harness.record.target import Target
 
 
-def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
-    """Load the model, plan its cells and run those that are not done.
+def run_check(request: CheckRequest, send: Callable[[Event], None], log: TextIO) -> None:
+    """Load the model, plan its cells and run the cells that are not done.
 
     Args:
         request: the check.
-        tell: takes what happens.
-        log: gets what is printed while cells run: a model that prints has done so when it was run
-            in eager, and would do it again a dozen times for each target.
+        send: sends an event.
+        log: gets the output that is printed while cells run. A model that prints has printed in
+            its eager run already, and would print many times for each target.
 
     Raises:
-        ConformError: nothing can be run, in one line.
+        ConformError: the check cannot run.
     """
     silence_vendors()
     from harness.pipeline import speed
@@ -61,94 +61,95 @@ def work(request: Request, tell: Callable[[Event], None], log: TextIO) -> None:
         speed.prepare()
     from harness.checking import cases, check, custom_passes, dynamic_dimensions, model_sources
     from harness.model import registry
-    from harness.pipeline.siblings import Siblings
+    from harness.pipeline.shared_case_work import SharedCaseWork
 
     if request.speed:
         speed.install()
-    targets = check.chosen_targets(request.targets)
-    asked = dynamic_dimensions.parse(request.dynamic)
-    makers = [custom_passes.load(spec) for spec in request.passes]
-    subject = model_sources.load(
+    targets = check.resolve_targets(request.targets)
+    asked = dynamic_dimensions.parse_dynamic(request.dynamic)
+    makers = [custom_passes.load_pass(spec) for spec in request.passes]
+    subject = model_sources.load_model(
         request.source, [Path(file) for file in request.inputs], seed=request.seed
     )
-    plan = cases.plan(subject, asked, seed=request.seed)
+    plan = cases.plan_cases(subject, asked, seed=request.seed)
     pairs = {cell_id(case.name, target): (case, target)
-             for case, target in check.pairs(plan.cases, targets)}  # fmt: skip
+             for case, target in check.pair_cases_and_targets(plan.cases, targets)}  # fmt: skip
     states = registry.states((target.backend for target in targets), targets)
-    tell(Planned(list(pairs), plan.notes, states))
-    _locate(request, pairs, makers, tell, log)
+    send(CellsPlanned(list(pairs), plan.notes, states))
+    _trace_crashed_cells(request, pairs, makers, send, log)
     folder = None if request.programs is None else Path(request.programs)
-    board, siblings = Board(Path(request.board), WORKER), Siblings()
+    board, shared_work = Board(Path(request.board), WORKER), SharedCaseWork()
     with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         for name, (case, target) in pairs.items():
             if name in request.done:
                 continue
             log.flush()
-            tell(Began(name, printed=os.fstat(log.fileno()).st_size))
+            send(CellStarted(name, printed=os.fstat(log.fileno()).st_size))
             doing = Doing(pid=os.getpid(), cell=name, budget=request.budget, asked=request.budget)
-            meter = board.meter(doing, lambda stage: tell(Reached(stage)))
+            meter = board.meter(doing, lambda stage: send(StageStarted(stage)))
             doing = msgspec.structs.replace(doing, base=meter.base)
             ran: list[Tester] = []
             failed: list[Tester] = []
             with board.admitted(doing, request.budget):
-                cell = check.run_pair(
+                cell = check.check_cell(
                     case,
                     target,
                     seed=request.seed,
                     passes=makers,
-                    save=None if folder is None else _program(folder, name),
+                    save=None if folder is None else _program_path(folder, name),
                     meter=meter,
-                    judged=ran.append,
-                    failed=failed.append,
-                    lowered=lambda so_far: tell(Lowered(so_far.to_json())),
+                    on_compared=ran.append,
+                    on_failure=failed.append,
+                    on_lowered=lambda so_far: send(ProgramLowered(so_far.to_json())),
                     past_defects=request.past_defects,
-                    siblings=siblings,
+                    shared_work=shared_work,
                 )
-            tell(Ended(cell.to_json()))
-            recipe = custom_passes.recipe_with(target, makers)
-            traced = _traced(case, cell, request, recipe, tell, ran, failed)
+            send(CellEnded(cell.to_json()))
+            recipe = custom_passes.add_passes_to_recipe(target, makers)
+            traced = _trace_cell(case, cell, request, recipe, send, ran, failed)
             if traced is not None:
-                tell(traced)
+                send(traced)
 
 
-def _locate(
-    request: Request,
+def _trace_crashed_cells(
+    request: CheckRequest,
     pairs: Mapping[str, tuple[Case, Target]],
-    makers: Sequence[MakePass],
-    tell: Callable[[Event], None],
+    makers: Sequence[PassFactory],
+    send: Callable[[Event], None],
     log: TextIO,
 ) -> None:
-    """Find the nodes of cells that ended an earlier process."""
+    """Find the failing nodes of cells that crashed an earlier process."""
     from harness.checking import custom_passes
     from harness.record.cell import Cell
 
     for record in request.crashed:
         cell = Cell.from_json(record)
         case, target = pairs[cell.id]
-        # A record of a death does not say that its case is a model.
+        # The record of a crash has no tags.
         cell.tags = sorted(case.tags)
-        tell(Locating(cell.id))
+        send(NodeSearchStarted(cell.id))
         with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-            traced = _traced(case, cell, request, custom_passes.recipe_with(target, makers), tell)
+            traced = _trace_cell(
+                case, cell, request, custom_passes.add_passes_to_recipe(target, makers), send
+            )
         if traced is not None:
-            tell(traced)
+            send(traced)
 
 
-def _traced(
+def _trace_cell(
     case: Case,
     cell: Cell,
-    request: Request,
+    request: CheckRequest,
     recipe: Recipe | None,
-    tell: Callable[[Event], None],
+    send: Callable[[Event], None],
     ran: Sequence[Tester] = (),
     failed: Sequence[Tester] = (),
-) -> Traced | None:
-    """Where a cell leaves the oracle or fails, or why that is not known; None where there is
-    nothing to find."""
+) -> CellTraced | None:
+    """Trace a red cell. Returns None if there is nothing to trace."""
     from harness.tracing.divergence import trace_cell
 
-    def say(line: str) -> None:
-        tell(Reached(f"tracing, {line}"))
+    def report_progress(line: str) -> None:
+        send(StageStarted(f"tracing, {line}"))
 
     limit = None if request.trace else AUTOMATIC_TRACE_SECONDS
     found = trace_cell(
@@ -156,7 +157,7 @@ def _traced(
         case,
         seconds=limit,
         recipe=recipe,
-        on_progress=say,
+        on_progress=report_progress,
         finished_tester=ran[0] if ran else None,
         failed_tester=failed[0] if failed else None,
         search_failures=True,
@@ -164,12 +165,12 @@ def _traced(
     if found is None:
         return None
     if isinstance(found, str):
-        return Traced(cell.id, problem=found)
-    return Traced(cell.id, msgspec.msgpack.encode(found))
+        return CellTraced(cell.id, problem=found)
+    return CellTraced(cell.id, msgspec.msgpack.encode(found))
 
 
-def _program(folder: Path, cell: str) -> Path:
-    """The file of a cell's program."""
+def _program_path(folder: Path, cell: str) -> Path:
+    """The file to write a cell's program to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -177,34 +178,36 @@ def _program(folder: Path, cell: str) -> Path:
     return folder / f"{cell.replace('/', '_').replace(':', '_')}.pte"
 
 
-def _keep_apart(log: int) -> None:
-    """What Python prints goes to standard error, as standard output is the table's; what native
-    code writes, and the stack of its death, to the log."""
+def _redirect_output(log: int) -> None:
+    """Send output of Python to standard error; native output and stacks of crashes to the log.
+
+    Standard output is reserved for the table.
+    """
     sys.stdout = sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace")
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
     faulthandler.enable(file=log)
-    # A crash is a row of the table, and needs no core file.
+    # A crash is reported; it needs no core file.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _main(request: str, pipe: str, log: str) -> None:
-    _keep_apart(int(log))
+    _redirect_output(int(log))
     with (
         os.fdopen(int(pipe), "wb", buffering=0) as channel,
         os.fdopen(os.dup(int(log)), "w", buffering=1, errors="backslashreplace") as written,
     ):
 
-        def tell(event: Event) -> None:
+        def send(event: Event) -> None:
             channel.write(msgspec.json.encode(event) + b"\n")
 
         try:
-            work(msgspec.json.decode(request, type=Request), tell, written)
-            tell(Finished())
+            run_check(msgspec.json.decode(request, type=CheckRequest), send, written)
+            send(CheckFinished())
         except ConformError as error:
-            tell(Refused(str(error)))
+            send(CheckRefused(str(error)))
         except BrokenPipeError:
-            pass  # nobody listens any more
+            pass  # the supervisor has closed the pipe
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare, run_folde
 from harness.cli.script_option import SCRIPT, write
 
 if TYPE_CHECKING:
-    from harness.pipeline.saving.cell_folder import Keep
+    from harness.pipeline.saving.cell_folder import CellFolder
 
 
 # By status; every other status is red.
@@ -93,7 +93,7 @@ def repro(
     from harness.execution.memory import allocations_limited
     from harness.model.selection import parse_targets
     from harness.pipeline.runner import run_cell
-    from harness.pipeline.saving.cell_folder import Keep
+    from harness.pipeline.saving.cell_folder import CellFolder
     from harness.record.host import available_memory
     from harness.record.target import split_cell_id
     from harness.session.discovery import find_case
@@ -103,7 +103,7 @@ def repro(
     parse_targets([str(target)])
     case, suite = find_case(suites, name)
     alone = save is not None and save.suffix == ".pte"
-    keep = None if save is None or alone else Keep(save)
+    keep = None if save is None or alone else CellFolder(save)
     # A cell that allocates without end ends here as well, and not with the machine.
     with allocations_limited(available_memory()):
         made = run_cell(
@@ -112,7 +112,7 @@ def repro(
             seed=seed,
             limitations=suite.limitations,
             save=save if alone else None,
-            keep=keep,
+            cell_folder=keep,
         )
     made.suite = suite.name
     terminal.show(made, Console())
@@ -124,7 +124,7 @@ def repro(
     sys.exit(_EXIT_CODES.get(made.status.value, 1))
 
 
-def _wrote(save: Path, keep: Keep | None) -> list[str]:
+def _wrote(save: Path, keep: CellFolder | None) -> list[str]:
     """What was written, and what was not and why."""
     if keep is None:
         return [f"wrote {save.resolve()}"]

@@ -17,7 +17,7 @@ from harness.record.contradictions import INTEGERS
 from harness.record.target import LISTED, split_cell_id
 
 if TYPE_CHECKING:
-    from harness.checking.messages import Request
+    from harness.checking.messages import CheckRequest
     from harness.record.run import Run
     from harness.tracing.trace_result import Found
 
@@ -111,14 +111,14 @@ def check(
     """
     from rich.console import Console
 
-    from harness.checking.messages import Request
+    from harness.checking.messages import CheckRequest
     from harness.record.folder import check_writable
     from reports import output
     from reports.render import check as table, folder as files_of_run, html as page
 
     if seed not in INTEGERS:
         raise UsageError(f"--seed of {seed.bit_length()} bits does not fit 64 bits with a sign")
-    request = Request(
+    request = CheckRequest(
         source=source,
         inputs=list(files),
         targets=targets,
@@ -158,7 +158,7 @@ class Limits(NamedTuple):
 
 
 def _checked(
-    request: Request, limits: Limits, save: Path | None
+    request: CheckRequest, limits: Limits, save: Path | None
 ) -> tuple[Run, Sequence[str], Sequence[Found]]:
     """Run the check, saying where it is.
 
@@ -210,7 +210,7 @@ def _exit_status(run: Run) -> int:
     return 0 if total.passed else 2
 
 
-def _command(request: Request, targets: str | None, limits: Limits) -> list[str]:
+def _command(request: CheckRequest, targets: str | None, limits: Limits) -> list[str]:
     """The command that checks the same model on these targets."""
     options = [
         *(("--inputs", file) for file in request.inputs),
@@ -227,7 +227,7 @@ def _command(request: Request, targets: str | None, limits: Limits) -> list[str]
     return ["conform", "check", request.source, *words, *flags]
 
 
-def _named(request: Request, cell: str) -> str:
+def _named(request: CheckRequest, cell: str) -> str:
     """How a cell of a check is named to ``conform trace`` and ``conform reduce``."""
     words = [request.source, "--target", str(split_cell_id(cell)[1])]
     words += [word for file in request.inputs[:1] for word in ("--inputs", file)]

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import msgspec
 
-from harness.checking.messages import Began, Ended, Event, Planned, Reached, Traced
+from harness.checking.messages import (
+    CellEnded,
+    CellsPlanned,
+    CellStarted,
+    CellTraced,
+    Event,
+    StageStarted,
+)
 from harness.model.registry import note_known_issues
 from harness.record.cell import Cell
 from harness.record.folder import RunWriter
@@ -54,18 +61,18 @@ class Following:
     def see(self, event: Event) -> None:
         """Take what the check tells."""
         match event:
-            case Planned():
+            case CellsPlanned():
                 self._plan(event)
-            case Began():
+            case CellStarted():
                 self.flush()
                 number, total = len(self._run.cells) + 1, len(self._run.info.expected)
                 self._at = f"{number} of {total}: {event.cell}"
                 self._say(self._at)
-            case Reached():
+            case StageStarted():
                 self._say(f"{self._at}: {event.stage}")
-            case Ended():
+            case CellEnded():
                 self._hold(Cell.from_json(event.record))
-            case Traced():
+            case CellTraced():
                 self._trace(event)
 
     def flush(self) -> None:
@@ -77,7 +84,7 @@ class Following:
         if self.writer is not None:
             self.writer.append(cell)
 
-    def _plan(self, planned: Planned) -> None:
+    def _plan(self, planned: CellsPlanned) -> None:
         names = [split_cell_id(cell) for cell in planned.cells]
         info = self._run.info
         info.expected, info.backends = planned.cells, planned.backends
@@ -94,7 +101,7 @@ class Following:
         self._run.cells.append(cell)
         self._unwritten = cell
 
-    def _trace(self, traced: Traced) -> None:
+    def _trace(self, traced: CellTraced) -> None:
         found: Found | str = traced.problem
         if traced.found is not None:
             found = msgspec.msgpack.decode(traced.found, type=Found)

@@ -164,7 +164,9 @@ def subject_of(
 
     (on,) = parse_targets([target])
     files = [] if inputs is None else [inputs]
-    return cases.plan(model_sources.load(name, files, seed=seed), seed=seed).cases[0], on
+    return cases.plan_cases(model_sources.load_model(name, files, seed=seed), seed=seed).cases[
+        0
+    ], on
 
 
 def case_of(cell: str, suites: Path) -> tuple[Case, Target]:

@@ -37,7 +37,7 @@ from harness.workers.crash_record import stack_of
 from harness.workers.worker_status import Board, Doing
 
 if TYPE_CHECKING:
-    from harness.pipeline.siblings import Siblings
+    from harness.pipeline.shared_case_work import SharedCaseWork
 
 CALLED = "conform-cells"
 """The name of such a process, for ``ps`` and ``top``."""
@@ -64,10 +64,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class _Process:
     """This process: what it has loaded, and where it tells what it does."""
 
-    def __init__(self, setting: Setting, stack: TextIO, siblings: Siblings) -> None:
+    def __init__(self, setting: Setting, stack: TextIO, shared_work: SharedCaseWork) -> None:
         self.setting = setting
         self.stack = stack
-        self.siblings = siblings
+        self.shared_work = shared_work
         self.board = Board(Path(setting.logs), setting.name)
 
     def run(self, unit: Unit, tell: Callable[[Event], None]) -> None:
@@ -107,7 +107,7 @@ class _Process:
                     on[name],
                     suite,
                     unit.asked,
-                    siblings=self.siblings,
+                    shared_work=self.shared_work,
                     worker=self.setting.name,
                     meter=meter,
                     board=self.board,
@@ -166,7 +166,7 @@ def _serve(setting: Setting, connection: socket.socket) -> None:
             import torch
 
             from harness.pipeline import speed
-            from harness.pipeline.siblings import Siblings
+            from harness.pipeline.shared_case_work import SharedCaseWork
 
             # As in a local run with a worker a core: a sum shows how many threads shared it.
             torch.set_num_threads(1)
@@ -177,7 +177,7 @@ def _serve(setting: Setting, connection: socket.socket) -> None:
                 speed.install()
                 speed.tune_garbage_collector()
             tell(greeting)
-            process = _Process(setting, stack, Siblings())
+            process = _Process(setting, stack, SharedCaseWork())
             for line in orders:
                 try:
                     process.run(msgspec.json.decode(line, type=Unit), tell)

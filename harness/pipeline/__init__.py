@@ -1,6 +1,6 @@
-"""How a case goes through: the stages, the tester that runs them in order, the cell they make.
+"""Run a case on a target in this process: the stages, the tester that calls them, the cell.
 
 Stages are plain functions; :class:`~harness.pipeline.tester.Tester` keeps their artifacts, and
-:func:`~harness.pipeline.runner.run_cell` makes the record. ``speed/`` keeps torch from computing
-things twice. Imports the vocabulary, ``record``, ``execution`` and ``numerics``.
+:func:`~harness.pipeline.runner.run_cell` makes the record. ``speed/`` caches work that torch
+repeats for each program. Imports ``model``, ``record``, ``execution`` and ``numerics``.
 """

@@ -1,4 +1,4 @@
-"""What the stages of a tester leave behind: a typed slot each, in the order of the stages."""
+"""The artifacts of a tester's stages: a typed field for each stage, in the order of the stages."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from harness.record.cell import Delegation
 
 
 @dataclass(frozen=True)
-class Exported:
-    """An ATen program, how it was exported, and the graph that stands for its module.
+class ExportArtifact:
+    """An ATen program and its export options.
 
     Attributes:
         program: the ATen program.
-        dynamic_shapes: as ``torch.export.export`` took them.
+        dynamic_shapes: the argument of ``torch.export.export``.
         strict: traced with Dynamo.
-        graph: what the reference is computed of in place of the module, where weights or
-            activations are quantized (by the recipe, or in the module as it was given); None for
-            the module itself.
+        graph: the quantized graph from which the reference is computed, where the recipe or the
+            module itself quantizes weights or activations; None if the module is the reference.
     """
 
     program: ExportedProgram
@@ -42,14 +41,15 @@ class Exported:
 
 
 @dataclass(frozen=True)
-class Partitioned:
-    """An edge program with its delegates, and what emitting it will hide.
+class LowerArtifact:
+    """A lowered edge program, and facts about it that ``to_executorch`` will hide.
 
     Attributes:
         manager: the program.
-        delegation: who took which node.
-        interface: what it takes and returns.
-        rewriting: what the passes that the target adds were given and made; None without any.
+        delegation: its delegates, delegated and fallback nodes.
+        interface: its inputs and outputs.
+        rewriting: the programs before and after the passes that the target adds; None without
+            such passes.
     """
 
     manager: EdgeProgramManager
@@ -59,33 +59,35 @@ class Partitioned:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """The inputs of each call that was executed, what came of them, and when."""
+class RunArtifact:
+    """The inputs, outputs and times of the executed calls."""
 
     calls: Sequence[Given]
     execution: Execution
-    watch: Stopwatch
+    stopwatch: Stopwatch
 
 
 @dataclass
 class Artifacts:
-    """One slot a stage, of the stage's name. Filling one empties all that come after it: what was
-    made of an earlier artifact is gone with it."""
+    """One field for each stage, with the name of the stage's method.
+
+    Setting a field clears all later fields, which were made from the earlier artifact.
+    """
 
     quantize_weights: torch.nn.Module | None = None
-    export: Exported | None = None
-    quantize: Exported | None = None
+    export: ExportArtifact | None = None
+    quantize: ExportArtifact | None = None
     to_edge: EdgeProgramManager | None = None
     transform: EdgeProgramManager | None = None
-    lower: Partitioned | None = None
+    lower: LowerArtifact | None = None
     to_executorch: ExecutorchProgramManager | None = None
     serialize: Lowered | None = None
-    run: Ran | None = None
-    refer: Reference | None = None
+    run: RunArtifact | None = None
+    compute_reference: Reference | None = None
     compare: Verdict | None = None
 
     def put(self, stage: str, artifact: Any) -> None:
-        """Fill the slot of a stage and empty all later ones."""
+        """Set the field of a stage and clear all later fields."""
         names = [field.name for field in fields(self)]
         for name in names[names.index(stage) :]:
             setattr(self, name, None)
@@ -95,7 +97,7 @@ class Artifacts:
         """The artifact of a stage.
 
         Raises:
-            StageOrderError: the stage has not run, or an earlier one has since.
+            StageOrderError: the stage has not run, or an earlier stage ran after it.
         """
         artifact = getattr(self, stage)
         if artifact is None:
@@ -104,19 +106,19 @@ class Artifacts:
 
 
 class ArtifactReader:
-    """The artifacts of a tester as properties; each says which stage is missing."""
+    """The artifacts of a tester as properties. An error names the missing stage."""
 
     _artifacts: Artifacts
 
     @property
     def exported(self) -> ExportedProgram:
-        """The ATen program that is lowered: quantized when a quantizing stage ran."""
+        """The ATen program to lower; quantized if :meth:`quantize` ran."""
         return self._need_exported("exported").program
 
     @property
     def float_program(self) -> ExportedProgram:
-        """The ATen program as a quantizer gets it."""
-        exported: Exported = self._artifacts.need("export", "float_program")
+        """The ATen program before quantization."""
+        exported: ExportArtifact = self._artifacts.need("export", "float_program")
         return exported.program
 
     @property
@@ -127,31 +129,31 @@ class ArtifactReader:
 
     @property
     def edge(self) -> EdgeProgramManager:
-        """The edge program of the two-step path, transformed when :meth:`transform` ran."""
+        """The edge program of :meth:`to_edge`, or of :meth:`transform` if it ran."""
         return self._artifacts.transform or self._artifacts.need("to_edge", "edge")
 
     @property
     def lowered(self) -> EdgeProgramManager:
         """The edge program with its delegates."""
-        partitioned: Partitioned = self._artifacts.need("lower", "lowered")
+        partitioned: LowerArtifact = self._artifacts.need("lower", "lowered")
         return partitioned.manager
 
     @property
     def delegation(self) -> Delegation:
-        """Delegates, delegated and left-over operators of the lowered program."""
-        partitioned: Partitioned = self._artifacts.need("lower", "delegation")
+        """Delegates, delegated nodes and fallback nodes of the lowered program."""
+        partitioned: LowerArtifact = self._artifacts.need("lower", "delegation")
         return partitioned.delegation
 
     @property
     def interface(self) -> Interface:
-        """What the lowered program takes and returns."""
-        partitioned: Partitioned = self._artifacts.need("lower", "interface")
+        """The inputs and outputs of the lowered program."""
+        partitioned: LowerArtifact = self._artifacts.need("lower", "interface")
         return partitioned.interface
 
     @property
     def rewriting(self) -> Rewriting | None:
-        """The program before and after the passes that the target adds; None without any."""
-        partitioned: Partitioned = self._artifacts.need("lower", "rewriting")
+        """The program before and after the target's added passes; None if it adds none."""
+        partitioned: LowerArtifact = self._artifacts.need("lower", "rewriting")
         return partitioned.rewriting
 
     @property
@@ -160,9 +162,9 @@ class ArtifactReader:
         return self._artifacts.need("to_executorch", "executorch_program")
 
     @property
-    def shipped(self) -> Lowered:
-        """The case as it was lowered, for what judges its program."""
-        lowered: Lowered = self._artifacts.need("serialize", "shipped")
+    def serialized(self) -> Lowered:
+        """The serialized program with its exported and edge programs and its delegation."""
+        lowered: Lowered = self._artifacts.need("serialize", "serialized")
         return lowered
 
     @property
@@ -173,35 +175,37 @@ class ArtifactReader:
 
     @property
     def execution(self) -> Execution:
-        """The outputs and who produced them."""
-        ran: Ran = self._artifacts.need("run", "execution")
+        """The outputs and the runtime that computed them."""
+        ran: RunArtifact = self._artifacts.need("run", "execution")
         return ran.execution
 
     @property
-    def watch(self) -> Stopwatch:
-        """How long the calls took."""
-        ran: Ran = self._artifacts.need("run", "watch")
-        return ran.watch
+    def stopwatch(self) -> Stopwatch:
+        """The times of the executed calls."""
+        ran: RunArtifact = self._artifacts.need("run", "stopwatch")
+        return ran.stopwatch
 
     @property
     def reference(self) -> Reference:
         """Oracle, bound and eager outputs."""
-        reference: Reference = self._artifacts.need("refer", "reference")
+        reference: Reference = self._artifacts.need("compute_reference", "reference")
         return reference
 
     @property
-    def referred(self) -> Reference | None:
-        """The same; None where the cell has none, as of a module that draws."""
-        return self._artifacts.refer
+    def reference_or_none(self) -> Reference | None:
+        """The reference; None before it is computed, or where the module draws random numbers."""
+        return self._artifacts.compute_reference
 
     @property
     def verdict(self) -> Verdict:
-        """What :meth:`compare` found."""
+        """The verdict of :meth:`compare`."""
         verdict: Verdict = self._artifacts.need("compare", "verdict")
         return verdict
 
-    def _need_exported(self, wanted_by: str) -> Exported:
-        exported: Exported = self._artifacts.quantize or self._artifacts.need("export", wanted_by)
+    def _need_exported(self, wanted_by: str) -> ExportArtifact:
+        exported: ExportArtifact = self._artifacts.quantize or self._artifacts.need(
+            "export", wanted_by
+        )
         return exported
 
     def _calls(self) -> list[torch.fx.Node]:

@@ -1,4 +1,4 @@
-"""Programs that a case's own exporter makes, and what is only seen while it does."""
+"""Run a case's own exporter and record its intermediate programs."""
 
 from __future__ import annotations
 
@@ -18,43 +18,47 @@ from harness.execution.interface import Interface
 from harness.model.case import Built, Exporter
 from harness.model.copies import copy_module
 from harness.model.recipe import Recipe
-from harness.pipeline.artifacts import Partitioned
-from harness.pipeline.delegation import count
+from harness.pipeline.artifacts import LowerArtifact
+from harness.pipeline.delegation import count_delegation
 from harness.pipeline.explain import rejections
 from harness.record.cell import Delegation
 from harness.vendors.torch import _pytree
 
 
 @dataclass(frozen=True)
-class Shipment:
-    """What an exporter made: the artifacts of the stages that it stands for."""
+class ExporterResult:
+    """The artifacts of the stages that an exporter replaces."""
 
     exported: ExportedProgram
-    partitioned: Partitioned
+    partitioned: LowerArtifact
     emitted: ExecutorchProgramManager
 
 
-def ship(exporter: Exporter, built: Built, backend: str, recipe: Recipe) -> Shipment:
-    """Let an exporter make a program.
+def run_exporter(exporter: Exporter, built: Built, backend: str, recipe: Recipe) -> ExporterResult:
+    """Make a program with a case's exporter.
 
     Args:
-        exporter: of the case.
-        built: the case; the exporter gets copies, because what it does to a module (another
-            implementation of a layer, a flag in its configuration) must not reach the reference.
+        exporter: the case's exporter.
+        built: the case. The exporter gets copies, because its changes to the module (another
+            implementation of a layer, a flag in a configuration) must not affect the reference.
         backend: the name of the target's backend.
-        recipe: of the target, for the reasons why nodes were left over.
+        recipe: the target's recipe, which explains fallback nodes.
 
     Raises:
-        CaseError: what it returned was not emitted while it ran.
+        CaseError: the exporter returned a program that was not emitted while it ran.
     """
     module, inputs = copy_module(built.module)[0], copy.deepcopy(built.inputs)
-    with _own_trees(), rejections.listening(recipe, ()) as why, _emissions(why) as seen:
+    with (
+        _unregister_new_pytrees(),
+        rejections.record_rejections(recipe, ()) as why,
+        _record_emissions(why) as seen,
+    ):
         exported, emitted = exporter.make(module, inputs, backend)
     for emission in seen:
         if emission.emitted is emitted:
             interface = Interface.of(exported, emission.signature)
-            partitioned = Partitioned(emission.manager, emission.delegation, interface)
-            return Shipment(exported, partitioned, emitted)
+            partitioned = LowerArtifact(emission.manager, emission.delegation, interface)
+            return ExporterResult(exported, partitioned, emitted)
     raise CaseError(
         f"{exporter.name} returned an ExecutorchProgramManager that no EdgeProgramManager "
         "emitted while it ran"
@@ -62,13 +66,12 @@ def ship(exporter: Exporter, built: Built, backend: str, recipe: Recipe) -> Ship
 
 
 @contextmanager
-def _own_trees() -> Iterator[None]:
-    """Types that were there, and that an exporter teaches torch to take apart, are forgotten with
-    its end; what it imports may register types of its own, once.
+def _unregister_new_pytrees() -> Iterator[None]:
+    """Unregister pytree types that the exporter registers for classes loaded before it ran.
 
-    transformers' registers every kind of cache that is loaded. A module that holds one is from then
-    on left with fake tensors in it by ``torch.export``, which puts attributes back as it found them
-    while it traced.
+    The exporter of transformers registers every loaded kind of cache. ``torch.export`` would then
+    leave fake tensors in a module that holds such a cache. Modules that the exporter imports may
+    register their own types.
     """
     known, modules = set(_pytree.SUPPORTED_NODES), set(sys.modules)
     try:
@@ -81,7 +84,7 @@ def _own_trees() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Emission:
-    """An edge program as it was before it was emitted, and what was made of it."""
+    """An edge program before it was emitted, and the emitted program."""
 
     manager: EdgeProgramManager
     delegation: Delegation
@@ -90,18 +93,18 @@ class _Emission:
 
 
 @contextmanager
-def _emissions(why: rejections.Why) -> Iterator[list[_Emission]]:
-    """Look at edge programs before they are emitted, which rewrites what no delegate took.
+def _record_emissions(why: rejections.ExplainFallback) -> Iterator[list[_Emission]]:
+    """Record edge programs before ``to_executorch`` rewrites their fallback nodes.
 
     Yields:
-        Those that were, so far.
+        The programs emitted so far.
     """
     seen: list[_Emission] = []
     original = EdgeProgramManager.to_executorch
 
     def to_executorch(manager: EdgeProgramManager, *args: Any, **kwargs: Any) -> Any:
         edge = manager.exported_program()
-        before = manager, count(edge, why), copy.deepcopy(edge.graph_signature)
+        before = manager, count_delegation(edge, why), copy.deepcopy(edge.graph_signature)
         emitted = original(manager, *args, **kwargs)
         seen.append(_Emission(*before, emitted))
         return emitted

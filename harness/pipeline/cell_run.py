@@ -1,4 +1,4 @@
-"""One cell on its way through the stages, and how it ends."""
+"""Run one cell through the stages and decide its status, stage and error."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from harness.model.limitation import EXCUSE, Limitation
 from harness.model.recipe import Recipe
 from harness.numerics.compare import Verdict
 from harness.passes.properties import changed_ops
-from harness.pipeline.dynamic_sizes.extra_calls import Sizes
-from harness.pipeline.explain.defect_nodes import placed
-from harness.pipeline.explain.failing_node import failing_node
-from harness.pipeline.explain.model_frames import model_frame, vendor_frame
-from harness.pipeline.explain.refusal import refused
-from harness.pipeline.program_statistics import Stopwatch, Weight, weigh
-from harness.pipeline.route import lower, unsupported
-from harness.pipeline.saving.cell_folder import Keep
-from harness.pipeline.siblings import Siblings
+from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes
+from harness.pipeline.explain.defect_nodes import locate_defects
+from harness.pipeline.explain.failing_node import find_failing_node
+from harness.pipeline.explain.model_frames import find_model_frame, find_vendor_frame
+from harness.pipeline.explain.refusal import find_refusal
+from harness.pipeline.program_statistics import ConstantSizes, Stopwatch, measure_constants
+from harness.pipeline.route import find_unsupported_reason, lower
+from harness.pipeline.saving.cell_folder import CellFolder
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.tester import Tester
 from harness.record.cell import (
     CROSS_BACKEND,
@@ -56,7 +56,7 @@ from harness.record.target import Target
 
 _TRACEBACK_LINES = 60
 
-# Where each form of a program was made, and by whom.
+# The stage that makes each intermediate form of a program, and the code that makes it.
 CHANGED = "changed the module before anything was quantized"
 _FORMS = {
     "exported": ("export", "torch.export"),
@@ -65,10 +65,19 @@ _FORMS = {
 
 
 @dataclass(frozen=True)
-class Ending:
-    """How a cell ended, and where and why if it did not pass; ``frame`` is the line of the model,
-    ``vendor_frame`` that of the vendor's code; ``at`` is the node that fails; ``excused`` when its
-    limitation says that it must not run."""
+class CellOutcome:
+    """How a cell ended.
+
+    Attributes:
+        status: its status.
+        stage: the stage at which it failed; None if it passed.
+        error: why it failed; None if it passed.
+        traceback: of the error.
+        frame: the line of the model at which the error was raised.
+        vendor_frame: the line of the vendor's code at which the error was raised.
+        failing_node: the node at which the stage failed.
+        excused: the cell was not run because its limitation says that it must not run.
+    """
 
     status: Status
     stage: str | None = None
@@ -76,43 +85,47 @@ class Ending:
     traceback: str | None = None
     frame: str | None = None
     vendor_frame: str = ""
-    at: Divergence | None = None
+    failing_node: Divergence | None = None
     excused: bool = False
 
 
 class CellRun:
-    """One cell on its way: what is known when it ends, however far it came."""
+    """Runs one cell and holds its results, which are partial when a stage fails.
+
+    The arguments are those of :func:`harness.pipeline.runner.run_cell`; ``report_lowered`` is
+    called once the program is serialized.
+    """
 
     def __init__(
         self,
         require_delegation: bool,
         compare_runtimes: bool,
         save: Path | None,
-        keep: Keep | None,
+        cell_folder: CellFolder | None,
         meter: Meter,
-        judged: Callable[[Tester], None] | None,
-        siblings: Siblings | None,
-        go_past: bool,
-        failed: Callable[[Tester], None] | None = None,
-        lowered: Callable[[CellRun], None] | None = None,
+        on_compared: Callable[[Tester], None] | None,
+        shared_work: SharedCaseWork | None,
+        continue_past_defects: bool,
+        on_failure: Callable[[Tester], None] | None = None,
+        report_lowered: Callable[[CellRun], None] | None = None,
     ) -> None:
-        self.go_past = go_past
-        self.failed = failed
-        self.lowered = lowered
+        self.continue_past_defects = continue_past_defects
+        self.on_failure = on_failure
+        self.report_lowered = report_lowered
         self.defects: list[Defect] = []
-        self.judged = judged
-        self.siblings = siblings
+        self.on_compared = on_compared
+        self.shared_work = shared_work
         self.require_delegation = require_delegation
         self.compare_runtimes = compare_runtimes
         self.save = save
-        self.keep = keep
+        self.cell_folder = cell_folder
         self.meter = meter
         self.stages: dict[str, float] = {}
         self.delegation = Delegation()
         self.program_bytes = 0
         self.planned_memory: list[int] = []
-        self.weight: Weight | None = None
-        self.watch: Stopwatch | None = None
+        self.constant_sizes: ConstantSizes | None = None
+        self.stopwatch: Stopwatch | None = None
         self.encodings: list[Encoding] = []
         self.runtime = "none"
         self.outputs: list[Output] = []
@@ -122,10 +135,10 @@ class CellRun:
         self.changed_ops: dict[str, tuple[int, int]] = {}
         self.verdict: Verdict | None = None
         self.severity: Severity | None = None
-        self.sizes = Sizes()
+        self.sizes = ExecutedSizes()
         self.refused_call: int | None = None
 
-    def end(
+    def run(
         self,
         case: Case,
         target: Target,
@@ -134,17 +147,17 @@ class CellRun:
         recipe: Recipe,
         only: str,
         limitation: Limitation | None,
-    ) -> Ending:
-        """Take the cell as far as it goes.
+    ) -> CellOutcome:
+        """Run the cell through its stages until one fails.
 
         Args:
-            case: what is tested.
-            target: where and how.
+            case: the case.
+            target: the target.
             seed: run seed.
-            backend: of the target.
-            recipe: of the target.
-            only: why it is lowered and not executed; empty to execute it.
-            limitation: the known gap that will judge it; None where there is none.
+            backend: the target's backend.
+            recipe: the target's recipe.
+            only: why the program is lowered and not executed; empty to execute it.
+            limitation: the known issue that will judge the cell, or None.
         """
         try:
             tester = Tester(
@@ -154,82 +167,86 @@ class CellRun:
                 recipe=recipe,
                 backend=backend,
                 meter=self.meter,
-                siblings=self.siblings,
+                shared_work=self.shared_work,
             )
             self.stages = tester.seconds
-            if (reason := unsupported(tester)) is not None:
-                return Ending(Status.UNSUPPORTED, error=reason)
+            if (reason := find_unsupported_reason(tester)) is not None:
+                return CellOutcome(Status.UNSUPPORTED, error=reason)
             if limitation is not None and not limitation.run:
-                return Ending(limitation.shown_as, error=EXCUSE, excused=True)
-            return self._with_forms(tester, self._taken(tester, only, limitation))
+                return CellOutcome(limitation.shown_as, error=EXCUSE, excused=True)
+            return self._report_changed_form(tester, self._run_stages(tester, only, limitation))
         except StageFailure as failure:
-            return self._failed(failure)
+            return self._stop_at_failure(failure)
 
-    def _taken(self, tester: Tester, only: str, limitation: Limitation | None) -> Ending:
-        """How a cell ends that is lowered; the arguments are those of :meth:`end`."""
-        with past_defects() if self.go_past else nullcontext(DefectLog()) as log:
+    def _run_stages(self, tester: Tester, only: str, limitation: Limitation | None) -> CellOutcome:
+        """Lower and execute a supported cell; the arguments are those of :meth:`run`."""
+        with past_defects() if self.continue_past_defects else nullcontext(DefectLog()) as log:
             failure: StageFailure | None = None
             try:
-                ending = self._prove(
+                outcome = self._apply_pass_properties(
                     tester, self._lower(tester, only) or self._execute(tester, only)
                 )
-                rest = ending.error
+                rest = outcome.error
             except StageFailure as raised:
                 failure = raised
-                ending = self._failed(raised, tester)
-                rest = f"execution does not get past this: {ending.stage}: {ending.error}"
+                outcome = self._stop_at_failure(raised, tester)
+                rest = f"execution stops at stage {outcome.stage}: {outcome.error}"
         if log.failure is not None:
-            failure, ending = self._went_past(tester, log, rest or "within bounds")
+            failure, outcome = self._stop_at_first_defect(tester, log, rest or "within bounds")
         if failure is None:
-            return ending
+            return outcome
         if limitation is not None and limitation.predicts(
-            ending.status, ending.stage, ending.error
+            outcome.status, outcome.stage, outcome.error
         ):
-            return ending  # the entry has the say; asking would lower once or twice more
+            return outcome  # the limitation decides; finding a refusal would lower again
         with exclusive():
-            reason = refused(tester, failure)
+            reason = find_refusal(tester, failure)
         if reason is None:
-            return ending
-        return replace(ending, status=Status.UNSUPPORTED, error=reason)
+            return outcome
+        return replace(outcome, status=Status.UNSUPPORTED, error=reason)
 
-    def _went_past(self, tester: Tester, log: DefectLog, rest: str) -> tuple[StageFailure, Ending]:
-        """How a cell ends that went past defects: as its first one would have ended it.
+    def _stop_at_first_defect(
+        self, tester: Tester, log: DefectLog, rest: str
+    ) -> tuple[StageFailure, CellOutcome]:
+        """The outcome of a cell that continued past defects: the outcome of its first defect.
 
         Args:
-            tester: as far as it came.
+            tester: the tester of the cell.
             log: the defects.
-            rest: what came of all else.
+            rest: the outcome of the stages after the defects, for the error.
         """
         failure = log.failure
         if not isinstance(failure, StageFailure):
             stage = "lower" if tester.case.exporter is None else "ship"
             failure = StageFailure(stage, failure or RuntimeError())
-        ending = self._failed(failure, tester)
-        self.defects = placed(tester, log.defects) or [Defect(error=ending.error or "")]
-        self.outputs = []  # no device returns them: not to be compared with those of other targets
+        outcome = self._stop_at_failure(failure, tester)
+        self.defects = locate_defects(tester, log.defects) or [Defect(error=outcome.error or "")]
+        self.outputs = []  # no device computes these outputs; other targets must not be compared
         number = len(self.defects)
         known = f"{number} known defect{'s' if number > 1 else ''}"
-        first = (ending.error or "").rstrip(";")
-        return failure, replace(ending, error=f"{first}; {known}; otherwise {rest}")
+        first = (outcome.error or "").rstrip(";")
+        return failure, replace(outcome, error=f"{first}; {known}; otherwise {rest}")
 
-    def _with_forms(self, tester: Tester, ending: Ending) -> Ending:
-        """The ending of a cell as it is, unless its program differed from the module before it was
-        quantized: that comes first, whatever came of it later."""
+    def _report_changed_form(self, tester: Tester, outcome: CellOutcome) -> CellOutcome:
+        """Replace the outcome where the program differs from the module before quantization.
+
+        That difference is reported first, because later stages inherit it.
+        """
         self.intermediates = tester.intermediates
-        changed = changed_form(self.intermediates)
+        changed = find_changed_form(self.intermediates)
         if changed is None:
-            return ending
+            return outcome
         stage, problem = changed
-        if ending.status.is_red:
-            problem = f"{problem}; then, at stage {ending.stage}: {ending.error}"
-        return Ending(Status.FAILED, stage, problem)
+        if outcome.status.is_red:
+            problem = f"{problem}; then, at stage {outcome.stage}: {outcome.error}"
+        return CellOutcome(Status.FAILED, stage, problem)
 
-    def _failed(self, failure: StageFailure, tester: Tester | None = None) -> Ending:
-        """How a cell ends in which a stage failed.
+    def _stop_at_failure(self, failure: StageFailure, tester: Tester | None = None) -> CellOutcome:
+        """The outcome of a cell of which a stage failed.
 
         Args:
-            failure: of which stage, and why.
-            tester: as far as it came; None where it was not even made.
+            failure: the stage and its error.
+            tester: the tester of the cell; None if the case could not be built.
         """
         cause, stage = failure.cause, failure.stage
         self.refused_call = cause.call if isinstance(cause, SizeRefused) else None
@@ -239,72 +256,74 @@ class CellRun:
         if isinstance(cause, UnsupportedProgram):
             status = Status.UNSUPPORTED
         elif is_refusal(cause):
-            # As a cell that took what there is and was ended: which of the two comes first is luck.
+            # Same status as a cell that the memory monitor ends: either may happen first.
             status = Status.CRASHED
             held = said(self.meter.peaks.get(stage, 0), stage)
             error = f"{held}, and more was refused: {error}"
-        at = None
+        node = None
         if tester is not None:
-            at = failing_node(tester, failure)
-            if self.failed is not None:
-                self.failed(tester)
-        frame = model_frame(cause)
-        if at is not None and not at.source and frame is not None:
-            at = structs.replace(at, source=frame)
-        return Ending(status, stage, error, _traceback(cause), frame, vendor_frame(cause), at)
+            node = find_failing_node(tester, failure)
+            if self.on_failure is not None:
+                self.on_failure(tester)
+        frame = find_model_frame(cause)
+        if node is not None and not node.source and frame is not None:
+            node = structs.replace(node, source=frame)
+        return CellOutcome(
+            status, stage, error, _traceback(cause), frame, find_vendor_frame(cause), node
+        )
 
-    def _lower(self, tester: Tester, only: str) -> Ending | None:
-        """How a cell ends whose program is not what its recipe stands for; None for others."""
+    def _lower(self, tester: Tester, only: str) -> CellOutcome | None:
+        """Lower the cell. Returns an outcome if the program violates its recipe, else None."""
         lower(tester, sizes=not only)
         self.sizes = tester.sizes
-        recipe, lowered = tester.recipe, tester.shipped
+        recipe, lowered = tester.recipe, tester.serialized
         self.delegation = lowered.delegation
         self.program_bytes = len(lowered.data)
         self.planned_memory = list(lowered.program.plan.non_const_buffer_sizes[1:])
-        # A payload that its own backend cannot read is found out when it is executed.
+        # Execution reports a payload that its backend cannot read.
         with suppress(ProgramError):
-            self.weight = weigh(lowered.program, tester.backend)
+            self.constant_sizes = measure_constants(lowered.program, tester.backend)
         if self.save is not None:
             _save(lowered.data, self.save)
-        if self.keep is not None:
-            self.keep.lowered(tester)
-        if self.lowered is not None:
-            self.lowered(self)
+        if self.cell_folder is not None:
+            self.cell_folder.write_program(tester)
+        if self.report_lowered is not None:
+            self.report_lowered(self)
         must_delegate = self.require_delegation or recipe.require_delegation
         if must_delegate and not self.delegation.delegates:
             problem = "nothing was delegated, and the target requires delegation"
-            return Ending(Status.FAILED, "lower", problem)
-        with tester.attributed("lower"):
+            return CellOutcome(Status.FAILED, "lower", problem)
+        with tester.attribute_errors("lower"):
             found = recipe.verify(lowered) if recipe.verify is not None else None
             encodings = recipe.encodings(lowered) if recipe.encodings is not None else []
         keep = CROSS_BACKEND in tester.case.tags
         self.encodings = [item if keep else item.brief() for item in encodings]
-        return None if found is None else Ending(Status.FAILED, "lower", found)
+        return None if found is None else CellOutcome(Status.FAILED, "lower", found)
 
-    def _prove(self, tester: Tester, ending: Ending) -> Ending:
-        """The ending of a cell as it is, unless a pass that its target adds breaks something."""
-        self.properties = tester.prove()
+    def _apply_pass_properties(self, tester: Tester, outcome: CellOutcome) -> CellOutcome:
+        """Check the passes that the target adds, and fail the cell if they break a property."""
+        self.properties = tester.check_pass_properties()
         if tester.rewriting is not None:
             self.changed_ops = changed_ops(tester.rewriting)
         broken = [f"{one.name}: {one.detail}" for one in self.properties if one.kept is False]
         if not broken:
-            return ending
+            return outcome
         problem = f"the passes do not keep {'; '.join(broken)}"
-        if ending.status.is_red:
-            return replace(ending, error=f"{ending.error}; {problem}")
-        return Ending(Status.FAILED, "passes", problem)
+        if outcome.status.is_red:
+            return replace(outcome, error=f"{outcome.error}; {problem}")
+        return CellOutcome(Status.FAILED, "passes", problem)
 
-    def _execute(self, tester: Tester, only: str) -> Ending:
+    def _execute(self, tester: Tester, only: str) -> CellOutcome:
         if only:
-            return Ending(Status.LOWERED, error=only)
+            return CellOutcome(Status.LOWERED, error=only)
         execution = tester.run(steady=is_model(tester.case.tags)).execution
-        self.watch = tester.watch
+        self.stopwatch = tester.stopwatch
         self.runtime = execution.runtime
         self.verdict = verdict = tester.compare().verdict
-        if self.keep is not None:
-            self.keep.judged(tester)
-        if self.judged is not None:
-            self.judged(tester)
+        if self.cell_folder is not None:
+            self.cell_folder.write_outputs(tester)
+        if self.on_compared is not None:
+            self.on_compared(tester)
         if CROSS_BACKEND in tester.case.tags:
             self.outputs = [
                 Output(call=call, output=index, values=tensor.double().flatten().tolist())
@@ -314,30 +333,35 @@ class CellRun:
             ]
         problem, self.severity = verdict.problem, verdict.severity
         if self.compare_runtimes and self.runtime == "native" and self.delegation.delegates:
-            emulated = _disagreement(tester)
+            emulated = _find_disagreement(tester)
             if emulated is not None:
-                problem = _disagreed(verdict, emulated)
+                problem = _describe_disagreement(verdict, emulated)
                 self.severity = worst([verdict.severity, emulated.severity])
         if problem is None:
-            return Ending(Status.PASSED)
-        return Ending(Status.MISMATCH, "compare", f"{problem}{_at(tester)}")
+            return CellOutcome(Status.PASSED)
+        return CellOutcome(
+            Status.MISMATCH, "compare", f"{problem}{_describe_sizes_of_mismatch(tester)}"
+        )
 
 
-def changed_form(forms: Sequence[Intermediate]) -> tuple[str, str] | None:
-    """The stage that made the first form of a program which differs from the module, and how it
-    differs; None where none does."""
+def find_changed_form(forms: Sequence[Intermediate]) -> tuple[str, str] | None:
+    """Find the first intermediate form of a program that differs from the module.
+
+    Returns:
+        The stage that made the form, and the difference; None if no form differs.
+    """
     wrong = next((form for form in forms if form.problem is not None), None)
     if wrong is None:
         return None
-    stage, whose = _FORMS[wrong.name]
-    return stage, f"{whose} {CHANGED}: {wrong.problem}"
+    stage, maker = _FORMS[wrong.name]
+    return stage, f"{maker} {CHANGED}: {wrong.problem}"
 
 
-def _at(tester: Tester) -> str:
-    """The sizes at which the first wrong output was returned, where they are not the example's."""
+def _describe_sizes_of_mismatch(tester: Tester) -> str:
+    """The sizes of the first call with a wrong output, where they differ from the example's."""
     rows = tester.verdict.numerics
     wrong = next((row.call for row in rows if row.problem is not None), None)
-    if wrong is None or not (named := tester.sizes.at(wrong)):
+    if wrong is None or not (named := tester.sizes.describe_call(wrong)):
         return ""
     blame = ""
     if tester.is_export_wrong(wrong):
@@ -345,15 +369,15 @@ def _at(tester: Tester) -> str:
     return f"; call {wrong} has {named}{blame}"
 
 
-def _disagreement(tester: Tester) -> Verdict | None:
-    """The verdict on an emulated execution, where it is another than on the native one."""
+def _find_disagreement(tester: Tester) -> Verdict | None:
+    """Judge the emulation; returns its verdict where it differs from the native verdict."""
     if not isinstance(tester.backend, Emulating):
         return None
     emulated = tester.emulate()
     return None if emulated.passed == tester.verdict.passed else emulated
 
 
-def _disagreed(native: Verdict, emulated: Verdict) -> str:
+def _describe_disagreement(native: Verdict, emulated: Verdict) -> str:
     return (
         f"the runtimes disagree: native {native.problem or 'conforms'}, "
         f"emulated {emulated.problem or 'conforms'}"

@@ -1,4 +1,4 @@
-"""Who took which node: read off the lowered program, without copying it."""
+"""Read delegates, delegated nodes and fallback nodes from a lowered program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch.export import ExportedProgram
 
 from harness.execution.operators import op_name
-from harness.pipeline.explain.rejections import Why
+from harness.pipeline.explain.rejections import ExplainFallback
 from harness.record.cell import Delegation
 
 
@@ -24,15 +24,15 @@ def lowered_modules(program: ExportedProgram) -> Iterator[LoweredBackendModule]:
                 yield getattr(graph_module, node.args[0].target)
 
 
-def count(program: ExportedProgram, why: Why | None = None) -> Delegation:
-    """Count the delegates of a lowered program and the edge operators inside and outside.
+def count_delegation(program: ExportedProgram, why: ExplainFallback | None = None) -> Delegation:
+    """Count the delegates of a lowered program and the edge operators inside and outside of them.
 
-    ``getitem`` and delegate calls are not operators. What a delegate took is counted on the
-    module that the partitioner cut out, before the backend's own passes rewrote it.
+    ``getitem`` and delegate calls are not operators. Delegated nodes are counted in the module
+    that the partitioner cut out, before the backend's passes rewrote it.
 
     Args:
-        program: as it left lowering.
-        why: knows the reasons why nodes were left over.
+        program: the lowered program, before ``to_executorch``.
+        why: explains fallback nodes.
     """
     outside: Counter[str] = Counter()
     reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)

@@ -1,4 +1,4 @@
-"""Graph checks: what a graph must and must not contain. Each raises :class:`CheckFailure`.
+"""Checks on the operators and delegates of a graph. Each raises :class:`CheckFailure`.
 
 Operators are given as overloads or by name (``aten.add.Tensor``).
 """
@@ -20,7 +20,7 @@ Calls = Sequence[torch.fx.Node]
 
 
 class GraphChecks(ABC):
-    """The checks as chained methods; what they look at is the latest graph."""
+    """The checks as chained methods, on the latest graph."""
 
     @abstractmethod
     def _calls(self) -> Calls:
@@ -29,10 +29,10 @@ class GraphChecks(ABC):
     @property
     @abstractmethod
     def delegation(self) -> Delegation:
-        """Delegates and left-over operators of the lowered program."""
+        """Delegates and fallback operators of the lowered program."""
 
     def check(self, operators: Sequence[Any]) -> Self:
-        """Each operator (an overload, or its name ``aten.add.Tensor``) occurs."""
+        """Check that each operator (an overload, or its name ``aten.add.Tensor``) occurs."""
         counts = _counts(self._calls())
         missing = [name for name in map(_name, operators) if not counts[name]]
         if missing:
@@ -40,7 +40,7 @@ class GraphChecks(ABC):
         return self
 
     def check_not(self, operators: Sequence[Any]) -> Self:
-        """None of the operators occurs."""
+        """Check that none of the operators occurs."""
         counts = _counts(self._calls())
         present = [name for name in map(_name, operators) if counts[name]]
         if present:
@@ -48,24 +48,26 @@ class GraphChecks(ABC):
         return self
 
     def check_count(self, expected: Mapping[Any, int]) -> Self:
-        """Each operator occurs exactly so often; a delegate is ``executorch_call_delegate``."""
+        """Check how often each operator occurs; a delegate is ``executorch_call_delegate``."""
         counts = _counts(self._calls())
         _compare({_name(key): (counts[_name(key)], n) for key, n in expected.items()}, counts)
         return self
 
     def check_node_count(self, expected: Mapping[Any, int]) -> Self:
-        """Each call target (the object itself, compared by identity) occurs exactly so often."""
+        """Check how often each call target (compared by identity) occurs."""
         nodes = Counter(node.target for node in self._calls())
         found = {_name(target): (nodes[target], n) for target, n in expected.items()}
         _compare(found, _counts(self._calls()))
         return self
 
     def check_delegates(self, expected: int) -> Self:
-        """The lowered program calls exactly so many delegates."""
+        """Check the number of delegates of the lowered program."""
         found = self.delegation.delegates
         if found != expected:
             left = ", ".join(self.delegation.undelegated_ops) or "none"
-            raise CheckFailure(f"{found} delegates, expected {expected}; left over: {left}")
+            raise CheckFailure(
+                f"{found} delegates, expected {expected}; fallback operators: {left}"
+            )
         return self
 
 

@@ -1,4 +1,4 @@
-"""What a backend made of one cell, as text: the cell is lowered and run again."""
+"""Describe the program of one cell as its backend sees it. The cell is lowered and run again."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from harness.record.target import Target
 
 
 def inspect(case: Case, target: Target, *, seed: int = 0) -> Iterator[str]:
-    """Lines of the backend's own view of a cell's program.
+    """Describe a cell's program in lines of text by its backend.
 
     Args:
-        case: what was tested.
-        target: where.
+        case: the case.
+        target: the target.
         seed: run seed of the record.
     """
     backend = registry.backend(target.backend)
@@ -40,6 +40,6 @@ def inspect(case: Case, target: Target, *, seed: int = 0) -> Iterator[str]:
     if isinstance(backend, Inspectable):
         yield from backend.inspect(tester.attempt)
         return
-    for number, payload in enumerate(tester.shipped.program.delegates):
+    for number, payload in enumerate(tester.serialized.program.delegates):
         yield f"{payload.id}, delegate {number}"
         yield from (f"  {line}" for line in listing(payload))

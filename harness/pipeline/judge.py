@@ -1,5 +1,4 @@
-"""The stages after the program is there: execute it, compute what it should return, compare; and
-look at what passes kept of it."""
+"""The tester's stages after serialization: run, reference, compare, emulate, check passes."""
 
 from __future__ import annotations
 
@@ -23,84 +22,84 @@ from harness.numerics.module_runs import EagerRuns, run_calls
 from harness.numerics.oracle import Reference, refer
 from harness.passes.properties import Proof, properties
 from harness.pipeline import stages
-from harness.pipeline.artifacts import ArtifactReader, Ran
-from harness.pipeline.dynamic_sizes.extra_calls import Sizes
-from harness.pipeline.dynamic_sizes.refused_size import refused_size
+from harness.pipeline.artifacts import ArtifactReader, RunArtifact
+from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes
+from harness.pipeline.dynamic_sizes.refused_size import find_refused_size
 from harness.pipeline.program_statistics import Stopwatch
-from harness.pipeline.reference.alterations import Alterations
+from harness.pipeline.reference.alterations import AlterationCheck
 from harness.pipeline.reference.assumed_precision import float_precision, precision_of, semantics_of
-from harness.pipeline.reference.calls import observing_state, writes_state
-from harness.pipeline.reference.intermediate import Original, compare_form
-from harness.pipeline.siblings import Siblings
+from harness.pipeline.reference.calls import add_observing_call, writes_state
+from harness.pipeline.reference.intermediate import FloatModule, compare_form
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.stage_clock import StageClock
 from harness.pipeline.stages import flatten
 from harness.record.cell import Intermediate, Property
 from harness.vendors.torch import tree_leaves
 
 
-class Judging(StageClock, ArtifactReader):
-    """``run``, ``refer``, ``compare``, ``emulate`` and ``prove``.
+class JudgingStages(StageClock, ArtifactReader):
+    """The tester's stages after serialization.
 
     Attributes:
-        case: what is tested.
-        backend: where.
-        recipe: how.
+        case: the case.
+        backend: the target's backend.
+        recipe: the target's recipe.
         built: module and inputs, seeded from (seed, case) alone and cast to the recipe's dtype.
-        sizes: of the calls, where dimensions vary and :meth:`Tester.add_sizes` was called.
+        sizes: sizes of the calls, where dimensions vary and :meth:`Tester.add_sizes` was called.
     """
 
     case: Case
     backend: Backend
     recipe: Recipe
     built: Built
-    sizes: Sizes
-    _alterations: Alterations
+    sizes: ExecutedSizes
+    _alteration_check: AlterationCheck
     _runs: EagerRuns
-    _siblings: Siblings | None
+    _shared_work: SharedCaseWork | None
 
     def run(self, calls: Sequence[Given] | None = None, *, steady: bool = False) -> Self:
         """Execute the serialized bytes for each call.
 
         Args:
-            calls: defaults to the case's, and one more where the program has state, so that what
-                the last call left behind is seen.
-            steady: execute the first call a few more times when all is done, for its time alone;
-                not where the program has state.
+            calls: by default the case's calls, with the last one repeated where the program has
+                state, so that the state after the last call shows.
+            steady: execute the first call a few more times afterwards to time it; ignored where
+                the program has state.
         """
         lowered: Lowered = self._artifacts.need("serialize", "run")
         chosen = calls
         if chosen is None:
-            with exclusive(), self.attributed("reference"):
-                chosen = observing_state(
+            with exclusive(), self.attribute_errors("reference"):
+                chosen = add_observing_call(
                     self._runs, self.reference_module, self.exported, self.built.calls
                 )
-        with self.attributed("run"):
+        with self.attribute_errors("run"):
             chosen = [self.interface.arrange(inputs) for inputs in chosen]
             flat = self._flat(chosen)
-        watch = Stopwatch()
+        stopwatch = Stopwatch()
         with (
             self._stage("run"),
-            watch.listening(),
-            self._naming_sizes(lowered, flat, calls is None),
+            stopwatch.time_executions(),
+            self._add_refused_sizes(lowered, flat, calls is None),
         ):
             execution = self.backend.execute(lowered.data, flat)
         if steady and not writes_state(self.exported):
             with self._stage("steady"):
-                watch.repeat()
-        watch.let_go()
-        self._artifacts.put("run", Ran(chosen, execution, watch))
+                stopwatch.repeat_first_call()
+        stopwatch.release_program()
+        self._artifacts.put("run", RunArtifact(chosen, execution, stopwatch))
         return self
 
-    def refer(self, calls: Sequence[Given] | None = None) -> Self:
-        """Compute what the outputs should be: of :attr:`reference_module`."""
+    def compute_reference(self, calls: Sequence[Given] | None = None) -> Self:
+        """Compute the expected outputs from :attr:`reference_module`."""
         ran, module = self._artifacts.run, self.reference_module
         if calls is None:
             calls = self.built.calls if ran is None else ran.calls
         changed = () if self._artifacts.lower is None else self.interface.changed
         is_own, precision = module is self.built.module, self._precision()
         with self._stage("reference"):
-            if is_own and self._siblings is not None and self.recipe.semantics is None:
-                reference = self._siblings.refer(
+            if is_own and self._shared_work is not None and self.recipe.semantics is None:
+                reference = self._shared_work.compute_reference(
                     self.case, self.built, calls, precision, self._runs, changed
                 )
             else:
@@ -114,42 +113,42 @@ class Judging(StageClock, ArtifactReader):
                     model=None if is_own else self.built.module,
                     runs=self._runs,
                 )
-            self._artifacts.put("refer", reference)
+            self._artifacts.put("compute_reference", reference)
         return self
 
     def compare(self, reference: Reference | None = None) -> Self:
-        """Judge the outputs; the verdict is a value, nothing is raised for a mismatch.
+        """Judge the outputs. A mismatch is not raised; it is in :attr:`verdict`.
 
         Args:
-            reference: used instead of the one that :meth:`refer` computes.
+            reference: used instead of the result of :meth:`compute_reference`.
         """
-        ran: Ran = self._artifacts.need("run", "compare")
-        if reference is None and self._artifacts.refer is None and not self.case.draws:
-            self.refer()
-        verdict = self._judge(ran.calls, ran.execution, reference or self._artifacts.refer)
+        ran: RunArtifact = self._artifacts.need("run", "compare")
+        if reference is None and self._artifacts.compute_reference is None and not self.case.draws:
+            self.compute_reference()
+        verdict = self._compare_outputs(
+            ran.calls, ran.execution, reference or self._artifacts.compute_reference
+        )
         self._artifacts.put("compare", verdict)
         return self
 
     def emulate(self) -> Verdict:
-        """Judge what the backend's emulation computes for the same calls, after
-        :meth:`compare`.
+        """Judge the outputs of the backend's emulation for the same calls; after :meth:`compare`.
 
         Raises:
-            ConflictingOptions: the backend has one runtime only.
+            ConflictingOptions: the backend has no emulation.
         """
         lowered: Lowered = self._artifacts.need("serialize", "emulate")
         self._artifacts.need("compare", "emulate")
         if not isinstance(self.backend, Emulating):
             raise ConflictingOptions(f"{self.backend.name} has no emulation to compare with")
-        ran: Ran = self._artifacts.need("run", "emulate")
+        ran: RunArtifact = self._artifacts.need("run", "emulate")
         flat = self._flat(ran.calls)
         with self._stage("emulate"):
             execution = self.backend.emulate(lowered.data, flat)
-        return self._judge(ran.calls, execution, self._artifacts.refer)
+        return self._compare_outputs(ran.calls, execution, self._artifacts.compute_reference)
 
-    def prove(self) -> list[Property]:
-        """Look at what the passes that the target adds must keep of the program; nothing where it
-        adds none."""
+    def check_pass_properties(self) -> list[Property]:
+        """Check the properties that the target's added passes must keep; empty if it adds none."""
         rewriting = self.rewriting
         if rewriting is None:
             return []
@@ -158,7 +157,9 @@ class Judging(StageClock, ArtifactReader):
         calls = [self.interface.arrange(inputs) for inputs in calls]
 
         def bounds() -> Sequence[Sequence[torch.Tensor | None]]:
-            return (self._artifacts.refer or self.refer(calls).reference).bound
+            return (
+                self._artifacts.compute_reference or self.compute_reference(calls).reference
+            ).bound
 
         with self._stage("passes"):
             return properties(
@@ -172,18 +173,20 @@ class Judging(StageClock, ArtifactReader):
             )
 
     def is_export_wrong(self, call: int) -> bool:
-        """Whether the exported program, run in eager PyTorch, is out of the bound in this call as
-        well; after :meth:`compare`. False where that is not known."""
-        ran: Ran = self._artifacts.need("run", "is_export_wrong")
-        reference = self._artifacts.refer
+        """Whether the exported program also exceeds the bound in this call when run eagerly.
+
+        Needs :meth:`compare`. False where it is not known.
+        """
+        ran: RunArtifact = self._artifacts.need("run", "is_export_wrong")
+        reference = self._artifacts.compute_reference
         if reference is None or self.interface.changed:
             return False
         if self.reference_module is not self.built.module:
-            return False  # the reference is the exported graph
+            return False  # the exported graph is the reference itself
         with self._stage("compare"):
             try:
                 returned = run_calls(flatten(self.exported), ran.calls, self._runs.seed)
-            except Exception:  # lowering may have taken constants out of the program
+            except Exception:  # lowering may have removed constants from the program
                 return False
             outputs = [one.outputs for one in returned]
             verdict = compare(outputs, reference, interface=self.interface)
@@ -191,19 +194,22 @@ class Judging(StageClock, ArtifactReader):
 
     @property
     def reference_module(self) -> torch.nn.Module:
-        """What the reference is computed of: the module, or the graph in which its weights or
-        activations are quantized, be it by the recipe or before they were given."""
+        """The module of the reference: the case's module, or the quantized graph.
+
+        It is the graph where the recipe quantizes, or where the module came with quantized
+        weights or activations.
+        """
         exported = self._artifacts.quantize or self._artifacts.export
         graph = None if exported is None else exported.graph
         return self.built.module if graph is None else graph
 
     @property
     def attempt(self) -> Attempt:
-        """The cell as far as it came, once it is serialized."""
+        """The program with its calls and results so far; needs :meth:`serialize`."""
         ran, verdict = self._artifacts.run, self._artifacts.compare
         calls = self.built.calls if ran is None else ran.calls
         return Attempt(
-            lowered=self.shipped,
+            lowered=self.serialized,
             calls=self._flat([self.interface.arrange(inputs) for inputs in calls]),
             precision=self._precision(),
             semantics=semantics_of(self.recipe),
@@ -213,25 +219,25 @@ class Judging(StageClock, ArtifactReader):
         )
 
     @contextmanager
-    def _naming_sizes(
-        self, lowered: Lowered, flat: Sequence[Inputs], are_own: bool
+    def _add_refused_sizes(
+        self, lowered: Lowered, flat: Sequence[Inputs], are_own_calls: bool
     ) -> Iterator[None]:
-        """Whatever is raised in here names the sizes that the program refuses, if it does.
+        """Add the refused sizes to an error raised in this context, if sizes are its cause.
 
         Args:
             lowered: the program.
-            flat: inputs of each call.
-            are_own: whether they are those of :attr:`built`.
+            flat: flat inputs of each call.
+            are_own_calls: whether the calls are those of :attr:`built`.
         """
         try:
             yield
         except Exception as error:
-            # A backend may find while running what an earlier stage did wrong.
+            # A backend may detect an error of an earlier stage while it runs.
             stage = error.stage if isinstance(error, StageFailure) else "run"
             cause = error.cause if isinstance(error, StageFailure) else error
             refusal = None
-            if are_own and isinstance(cause, Exception):
-                refusal = refused_size(
+            if are_own_calls and isinstance(cause, Exception):
+                refusal = find_refused_size(
                     cause, self.sizes, flat, lambda calls: self.backend.execute(lowered.data, calls)
                 )
             if refusal is None:
@@ -240,29 +246,31 @@ class Judging(StageClock, ArtifactReader):
 
     @contextmanager
     def _vendor(self, stage: str, call: str = "") -> Iterator[None]:
-        """A stage that is a vendor's call: what it is given must be as it was afterwards.
+        """A stage that calls a vendor, which must not change the module, its state or its inputs.
 
         Args:
-            stage: its name.
-            call: the name of the call, where it is not that of the stage.
+            stage: name of the stage.
+            call: name of the call, where it differs from the stage's.
         """
-        self._alterations.before_call()
+        self._alteration_check.record_before_call()
         with self._stage(stage):
             yield
-        with self.attributed(stage):
-            self._alterations.after_call(call or stage)
+        with self.attribute_errors(stage):
+            self._alteration_check.check_after_call(call or stage)
 
     def _compare_forms(
         self, exported: ExportedProgram, prepared: torch.fx.GraphModule
     ) -> list[Intermediate]:
-        """The rewritten float graph of a quantized program, compared with the module; where it
-        differs, what torch.export made as well, which may have differed before."""
+        """Compare the rewritten float graph of a quantized program with the module.
+
+        Where it differs, the exported program is compared too: it may differ already.
+        """
         built, in_spec = self.built, exported.call_spec.in_spec
-        with self._stage("reference"), self.attributed("quantize"):
-            calls = observing_state(self._runs, built.module, exported, built.calls)
+        with self._stage("reference"), self.attribute_errors("quantize"):
+            calls = add_observing_call(self._runs, built.module, exported, built.calls)
             judge = None if self.case.draws else functools.partial(self._refer_float, calls)
-            original = Original(built.module, calls, self._runs, judge, self.recipe.narrowed)
-            paused = functools.partial(stages.unobserved, prepared)
+            original = FloatModule(built.module, calls, self._runs, judge, self.recipe.narrowed)
+            paused = functools.partial(stages.pause_observers, prepared)
             rewritten = compare_form("rewritten", prepared, in_spec, original, paused)
             if rewritten.problem is None:
                 return [rewritten]
@@ -270,19 +278,21 @@ class Judging(StageClock, ArtifactReader):
             return [compare_form("exported", plain, in_spec, original), rewritten]
 
     def _refer_float(self, calls: Sequence[Given], changed: Collection[int]) -> Reference:
-        """The reference of the module itself, where torch runs it."""
+        """The reference of the float module."""
         module, runs = self.built.module, self._runs
         precision = float_precision(self.recipe)
-        if self._siblings is not None and self.recipe.semantics is None:
-            return self._siblings.refer(self.case, self.built, calls, precision, runs, changed)
+        if self._shared_work is not None and self.recipe.semantics is None:
+            return self._shared_work.compute_reference(
+                self.case, self.built, calls, precision, runs, changed
+            )
         semantics = semantics_of(self.recipe)
         return refer(module, calls, precision, runs.seed, semantics, changed=changed, runs=runs)
 
-    def _judge(
+    def _compare_outputs(
         self, calls: Sequence[Given], execution: Execution, reference: Reference | None
     ) -> Verdict:
         with self._stage("compare"):
-            if reference is None:  # what a module draws has none
+            if reference is None:  # the module draws random numbers
                 return compare_draws(
                     self.built.module, calls, execution.outputs, self.interface, self._runs.seed
                 )
@@ -290,12 +300,12 @@ class Judging(StageClock, ArtifactReader):
                 execution.outputs,
                 reference,
                 interface=self.interface,
-                declared=self.shipped.program.outputs,
+                declared=self.serialized.program.outputs,
                 narrowed=self.recipe.narrowed,
             )
 
     def _flat(self, calls: Sequence[Given]) -> list[Inputs]:
-        return [self.shipped.program.arrange(tree_leaves(inputs)) for inputs in calls]
+        return [self.serialized.program.arrange(tree_leaves(inputs)) for inputs in calls]
 
     def _precision(self) -> Precision:
         lowered = self._artifacts.lower

@@ -1,4 +1,4 @@
-"""Figures of a program beside its verdict: what its constants take, how long an execution takes."""
+"""Size of a program's constants and times of its executions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from harness.execution.execute import hearing
 from harness.execution.program import Program
 from harness.model.backend import Backend, Holding
 
-# Smaller constants are shapes, scales and masks: equal ones are chance, and cost nothing.
+# Do not count smaller duplicates: they are shapes, scales and masks, equal by chance and cheap.
 _LARGE = 4096
 
 _REPEATS = 5
-# What all repeats of a program may take: a model's other stages take that long, too.
+# Limit for all repeats together; other stages of a model take as long.
 _SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Weight:
-    """What a program carries.
+class ConstantSizes:
+    """Sizes of a program's constants.
 
     Attributes:
         constants: bytes of all constants, alignment included.
@@ -36,13 +36,15 @@ class Weight:
     duplicates: int
 
 
-def weigh(program: Program, backend: Backend) -> Weight:
-    """Count the constants of a program: in its constant segment, in named data, and in payloads
-    where the backend reads them.
+def measure_constants(program: Program, backend: Backend) -> ConstantSizes:
+    """Measure the constants of a program.
+
+    Constants are in its constant segment, in named data, and in payloads that the backend can
+    read.
 
     Args:
-        program: what ships.
-        backend: whose delegates are in it.
+        program: the program.
+        backend: the backend of its delegates.
 
     Raises:
         ProgramError: a payload cannot be read.
@@ -54,22 +56,22 @@ def weigh(program: Program, backend: Backend) -> Weight:
         view = numpy.frombuffer(blob, numpy.uint8)
         place = (view.ctypes.data, view.size)
         if not view.size or place in places:
-            continue  # two names of one place are stored once
+            continue  # stored once under two names
         places.add(place)
         total += view.size
         if view.size >= _LARGE:
             key = (view.size, hashlib.sha256(view.data).digest())
             duplicates += view.size if key in known else 0
             known.add(key)
-    return Weight(total, duplicates)
+    return ConstantSizes(total, duplicates)
 
 
 def _blobs(program: Program, backend: Backend) -> Iterator[bytes | memoryview]:
-    """Each constant of a program; where nobody can tell them apart, several as one."""
+    """The constants of a program. Constants that cannot be separated are one blob."""
     for buffer in program.file.program.constant_buffer:
         yield buffer.storage
-    spoken_for: set[str] = set()
-    # Kept alive, all of them: the place of one that is gone may be another's.
+    read_by_payload: set[str] = set()
+    # Keep all blobs alive: the memory of a freed blob may be reused by another.
     inside: list[bytes | memoryview] = []
     payloads = {
         delegate.processed.index: payload
@@ -79,9 +81,9 @@ def _blobs(program: Program, backend: Backend) -> Iterator[bytes | memoryview]:
         if isinstance(backend, Holding) and payload.id == backend.delegate:
             held = backend.constants(payload)
             inside += held.blobs
-            spoken_for |= held.instead_of
+            read_by_payload |= held.instead_of
     for key, data in program.named_data.items():
-        if key not in spoken_for:
+        if key not in read_by_payload:
             yield data
     yield from inside
 
@@ -91,43 +93,44 @@ class Stopwatch:
     """Times the calls of a loaded program, and repeats the first of them.
 
     Attributes:
-        seconds: of each call, in order.
-        repeated: of each repeat of the first one.
+        seconds: seconds of each call, in order.
+        repeated: seconds of each repeat of the first call.
     """
 
     seconds: list[float] = field(default_factory=list)
     repeated: list[float] = field(default_factory=list)
-    _again: Callable[[], object] | None = None
+    _repeat_call: Callable[[], object] | None = None
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Time what is executed in here."""
+    def time_executions(self) -> Iterator[None]:
+        """Time the executions in this context."""
 
         def hear(spent: float, again: Callable[[], object]) -> None:
             self.seconds.append(spent)
-            if self._again is None:
-                self._again = again
+            if self._repeat_call is None:
+                self._repeat_call = again
 
         with hearing(hear):
             yield
 
     @property
     def first(self) -> float | None:
-        """The first call of the program after it was loaded."""
+        """Seconds of the first call after the program was loaded."""
         return self.seconds[0] if self.seconds else None
 
     @property
     def steady(self) -> float | None:
-        """The median of the repeats, or of the further calls where there were none."""
+        """The median of the repeats, or of the later calls if there were no repeats."""
         further = self.repeated or self.seconds[1:]
         return statistics.median(further) if further else None
 
-    def repeat(self) -> None:
-        """Execute the first call again, on the program that is still loaded, a few times or as
-        often as a short time allows. What it returns is nobody's, and so is what it raises: the
-        calls that are judged have ended. Not for programs with state, which would be another's.
+    def repeat_first_call(self) -> None:
+        """Time repeats of the first call on the loaded program, within a short time limit.
+
+        Outputs and errors of the repeats are ignored: the judged calls have ended. Do not use
+        this for programs with state, which the repeats would change.
         """
-        again, expected = self._again, self.first or 0.0
+        again, expected = self._repeat_call, self.first or 0.0
         begun = time.perf_counter()
         while again is not None and len(self.repeated) < _REPEATS:
             start = time.perf_counter()
@@ -141,6 +144,6 @@ class Stopwatch:
             expected = time.perf_counter() - start
             self.repeated.append(expected)
 
-    def let_go(self) -> None:
-        """Hold the program no longer."""
-        self._again = None
+    def release_program(self) -> None:
+        """Drop the reference to the loaded program."""
+        self._repeat_call = None

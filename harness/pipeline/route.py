@@ -1,4 +1,4 @@
-"""A tester's way through the stages of its recipe."""
+"""Run a tester through the stages that its recipe needs."""
 
 from __future__ import annotations
 
@@ -6,29 +6,28 @@ from harness.execution.process_lock import exclusive
 from harness.pipeline.tester import Tester
 
 
-def unsupported(tester: Tester) -> str | None:
-    """Why the exporter of a tester's case, or its recipe, does not claim to do this; or None.
+def find_unsupported_reason(tester: Tester) -> str | None:
+    """Why the case's exporter or the recipe does not support this cell; None if both do.
 
     Raises:
-        StageFailure: stage ``build``: the recipe cannot tell.
+        StageFailure: stage ``build``: the exporter or the recipe raised an error.
     """
     exporter, recipe = tester.case.exporter, tester.recipe
-    with exclusive(), tester.attributed("build"):
+    with exclusive(), tester.attribute_errors("build"):
         if exporter is not None:
             if (reason := exporter.refuses(tester.target)) is not None:
                 return reason
             if recipe.quantizer is not None or recipe.quantize_weights is not None:
                 name = exporter.name
-                return f"the recipe {recipe.name} quantizes, and {name} takes a module as it is"
+                return f"the recipe {recipe.name} quantizes, and {name} does not quantize"
         return recipe.refuses(tester.case, tester.built)
 
 
 def prepare(tester: Tester) -> None:
-    """Up to the ATen program that is lowered; where the case's own exporter makes it, until that
-    has emitted it.
+    """Run the stages up to the ATen program to lower, or the whole exporter where the case has one.
 
     Raises:
-        StageFailure: naming the stage that failed.
+        StageFailure: a stage failed; it names the stage.
     """
     if tester.case.exporter is not None:
         tester.ship()
@@ -41,19 +40,19 @@ def prepare(tester: Tester) -> None:
 
 
 def lower(tester: Tester, *, sizes: bool = False) -> None:
-    """Up to the serialized program.
+    """Run all stages up to the serialized program.
 
     Args:
-        tester: on its way from the start.
-        sizes: add the calls that :meth:`Tester.add_sizes` does.
+        tester: a tester of which no stage has run.
+        sizes: also call :meth:`Tester.add_sizes`.
 
     Raises:
-        StageFailure: naming the stage that failed.
+        StageFailure: a stage failed; it names the stage.
     """
     prepare(tester)
     if sizes:
-        # Before lowering: a backend may take constants out of the program, which then has no
-        # module to ask.
+        # Before lowering: a backend may remove constants from the program, which then has no
+        # module to read guards from.
         tester.add_sizes()
     if tester.case.exporter is None:
         tester.lower().to_executorch()

@@ -1,4 +1,4 @@
-"""run_cell: take a case through all stages on a target and record what came of it."""
+"""Run one case through all stages on one target and record the result (:func:`run_cell`)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from harness.model.backend import Availability, Backend
 from harness.model.case import Case
 from harness.model.limitation import Limitation, find, judge
 from harness.model.recipe import Recipe
-from harness.pipeline.cell_run import CellRun, Ending
-from harness.pipeline.saving.cell_folder import Keep
-from harness.pipeline.siblings import Siblings
+from harness.pipeline.cell_run import CellOutcome, CellRun
+from harness.pipeline.saving.cell_folder import CellFolder
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.speed.stack_chunks import run_in_one_stack_chunk
 from harness.pipeline.tester import Tester
 from harness.record.cell import (
@@ -41,133 +41,134 @@ def run_cell(
     compare_runtimes: bool = False,
     lower_only: bool = False,
     save: Path | None = None,
-    keep: Keep | None = None,
+    cell_folder: CellFolder | None = None,
     suite: str = "",
     worker: str | None = None,
     meter: Meter | None = None,
-    judged: Callable[[Tester], None] | None = None,
-    failed: Callable[[Tester], None] | None = None,
-    lowered: Callable[[Cell], None] | None = None,
-    siblings: Siblings | None = None,
-    go_past: bool = True,
+    on_compared: Callable[[Tester], None] | None = None,
+    on_failure: Callable[[Tester], None] | None = None,
+    on_lowered: Callable[[Cell], None] | None = None,
+    shared_work: SharedCaseWork | None = None,
+    continue_past_defects: bool = True,
 ) -> Cell:
     """Run one case on one target.
 
-    Never raises for what the case or the backend does, exits and skips included: that becomes the
-    cell's status, stage and error. Threads may call it; all but execution takes turns
-    (:mod:`harness.execution.process_lock`).
+    Errors of the case or the backend are not raised, exits and skips included: they become the
+    cell's status, stage and error. Several threads may call this function. Their stages take turns
+    (:mod:`harness.execution.process_lock`); only execution runs in parallel.
 
     Args:
-        case: what is tested.
-        target: where and how.
-        seed: run seed; with the case's name it fixes weights and inputs.
-        limitations: known gaps; the first that speaks of this cell judges it.
-        recipe: used instead of the one that the target names.
-        backend: used instead of the one that the target names.
-        require_delegation: fail when nothing was delegated, whatever the recipe says.
-        compare_runtimes: where the cell runs natively and the backend has an emulation too, run
-            both; they must come to the same verdict.
-        lower_only: stop at the serialized program; what comes so far ends as ``lowered``.
-        save: file that gets the serialized program, when it comes that far.
-        keep: folder that gets the program, inputs, outputs and what they should be, as far as it
-            comes.
-        suite: where the case is from, for the record.
-        worker: who ran it, for the record.
-        meter: measures its memory, and tells those who watch it which stage begins; by default a
-            new one.
-        judged: takes the tester of a cell whose outputs were compared.
-        failed: called with the tester when a stage of the cell fails.
-        lowered: takes the record as far as it is known once the program is serialized: all that is
-            left of the cell should executing it end the process.
-        siblings: what cells of one case share; of nobody else by default.
-        go_past: where the backend finds a defect that its emulation can go past, list all of them
-            and judge the rest; the cell is as red as without. Cases tagged ``published`` end at
-            their first defect: executing and judging them takes minutes.
+        case: the case.
+        target: the target, or its spelling.
+        seed: run seed. It and the case's name determine weights and inputs.
+        limitations: known issues. The first one that matches this cell judges it.
+        recipe: used instead of the target's recipe.
+        backend: used instead of the target's backend.
+        require_delegation: fail when nothing was delegated, even if the recipe allows it.
+        compare_runtimes: run natively and emulated where the backend can do both, and require the
+            same verdict from both.
+        lower_only: stop at the serialized program; a cell that gets there ends as ``lowered``.
+        save: file to write the serialized program to.
+        cell_folder: folder to write the program, inputs, outputs and expected outputs to, as far
+            as the cell gets.
+        suite: the case's suite, for the record.
+        worker: the worker that runs the cell, for the record.
+        meter: measures memory and reports each stage as it begins; by default a new one.
+        on_compared: called with the tester once the outputs were compared.
+        on_failure: called with the tester when a stage fails.
+        on_lowered: called with the record so far once the program is serialized. It is the only
+            record of the cell if execution ends the process.
+        shared_work: results that the cells of one case share; by default nothing is shared.
+        continue_past_defects: where the backend finds a defect that its emulation can continue
+            past, list all defects and judge the rest. The cell is red either way. Cases tagged
+            ``published`` stop at their first defect: executing and judging them takes minutes.
 
     Raises:
-        UnknownTarget: no such backend or recipe.
-        UsageError: what is to be saved or kept cannot be written there.
+        UnknownTarget: the backend or recipe does not exist.
+        UsageError: a file in ``save`` or ``cell_folder`` cannot be written.
     """
     start = time.perf_counter()
     target = Target.parse(target) if isinstance(target, str) else target
     backend = backend or registry.backend(target.backend)
     limitation = find(limitations, case, target)
 
-    def say_lowered(run: CellRun) -> None:
-        if lowered is not None:
-            lowered(_so_far(case, target, seed, run))
+    def report_lowered(run: CellRun) -> None:
+        if on_lowered is not None:
+            on_lowered(_record_lowered(case, target, seed, run))
 
-    trial = CellRun(
+    run = CellRun(
         require_delegation,
         compare_runtimes,
         save,
-        keep,
+        cell_folder,
         meter or Meter(),
-        judged,
-        siblings,
-        go_past and PUBLISHED not in case.tags,
-        failed,
-        say_lowered,
+        on_compared,
+        shared_work,
+        continue_past_defects and PUBLISHED not in case.tags,
+        on_failure,
+        report_lowered,
     )
-    state = _availability(backend)
+    state = _check_availability(backend)
     if not (state.available or state.can_lower):
-        ending = Ending(Status.UNAVAILABLE, error=state.reason)
+        outcome = CellOutcome(Status.UNAVAILABLE, error=state.reason)
     else:
         recipe = recipe or registry.recipe(target, backend)
         only = "lowered only, as asked" if lower_only else state.reason
-        ending = trial.end(case, target, seed, backend, recipe, only, limitation)
+        outcome = run.run(case, target, seed, backend, recipe, only, limitation)
     seconds = time.perf_counter() - start
+    sizes, stopwatch = run.constant_sizes, run.stopwatch
     cell = Cell(
         case=case.name,
         target=str(target),
-        status=ending.status,
+        status=outcome.status,
         suite=suite,
         op=case.op,
         tags=sorted(case.tags),
         seed=seed,
-        stage=ending.stage,
-        error=ending.error,
-        traceback=ending.traceback,
-        frame=ending.frame,
-        vendor_frame=ending.vendor_frame,
-        first_divergence=ending.at,
-        runtime=trial.runtime,
-        delegation=trial.delegation,
-        numerics=trial.verdict.numerics if trial.verdict is not None else [],
-        severity=trial.severity if ending.status is Status.MISMATCH else None,
-        stages=trial.stages,
-        memory=trial.meter.peaks,
+        stage=outcome.stage,
+        error=outcome.error,
+        traceback=outcome.traceback,
+        frame=outcome.frame,
+        vendor_frame=outcome.vendor_frame,
+        first_divergence=outcome.failing_node,
+        runtime=run.runtime,
+        delegation=run.delegation,
+        numerics=run.verdict.numerics if run.verdict is not None else [],
+        severity=run.severity if outcome.status is Status.MISMATCH else None,
+        stages=run.stages,
+        memory=run.meter.peaks,
         seconds=seconds,
-        overhead=seconds - sum(trial.stages.values()),
-        program_bytes=trial.program_bytes,
-        constant_bytes=None if trial.weight is None else trial.weight.constants,
-        duplicate_constant_bytes=None if trial.weight is None else trial.weight.duplicates,
-        planned_memory=trial.planned_memory,
-        first_seconds=None if trial.watch is None else trial.watch.first,
-        steady_seconds=None if trial.watch is None else trial.watch.steady,
-        limitation=limitation.ref if limitation is not None and ending.excused else None,
-        encodings=trial.encodings,
-        outputs=trial.outputs,
-        properties=trial.properties,
-        intermediates=trial.intermediates,
-        altered=trial.altered,
-        changed_ops=trial.changed_ops,
+        overhead=seconds - sum(run.stages.values()),
+        program_bytes=run.program_bytes,
+        constant_bytes=None if sizes is None else sizes.constants,
+        duplicate_constant_bytes=None if sizes is None else sizes.duplicates,
+        planned_memory=run.planned_memory,
+        first_seconds=None if stopwatch is None else stopwatch.first,
+        steady_seconds=None if stopwatch is None else stopwatch.steady,
+        limitation=limitation.ref if limitation is not None and outcome.excused else None,
+        encodings=run.encodings,
+        outputs=run.outputs,
+        properties=run.properties,
+        intermediates=run.intermediates,
+        altered=run.altered,
+        changed_ops=run.changed_ops,
         worker=worker,
         untelling=case.untelling,
         source=case.source,
-        defects=trial.defects,
-        dynamic=trial.sizes.dimensions,
-        untried_sizes=trial.sizes.untried,
-        refused_call=trial.refused_call,
+        defects=run.defects,
+        dynamic=run.sizes.dimensions,
+        untried_sizes=run.sizes.untried,
+        refused_call=run.refused_call,
     )
-    cell = cell if ending.excused else judge(cell, limitation)
-    if keep is not None:
-        keep.ended(cell)
+    cell = cell if outcome.excused else judge(cell, limitation)
+    if cell_folder is not None:
+        cell_folder.remove_if_not_red(cell)
     return cell
 
 
-def _so_far(case: Case, target: Target, seed: int, run: CellRun) -> Cell:
-    """What is known of a cell before it is executed."""
+def _record_lowered(case: Case, target: Target, seed: int, run: CellRun) -> Cell:
+    """The record of a cell that is lowered and not yet executed."""
+    sizes = run.constant_sizes
     return Cell(
         case=case.name,
         target=str(target),
@@ -178,13 +179,13 @@ def _so_far(case: Case, target: Target, seed: int, run: CellRun) -> Cell:
         delegation=run.delegation,
         stages=dict(run.stages),
         program_bytes=run.program_bytes,
-        constant_bytes=None if run.weight is None else run.weight.constants,
-        duplicate_constant_bytes=None if run.weight is None else run.weight.duplicates,
+        constant_bytes=None if sizes is None else sizes.constants,
+        duplicate_constant_bytes=None if sizes is None else sizes.duplicates,
         source=case.source,
     )
 
 
-def _availability(backend: Backend) -> Availability:
+def _check_availability(backend: Backend) -> Availability:
     try:
         return backend.availability()
     except Exception as error:

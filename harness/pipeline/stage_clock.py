@@ -1,4 +1,4 @@
-"""What every stage has in common: time, memory, its name on whatever fails, and its turn."""
+"""Time and memory of each stage, attribution of errors to stages, and the process lock."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from harness.errors import ConflictingOptions, StageFailure, StageOrderError
 from harness.execution.memory import Meter
 from harness.execution.process_lock import exclusive
 
-# Executing is left to the backends, which say themselves what of it must take turns.
+# Backends lock the parts of execution that must not run in parallel.
 _UNLOCKED = ("run", "steady", "emulate")
 
 
 class StageClock:
-    """Runs stages.
+    """Runs stages and measures them.
 
     Attributes:
         seconds: wall-clock seconds of each stage that ran, in order.
-        meter: what each of them held.
+        meter: measures the memory of each stage.
     """
 
     def __init__(self, meter: Meter | None = None) -> None:
@@ -27,13 +27,13 @@ class StageClock:
         self.meter = meter or Meter()
 
     @contextmanager
-    def attributed(self, stage: str) -> Iterator[None]:
-        """Whatever fails in here failed in that stage, be it an exit or a skip."""
+    def attribute_errors(self, stage: str) -> Iterator[None]:
+        """Raise every error in this context as a failure of the stage, exits and skips included."""
         try:
             with self.meter.stage(stage):
                 yield
         except (StageOrderError, ConflictingOptions, StageFailure, KeyboardInterrupt):
-            # A backend may find while running what an earlier stage did wrong.
+            # A backend may detect an error of an earlier stage while it runs.
             raise
         except BaseException as error:
             raise StageFailure(stage, error) from error
@@ -42,12 +42,12 @@ class StageClock:
     def _stage(self, name: str) -> Iterator[None]:
         start = time.perf_counter()
         try:
-            with self.attributed(name):
+            with self.attribute_errors(name):
                 if name in _UNLOCKED:
                     yield
                 else:
                     with exclusive():
-                        start = time.perf_counter()  # waiting is nobody's work
+                        start = time.perf_counter()  # do not count the wait for the lock
                         yield
         finally:
             spent = time.perf_counter() - start

@@ -1,7 +1,7 @@
-"""The stages as plain functions: explicit options in, a typed artifact out.
+"""The stages as plain functions that take explicit options and return a typed artifact.
 
-Each can be called alone; :class:`harness.pipeline.tester.Tester` chains them. None of them catches
-anything: attributing an error to a stage is the tester's work.
+Each can be called alone; :class:`harness.pipeline.tester.Tester` chains them. They do not catch
+errors: the tester attributes errors to stages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch.export import ExportedProgram
 from harness.errors import ConflictingOptions
 from harness.model.case import Given, arguments
 from harness.model.copies import copy_tensor
-from harness.pipeline.reference.calls import written_buffers
+from harness.pipeline.reference.calls import find_written_buffers
 from harness.vendors.torch import is_traceable_wrapper_subclass, tree_map
 
 Pass = Any
@@ -35,10 +35,10 @@ Pass = Any
 
 @dataclass(frozen=True)
 class LowerOptions:
-    """Everything that lowering takes; the same object serves both lowering paths.
+    """The options of lowering, for both lowering paths.
 
     Attributes:
-        partitioners: in the order they are applied; empty for no delegate.
+        partitioners: in the order in which they are applied; empty for no delegate.
         transform_passes: run on the edge program before partitioning.
         edge_config: how ATen becomes edge dialect.
         constant_methods: values that the program publishes to its runner, by method name.
@@ -50,17 +50,17 @@ class LowerOptions:
     constant_methods: Mapping[str, Any] | None = None
 
     def with_passes(self, passes: Sequence[Pass] | None) -> LowerOptions:
-        """These options with ``passes``, unless the options name other ones already.
+        """These options with ``passes``.
 
         Raises:
-            ConflictingOptions: both are given and they are not the same passes.
+            ConflictingOptions: the options have other passes already.
         """
         if passes is None or list(passes) == list(self.transform_passes):
             return self
         if self.transform_passes:
             raise ConflictingOptions(
                 f"transform_passes are given twice: {_names(self.transform_passes)} in the "
-                f"options and {_names(passes)} beside them; give them once"
+                f"options and {_names(passes)} as an argument; give them once"
             )
         return replace(self, transform_passes=tuple(passes))
 
@@ -72,31 +72,31 @@ def export(
     dynamic_shapes: Any = None,
     strict: bool = False,
 ) -> ExportedProgram:
-    """``torch.export`` to the ATen dialect.
+    """Export a module to the ATen dialect with ``torch.export``.
 
-    The program shares its weights with the module, but for buffers that it writes to.
+    The program shares its weights with the module, except buffers that it writes to.
 
     Args:
         module: in eval mode.
-        inputs: example inputs: a tuple, or a call where some have names.
+        inputs: example inputs: a tuple, or a ``Call`` if some are passed by name.
         dynamic_shapes: as ``torch.export.export`` takes it.
         strict: trace with Dynamo instead of by running the module.
     """
     args, kwargs = arguments(inputs)
-    with _attributes_kept(module):
+    with _restore_attributes(module):
         program = torch.export.export(
             module, args, kwargs or None, dynamic_shapes=dynamic_shapes, strict=strict
         )
-    _own_state(program)
+    _copy_written_buffers(program)
     return program
 
 
 @contextmanager
-def _attributes_kept(module: torch.nn.Module) -> Iterator[None]:
-    """Leave the same objects in a module's attributes.
+def _restore_attributes(module: torch.nn.Module) -> Iterator[None]:
+    """Restore the objects in a module's attributes afterwards.
 
-    torch.export puts back what it took apart while it traced: of an object that is a pytree, such
-    as a cache of transformers' once anybody registered it, a copy with fake tensors.
+    torch.export replaces an attribute that is a registered pytree, such as a cache of
+    transformers, with a copy that holds fake tensors.
     """
     held = {name: value for name, value in vars(module).items() if name != "training"}
     try:
@@ -107,11 +107,14 @@ def _attributes_kept(module: torch.nn.Module) -> Iterator[None]:
                 vars(module)[name] = value
 
 
-def _own_state(program: ExportedProgram) -> None:
-    """Give a program buffers of its own where it writes to them: exir runs delegates on them while
-    it emits (``call_delegate_cpu``), in place, and the module is the reference."""
-    copies: dict[int, torch.Tensor] = {}  # what is one buffer under two names stays one
-    for name in written_buffers(program):
+def _copy_written_buffers(program: ExportedProgram) -> None:
+    """Copy the buffers that a program writes to.
+
+    exir runs delegates on the buffers in place while it emits (``call_delegate_cpu``). That must
+    not change the module, which is the reference.
+    """
+    copies: dict[int, torch.Tensor] = {}  # a buffer with two names stays one buffer
+    for name in find_written_buffers(program):
         held: dict[str, Any] = program.state_dict
         if name not in held:  # not persistent
             held = program.constants
@@ -121,7 +124,7 @@ def _own_state(program: ExportedProgram) -> None:
 def quantize(
     exported: ExportedProgram, quantizer: Any, calibration: Sequence[Given]
 ) -> torch.fx.GraphModule:
-    """PT2E quantization: :func:`prepare`, then :func:`convert`."""
+    """Quantize with PT2E: :func:`prepare`, then :func:`convert`."""
     return convert(prepare(exported, quantizer), calibration)
 
 
@@ -137,7 +140,7 @@ def prepare(exported: ExportedProgram, quantizer: Any) -> torch.fx.GraphModule:
     """
     from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
-    # Guards are call_module nodes, which annotation passes of backends refuse.
+    # Guards are call_module nodes, which annotation passes of some backends reject.
     prepared: torch.fx.GraphModule = prepare_pt2e(exported.module(check_guards=False), quantizer)
     return prepared
 
@@ -145,15 +148,15 @@ def prepare(exported: ExportedProgram, quantizer: Any) -> torch.fx.GraphModule:
 def convert(prepared: torch.fx.GraphModule, calibration: Sequence[Given]) -> torch.fx.GraphModule:
     """Calibrate a prepared graph and convert it.
 
-    Calibration leaves inputs and state as they were: the calls write to copies of the inputs, and
-    buffers get their values back.
+    Calibration does not change inputs and state: the calls get copies of the inputs, and the
+    values of buffers are restored.
 
     Args:
-        prepared: what :func:`prepare` returns.
-        calibration: inputs that the observers see, at least one.
+        prepared: the result of :func:`prepare`.
+        calibration: inputs to calibrate with, at least one.
 
     Returns:
-        The quantized graph, which is itself a module that runs eagerly.
+        The quantized graph, a module that runs eagerly.
     """
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
@@ -182,8 +185,8 @@ def observers(prepared: torch.nn.Module) -> list[torch.nn.Module]:
 
 
 @contextmanager
-def unobserved(prepared: torch.fx.GraphModule) -> Iterator[None]:
-    """Let a prepared graph compute without its observers, which see nothing meanwhile."""
+def pause_observers(prepared: torch.fx.GraphModule) -> Iterator[None]:
+    """Run a prepared graph without its observers, which record nothing meanwhile."""
     paused = observers(prepared)
     for observer in paused:
         observer.forward = _identity
@@ -203,13 +206,14 @@ def _copy(item: Any) -> Any:
 
 
 def flatten(exported: ExportedProgram) -> torch.fx.GraphModule:
-    """The program as a module without tensor subclasses: the tensors that they wrap are its
-    state, and the operators that decode them are in its graph.
+    """Convert a program to a module without tensor subclasses.
+
+    The wrapped tensors become its state, and the operators that decode them are in its graph.
 
     Args:
-        exported: a program whose weights were quantized before export; left as it is.
+        exported: a program whose weights were quantized before export; it is not changed.
     """
-    # Decomposing costs as much as lowering, and a program of plain tensors is flat as it is.
+    # Skip programs of plain tensors: decomposing takes as long as lowering.
     state = (*exported.state_dict.values(), *exported.constants.values())
     if any(map(is_traceable_wrapper_subclass, state)):
         exported = exported.run_decompositions({})
@@ -222,7 +226,7 @@ def to_edge(
     edge_config: EdgeCompileConfig | None = None,
     constant_methods: Mapping[str, Any] | None = None,
 ) -> EdgeProgramManager:
-    """ATen to edge dialect, decomposed to core ATen, nothing partitioned."""
+    """Convert ATen to edge dialect, decomposed to core ATen, without partitioning."""
     return exir_to_edge(
         exported,
         constant_methods=dict(constant_methods) if constant_methods else None,
@@ -236,7 +240,7 @@ def transform(edge: EdgeProgramManager, passes: Sequence[Pass]) -> EdgeProgramMa
 
 
 def lower(exported: ExportedProgram, options: LowerOptions) -> EdgeProgramManager:
-    """ATen to edge, transform and partition in one step, as backends expect it."""
+    """Convert to edge, transform and partition in one step, as backends expect it."""
     return to_edge_transform_and_lower(
         exported,
         transform_passes=list(options.transform_passes) or None,
@@ -247,17 +251,16 @@ def lower(exported: ExportedProgram, options: LowerOptions) -> EdgeProgramManage
 
 
 def lower_edge(edge: EdgeProgramManager, options: LowerOptions) -> EdgeProgramManager:
-    """Partition an edge program made by :func:`to_edge`; runs the options' passes first.
+    """Run the options' passes on an edge program of :func:`to_edge` and partition it.
 
     Raises:
-        ConflictingOptions: the options name an edge configuration or constant methods, which
-            :func:`to_edge` has settled.
+        ConflictingOptions: the options have an edge configuration or constant methods, which
+            belong to :func:`to_edge`.
     """
     for name in ("edge_config", "constant_methods"):
         if getattr(options, name) is not None:
             raise ConflictingOptions(
-                f"{name} cannot be given to lower() after to_edge(), which has settled it; give it "
-                "to to_edge()"
+                f"{name} has no effect in lower() after to_edge(); give it to to_edge()"
             )
     if options.transform_passes:
         edge = transform(edge, options.transform_passes)
@@ -269,7 +272,7 @@ def lower_edge(edge: EdgeProgramManager, options: LowerOptions) -> EdgeProgramMa
 def lower_any(
     program: ExportedProgram | EdgeProgramManager, options: LowerOptions
 ) -> EdgeProgramManager:
-    """:func:`lower` or :func:`lower_edge`, as the program asks for."""
+    """Call :func:`lower` or :func:`lower_edge`, depending on the type of the program."""
     if isinstance(program, ExportedProgram):
         return lower(program, options)
     return lower_edge(program, options)
@@ -283,17 +286,17 @@ def to_executorch(
 
 
 def serialize(program: ExecutorchProgramManager) -> bytes:
-    """The bytes of the ``.pte``: what ships, and what is executed."""
+    """The bytes of the ``.pte``. These bytes are executed."""
     return bytes(program.buffer)
 
 
-def agreed_passes(
+def merge_passes(
     options: LowerOptions | None, *given: Sequence[Pass] | None
 ) -> Sequence[Pass] | None:
-    """The passes that were stated in one or several places; None where they were in none.
+    """The passes that were given in one or several places; None if they were given in none.
 
     Raises:
-        ConflictingOptions: two places state different ones.
+        ConflictingOptions: two places have different passes.
     """
     agreed = options or LowerOptions()
     for passes in given:

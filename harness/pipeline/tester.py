@@ -1,12 +1,12 @@
-"""Tester: one case on one target, stage by stage.
+"""Tester: run one case on one target, stage by stage.
 
 ::
 
     Tester(case, "xnnpack:fp32").export().lower().to_executorch().serialize().run().compare()
 
-Every stage takes its options explicitly and otherwise uses the recipe's; every artifact stays
-reachable until an earlier stage runs again; a stage called too early says which one is missing.
-:func:`harness.pipeline.runner.run_cell` drives it and makes the record.
+Every stage takes options and defaults to the recipe's. Its artifact stays available until an
+earlier stage runs again. A stage that is called too early raises an error that names the missing
+stage. :func:`harness.pipeline.runner.run_cell` calls the stages and makes the record.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ from harness.model.seeding import case_seed
 from harness.numerics.module_runs import EagerRuns
 from harness.passes.pass_log import watched
 from harness.pipeline import delegation, stages
-from harness.pipeline.artifacts import Artifacts, Exported, Partitioned
-from harness.pipeline.case_exporter import ship
-from harness.pipeline.dynamic_sizes.extra_calls import Sizes, further_sizes
+from harness.pipeline.artifacts import Artifacts, ExportArtifact, LowerArtifact
+from harness.pipeline.case_exporter import run_exporter
+from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes, choose_sizes
 from harness.pipeline.explain import rejections
 from harness.pipeline.graph_checks import GraphChecks
-from harness.pipeline.judge import Judging
-from harness.pipeline.reference.alterations import Alterations
-from harness.pipeline.reference.calls import written_buffers
-from harness.pipeline.reference.eager_run import rehearse
-from harness.pipeline.siblings import Siblings
+from harness.pipeline.judge import JudgingStages
+from harness.pipeline.reference.alterations import AlterationCheck
+from harness.pipeline.reference.calls import find_written_buffers
+from harness.pipeline.reference.eager_run import run_module_eagerly
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.stages import LowerOptions, Pass
 from harness.record.cell import Intermediate
 from harness.record.target import Target
 
-# Stages that are the vendors' work; everything else a cell spends is ours.
+# Stages that run vendors' code. The rest of a cell's time is the harness's own.
 VENDOR_STAGES = ("export", "quantize", "to_edge", "transform", "lower", "to_executorch", "ship",
                  "serialize", "run", "steady", "emulate")  # fmt: skip
 
 
-class Tester(Judging, GraphChecks):
-    """The pipeline over one case on one target.
+class Tester(JudgingStages, GraphChecks):
+    """Runs the stages of one case on one target.
 
-    Several testers may run in threads of one process: each stage but execution holds
-    :func:`~harness.execution.process_lock.exclusive`, because export, passes and the reference use
-    global state of torch. Threads therefore gain nothing but in execution.
+    Several testers may run in threads of one process. Only execution runs in parallel: all other
+    stages hold :func:`~harness.execution.process_lock.exclusive`, because export, passes and the
+    reference use global state of torch.
     """
 
-    __test__ = False  # the name begins like a test class of pytest
+    __test__ = False  # pytest must not collect it
 
     def __init__(
         self,
@@ -71,22 +71,22 @@ class Tester(Judging, GraphChecks):
         backend: Backend | None = None,
         transform_passes: Sequence[Pass] | None = None,
         meter: Meter | None = None,
-        siblings: Siblings | None = None,
+        shared_work: SharedCaseWork | None = None,
     ) -> None:
         """Build the case for a target.
 
         Args:
-            case: what is tested.
-            target: where and how, ``backend:recipe``.
+            case: the case.
+            target: the target, or its spelling ``backend:recipe``.
             seed: run seed.
-            recipe: used instead of the one the target names.
-            backend: used instead of the one the target names.
+            recipe: used instead of the target's recipe.
+            backend: used instead of the target's backend.
             transform_passes: used instead of the recipe's passes, on either lowering path.
-            meter: told what the stages hold; by default a new one.
-            siblings: what other cells of the case have computed, and what this one adds to it.
+            meter: measures the memory of each stage; by default a new one.
+            shared_work: results that the cells of one case share; by default nothing is shared.
 
         Raises:
-            UnknownTarget: no such backend or recipe.
+            UnknownTarget: the backend or recipe does not exist.
             StageFailure: stage ``build``: the case cannot be built.
         """
         super().__init__(meter)
@@ -96,43 +96,46 @@ class Tester(Judging, GraphChecks):
         self.recipe = recipe or registry.recipe(self.target, self.backend)
         self.seed = seed
         self._passes = transform_passes
-        self._siblings = siblings
+        self._shared_work = shared_work
         self._artifacts = Artifacts()
         self._runs = EagerRuns(case_seed(seed, case.name))
-        self.sizes = Sizes()
+        self.sizes = ExecutedSizes()
         self.intermediates: list[Intermediate] = []
         with self._stage("build"):
             self.built: Built = case.make(seed).cast(self.recipe.dtype)
-        self._alterations = Alterations(self.built)
+        self._alteration_check = AlterationCheck(self.built)
 
     # Stages, in order.
 
     def quantize_weights(
         self, convert: Callable[[torch.nn.Module], torch.nn.Module] | None = None
     ) -> Self:
-        """Quantize the weights of a copy of the module, which :meth:`export` then exports.
+        """Quantize the weights of a copy of the module; :meth:`export` then exports the copy.
 
         Args:
-            convert: defaults to the recipe's.
+            convert: quantizes a module; by default the recipe's ``quantize_weights``.
 
         Raises:
             StageOrderError: the float module was exported already.
+            ConflictingOptions: the recipe has no ``quantize_weights`` and none is given.
         """
         if self._artifacts.export is not None:
             raise StageOrderError("quantize_weights comes before .export()")
         convert = convert or self.recipe.quantize_weights
         if convert is None:
-            raise ConflictingOptions(f"{self.target} quantizes no weights; pass what does")
-        self._rehearse()
+            raise ConflictingOptions(
+                f"{self.target} does not quantize weights; pass a function to quantize_weights()"
+            )
+        self._run_module_eagerly()
         with self._vendor("quantize", "quantize_weights"):
             self._artifacts.put("quantize_weights", convert(copy_module(self.built.module)[0]))
         return self
 
     def export(self, *, dynamic_shapes: Any = None, strict: bool = False) -> Self:
-        """``torch.export`` the module; ``dynamic_shapes`` default to the case's."""
+        """Export the module with ``torch.export``; ``dynamic_shapes`` defaults to the case's."""
         shapes = self.case.dynamic_shapes if dynamic_shapes is None else dynamic_shapes
         converted = self._artifacts.quantize_weights
-        self._rehearse()
+        self._run_module_eagerly()
         with self._vendor("export"):
             module = self.built.module if converted is None else converted
 
@@ -140,29 +143,29 @@ class Tester(Judging, GraphChecks):
                 given = self.built.inputs
                 return stages.export(module, given, dynamic_shapes=shapes, strict=strict)
 
-            if self._siblings is None or converted is not None or shapes is not None:
+            if self._shared_work is None or converted is not None or shapes is not None:
                 program = make()
             else:
-                program = self._siblings.export(self.case, self.built, self._runs, strict, make)
-        written = written_buffers(program)
+                program = self._shared_work.export(self.case, self.built, self._runs, strict, make)
+        written = find_written_buffers(program)
         held = {**program.state_dict, **program.constants}
         held = {name: value for name, value in held.items() if name not in written}
-        self._alterations.hold("the exported program", held)
+        self._alteration_check.track("the exported program", held)
         graph = self._graph(program) if converted is not None or self.built.quantized else None
-        self._artifacts.put("export", Exported(program, shapes, strict, graph))
+        self._artifacts.put("export", ExportArtifact(program, shapes, strict, graph))
         return self
 
     def quantize(self, quantizer: Any = None, calibration: Sequence[Given] | None = None) -> Self:
         """PT2E-quantize the exported program and export the result again, with the same options.
 
-        The float graph that the quantizer rewrote is compared with the module before it is
-        calibrated: :attr:`intermediates`.
+        The quantizer may rewrite the float graph. The rewritten graph is compared with the module
+        before calibration; the result is in :attr:`intermediates`.
 
         Args:
-            quantizer: defaults to a new one of the recipe.
-            calibration: defaults to the inputs of the case's calls.
+            quantizer: by default a new quantizer of the recipe.
+            calibration: inputs to calibrate with; by default those of the case's calls.
         """
-        exported: Exported = self._artifacts.need("export", "quantize")
+        exported: ExportArtifact = self._artifacts.need("export", "quantize")
         if quantizer is None and self.recipe.quantizer is None:
             raise ConflictingOptions(f"{self.target} has no quantizer; pass one to quantize()")
         with self._vendor("quantize", "prepare"):
@@ -173,7 +176,7 @@ class Tester(Judging, GraphChecks):
         with self._vendor("quantize", "convert"):
             graph = stages.convert(prepared, calibration or self.built.calls)
         held = {**dict(graph.named_parameters()), **dict(graph.named_buffers())}
-        self._alterations.hold("the quantized graph", held)
+        self._alteration_check.track("the quantized graph", held)
         with self._vendor("quantize", "export of the quantized graph"):
             program = stages.export(
                 graph,
@@ -185,7 +188,7 @@ class Tester(Judging, GraphChecks):
         return self
 
     def to_edge(self, edge_config: EdgeCompileConfig | None = None) -> Self:
-        """Convert to edge dialect without partitioning; ``lower`` then takes it from there."""
+        """Convert to edge dialect without partitioning; :meth:`lower` then lowers the result."""
         exported = self._need_exported("to_edge")
         with self._vendor("to_edge"):
             edge = stages.to_edge(
@@ -198,13 +201,12 @@ class Tester(Judging, GraphChecks):
         """Run passes over the edge program made by :meth:`to_edge`.
 
         Raises:
-            ConflictingOptions: the tester was given other ``transform_passes``.
+            ConflictingOptions: the tester has other ``transform_passes``.
         """
         edge: EdgeProgramManager = self._artifacts.need("to_edge", "transform")
         if passes is not None and self._passes is not None and list(passes) != list(self._passes):
             raise ConflictingOptions(
-                "transform_passes were given to the Tester and others to transform(); "
-                "give them once"
+                "the Tester and transform() were given different transform_passes; give them once"
             )
         with self._vendor("transform"):
             chosen = passes if passes is not None else self._default_passes()
@@ -221,13 +223,13 @@ class Tester(Judging, GraphChecks):
     ) -> Self:
         """Partition and lower.
 
-        From the exported program in one step; or, when :meth:`to_edge` ran, from the edge
-        program. ``transform_passes`` reach both, given here, in ``options`` or to the Tester.
-        Constant methods are the options', else the module's.
+        Starts from the edge program if :meth:`to_edge` ran, else from the exported program.
+        ``transform_passes`` apply to both paths and may be given here, in ``options`` or to the
+        Tester. Constant methods default to the module's.
 
         Raises:
-            ConflictingOptions: an option is given twice with different values, or passes are
-                given after :meth:`transform` has run, or what :meth:`to_edge` has settled.
+            ConflictingOptions: an option is given twice with different values, passes are given
+                after :meth:`transform` ran, or an option is given that :meth:`to_edge` has used.
         """
         if options is not None and (partitioners is not None or edge_config is not None):
             raise ConflictingOptions("give partitioners and edge_config in options or beside them")
@@ -246,53 +248,56 @@ class Tester(Judging, GraphChecks):
                     edge_config=options.edge_config or self.recipe.edge_config(),
                     constant_methods=options.constant_methods or self.built.published,
                 )
-            with rejections.listening(self.recipe, options.partitioners) as why:
+            with rejections.record_rejections(self.recipe, options.partitioners) as why:
                 manager = stages.lower_any(edge or exported.program, options)
             lowered = manager.exported_program()
-            # Counted here: emitting rewrites the lowered graph into out-variants.
+            # Count before to_executorch, which rewrites the lowered graph into out-variants.
             interface = Interface.of(exported.program, lowered.graph_signature)
-            counted = delegation.count(lowered, why)
+            counted = delegation.count_delegation(lowered, why)
             rewriting = None if witness is None else witness.rewriting
-            partitioned = Partitioned(manager, counted, interface, rewriting)
+            partitioned = LowerArtifact(manager, counted, interface, rewriting)
             self._artifacts.put("lower", partitioned)
         return self
 
     def to_executorch(self, config: Any = None) -> Self:
         """Plan memory and emit; ``config`` is an ``ExecutorchBackendConfig``."""
-        partitioned: Partitioned = self._artifacts.need("lower", "to_executorch")
+        partitioned: LowerArtifact = self._artifacts.need("lower", "to_executorch")
         with self._vendor("to_executorch"):
             emitted = stages.to_executorch(partitioned.manager, config)
             self._artifacts.put("to_executorch", emitted)
         return self
 
     def ship(self) -> Self:
-        """Let the case's own exporter make the program, in place of :meth:`export`, :meth:`lower`
-        and :meth:`to_executorch`, whose artifacts are there afterwards.
+        """Make the program with the case's own exporter.
+
+        This replaces :meth:`export`, :meth:`lower` and :meth:`to_executorch` and provides their
+        artifacts.
 
         Raises:
-            ConflictingOptions: the case has none, or passes were given that it does not run.
+            ConflictingOptions: the case has no exporter, or the Tester has ``transform_passes``,
+                which an exporter does not run.
         """
         exporter = self.case.exporter
         if exporter is None:
             raise ConflictingOptions(f"case {self.case.name!r} has no exporter")
         if self._passes is not None:
             raise ConflictingOptions(f"{exporter.name} runs its own passes; give no others")
-        self._rehearse()
+        self._run_module_eagerly()
         with self._vendor("ship"):
-            shipment = ship(exporter, self.built, self.target.backend, self.recipe)
+            shipment = run_exporter(exporter, self.built, self.target.backend, self.recipe)
         graph = self._graph(shipment.exported) if self.built.quantized else None
-        self._artifacts.put("export", Exported(shipment.exported, graph=graph))
+        self._artifacts.put("export", ExportArtifact(shipment.exported, graph=graph))
         self._artifacts.put("lower", shipment.partitioned)
         self._artifacts.put("to_executorch", shipment.emitted)
         return self
 
     def serialize(self) -> Self:
-        """Make the bytes of the program."""
+        """Serialize the program to the bytes of the ``.pte``."""
         emitted: ExecutorchProgramManager = self._artifacts.need("to_executorch", "serialize")
         with self._stage("serialize"):
             data = stages.serialize(emitted)
-        partitioned: Partitioned = self._artifacts.need("lower", "serialize")
-        with self.attributed("serialize"):
+        partitioned: LowerArtifact = self._artifacts.need("lower", "serialize")
+        with self.attribute_errors("serialize"):
             lowered = Lowered(
                 exported=self.exported,
                 edge=partitioned.manager.exported_program(),
@@ -304,27 +309,23 @@ class Tester(Judging, GraphChecks):
         return self
 
     def add_sizes(self) -> Self:
-        """Add calls at those ends of the ranges of the exported program that the case's own calls
-        leave out; see :mod:`harness.pipeline.dynamic_sizes.extra_calls`.
+        """Add calls at the ends of the program's dynamic ranges that the case does not cover.
 
-        They do not calibrate a quantizer.
+        See :mod:`harness.pipeline.dynamic_sizes.extra_calls`. The calls do not calibrate a
+        quantizer.
         """
         program, built, runs = self.exported, self.built, self._runs
         with self._stage("build"):
-            self.sizes = further_sizes(
-                program, built.calls, lambda calls: runs(built.module, calls)
-            )
+            self.sizes = choose_sizes(program, built.calls, lambda calls: runs(built.module, calls))
             self.built = replace(built, calls=(*built.calls, *self.sizes.calls))
         return self
 
-    # Inner workings.
-
-    def _rehearse(self) -> None:
+    def _run_module_eagerly(self) -> None:
         with self._stage("build"):
-            rehearse(self.case, self.seed, self.recipe.dtype, self.built, self._runs)
+            run_module_eagerly(self.case, self.seed, self.recipe.dtype, self.built, self._runs)
 
     def _graph(self, program: ExportedProgram) -> torch.fx.GraphModule:
-        with self._stage("reference"), self.attributed("export"):
+        with self._stage("reference"), self.attribute_errors("export"):
             return stages.flatten(program)
 
     def _default_passes(self) -> Sequence[Pass]:
@@ -334,8 +335,8 @@ class Tester(Judging, GraphChecks):
         self, options: LowerOptions | None, given: Sequence[Pass] | None
     ) -> Sequence[Pass]:
         if self._artifacts.transform is not None:
-            if stages.agreed_passes(options, given):
+            if stages.merge_passes(options, given):
                 raise ConflictingOptions("transform() already ran; pass no transform_passes")
             return ()
-        stated = stages.agreed_passes(options, given, self._passes)
+        stated = stages.merge_passes(options, given, self._passes)
         return self.recipe.transform_passes() if stated is None else stated

@@ -29,7 +29,7 @@ from harness.session.run_one import Asked
 from harness.workers.worker_status import Board
 
 if TYPE_CHECKING:
-    from harness.pipeline.siblings import Siblings
+    from harness.pipeline.shared_case_work import SharedCaseWork
 
 CELL_PROPERTY = "conform_cell"
 """Key under which a report carries the cell's JSON from worker to controller."""
@@ -134,14 +134,14 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the cell and hand its record to the report."""
-        from harness.pipeline.siblings import Siblings
+        from harness.pipeline.shared_case_work import SharedCaseWork
 
         cell, claim = run_one.run(
             self.case,
             self.target,
             self.suite,
             asked(self.config),
-            siblings=self.config.stash.setdefault(SIBLINGS, Siblings()),
+            shared_work=self.config.stash.setdefault(SIBLINGS, SharedCaseWork()),
             worker=os.environ.get("PYTEST_XDIST_WORKER"),
             meter=self.meter,
             board=self.board,
@@ -242,7 +242,7 @@ def report_of(
 SELECTED: pytest.StashKey[Sequence[Target] | None] = pytest.StashKey()
 DEMANDING: pytest.StashKey[frozenset[Target]] = pytest.StashKey()
 # What the cells of the present case share in this process.
-SIBLINGS: pytest.StashKey[Siblings] = pytest.StashKey()
+SIBLINGS: pytest.StashKey[SharedCaseWork] = pytest.StashKey()
 # Bytes that the cells of a moment may take together: what was available as the session began.
 ROOM: pytest.StashKey[int] = pytest.StashKey()
 ROOM_INPUT = "conform_room"

@@ -25,8 +25,8 @@ from harness.workers.last_words import kept_words
 from harness.workers.worker_status import TRACE, Board
 
 if TYPE_CHECKING:
-    from harness.pipeline.saving.cell_folder import Keep
-    from harness.pipeline.siblings import Siblings
+    from harness.pipeline.saving.cell_folder import CellFolder
+    from harness.pipeline.shared_case_work import SharedCaseWork
     from harness.pipeline.tester import Tester
 
 # A program that is being lowered is not interrupted: what is left over is for the last one.
@@ -78,7 +78,7 @@ def run(
     suite: Suite,
     asked: Asked,
     *,
-    siblings: Siblings,
+    shared_work: SharedCaseWork,
     worker: str | None = None,
     meter: Meter | None = None,
     board: Board | None = None,
@@ -90,7 +90,7 @@ def run(
         target: where and how.
         suite: where the case is from.
         asked: by the session.
-        siblings: what the cells of one case share in this process.
+        shared_work: results that the cells of one case share in this process.
         worker: who runs it, for the record.
         meter: measures its memory.
         board: gets the record before it is traced, for whoever finds this process dead.
@@ -112,11 +112,11 @@ def run(
             require_delegation=str(target) in asked.demanding,
             compare_runtimes=asked.compare_runtimes,
             lower_only=asked.lower_only,
-            keep=keep,
+            cell_folder=keep,
             meter=meter,
-            judged=testers.append,
-            lowered=None if board is None else board.keep_lowered,
-            siblings=siblings,
+            on_compared=testers.append,
+            on_lowered=None if board is None else board.keep_lowered,
+            shared_work=shared_work,
         )
     cell.suite, cell.worker = suite.name, worker
     if keep is not None and keep.folder.is_dir():
@@ -139,14 +139,14 @@ def judge_dead(cell: Cell, suite: Suite) -> None:
     judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
 
 
-def _keep(cell: str, asked: Asked) -> Keep | None:
+def _keep(cell: str, asked: Asked) -> CellFolder | None:
     """What of a cell is kept, and where."""
-    from harness.pipeline.saving.cell_folder import Keep
+    from harness.pipeline.saving.cell_folder import CellFolder
 
     if asked.keep == "none":
         return None
     folder = Path(asked.run_dir) / kept_of(cell)
-    return Keep(folder, only_red=asked.keep == "red", for_run=True)
+    return CellFolder(folder, only_red=asked.keep == "red", for_run=True)
 
 
 def _explained(

@@ -101,7 +101,7 @@ def run(target: str, *builds: Callable[[], Any]) -> Tester:
             tester.quantize()
     honest, faulty = testers
     faulty.lower().to_executorch().serialize().run()
-    return faulty.compare(honest.refer().reference)
+    return faulty.compare(honest.compute_reference().reference)
 
 
 def error_in_steps(tester: Tester) -> float:

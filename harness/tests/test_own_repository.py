@@ -151,14 +151,15 @@ from pathlib import Path
 
 import torch
 
-from harness import Case, Cell, Keep, Meter, Siblings, Target, check, run_cell, trace
+from harness import Case, Cell, CellFolder, Meter, SharedCaseWork, Target, check, run_cell, trace
 
 case = Case.from_module("my_linear", torch.nn.Linear(32, 64), (torch.randn(4, 32),))
-cell: Cell = run_cell(case, Target.parse("xnnpack:fp32"), keep=Keep(Path("kept")), meter=Meter())
+folder, target = CellFolder(Path("kept")), Target.parse("xnnpack:fp32")
+cell: Cell = run_cell(case, target, cell_folder=folder, meter=Meter())
 cells: list[Cell] = check(torch.nn.ReLU(), (torch.randn(3),), targets=["xnnpack:fp32"])
 bound: float = cell.numerics[0].bound
 node = trace(case, "xnnpack:fp32").first
-siblings: Siblings = Siblings()
+shared_work: SharedCaseWork = SharedCaseWork()
 if node is not None:
     operator: str = node.op
 wrong: int = cell.error

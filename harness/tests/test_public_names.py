@@ -20,19 +20,20 @@ ROOT = Path(__file__).parents[2]
 def test_the_public_names_are_these() -> None:
     assert sorted(harness.__all__) == [
         "AtenKernels", "Attempt", "Availability", "Backend", "BlockProduct", "Blocks", "Built",
-        "CROSS_BACKEND", "Call", "Case", "CaseError", "Cell", "Child", "ConformError", "Defect",
-        "DefectLog", "DelegateHandle", "DelegateLoader", "DelegatePayload", "Delegating",
-        "Delegation", "Describing", "Emulating", "Encoding", "Execution", "Exporter", "Found",
-        "GENERIC", "Given", "Held", "Holding", "InputError", "Inputs", "Inspectable",
-        "Interpreter", "Keep", "Knowing", "KnownIssue", "KnownPass", "Limitation",
-        "LowerOptions", "Lowered", "Meter", "TracedNode", "Numerics", "PassCase", "Precision",
-        "Product", "Program", "ProgramError", "Property", "Recipe", "Recognising", "Reference",
-        "Run", "RuntimeKernels", "Script", "Selecting", "Semantics", "Severity", "Siblings",
-        "Specimen", "StageFailure", "Status", "Target", "Tester", "UnsupportedProgram",
-        "UsageError", "Verdict", "arguments", "check", "check_backend", "describe", "execute",
-        "go_past", "has_module", "installed", "installed_as", "installed_within", "is_sped_up",
-        "native_backends", "op_name", "past_defects", "refer", "run_cell", "run_native",
-        "torch_dtype", "trace", "uncalibratable", "unread", "with_divergence",
+        "CROSS_BACKEND", "Call", "Case", "CaseError", "Cell", "CellFolder", "Child",
+        "ConformError", "Defect", "DefectLog", "DelegateHandle", "DelegateLoader",
+        "DelegatePayload", "Delegating", "Delegation", "Describing", "Emulating", "Encoding",
+        "Execution", "Exporter", "Found", "GENERIC", "Given", "Held", "Holding", "InputError",
+        "Inputs", "Inspectable", "Interpreter", "Knowing", "KnownIssue", "KnownPass",
+        "Limitation", "LowerOptions", "Lowered", "Meter", "TracedNode", "Numerics", "PassCase",
+        "Precision", "Product", "Program", "ProgramError", "Property", "Recipe", "Recognising",
+        "Reference", "Run", "RuntimeKernels", "Script", "Selecting", "Semantics", "Severity",
+        "SharedCaseWork", "Specimen", "StageFailure", "Status", "Target", "Tester",
+        "UnsupportedProgram", "UsageError", "Verdict", "arguments", "check", "check_backend",
+        "describe", "execute", "go_past", "has_module", "installed", "installed_as",
+        "installed_within", "is_sped_up", "native_backends", "op_name", "past_defects", "refer",
+        "run_cell", "run_native", "torch_dtype", "trace", "uncalibratable", "unread",
+        "with_divergence",
     ]  # fmt: skip
     for name in harness.__all__:
         is_alias = name in ("DelegateHandle", "DelegateLoader", "Given")

@@ -24,7 +24,7 @@ from harness.model.recipe import Recipe
 from harness.numerics.module_runs import run_calls
 from harness.pipeline import stages
 from harness.pipeline.cell_run import CHANGED
-from harness.pipeline.explain.failing_node import place
+from harness.pipeline.explain.failing_node import describe_node
 from harness.pipeline.explain.node_origin import arguments_of
 from harness.pipeline.route import prepare
 from harness.pipeline.tester import Tester
@@ -208,7 +208,7 @@ class _FailureSearch:
     def _describe_node(self, node: Node, note: str) -> Divergence:
         while (is_quantize(node) or is_dequantize(node)) and node.all_input_nodes:
             node = node.all_input_nodes[0]  # name the node whose value is quantized
-        return place(node, self._stage, arguments=self._arguments(node), note=note)
+        return describe_node(node, self._stage, arguments=self._arguments(node), note=note)
 
     def _arguments(self, node: Node) -> list[str]:
         """Return the node's arguments in eager: a quantized graph does not have them."""

@@ -18,8 +18,8 @@ from harness.model.case import Case, Inputs, arguments
 from harness.model.recipe import Recipe
 from harness.numerics.compare import Verdict
 from harness.pipeline import stages
-from harness.pipeline.cell_run import changed_form
-from harness.pipeline.route import lower, prepare, unsupported
+from harness.pipeline.cell_run import find_changed_form
+from harness.pipeline.route import find_unsupported_reason, lower, prepare
 from harness.pipeline.tester import Tester
 from harness.record.cell import Numerics
 from harness.record.target import Target, cell_id
@@ -227,7 +227,7 @@ class TrialRunner:
         tester: Tester | None = None
         try:
             tester = Tester(case, self.target, seed=self.seed, recipe=recipe, backend=self.backend)
-            if (reason := unsupported(tester)) is not None:
+            if (reason := find_unsupported_reason(tester)) is not None:
                 return TrialResult(tester, UNSUPPORTED, reason)
             if last == "quantize":
                 prepare(tester)
@@ -259,7 +259,7 @@ class _IsolatedBackend:
 
 def _check_unchanged(tester: Tester) -> TrialResult | None:
     """Return the result of a program that was changed before it was quantized; None for others."""
-    changed = changed_form(tester.intermediates)
+    changed = find_changed_form(tester.intermediates)
     return None if changed is None else TrialResult(tester, *changed)
 
 
@@ -271,5 +271,5 @@ def _find_unmet_requirement(tester: Tester) -> str | None:
     """Return the requirement of its recipe that a lowered program does not meet, or None."""
     if tester.recipe.require_delegation and not tester.delegation.delegates:
         return "nothing was delegated, and the target requires delegation"
-    with tester.attributed("lower"):
-        return tester.recipe.verify(tester.shipped) if tester.recipe.verify is not None else None
+    with tester.attribute_errors("lower"):
+        return tester.recipe.verify(tester.serialized) if tester.recipe.verify is not None else None

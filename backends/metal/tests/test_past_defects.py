@@ -186,7 +186,7 @@ def test_a_linear_layer_is_named_as_the_partition_names_it() -> None:
     cell = run(lambda x: layer((x + 1).T.relu()), torch.randn(3, 5))
     for defect in cell.defects:
         assert defect.op == "aten.linear.default"
-    only_first = run(Vision, torch.randn(1, 3, 8, 8), go_past=False)
+    only_first = run(Vision, torch.randn(1, 3, 8, 8), continue_past_defects=False)
     assert only_first.defects == []
     assert "known defect" not in (only_first.error or "")
 

@@ -128,7 +128,7 @@ def test_the_oracle_decodes_exactly() -> None:
     )
     weight = codes * scale + offset
     truth = tester.built.inputs[0].double() @ weight.T + layer.bias.double()
-    oracle = tester.refer().reference.oracle[0][0]
+    oracle = tester.compute_reference().reference.oracle[0][0]
     torch.testing.assert_close(oracle, truth, rtol=1e-14, atol=1e-14)
     original = tester.built.module.get_parameter("weight").double()
     assert (weight - original).abs().max() < scale.max()

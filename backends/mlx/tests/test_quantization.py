@@ -215,7 +215,7 @@ def test_mlx_decodes_what_the_oracle_decodes(weight_format: Format) -> None:
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=lambda f: f.name)
 def test_mlxs_product_is_within_the_bound(weight_format: Format) -> None:
-    tester = quantized(weight_format).refer()
+    tester = quantized(weight_format).compute_reference()
     assert 0 < used(tester, Stored(tester).product(tester.built.inputs[0])) < 0.5
     assert tester.run().compare().verdict.passed
     assert 5 < (tester.verdict.numerics[0].model_sqnr_db or 0) < 60
@@ -257,7 +257,7 @@ def _no_second_scale(stored: Stored) -> None:
 def test_a_wrong_weight_exceeds_the_bound(
     weight_format: Format, fault: Callable[[Stored], None]
 ) -> None:
-    tester = quantized(weight_format, Precision(block_roundings=33)).refer()
+    tester = quantized(weight_format, Precision(block_roundings=33)).compute_reference()
     stored = Stored(tester)
     fault(stored)
     assert used(tester, stored.product(tester.built.inputs[0])) > 1.5
@@ -275,7 +275,7 @@ def test_the_bound_holds_where_the_terms_are_summed_apart() -> None:
             layer.weight *= torch.where(torch.arange(64) % 32 == 0, 1.0, 0.1)
         return layer, (torch.rand(1, 64) + 0.5,)
 
-    tester = quantized(int4, Precision(block_roundings=33), build).refer()
+    tester = quantized(int4, Precision(block_roundings=33), build).compute_reference()
     stored = Stored(tester)
     codes = numpy.stack([stored.codes & 15, stored.codes >> 4], -1).reshape(32, 64)
     scales = stored.scales.view(numpy.float32)

@@ -42,13 +42,13 @@ def graph(name: str) -> Graph:
 def test_what_is_lowered_is_expected(name: str) -> None:
     tester = lowered(name)
     assert expected(tester.exported) == {"QuantizedMatmulNode": 2, "DequantizeNode": 1}
-    assert verify(FORMATS[name], tester.shipped) is None
+    assert verify(FORMATS[name], tester.serialized) is None
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_record_holds_what_the_exported_program_does(name: str) -> None:
     tester, made = lowered(name), FORMATS[name]
-    found = {one.parameter: one for one in encodings(made, tester.shipped)}
+    found = {one.parameter: one for one in encodings(made, tester.serialized)}
     assert sorted(found) == ["1.weight", "2.weight"]
     graph = tester.reference_module
     state = dict(graph.named_buffers()) | dict(graph.named_parameters())

@@ -74,15 +74,15 @@ def test_a_dynamic_program_takes_sets_of_other_sizes() -> None:
 
 
 def test_targets_that_round_alike_share_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.pipeline import siblings
+    from harness.pipeline import shared_case_work
 
-    bounded, made = siblings.bounded, list[Any]()
+    bounded, made = shared_case_work.bounded, list[Any]()
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         made.append(args)
         return bounded(*args, **kwargs)
 
-    monkeypatch.setattr(siblings, "bounded", counted)
+    monkeypatch.setattr(shared_case_work, "bounded", counted)
     cells = harness.check(Net(), torch.randn(3, 6), "null:eager,portable:fp32")
     assert [cell.status for cell in cells] == [Status.PASSED] * 2
     assert len(made) == 1
@@ -104,9 +104,9 @@ def test_a_pass_runs_before_those_of_the_target() -> None:
 def test_a_model_that_does_not_export_names_its_line(folder: Path) -> None:
     from harness.checking import cases, check, model_sources
 
-    subject = model_sources.load("my_model.py:Branching")
-    (case,) = cases.plan(subject).cases
-    cell = check.run_pair(case, check.chosen_targets("null:eager")[0], seed=0)
+    subject = model_sources.load_model("my_model.py:Branching")
+    (case,) = cases.plan_cases(subject).cases
+    cell = check.check_cell(case, check.resolve_targets("null:eager")[0], seed=0)
     assert (cell.status, cell.stage) == (Status.FAILED, "export")
     assert cell.frame is not None
     assert cell.frame.endswith("if x.sum() > 0:")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.checking.messages import Began, Ended, Planned, Request, Traced
+from harness.checking.messages import CellEnded, CellsPlanned, CellStarted, CellTraced, CheckRequest
 from harness.checking.supervisor import supervise
 from harness.cli import main
 from harness.cli.check_progress import Following
@@ -107,15 +107,15 @@ def test_a_target_that_allocates_without_end_is_a_row(folder: Path) -> None:
 def test_a_target_that_never_ends_is_a_timeout_with_its_line(folder: Path) -> None:
     slow = DEADLY.replace("ctypes.string_at(0)", "import time; time.sleep(600)")
     (folder / "slow.py").write_text(slow)
-    request = Request(source="slow.py:Deadly", targets="null:eager,portable:fp32")
+    request = CheckRequest(source="slow.py:Deadly", targets="null:eager,portable:fp32")
     cells, plans, began = [], [], []
     for event in supervise(request, timeout=20):
         match event:
-            case Ended():
+            case CellEnded():
                 cells.append(Cell.from_json(event.record))
-            case Planned():
+            case CellsPlanned():
                 plans.append(event)
-            case Began():
+            case CellStarted():
                 began.append(event.cell)
     assert [cell.status for cell in cells] == [Status.TIMEOUT, Status.PASSED]
     assert cells[0].error == "it did not end within 20 s"
@@ -277,10 +277,10 @@ def test_a_record_is_kept_whatever_tracing_comes_to(tmp_path: Path) -> None:
     lines: list[str] = []
     following = Following(run, tmp_path / "saved", lambda cell: "again", lines.append)
     cell = Cell(case="net", target="null:eager", status=Status.FAILED, stage="lower", error="no")
-    following.see(Planned([cell.id], [], {}))
-    following.see(Began(cell.id))
-    following.see(Ended(cell.to_json()))
-    following.see(Traced(cell.id, problem="the process was ended by SIGSEGV"))
+    following.see(CellsPlanned([cell.id], [], {}))
+    following.see(CellStarted(cell.id))
+    following.see(CellEnded(cell.to_json()))
+    following.see(CellTraced(cell.id, problem="the process was ended by SIGSEGV"))
     following.flush()
     assert following.writer is not None
     following.writer.close(exit_status=1)

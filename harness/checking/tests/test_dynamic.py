@@ -9,7 +9,7 @@ import torch
 from torch.export import Dim, export
 
 from harness.checking import cases, dynamic_dimensions, exported_programs, model_sources
-from harness.checking.model_sources import InputSet, Subject
+from harness.checking.model_sources import CheckedModel, InputSet
 from harness.errors import CaseError, ConformError
 from harness.model.case import Call, Given, arguments
 
@@ -26,16 +26,16 @@ class Masked(torch.nn.Module):
         return summed * factor
 
 
-def planned(*asked: str, given: Given | None = None) -> cases.Plan:
+def planned(*asked: str, given: Given | None = None) -> cases.CasePlan:
     given = given or Call((torch.randn(4, 10, 8),), {"mask": torch.ones(4, 10)})
-    subject = Subject("masked", Masked(), (InputSet("example", given),))
-    return cases.plan(subject, dynamic_dimensions.parse(asked))
+    subject = CheckedModel("masked", Masked(), (InputSet("example", given),))
+    return cases.plan_cases(subject, dynamic_dimensions.parse_dynamic(asked))
 
 
-def _of(name: str, program: torch.export.ExportedProgram) -> Subject:
+def _of(name: str, program: torch.export.ExportedProgram) -> CheckedModel:
     example = exported_programs.example_inputs(program)
     assert example is not None
-    return Subject(
+    return CheckedModel(
         name,
         exported_programs.as_module(program),
         (InputSet("example", example),),
@@ -80,7 +80,7 @@ def test_a_dimension_that_is_named_takes_along_what_has_to_be_as_long() -> None:
 
 def test_further_sizes_keep_to_the_range_and_to_the_values() -> None:
     x = torch.randn(4, 6)
-    subject = Subject("net", torch.nn.Linear(6, 2), (InputSet("example", (x,)),))
+    subject = CheckedModel("net", torch.nn.Linear(6, 2), (InputSet("example", (x,)),))
     for text, sizes in (
         ("input:0=4..5", [5]),
         ("input:0=3..4", [3]),
@@ -88,7 +88,12 @@ def test_further_sizes_keep_to_the_range_and_to_the_values() -> None:
         ("input:0=1..16", [1, 16]),
         ("input:0=1..4", [1, 2]),
     ):
-        calls = cases.plan(subject, dynamic_dimensions.parse([text])).cases[0].make().calls
+        calls = (
+            cases.plan_cases(subject, dynamic_dimensions.parse_dynamic([text]))
+            .cases[0]
+            .make()
+            .calls
+        )
         assert [arguments(call)[0][0].shape[0] for call in calls[1:]] == sizes
         for call in calls[1:]:
             (other,) = arguments(call)[0]
@@ -126,8 +131,8 @@ def test_a_range_that_the_model_narrows_is_reported() -> None:
             torch._check(x.shape[0] <= 6)
             return x * 2
 
-    subject = Subject("limited", Limited(), (InputSet("example", (torch.randn(4, 3),)),))
-    plan = cases.plan(subject, dynamic_dimensions.parse(["x:0=1..16"]))
+    subject = CheckedModel("limited", Limited(), (InputSet("example", (torch.randn(4, 3),)),))
+    plan = cases.plan_cases(subject, dynamic_dimensions.parse_dynamic(["x:0=1..16"]))
     assert plan.notes == [
         "x:0: 1 to 16 was asked for; the model or torch.export makes it 1 to 6",
         "x:0 varies, 1 to 6; tested at 4, 1, 6",
@@ -136,8 +141,8 @@ def test_a_range_that_the_model_narrows_is_reported() -> None:
 
 def test_sizes_of_files_and_sizes_that_are_added_are_in_one_statement() -> None:
     sets = tuple(InputSet(f"n{n}.pt", (torch.randn(n, 6),)) for n in (4, 8))
-    subject = Subject("net", torch.nn.Linear(6, 2), sets)
-    plan = cases.plan(subject, dynamic_dimensions.parse(["input:0=1..16"]))
+    subject = CheckedModel("net", torch.nn.Linear(6, 2), sets)
+    plan = cases.plan_cases(subject, dynamic_dimensions.parse_dynamic(["input:0=1..16"]))
     assert plan.notes == ["input:0 varies, 1 to 16; tested at 4 (n4.pt), 8 (n8.pt), 1, 16"]
     (case,) = plan.cases
     assert [len(arguments(call)[0][0]) for call in case.make().calls] == [4, 8, 1, 16]
@@ -150,7 +155,9 @@ def test_programs_of_their_own_have_statements_of_their_own() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.sum(0)
 
-    plan = cases.plan(Subject("sum", Sum(), sets), dynamic_dimensions.parse(["x:0=2..9"]))
+    plan = cases.plan_cases(
+        CheckedModel("sum", Sum(), sets), dynamic_dimensions.parse_dynamic(["x:0=2..9"])
+    )
     assert plan.notes == [
         "sum: x:0 varies, 2 to 9; tested at 4, 2, 9",
         "sum/5.pt: x:0 varies, 2 to 9; tested at 4, 2, 9",
@@ -164,8 +171,8 @@ def test_a_size_that_the_module_refuses_within_the_range_is_left_out_and_reporte
                 raise ValueError("too many rows")
             return x * 2
 
-    subject = Subject("fussy", Fussy(), (InputSet("example", (torch.randn(4, 3),)),))
-    plan = cases.plan(subject, dynamic_dimensions.parse(["x:0=1..16"]))
+    subject = CheckedModel("fussy", Fussy(), (InputSet("example", (torch.randn(4, 3),)),))
+    plan = cases.plan_cases(subject, dynamic_dimensions.parse_dynamic(["x:0=1..16"]))
     assert plan.notes == [
         "x:0 varies, 1 to 16; tested at 4, 1",
         "x:0 = 16 was not executed: it is in the range, and the module itself raises "
@@ -178,9 +185,9 @@ def test_nothing_may_vary_is_said_and_run() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x + torch.eye(2, 3)
 
-    subject = Subject("fixed", Fixed(), (InputSet("example", (torch.randn(2, 3),)),))
-    plan = cases.plan(subject, dynamic_dimensions.AUTO)
-    assert plan.notes == ["no dimension of the inputs varies: each is a constant to the model"]
+    subject = CheckedModel("fixed", Fixed(), (InputSet("example", (torch.randn(2, 3),)),))
+    plan = cases.plan_cases(subject, dynamic_dimensions.AUTO)
+    assert plan.notes == ["no dimension of the inputs is dynamic: each is constant in the model"]
     assert plan.cases[0].dynamic_shapes is None
     assert len(plan.cases[0].make().calls) == 1
 
@@ -192,13 +199,13 @@ def test_a_size_that_no_other_may_replace_counts_as_fixed() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.reshape(2, 3) + torch.eye(2, 3)
 
-    subject = Subject("product", Product(), (InputSet("example", (torch.randn(3, 2),)),))
-    plan = cases.plan(subject, dynamic_dimensions.AUTO)
+    subject = CheckedModel("product", Product(), (InputSet("example", (torch.randn(3, 2),)),))
+    plan = cases.plan_cases(subject, dynamic_dimensions.AUTO)
     assert len(plan.notes) == 1
-    assert plan.notes[0].startswith("no dimension of the inputs varies: x:0 = 2")
+    assert plan.notes[0].startswith("no dimension of the inputs is dynamic: x:0 = 2")
     assert plan.cases[0].dynamic_shapes is None
-    with pytest.raises(CaseError, match="no second size within the ranges runs"):
-        cases.plan(subject, dynamic_dimensions.parse(["x:0", "x:1"]))
+    with pytest.raises(CaseError, match="no second size within the ranges can be executed"):
+        cases.plan_cases(subject, dynamic_dimensions.parse_dynamic(["x:0", "x:1"]))
 
 
 def test_sizes_change_one_by_one_where_they_cannot_together() -> None:
@@ -209,8 +216,8 @@ def test_sizes_change_one_by_one_where_they_cannot_together() -> None:
             return x.reshape(-1, 4).sum() + y.reshape(-1, 3)
 
     given = (torch.randn(8), torch.randn(12))
-    subject = Subject("multiples", Multiples(), (InputSet("example", given),))
-    plan = cases.plan(subject, dynamic_dimensions.parse(["x:0=8..16", "y:0=2..12"]))
+    subject = CheckedModel("multiples", Multiples(), (InputSet("example", given),))
+    plan = cases.plan_cases(subject, dynamic_dimensions.parse_dynamic(["x:0=8..16", "y:0=2..12"]))
     (case,) = plan.cases
     sizes = [[shape[0] for shape in shapes_of(call)] for call in case.make().calls]
     assert sizes == [[8, 12], [8, 6], [16, 12], [16, 6], [12, 9]]
@@ -220,13 +227,13 @@ def test_sizes_change_one_by_one_where_they_cannot_together() -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["x:2"], "dimension 2 of x is a constant to it, 8"),
+        (["x:2"], "dimension 2 of x has the constant size 8"),
         (["y:0"], "the model has no input 'y'; it has x, mask"),
         (["x:7"], "x has 3 dimensions, counted from 0"),
         (["x:0=5..9"], "the inputs have size 4 there"),
-        (["x:0=4..4"], "leaves no two sizes"),
+        (["x:0=4..4"], "needs at least two sizes"),
         (["x"], "is neither auto nor NAME:DIM"),
-        (["auto", "x:0"], "auto finds all dimensions"),
+        (["auto", "x:0"], "auto includes all dimensions"),
     ],
 )
 def test_what_cannot_vary_is_one_line(asked: list[str], said: str) -> None:
@@ -253,15 +260,15 @@ def test_an_exported_file_keeps_its_ranges(folder: Path) -> None:
         dynamic_shapes={"x": {0: batch}, "mask": {0: batch}},
     )
     torch.export.save(program, "masked.pt2")
-    plan = cases.plan(model_sources.load("masked.pt2"))
+    plan = cases.plan_cases(model_sources.load_model("masked.pt2"))
     assert plan.notes == [
         "x:0 varies, 2 to 16; tested at 4, 2, 16",
         "mask:0 varies, 2 to 16; tested at 4, 2, 16",
     ]
     torch.save({"x": torch.randn(20, 10, 8), "mask": torch.ones(20, 10)}, "large.pt")
-    large = model_sources.load("masked.pt2", [Path("large.pt")])
+    large = model_sources.load_model("masked.pt2", [Path("large.pt")])
     with pytest.raises(CaseError, match=r"does not take the inputs large\.pt: .*<= 16"):
-        cases.plan(large)
+        cases.plan_cases(large)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +283,7 @@ def test_an_exported_file_keeps_its_ranges(folder: Path) -> None:
 )
 def test_the_range_of_a_program_that_was_exported_stays(rows: object, note: str) -> None:
     program = export(torch.nn.ReLU(), (torch.randn(4, 3),), dynamic_shapes=({0: rows},))
-    plan = cases.plan(_of("relu", program))
+    plan = cases.plan_cases(_of("relu", program))
     assert plan.notes == [note.replace("x:0", "input:0")]
 
 
@@ -294,7 +301,7 @@ def test_sizes_that_share_a_symbol_keep_to_each_other_when_exported_again() -> N
         {"z": {"a": torch.randn(5)}},
         dynamic_shapes={"x": {0: n}, "y": {0: 2 * n}, "z": {"a": {0: m}}},
     )
-    plan = cases.plan(_of("paired", program))
+    plan = cases.plan_cases(_of("paired", program))
     assert plan.notes == [
         "x:0 varies, 1 to 8; tested at 3, 1, 8",
         "y:0 varies, 2 to 16; tested at 6, 2, 16",

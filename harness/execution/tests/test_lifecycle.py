@@ -70,8 +70,8 @@ def program(target: str, name: str = "layers", seed: int = 0) -> tuple[bytes, li
         (case,) = (case for case in CASES if case.name == name)
     tester = Tester(case, target)
     lower(tester)
-    assert tester.shipped.delegation.delegates
-    return tester.program, list(tester.shipped.program.arrange(tester.built.calls[0]))
+    assert tester.serialized.delegation.delegates
+    return tester.program, list(tester.serialized.program.arrange(tester.built.calls[0]))
 
 
 def from_bytes(target: str, path: Path) -> Call:

@@ -17,7 +17,7 @@ from harness.passes.pass_log import Passes, Rewriting
 from harness.passes.properties import Proof, properties
 from harness.pipeline import stages
 from harness.pipeline.runner import run_cell
-from harness.pipeline.siblings import Siblings
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.record.cell import Status
 from harness.record.target import Target
 from harness.vendors.torch import tree_leaves
@@ -106,9 +106,11 @@ class CellJudge:
 
     def __call__(self, program: GeneratedProgram) -> Problem | None:
         """Return the problem on the first wrong target, or None."""
-        case, siblings = program.make_case(), Siblings()
+        case, shared_work = program.make_case(), SharedCaseWork()
         for target in self._targets:
-            cell = run_cell(case, target, seed=self._seed, siblings=siblings, go_past=False)
+            cell = run_cell(
+                case, target, seed=self._seed, shared_work=shared_work, continue_past_defects=False
+            )
             if not cell.status.is_red or cell.stage in _IGNORED_STAGES:
                 continue
             error = (cell.error or "").partition("\n")[0]

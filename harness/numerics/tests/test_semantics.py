@@ -48,7 +48,7 @@ def meaning() -> Semantics:
 def test_the_meaning_of_an_operator_comes_with_the_recipe() -> None:
     recipe = replace(BACKEND.recipes["eager"], semantics=meaning)
     case = Case("layer", lambda: (Layer(), (torch.randn(3, 32),)))
-    reference = Tester(case, "null:eager", recipe=recipe).refer().reference
+    reference = Tester(case, "null:eager", recipe=recipe).compute_reference().reference
     built = case.make(0)
     layer, x = built.module, built.inputs[0]
     truth = x.double() @ layer.get_buffer("codes").double().T / 2

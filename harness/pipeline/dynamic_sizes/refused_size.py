@@ -1,4 +1,4 @@
-"""Which size it is that a program refuses."""
+"""Find the size that a program refuses."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from collections.abc import Callable, Sequence
 from harness.errors import MissingKernels, OutOfMemory, SizeRefused, UnsupportedProgram, describe
 from harness.execution.memory import is_refusal
 from harness.model.case import Inputs
-from harness.pipeline.dynamic_sizes.extra_calls import Sizes
+from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes
 
 _NO_SIZE = (MissingKernels, OutOfMemory, UnsupportedProgram)
 
 
-def refused_size(
+def find_refused_size(
     error: Exception,
-    sizes: Sizes,
+    sizes: ExecutedSizes,
     calls: Sequence[Inputs],
     execute: Callable[[Sequence[Inputs]], object],
 ) -> SizeRefused | None:
-    """The first call that a program refuses, where its sizes are not those of the first call.
+    """Find the first call that a program refuses because of its sizes.
 
     Args:
-        error: what executing the calls raised.
-        sizes: of the calls.
-        calls: flat inputs of each call, in the order of ``sizes``; a last one may be there again.
-        execute: executes the program, newly loaded, for some calls.
+        error: the error of executing the calls.
+        sizes: sizes of the calls.
+        calls: flat inputs of each call, in the order of ``sizes``; the last may be repeated.
+        execute: executes some calls on a newly loaded program.
 
     Returns:
-        None where the error is of another kind: the example itself fails, kernels or memory are
-        missing, or sizes do not vary.
+        None if sizes are not the cause: the example itself fails, kernels or memory are missing,
+        or no dimension is dynamic.
     """
     if not sizes.dimensions or isinstance(error, _NO_SIZE) or is_refusal(error):
         return None
     number = _first_refused(len(sizes.dimensions[0].sizes), calls, execute)
-    named = "" if number is None else sizes.at(number)
+    named = "" if number is None else sizes.describe_call(number)
     if number is None or not named:
         return None
     refusal = SizeRefused(
@@ -50,14 +50,14 @@ def _first_refused(
 ) -> int | None:
     for number in range(min(count, len(calls))):
         try:
-            execute(calls[: number + 1])  # state is what all calls before have left behind
-        except Exception:  # whatever a backend raises
+            execute(calls[: number + 1])  # earlier calls set the state
+        except Exception:  # a backend may raise any error
             return number
     return None
 
 
-def _advice(sizes: Sizes, number: int) -> str:
-    """What to do about a size above the example's where a dimension has no maximum."""
+def _advice(sizes: ExecutedSizes, number: int) -> str:
+    """Advice for a size above the example's if a dimension has no maximum."""
     if all(one.high is not None or one.sizes[number] <= one.sizes[0] for one in sizes.dimensions):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""The sizes of an exported program's inputs: which vary, in which ranges, and which together."""
+"""Dynamic dimensions of an exported program's inputs, their ranges and symbols."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from harness.vendors.torch import bound_sympy, int_oo, tree_leaves
 Shape = tuple["int | torch.SymInt", ...]
 
 Values = dict[Any, int]
-"""What symbols (of sympy) stand for."""
+"""Values of symbols of sympy."""
 
 Range = tuple[int, "int | None"]
-"""The least and the largest value; None for no upper bound."""
+"""The minimum and the maximum; None for no maximum."""
 
 
 def input_shapes(program: ExportedProgram) -> list[Shape | None]:
     """The shape of each user input, in the order of the leaves of (args, kwargs).
 
-    None for inputs that are no tensors. A size that may vary is a ``SymInt``.
+    None for inputs that are not tensors. A dynamic size is a ``SymInt``.
     """
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     shapes: list[Shape | None] = []
@@ -33,14 +33,14 @@ def input_shapes(program: ExportedProgram) -> list[Shape | None]:
         if spec.kind is InputKind.USER_INPUT:
             value = values.get(spec.arg.name) if isinstance(spec.arg, TensorArgument) else None
             if isinstance(value, torch.Tensor):
-                shapes.append(tuple(map(_settled, value.shape)))
+                shapes.append(tuple(map(_resolve_constant, value.shape)))
             else:
                 shapes.append(None)
     return shapes
 
 
-def _settled(size: int | torch.SymInt) -> int | torch.SymInt:
-    """A size that was asked to vary and turned out to be a constant is still a ``SymInt``."""
+def _resolve_constant(size: int | torch.SymInt) -> int | torch.SymInt:
+    """An int for a ``SymInt`` that export found to be constant."""
     is_symbol = isinstance(size, torch.SymInt) and not size.node.expr.is_number
     return size if is_symbol else int(size)
 
@@ -54,7 +54,7 @@ def input_names(program: ExportedProgram) -> list[str]:
     ]
 
 
-def varying(program: ExportedProgram) -> Iterator[tuple[int, int, torch.SymInt]]:
+def find_dynamic_dimensions(program: ExportedProgram) -> Iterator[tuple[int, int, torch.SymInt]]:
     """Each dynamic dimension: the number of the input, the number of the dimension, its size."""
     for number, shape in enumerate(input_shapes(program)):
         for dim, size in enumerate(shape or ()):
@@ -62,27 +62,26 @@ def varying(program: ExportedProgram) -> Iterator[tuple[int, int, torch.SymInt]]
                 yield number, dim, size
 
 
-def extent(program: ExportedProgram, size: torch.SymInt) -> Range:
+def declared_range(program: ExportedProgram, size: torch.SymInt) -> Range:
     """The range that a program declares for a size."""
     declared = program.range_constraints
-    # torch.export keeps a range for each expression, such as 2*s, that is a size of an input. That
-    # of s alone may be narrower: torch.export raises minimums of 1 to 2 there.
+    # torch.export stores a range for each expression that is an input's size, such as 2*s. The
+    # range of s alone may be narrower, because torch.export raises minimums of 1 to 2 there.
     found = declared.get(size.node.expr) or bound_sympy(size.node.expr, declared)
     return int(found.lower), None if found.upper in (int_oo, math.inf) else int(found.upper)
 
 
-def ranges(program: ExportedProgram) -> dict[Any, Range]:
-    """The range of each symbol that sizes of inputs are made of, such that all these sizes are in
-    their own ranges.
+def symbol_ranges(program: ExportedProgram) -> dict[Any, Range]:
+    """The range of each symbol for which all input sizes are within their declared ranges.
 
-    Symbols that no size determines by itself (a product of two) are left out.
+    Symbols that occur only in sizes of several symbols, such as a product, are omitted.
     """
     found: dict[Any, Range] = {}
-    for _, _, size in varying(program):
-        if (linear := as_linear(size)) is None:
+    for _, _, size in find_dynamic_dimensions(program):
+        if (linear := as_linear_expression(size)) is None:
             continue
         symbol, factor, offset = linear
-        low, high = extent(program, size)
+        low, high = declared_range(program, size)
         least = -((offset - low) // factor)  # rounded up
         most = None if high is None else (high - offset) // factor
         if symbol in found:
@@ -94,8 +93,8 @@ def ranges(program: ExportedProgram) -> dict[Any, Range]:
     return found
 
 
-def as_linear(size: torch.SymInt) -> tuple[Any, int, int] | None:
-    """A size as (symbol, factor, offset), ``factor * symbol + offset``; None for any other."""
+def as_linear_expression(size: torch.SymInt) -> tuple[Any, int, int] | None:
+    """A size ``factor * symbol + offset`` as (symbol, factor, offset); None for other sizes."""
     expression = size.node.expr
     if len(expression.free_symbols) != 1:
         return None
@@ -109,43 +108,43 @@ def as_linear(size: torch.SymInt) -> tuple[Any, int, int] | None:
     return symbol, int(factor), int(offset)
 
 
-def values_in(program: ExportedProgram, leaves: Sequence[Any]) -> Values | None:
-    """What the symbols stand for in the inputs of one call.
+def solve_symbols(program: ExportedProgram, leaves: Sequence[Any]) -> Values | None:
+    """The values of the symbols in the inputs of one call.
 
     Args:
         program: an exported program.
         leaves: the inputs, flat, in the program's order.
 
     Returns:
-        None where the inputs do not have the program's shapes.
+        None if the inputs do not have the program's shapes.
     """
     shapes = input_shapes(program)
     if len(shapes) != len(leaves):
         return None
     found: Values = {}
-    for number, dim, size in varying(program):
+    for number, dim, size in find_dynamic_dimensions(program):
         leaf = leaves[number]
         if not isinstance(leaf, torch.Tensor) or dim >= leaf.dim():
             return None
-        if (linear := as_linear(size)) is not None:
+        if (linear := as_linear_expression(size)) is not None:
             symbol, factor, offset = linear
             found.setdefault(symbol, (leaf.shape[dim] - offset) // factor)
-    for number, dim, size in varying(program):
-        if value_of(size, found) != leaves[number].shape[dim]:
+    for number, dim, size in find_dynamic_dimensions(program):
+        if evaluate_size(size, found) != leaves[number].shape[dim]:
             return None
     return found
 
 
-def value_of(size: int | torch.SymInt, values: Mapping[Any, int]) -> int | None:
-    """A size where the symbols have these values; None where it depends on others, too."""
+def evaluate_size(size: int | torch.SymInt, values: Mapping[Any, int]) -> int | None:
+    """A size for these values of symbols; None if it depends on other symbols too."""
     if isinstance(size, int):
         return size
     value = size.node.expr.subs(dict(values))
     return int(value) if value.is_Integer else None
 
 
-class Volume:
-    """How many elements the results of all nodes of a program have together, for given sizes."""
+class ElementCount:
+    """Counts the elements of the results of all nodes of a program for given sizes."""
 
     def __init__(self, program: ExportedProgram) -> None:
         self._shapes: Counter[tuple[Any, ...]] = Counter()
@@ -155,7 +154,7 @@ class Volume:
                     self._shapes[tuple(map(_plain, leaf.shape))] += 1
 
     def __call__(self, values: Values) -> int:
-        """The number of elements; tensors whose sizes follow from data are not counted."""
+        """The number of elements, without tensors of data-dependent sizes."""
         return sum(
             count * number
             for shape, number in self._shapes.items()

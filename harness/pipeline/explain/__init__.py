@@ -1,4 +1,6 @@
-"""Why a program is not what was hoped for: ``rejections`` of a partitioner, the ``frames`` of the
-model in which a stage raised, and the ``refusal`` of ExecuTorch itself, which is asked by lowering
-the program once more.
+"""Explain failures and fallback nodes of a program.
+
+``rejections`` records why partitioners rejected nodes, ``failing_node`` and ``model_frames`` find
+the node and the line of the model at which a stage failed, and ``refusal`` checks whether
+ExecuTorch itself does not support the program.
 """

@@ -1,4 +1,4 @@
-"""Which node of a program, and which line of its model, a defect is of."""
+"""Find the operator and the line of the model for each defect of a program."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from harness.pipeline.tester import Tester
 from harness.record.defect import Defect
 
 
-def placed(tester: Tester, defects: Sequence[Defect]) -> list[Defect]:
-    """Defects with the operator and the line of the model that their nodes are from.
+def locate_defects(tester: Tester, defects: Sequence[Defect]) -> list[Defect]:
+    """Add the operator and the line of the model to defects.
 
     Args:
-        tester: its program is lowered.
-        defects: with the names of nodes in the lowered graph or in what delegates took of it.
+        tester: a tester whose program is lowered.
+        defects: defects with the names of nodes in the lowered graph or in a delegate's graph.
     """
     if not defects:
         return []
     nodes = {node.name: node for node in _nodes(tester)}
-    return [_placed(defect, nodes.get(defect.node)) for defect in defects]
+    return [_locate_defect(defect, nodes.get(defect.node)) for defect in defects]
 
 
-def _placed(defect: Defect, node: Node | None) -> Defect:
+def _locate_defect(defect: Defect, node: Node | None) -> Defect:
     if node is None:
         return defect
     return replace(defect, op=op_name(node.target), source=nearest_source(node))
@@ -37,7 +37,7 @@ def _placed(defect: Defect, node: Node | None) -> Defect:
 def _nodes(tester: Tester) -> Iterator[Node]:
     try:
         program = tester.lowered.exported_program()
-    except StageOrderError:  # it was not lowered
+    except StageOrderError:  # the program is not lowered
         return
     taken = [lowered.original_module for lowered in lowered_modules(program)]
     for each in (program, *taken):

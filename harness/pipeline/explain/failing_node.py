@@ -1,5 +1,8 @@
-"""Which node of a program a failure is about: from the frames of the traceback, or from what the
-runtime says, which names an instruction, a kernel, an input or a node of a delegate's."""
+"""Find the node of a program at which a stage failed.
+
+The node is in the frames of the traceback, or in an error of the runtime, which names an
+instruction, a kernel, an input or a node of a delegate.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ from harness.errors import MissingKernels, StageFailure, StageOrderError
 from harness.execution.native.runtime_log import instruction_of
 from harness.execution.operators import op_name
 from harness.pipeline.delegation import graph_modules, lowered_modules
-from harness.pipeline.explain.model_frames import chain_of
+from harness.pipeline.explain.model_frames import exception_chain
 from harness.pipeline.explain.node_origin import (
     arguments_of,
+    format_value,
     module_of,
     nearest_source,
     operator_of,
-    spell_value,
 )
-from harness.pipeline.explain.raising_node import raising_node
+from harness.pipeline.explain.raising_node import find_raising_node
 from harness.pipeline.tester import Tester
 from harness.record.cell import Divergence
 from harness.vendors.torch import TreeSpec
@@ -35,29 +38,29 @@ _INPUT = re.compile(r"\b[Ii]nput (\d+) (?:for|of) method")
 _DELEGATED = re.compile(r"Failed to create [\w ]+? node (\d+)")
 
 
-def failing_node(tester: Tester, failure: StageFailure) -> Divergence | None:
-    """The node that a stage failed at, where that can be told without trying anything.
+def find_failing_node(tester: Tester, failure: StageFailure) -> Divergence | None:
+    """Find the node at which a stage failed, without running anything.
 
     Args:
-        tester: as far as it came.
-        failure: of any stage.
+        tester: the tester of the cell.
+        failure: a failure of any stage.
     """
     try:
-        return _failing(tester, failure)
-    except Exception:  # a graph or an error may have any state; then nothing is named
+        return _find_failing_node(tester, failure)
+    except Exception:  # graphs and errors may be in any state
         return None
 
 
-def place(
+def describe_node(
     node: Node, stage: str, *, op: str = "", arguments: Sequence[str] = (), note: str = ""
 ) -> Divergence:
-    """What a record keeps of a node that fails.
+    """Describe a failing node for the record.
 
     Args:
         node: the node.
-        stage: that fails at it.
-        op: instead of its operator.
-        arguments: instead of what the graph says that it is called with.
+        stage: the stage that fails at it.
+        op: used instead of its operator.
+        arguments: used instead of its arguments in the graph.
         note: how it was found.
     """
     return Divergence(
@@ -72,23 +75,25 @@ def place(
     )
 
 
-def _failing(tester: Tester, failure: StageFailure) -> Divergence | None:
+def _find_failing_node(tester: Tester, failure: StageFailure) -> Divergence | None:
     stage, cause = failure.stage, failure.cause
-    if stage == "run" and (found := _said_by_the_runtime(tester, cause)) is not None:
+    if stage == "run" and (found := _find_in_runtime_error(tester, cause)) is not None:
         return found
-    raising = raising_node(cause)
+    raising = find_raising_node(cause)
     if raising is not None:
-        node, values = _computing(raising.node), raising.values
-        found = place(node, stage, op=_operator(node), arguments=arguments_of(node, values))
-        return found if found.source else _sourced(tester, found)
-    if stage == "to_executorch" and _writes_outputs(cause):
-        return _outputs(tester)
+        node, values = _find_computing_node(raising.node), raising.values
+        found = describe_node(node, stage, op=_operator(node), arguments=arguments_of(node, values))
+        return found if found.source else _add_source(tester, found)
+    if stage == "to_executorch" and _is_output_failure(cause):
+        return _find_output_node(tester)
     return None
 
 
-def _computing(node: Node) -> Node:
-    """The node that a conversion to or from codes belongs to: that which makes the value, else that
-    which reads it, as of a weight."""
+def _find_computing_node(node: Node) -> Node:
+    """The node that a quantize or dequantize node belongs to.
+
+    It is the node that computes the value; for a weight, the node that reads it.
+    """
     current = node
     while "quantize" in op_name(current.target):
         made = [each for each in current.all_input_nodes[:1] if each.op == "call_function"]
@@ -106,9 +111,11 @@ def _computing(node: Node) -> Node:
     return current
 
 
-def _sourced(tester: Tester, found: Divergence) -> Divergence:
-    """A node without a line of the model, with that of the node of its name in an earlier graph: a
-    pass may make nodes without metadata."""
+def _add_source(tester: Tester, found: Divergence) -> Divergence:
+    """Add the line of the model from the node with the same name in an earlier graph.
+
+    A pass may make nodes without metadata.
+    """
     for node in _nodes(tester):
         if node.name == found.node and (source := nearest_source(node)):
             return replace(found, source=source, module=found.module or module_of(node))
@@ -116,7 +123,7 @@ def _sourced(tester: Tester, found: Divergence) -> Divergence:
 
 
 def _nodes(tester: Tester) -> Iterator[Node]:
-    """The nodes of all graphs of a tester that are there, delegates' included, latest first."""
+    """The nodes of all graphs of a tester, delegates' graphs included, latest graph first."""
     for name in ("lowered", "exported"):
         try:
             form = getattr(tester, name)
@@ -129,15 +136,15 @@ def _nodes(tester: Tester) -> Iterator[Node]:
             yield from module.graph.nodes
 
 
-def _said_by_the_runtime(tester: Tester, cause: BaseException) -> Divergence | None:
+def _find_in_runtime_error(tester: Tester, cause: BaseException) -> Divergence | None:
     emitted = tester.executorch_program.exported_program()
     if isinstance(cause, MissingKernels):
-        return _without_kernel(emitted, cause.names)
+        return _find_missing_kernel(emitted, cause.names)
     text = str(cause)
     if (named := _DELEGATED.search(text)) is not None:
-        return _of_delegate(emitted, int(named[1]))
+        return _find_by_debug_handle(emitted, int(named[1]))
     if (instruction := instruction_of(cause)) is not None:
-        # Elements of a result keep the handle that they had before they were emitted.
+        # getitem nodes keep the debug handle that they had before to_executorch.
         found = [
             node
             for node in _calls(emitted)
@@ -147,19 +154,19 @@ def _said_by_the_runtime(tester: Tester, cause: BaseException) -> Divergence | N
         names = {kernel[1].replace("::", ".")} if kernel is not None else set()
         found.sort(key=lambda node: not _is_named(op_name(node.target), names))
         if found:
-            return place(found[0], "run", op=_operator(found[0]))
+            return describe_node(found[0], "run", op=_operator(found[0]))
     if (named := _INPUT.search(text)) is not None:
-        return _input(tester.exported, int(named[1]))
+        return _find_input(tester.exported, int(named[1]))
     return None
 
 
-def _without_kernel(program: ExportedProgram, kernels: Sequence[str]) -> Divergence | None:
-    """The first call of a kernel that is missing."""
+def _find_missing_kernel(program: ExportedProgram, kernels: Sequence[str]) -> Divergence | None:
+    """The first node that calls a missing kernel."""
     names = {kernel.replace("::", ".") for kernel in kernels}
     for module in graph_modules(program.graph_module):
         for node in module.graph.nodes:
             if node.op == "call_function" and _is_named(op_name(node.target), names):
-                return place(node, "run")
+                return describe_node(node, "run")
     return None
 
 
@@ -167,19 +174,19 @@ def _is_named(name: str, names: set[str]) -> bool:
     return name in names or name.removesuffix(".default") in names
 
 
-def _of_delegate(program: ExportedProgram, handle: int) -> Divergence | None:
-    """The node that a delegate names by its debug handle, where one delegate alone has it."""
+def _find_by_debug_handle(program: ExportedProgram, handle: int) -> Divergence | None:
+    """The delegated node with a debug handle, if only one delegate has that handle."""
     found = [
         node
         for lowered in lowered_modules(program)
         for node in lowered.original_module.graph.nodes
         if node.op == "call_function" and node.meta.get("debug_handle") == handle
     ]
-    return place(found[0], "run") if len(found) == 1 else None
+    return describe_node(found[0], "run") if len(found) == 1 else None
 
 
-def _input(program: ExportedProgram, position: int) -> Divergence | None:
-    """An input of the program, with the first node that reads it."""
+def _find_input(program: ExportedProgram, position: int) -> Divergence | None:
+    """Describe an input of the program and the first node that reads it."""
     inputs = program.graph_signature.user_inputs
     if position >= len(inputs):
         return None
@@ -192,15 +199,15 @@ def _input(program: ExportedProgram, position: int) -> Divergence | None:
         op=f"input {position}, read by {operator_of(reader)}",
         module=module_of(reader),
         source=nearest_source(reader),
-        arguments=(spell_value(node.meta.get("val")),),
+        arguments=(format_value(node.meta.get("val")),),
         stage="run",
         fails=True,
     )
 
 
-def _writes_outputs(cause: BaseException) -> bool:
-    """Whether the emitter failed at the tree of the outputs."""
-    for link in chain_of(cause):
+def _is_output_failure(cause: BaseException) -> bool:
+    """Whether the emitter failed at the tree of outputs."""
+    for link in exception_chain(cause):
         trace = link.__traceback__
         while trace is not None:
             name = trace.tb_frame.f_code.co_name
@@ -211,13 +218,13 @@ def _writes_outputs(cause: BaseException) -> bool:
     return False
 
 
-def _outputs(tester: Tester) -> Divergence | None:
-    """The first node that is returned."""
+def _find_output_node(tester: Tester) -> Divergence | None:
+    """The first node that the program returns."""
     output = tester.exported.graph.output_node()
     names = set(tester.exported.graph_signature.user_outputs)
     made = (each for each in output.all_input_nodes if each.name in names)
     node = next((each for each in made if each.op == "call_function"), None)
-    return None if node is None else place(node, "to_executorch")
+    return None if node is None else describe_node(node, "to_executorch")
 
 
 def _calls(program: ExportedProgram) -> list[Node]:
@@ -225,8 +232,7 @@ def _calls(program: ExportedProgram) -> list[Node]:
 
 
 def _operator(node: Node) -> str:
-    """What a node calls; of a delegate, whose it is and what it took: its operator where that is
-    one."""
+    """The operator of a node; for a delegate call, the backend and its delegated nodes."""
     if node.target is not executorch_call_delegate:
         return operator_of(node)
     owner, name = node.graph.owning_module, node.args[0]

@@ -1,4 +1,4 @@
-"""The line of a model's own code at which a stage raised."""
+"""Find the lines of model code and of vendor code at which an error was raised."""
 
 from __future__ import annotations
 
@@ -12,103 +12,107 @@ from pathlib import Path
 
 import harness
 
-# Tools that trace, lower or run a model; what models are made of, such as transformers, is theirs.
+# Packages that trace, lower or run models. Libraries of models, such as transformers, are models.
 _TOOLS = frozenset(
     """
     torch torchgen functorch torchao executorch tosa mlx numpy sympy pytest _pytest pluggy xdist
     click rich harness backends reports
     """.split()
 )
-# What calls any operator, node or pass, whatever it is.
-_MACHINERY = re.compile(
+# Generic code that calls any operator, node or pass.
+_GENERIC_CODE = re.compile(
     r"/torch/(_ops|_compile|library|_tensor|overrides|functional)\.py"
     r"|/torch/(fx|nn|utils|_library|_subclasses|_functorch|_dynamo|_higher_order_ops)/"
     r"|/executorch/exir/(pass_base|pass_manager|tracer)\.py|/executorch/exir/dialects/"
     r"|/executorch/runtime/|/executorch/exir/program/"
 )
-# How tracebacks, torch's messages and faulthandler write a frame.
+# The format of a frame in tracebacks, in torch's messages and of faulthandler.
 _WRITTEN = re.compile(r'File "([^"\n]+)", line (\d+),? in ')
 
 
-def model_frame(error: BaseException) -> str | None:
-    """The innermost frame of the model in which an error arose, as ``file:line: code``.
+def find_model_frame(error: BaseException) -> str | None:
+    """Find the innermost frame of model code in an error, as ``file:line: code``.
 
-    Looks at the tracebacks of the error and of what caused it, at the stack that Dynamo keeps, and
-    at the frames that torch writes into messages about nodes of a graph.
+    Searches the tracebacks of the error and its causes, the stack that Dynamo keeps, and the
+    frames that torch writes into messages about nodes of a graph.
 
     Args:
-        error: what a stage raised.
+        error: the error of a stage.
 
     Returns:
-        None where no frame is of a model.
+        None if there is no frame of model code.
     """
-    chain = list(chain_of(error))
+    chain = list(exception_chain(error))
     for link in reversed(chain):
         kept = getattr(link, "real_stack", None) or ()
         for frame in reversed([*traceback.extract_tb(link.__traceback__), *kept]):
-            if _is_of_a_model(frame.filename):
+            if _is_model_file(frame.filename):
                 return _spell(frame.filename, frame.lineno or 0)
-    written = (written_frame(_message(link), innermost_last=True) for link in reversed(chain))
+    written = (find_frame_in_text(_message(link), innermost_last=True) for link in reversed(chain))
     return next(filter(None, written), None)
 
 
-def written_frame(text: str, *, innermost_last: bool) -> str | None:
-    """The innermost frame of the model among those that a text has, as :func:`model_frame`.
+def find_frame_in_text(text: str, *, innermost_last: bool) -> str | None:
+    """Find the innermost frame of model code in a text, as ``file:line: code``.
 
     Args:
-        text: a message, or the stack that faulthandler wrote.
-        innermost_last: as in tracebacks; faulthandler begins with the innermost.
+        text: a message, or a stack of faulthandler.
+        innermost_last: True for tracebacks; False for faulthandler, which writes the innermost
+            frame first.
     """
     frames = _WRITTEN.findall(text)
     for name, line in reversed(frames) if innermost_last else frames:
-        if _is_of_a_model(name):
+        if _is_model_file(name):
             return _spell(name, int(line))
     return None
 
 
-def vendor_frame(error: BaseException) -> str:
-    """The innermost frame of a vendor's in which an error arose, as :func:`model_frame`; spelled
-    from ``site-packages``. Code that calls any operator, node or pass is passed over where there is
-    other code.
+def find_vendor_frame(error: BaseException) -> str:
+    """Find the innermost frame of vendor code in which an error was raised.
+
+    It has the format of :func:`find_model_frame`, with the path from ``site-packages``. Generic
+    code that calls any operator, node or pass is skipped if there is other vendor code.
 
     Args:
-        error: what a stage raised.
+        error: the error of a stage.
 
     Returns:
-        Empty where no frame is a vendor's.
+        Empty if there is no frame of vendor code.
     """
     frames = [
         frame
-        for link in reversed(list(chain_of(error)))
+        for link in reversed(list(exception_chain(error)))
         for frame in reversed(traceback.extract_tb(link.__traceback__))
         if _package(frame.filename) in _TOOLS
     ]
-    telling = (frame for frame in frames if not _MACHINERY.search(frame.filename))
-    found = next(telling, frames[0] if frames else None)
+    specific = (frame for frame in frames if not _GENERIC_CODE.search(frame.filename))
+    found = next(specific, frames[0] if frames else None)
     if found is None:
         return ""
     name = re.split("(?:site|dist)-packages/", found.filename)[-1]
     return f"{name}:{found.lineno}: {(found.line or '').strip()}".removesuffix(": ")
 
 
-def written_vendor_frame(stack: str) -> str:
-    """The innermost frame of a vendor's in a stack that faulthandler wrote, as
-    :func:`vendor_frame`."""
+def find_vendor_frame_in_stack(stack: str) -> str:
+    """Find the innermost frame of vendor code in a stack of faulthandler.
+
+    The format is that of :func:`find_vendor_frame`.
+    """
     found = [frame for frame in _WRITTEN.findall(stack) if _package(frame[0]) in _TOOLS]
-    telling = (frame for frame in found if not _MACHINERY.search(frame[0]))
-    name, line = next(telling, found[0] if found else ("", "0"))
+    specific = (frame for frame in found if not _GENERIC_CODE.search(frame[0]))
+    name, line = next(specific, found[0] if found else ("", "0"))
     if not name:
         return ""
     return re.split("(?:site|dist)-packages/", _spell(name, int(line)))[-1]
 
 
-def is_of_the_harness(name: str) -> bool:
+def is_harness_file(name: str) -> bool:
     """Whether a file is of this project's harness."""
-    return Path(name).is_relative_to(_ours()[0])
+    return Path(name).is_relative_to(_non_model_folders()[0])
 
 
-def chain_of(error: BaseException) -> Iterator[BaseException]:
-    """An error and what it was raised from, outermost first."""
+def exception_chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and its causes, outermost first."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
@@ -117,16 +121,16 @@ def chain_of(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
 
 
-def _is_of_a_model(name: str) -> bool:
+def _is_model_file(name: str) -> bool:
     if name.startswith("<"):
         return False
     if (package := _package(name)) is not None:
         return package not in _TOOLS
-    return not any(Path(name).is_relative_to(folder) for folder in _ours())
+    return not any(Path(name).is_relative_to(folder) for folder in _non_model_folders())
 
 
 def _package(name: str) -> str | None:
-    """The installed package that a file is of, or None."""
+    """The installed package that contains a file, or None."""
     parts = Path(name).parts
     for place in ("site-packages", "dist-packages"):
         if place in parts:
@@ -135,8 +139,8 @@ def _package(name: str) -> str | None:
 
 
 @functools.cache
-def _ours() -> tuple[Path, ...]:
-    """What is no model outside of packages: this project and Python's own library."""
+def _non_model_folders() -> tuple[Path, ...]:
+    """Folders outside of site-packages without models: this project and Python's library."""
     here = Path(harness.__file__).parent
     return here, here.with_name("backends"), Path(sysconfig.get_path("stdlib"))
 

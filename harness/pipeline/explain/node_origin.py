@@ -1,4 +1,4 @@
-"""Where in a model's code a node of its graph comes from, what it calls, and on what."""
+"""Describe a node of a graph: its line of the model, module, operator and arguments."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from harness.execution.operators import op_name
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in \S+\n\s+(.*)')
 _TORCH = str(Path(torch.__file__).parent)
-# Passes leave lines of their own in nodes that they make.
+# Passes put their own lines into nodes that they make.
 _OTHERS = re.compile(r"^<|/(?:site|dist)-packages/(?:executorch|torchao|tosa|mlx)/")
 
-# Further away than this, a neighbour's line says little of a node.
+# Do not search further than this for a neighbour's line.
 _NEIGHBOURS = 64
 _ARGUMENTS = 16
 _LONGEST = 120
 
 
 def source_of(node: Node) -> str:
-    """``model.py:12: hidden = self.linear(x)``, of the innermost frame that is not torch's; empty
-    where the graph does not say.
+    """The line of the model of a node, such as ``model.py:12: hidden = self.linear(x)``.
 
-    What is below the current folder or among installed packages is spelled from there.
+    It is the innermost frame outside of torch; empty if the graph has none. Paths are relative to
+    the current folder or to site-packages where possible.
     """
     own = [frame for frame in _frames(node) if not frame[0].startswith(_TORCH)]
     return _spell(own[-1]) if own else ""
 
 
 def nearest_source(node: Node) -> str:
-    """The line of the model that a node is from: its own, else that of the nearest node which it is
-    computed from, or that reads it. A module that consists of torch's own modules has no line of
-    its own; then it is the line of torch's module.
+    """The line of the model of a node, or of the nearest node that it reads or that reads it.
+
+    A model of torch's own modules has no lines of its own; the line is then in torch's module.
     """
     near = list(_near(node))
     lines = (source_of(each) for each in near)
@@ -54,9 +54,9 @@ def module_of(node: Node) -> str:
 
 
 def operator_of(node: Node) -> str:
-    """The operator that a node calls; of an element of a result, the one that made the result.
+    """The operator that a node calls; for ``getitem``, the operator that computes the tuple.
 
-    An operator of a backend's own is followed by ATen's, where the graph keeps it:
+    A backend's operator is followed by its ATen operator, if the graph has it:
     ``tosa.ABS.default of aten.abs.default``.
     """
     while node.target is operator.getitem and isinstance(node.args[0], Node):
@@ -68,8 +68,8 @@ def operator_of(node: Node) -> str:
     return f"{name} of {op_name(first)}"
 
 
-class _Spelled:
-    """A value of which the spelling alone is known."""
+class _Formatted:
+    """A value of which only the text is known."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -83,15 +83,16 @@ def arguments_of(
     values: Mapping[str, Any] | None = None,
     seen: Mapping[Node, Any] | None = None,
 ) -> list[str]:
-    """What a node is called with, as :func:`spell_value` spells it; those with a name have it in
-    front, as in ``approximate='tanh'``. State that the graph writes to is ``written``, state that
-    several nodes read is ``shared``.
+    """The arguments of a node as text; see :func:`format_value`.
+
+    Keyword arguments begin with their name, as in ``approximate='tanh'``. State that the graph
+    writes to is marked ``written``; state that several nodes read is marked ``shared``.
 
     Args:
         node: a call.
-        values: values of nodes by name, where a run of the graph has them: a graph says what was
-            exported, not what a quantizer made of it.
-        seen: what ``str`` spells of nodes that the graph says nothing of.
+        values: values of nodes by name, where a run of the graph has them. The metadata of a graph
+            describes the exported values, not those after a quantizer changed it.
+        seen: values of nodes without metadata, formatted by ``str``.
     """
     known = values or {}
 
@@ -102,14 +103,14 @@ def arguments_of(
             return known[item.name]
         value = item.meta.get("val", item.meta.get("example_value"))
         if value is None and seen is not None and item in seen:
-            return _Spelled(str(seen[item]))
+            return _Formatted(str(seen[item]))
         return value
 
     named = {name: value for name, value in node.kwargs.items() if value is not None}
     plain = [
-        f"{spell_value(torch.fx.node.map_arg(item, value_of))}{_state(item)}" for item in node.args
+        f"{format_value(torch.fx.node.map_arg(item, value_of))}{_state(item)}" for item in node.args
     ]
-    shown = [*plain, *(f"{name}={spell_value(value_of(value))}" for name, value in named.items())]
+    shown = [*plain, *(f"{name}={format_value(value_of(value))}" for name, value in named.items())]
     return [text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…" for text in shown][
         :_ARGUMENTS
     ]
@@ -127,21 +128,24 @@ def _state(item: Any) -> str:
     return " shared" if len(users) > 1 else ""
 
 
-def spell_value(value: Any) -> str:
-    """``float32[1, 3, 8, 8] channels-last`` for a tensor, whose dim order is named where it is not
-    the default; ``[...]`` around those of a list; all else as Python writes it."""
+def format_value(value: Any) -> str:
+    """Format a value, such as ``float32[1, 3, 8, 8] channels-last`` for a tensor.
+
+    A dim order is included if it is not the default. Lists are in ``[...]``; other values are
+    formatted by ``repr``.
+    """
     if isinstance(value, torch.Tensor):
         dtype = str(value.dtype).removeprefix("torch.")
         return f"{dtype}[{', '.join(map(str, value.shape))}]{_layout(value)}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(spell_value, value))}]"
+        return f"[{', '.join(map(format_value, value))}]"
     return str(value) if isinstance(value, torch.SymInt | torch.dtype) else repr(value)
 
 
 def _layout(tensor: torch.Tensor) -> str:
     try:
         order = tensor.dim_order()
-    except Exception:  # sizes that are not known, or elements that overlap
+    except Exception:  # unknown sizes or overlapping elements
         return ""
     if not tensor.numel() or tensor.is_contiguous() or tuple(order) == tuple(range(tensor.dim())):
         return ""
@@ -150,7 +154,7 @@ def _layout(tensor: torch.Tensor) -> str:
 
 
 def _near(node: Node) -> Iterable[Node]:
-    """The node, what it is made of, then what is made of it; nearest first."""
+    """The node, the nodes that it depends on, then the nodes that depend on it; nearest first."""
     for direction in ("all_input_nodes", "users"):
         queue, seen = deque([node]), {node}
         while queue and len(seen) <= _NEIGHBOURS:

@@ -1,8 +1,8 @@
-"""The node of a graph that a vendor's code was at when it raised, from the frames of its traceback.
+"""Find the node of a graph that a vendor's code processed when it raised an error.
 
-A pass, a partitioner, a quantizer or an emitter holds the node that it is at in a local variable;
-a graph that runs is generated code whose lines are its nodes; Inductor's scheduler knows which
-nodes a kernel is made of.
+A pass, a partitioner, a quantizer or an emitter has its current node in a local variable. A
+running graph is generated code with one line for each node. Inductor's scheduler records the nodes
+of each kernel. All of these are in the frames of the traceback.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from typing import Any, NamedTuple
 from torch.fx import GraphModule, Node
 
 from harness.execution.operators import op_name
-from harness.pipeline.explain.model_frames import chain_of, is_of_the_harness
+from harness.pipeline.explain.model_frames import exception_chain, is_harness_file
 
 _GENERATED = "<eval_with_key>"
 _ASSIGNED = re.compile(r"^\s*(\w+)(?:\s*:[^=]+)?\s*=[^=]")
-# Local variables that hold the node that is looked at, most telling first.
+# Local variables that hold the current node, most specific first.
 _NAMES = ("target_node", "node", "n", "op_node", "current_node", "fx_node", "user")
 
 
-class Raising(NamedTuple):
-    """The node at which an error arose, and the values of nodes where the graph was being run."""
+class RaisingNode(NamedTuple):
+    """The node at which an error was raised, and the values of nodes if the graph was running."""
 
     node: Node
     values: Mapping[str, Any]
 
 
-def raising_node(error: BaseException) -> Raising | None:
-    """The innermost node of a graph in the frames of an error and of what caused it.
+def find_raising_node(error: BaseException) -> RaisingNode | None:
+    """Find the innermost node of a graph in the frames of an error and its causes.
 
     Args:
-        error: what a stage raised.
+        error: the error of a stage.
 
     Returns:
-        None where no frame is at a node that calls an operator.
+        None if no frame is at a node that calls an operator.
     """
-    for link in reversed(list(chain_of(error))):
-        inner = ""  # the name of the operation inside of a kernel that is being generated
+    for link in reversed(list(exception_chain(error))):
+        inner = ""  # the operation of the kernel that Inductor was generating
         for frame, line in reversed(_frames(link.__traceback__)):
-            if is_of_the_harness(frame.f_code.co_filename):
+            if is_harness_file(frame.f_code.co_filename):
                 continue
-            if (found := _at(frame, line, inner)) is not None:
+            if (found := _find_in_frame(frame, line, inner)) is not None:
                 return found
             inner = _operation(frame) or inner
     return None
@@ -63,23 +63,23 @@ def _frames(trace: types.TracebackType | None) -> list[tuple[types.FrameType, in
     return found
 
 
-def _at(frame: types.FrameType, line: int, inner: str) -> Raising | None:
+def _find_in_frame(frame: types.FrameType, line: int, inner: str) -> RaisingNode | None:
     local = frame.f_locals
     if frame.f_code.co_filename.startswith(_GENERATED):
-        return _generated(frame, line)
+        return _find_generated_line(frame, line)
     names = sorted(local, key=lambda name: _NAMES.index(name) if name in _NAMES else len(_NAMES))
     for name in names:
         value = local[name]
         if isinstance(value, Node) and _calls(value) and not _is_left_over(frame, name, line):
-            return Raising(value, {})
+            return RaisingNode(value, {})
     for name in ("node", "self", "buffer", "snode"):
-        if (node := _scheduled(local.get(name), inner)) is not None:
-            return Raising(node, {})
+        if (node := _find_inductor_node(local.get(name), inner)) is not None:
+            return RaisingNode(node, {})
     return None
 
 
-def _generated(frame: types.FrameType, line: int) -> Raising | None:
-    """The node whose line of a graph's generated code is being run."""
+def _find_generated_line(frame: types.FrameType, line: int) -> RaisingNode | None:
+    """The node at the current line of a graph's generated code."""
     module = frame.f_locals.get("self")
     assigned = _ASSIGNED.match(linecache.getline(frame.f_code.co_filename, line))
     if not isinstance(module, GraphModule) or assigned is None:
@@ -87,28 +87,30 @@ def _generated(frame: types.FrameType, line: int) -> Raising | None:
     node = next((each for each in module.graph.nodes if each.name == assigned[1]), None)
     if node is None or not _calls(node):
         return None
-    return Raising(node, frame.f_locals)
+    return RaisingNode(node, frame.f_locals)
 
 
 def _calls(node: Node) -> bool:
-    """Whether a node calls an operator; what a kernel of Inductor's is made of does not."""
+    """Whether a node calls an operator; nodes of Inductor's kernels do not."""
     if node.op != "call_function":
         return False
     try:
         return bool(op_name(node.target))
-    except Exception:  # it calls what has no name
+    except Exception:  # the target has no name
         return False
 
 
 def _operation(frame: types.FrameType) -> str:
-    """The operation that a kernel under construction is at: ``sinh``."""
+    """The operation that Inductor was generating, such as ``sinh``."""
     node = frame.f_locals.get("n")
     return str(node.target) if isinstance(node, Node) and node.op == "call_method" else ""
 
 
-def _scheduled(item: Any, inner: str) -> Node | None:
-    """The node that a buffer or a kernel of Inductor's is made of: that of the operation which is
-    being generated, else the one that it is named after."""
+def _find_inductor_node(item: Any, inner: str) -> Node | None:
+    """The node of a buffer or kernel of Inductor.
+
+    It is the node of the operation that Inductor was generating, else its origin node.
+    """
     data = getattr(item, "node", item)
     origins = [each for each in (_read(data, "origins") or ()) if isinstance(each, Node)]
     named = [each for each in origins if f".{inner}." in op_name(each.target)] if inner else []
@@ -122,19 +124,19 @@ def _scheduled(item: Any, inner: str) -> Node | None:
 def _read(item: Any, name: str) -> Any:
     try:
         return getattr(item, name, None)
-    except Exception:  # a property of a vendor's
+    except Exception:  # a vendor's property may raise
         return None
 
 
 def _is_left_over(frame: types.FrameType, name: str, line: int) -> bool:
-    """Whether a variable is what a loop that has ended left behind."""
+    """Whether a variable has its value from a loop that has ended."""
     loops = _loops(frame.f_code).get(name, [])
     return bool(loops) and not any(first <= line <= last for first, last in loops)
 
 
 @functools.lru_cache(maxsize=256)
 def _loops(code: types.CodeType) -> dict[str, list[tuple[int, int]]]:
-    """The lines of the loops of a function, by the variables that nothing but they bind."""
+    """The lines of a function's loops, by the variables that only loops assign."""
     try:
         lines, first = inspect.getsourcelines(code)
         tree = ast.parse(textwrap.dedent("".join(lines)))

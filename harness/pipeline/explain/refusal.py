@@ -1,11 +1,12 @@
-"""Whether a program that failed is one that ExecuTorch refuses, whoever lowers it.
+"""Decide whether ExecuTorch itself does not support a program that failed, on any target.
 
-ExecuTorch runs core ATen, on the dtypes of its edge dialect, and what no delegate took on the
-kernels of its runtime. A program that asks for more is no backend's defect. This is decided after a
-failure, by asking ExecuTorch about the program's operators one by one; and the same program,
-decomposed and handed to no backend, has to ask for the same: what a partitioner, a pass or a
-decomposition of a target brought in is the target's fault. Where a limitation predicts the failure,
-nobody asks: the limitation has the say.
+ExecuTorch supports core ATen with the dtypes of its edge dialect, and fallback nodes that its
+runtime has kernels for. A program that needs more is unsupported; it is no defect of a backend.
+
+The check runs after a failure. It asks ExecuTorch about each operator. The same program, lowered
+without a backend, must need the same unsupported operators: those that a target's partitioner, pass
+or decomposition adds are the target's fault. The check is skipped if a limitation predicts the
+failure.
 """
 
 from __future__ import annotations
@@ -33,27 +34,27 @@ from harness.vendors.executorch import EdgeOpOverload, _default_decomposition_ta
 from harness.vendors.torch import OpOverload, SpecViolationError, tree_leaves
 
 
-def refused(tester: Tester, failure: StageFailure) -> str | None:
-    """Why ExecuTorch refuses the program of a tester, whoever lowers it.
+def find_refusal(tester: Tester, failure: StageFailure) -> str | None:
+    """Why ExecuTorch does not support the program of a tester on any target.
 
     Args:
-        tester: as far as it came.
-        failure: where it ended.
+        tester: the tester of the cell.
+        failure: its failure.
 
     Returns:
-        None where it does not, and the failure is the target's or the case's.
+        None if ExecuTorch supports the program: the target or the case is at fault.
     """
     if failure.stage not in ("lower", "to_executorch", "run"):
         return None
     if isinstance(failure.cause, AlteredByCall):
         return None
     try:
-        return _refused(tester, failure)
-    except Exception:  # lowering another way may fail in any way; then nothing is shown
+        return _find_refusal(tester, failure)
+    except Exception:  # lowering without a backend may fail with any error
         return None
 
 
-def _refused(tester: Tester, failure: StageFailure) -> str | None:
+def _find_refusal(tester: Tester, failure: StageFailure) -> str | None:
     undelegated = functools.partial(_plain, tester)
     if failure.stage == "lower":
         config = tester.recipe.edge_config()
@@ -62,7 +63,7 @@ def _refused(tester: Tester, failure: StageFailure) -> str | None:
         config = replace(config, _check_ir_validity=False)
         partitioners = [_Undelegated(one) for one in tester.recipe.partitioners()]
         mine = _edge(_exported(tester), partitioners, config)
-        # Lowering has noted in the configuration what the partitioners keep from decomposing.
+        # Lowering has added the operators that partitioners preserve to the configuration.
         operators = _beyond_core(mine, config)
         if operators and operators <= _beyond_core(undelegated(), EdgeCompileConfig()):
             return (
@@ -76,7 +77,7 @@ def _refused(tester: Tester, failure: StageFailure) -> str | None:
         if isinstance(failure.cause, MissingKernels):
             missing = set(failure.cause.names)
         if missing and (
-            _asks_itself(tester.exported, missing, kernels)
+            _needs_kernels_itself(tester.exported, missing, kernels)
             or missing <= _kernels(undelegated()).keys()
         ):
             return f"the ExecuTorch runtime has no kernel for {_listing(missing)}"
@@ -87,26 +88,28 @@ def _refused(tester: Tester, failure: StageFailure) -> str | None:
 
 
 def _plain(tester: Tester) -> ExportedProgram:
-    """The program decomposed and handed to no backend."""
+    """The program, lowered without a backend."""
     return _edge(_exported(tester), (), EdgeCompileConfig(_check_ir_validity=False))
 
 
-def _asks_itself(
+def _needs_kernels_itself(
     exported: ExportedProgram, missing: set[str], kernels: Mapping[str, _Kernel]
 ) -> bool:
-    """Whether missing kernels are of operators that the program was written with, and that nothing
-    decomposes: then it need not be lowered once more to see that it asks for them."""
+    """Whether the missing kernels belong to operators that export leaves and nothing decomposes.
+
+    Then the program needs them on any target, and need not be lowered again to show it.
+    """
     decomposed = _default_decomposition_table()
     written = {target for _, target in _calls(exported) if target not in decomposed}
     return all(name in kernels and kernels[name].operator in written for name in missing)
 
 
 def _exported(tester: Tester) -> ExportedProgram:
-    """The ATen program of a tester, as if nobody had lowered it."""
+    """The ATen program of a tester, as before lowering."""
     if not tester.exported.range_constraints:
         return tester.exported
-    # A program with sizes that follow from data can be lowered once: that leaves sizes behind which
-    # the next time belong to no node.
+    # A program with data-dependent sizes can be lowered only once: lowering leaves symbols that
+    # belong to no node.
     fresh = Tester(
         tester.case, tester.target, seed=tester.seed, recipe=tester.recipe, backend=tester.backend
     )
@@ -115,7 +118,7 @@ def _exported(tester: Tester) -> ExportedProgram:
 
 
 class _Undelegated(Partitioner):  # type: ignore[misc]  # executorch has no types
-    """Lets a partitioner say what must not be decomposed, and hands nothing to its backend."""
+    """Preserves the operators that a partitioner preserves, and delegates nothing."""
 
     def __init__(self, partitioner: Partitioner) -> None:
         super().__init__()
@@ -123,7 +126,7 @@ class _Undelegated(Partitioner):  # type: ignore[misc]  # executorch has no type
         self._is_over = False
 
     def ops_to_not_decompose(self, ep: ExportedProgram) -> Any:
-        # Asked again at the end, where nothing that was kept may be left.
+        # exir calls this again after partitioning, when no preserved operator may be left.
         return ([], None) if self._is_over else self._partitioner.ops_to_not_decompose(ep)
 
     def transform_for_pre_decomposition(self, program: ExportedProgram) -> Any:
@@ -144,7 +147,7 @@ def _edge(
 
 
 def _calls(program: ExportedProgram) -> Iterator[tuple[torch.fx.Node, Any]]:
-    """The calls of operators outside of delegates, and what each calls."""
+    """The operator calls outside of delegates, with their targets."""
     for graph_module in graph_modules(program.graph_module):
         for node in graph_module.graph.nodes:
             if isinstance(node.target, EdgeOpOverload | OpOverload):
@@ -152,7 +155,7 @@ def _calls(program: ExportedProgram) -> Iterator[tuple[torch.fx.Node, Any]]:
 
 
 def _beyond_core(program: ExportedProgram, config: EdgeCompileConfig) -> set[str]:
-    """Operators that the verifier of the edge dialect refuses."""
+    """Operators that the verifier of the edge dialect rejects."""
     verifier = EXIRATenDialectVerifier(edge_compile_config=config)
     names = set()
     for _, target in _calls(program):
@@ -164,12 +167,12 @@ def _beyond_core(program: ExportedProgram, config: EdgeCompileConfig) -> set[str
 
 
 class _Kernel(NamedTuple):
-    """What a call outside of delegates becomes.
+    """The kernel of a call outside of delegates.
 
     Attributes:
-        operator: what was called, of ATen.
-        has_out: whether there is an operator of the kernel's name; where none has an ``out``
-            variant the name is the call's own.
+        operator: the ATen operator that is called.
+        has_out: whether the operator has an ``out`` variant; if not, the kernel has the name of
+            the operator itself.
     """
 
     operator: Any
@@ -177,14 +180,14 @@ class _Kernel(NamedTuple):
 
 
 def _kernels(program: ExportedProgram) -> dict[str, _Kernel]:
-    """The kernels that calls outside of delegates become, by name."""
+    """The kernels of calls outside of delegates, by name."""
     names = {}
     for _, target in _calls(program):
         operator, has_out = getattr(target, "_op", target), True
         if isinstance(target, EdgeOpOverload) and "out" not in target._schema.overload_name:
             try:
                 target = target.to_out_variant()
-            except RuntimeError:  # how upstream says that there is none
+            except RuntimeError:  # there is no out variant
                 has_out = False
         overload = target._schema.overload_name
         name = f"{target._schema.name}.{overload}" if overload else target._schema.name
@@ -193,7 +196,7 @@ def _kernels(program: ExportedProgram) -> dict[str, _Kernel]:
 
 
 def _foreign_dtypes(program: ExportedProgram) -> set[str]:
-    """Dtypes of operands and results that the edge dialect does not have."""
+    """Dtypes of operands and results that the edge dialect does not support."""
     values = [
         [item.meta.get("val") for item in (node, *node.all_input_nodes)]
         for node, _ in _calls(program)

@@ -1,2 +1,1 @@
-"""What a cell is held against: the first eager run, the calls, the arithmetic that is supposed, and
-what the cells of a case share of all that."""
+"""Prepare a cell's reference: eager run, calls, rounding model, checks of the module's state."""

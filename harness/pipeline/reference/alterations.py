@@ -1,10 +1,10 @@
-"""Whether a vendor's call changed what belongs to its caller.
+"""Detect vendor calls that change the caller's tensors.
 
-A vendor's call (export, prepare, convert, lower, ...) may rewrite the graph that it is given. The
-tensors in it are the caller's: a call that writes to them changes the model, and the reference with
-it. Writes are found by a checksum of the bytes. A tensor's version does not show all of them: not a
-write to ``.data``, nor one past torch's dispatcher. A runtime is given copies of the inputs
-(``Program.arrange``) and nothing of the module, so that running needs no such check.
+A vendor's call (export, prepare, convert, lower, ...) may rewrite its graph. It must not write to
+the tensors in the graph: that changes the model and its reference. Writes are detected by a
+checksum of the bytes, because a tensor's version misses writes to ``.data`` and writes outside of
+torch's dispatcher. Execution needs no check: a runtime gets copies of the inputs
+(``Program.arrange``) and nothing of the module.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from harness.pipeline.reference.unchanged import bytes_of
 from harness.vendors.torch import tree_leaves
 
 State = dict[str, Any]
-"""By a name for people: the checksum of a tensor with its dtype, shape and strides, or a flag."""
+"""By readable name: a tensor's dtype, shape, strides and checksum, or the value of a flag."""
 
 
-class Alterations:
-    """What vendors' calls are given, held against what it was before each call.
+class AlterationCheck:
+    """Compares tensors and flags before and after each vendor call.
 
-    These are the parameters, buffers and ``training`` flags of the module, its inputs, and tensors
-    of what was made of it.
+    It compares parameters, buffers and ``training`` flags of the module, its inputs, and the
+    tensors of programs made from it.
 
     Args:
         built: the module and its inputs.
@@ -41,38 +41,38 @@ class Alterations:
         self._before: State = {}
         self._sums: dict[Any, int] = {}
 
-    def hold(self, owner: str, tensors: Mapping[str, Any]) -> None:
-        """Hold further tensors from the next call on, in place of those that the owner had.
+    def track(self, owner: str, tensors: Mapping[str, Any]) -> None:
+        """Compare these tensors too from the next call on; they replace earlier ones of the owner.
 
         Args:
-            owner: what has them, for people: ``the exported program``.
-            tensors: by name.
+            owner: readable name of their owner, such as ``the exported program``.
+            tensors: tensors by name.
         """
         if owner in self._tensors:
-            self._sums = {}  # memory of what it had may be another tensor's by now
+            self._sums = {}  # the memory of earlier tensors may be reused
             kept = (name for name in self._before if owner not in name)
             self._before = {name: self._before[name] for name in kept}
         self._tensors[owner] = dict(tensors)
 
-    def before_call(self) -> None:
-        """Take the checksums of what is new; all else is as the last call left it."""
+    def record_before_call(self) -> None:
+        """Take the checksums of new tensors; all others were checked after the last call."""
         new = ((name, value) for name, value in self._held() if name not in self._before)
         self._before |= _state(new, self._sums)
 
-    def after_call(self, call: str) -> None:
-        """See that a call left everything as it was.
+    def check_after_call(self, call: str) -> None:
+        """Check that a call changed nothing.
 
         Args:
-            call: its name.
+            call: name of the call.
 
         Raises:
-            AlteredByCall: it did not.
+            AlteredByCall: the call changed tensors or flags.
         """
         before, self._sums = self._before, {}
         self._before = now = _state(self._held(), self._sums)
         names = [*before, *(name for name in now if name not in before)]
         changed = [name for name in names if before.get(name) != now.get(name)]
-        # A program shares tensors with the module: then the module's names say it.
+        # A program shares tensors with the module; report them by the module's names only.
         own = [name for name in changed if not name.endswith(tuple(self._tensors))]
         if changed:
             raise AlteredByCall(call, own or changed)
@@ -100,7 +100,7 @@ class Alterations:
 
 def _state(values: Iterable[tuple[str, Any]], sums: dict[Any, int]) -> State:
     return {
-        name: _described(value, sums) if isinstance(value, torch.Tensor) else value
+        name: _describe(value, sums) if isinstance(value, torch.Tensor) else value
         for name, value in values
     }
 
@@ -110,12 +110,12 @@ def _parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]
         yield name if part is tensor else f"part {number} of {name}", part
 
 
-def _described(tensor: torch.Tensor, sums: dict[Any, int]) -> Any:
-    """A tensor's dtype, shape, strides and checksum; what has no bytes by its version.
+def _describe(tensor: torch.Tensor, sums: dict[Any, int]) -> Any:
+    """A tensor's dtype, shape, strides and checksum; its version if its bytes cannot be read.
 
     Args:
-        tensor: it.
-        sums: checksums of this round, so that shared tensors are read once.
+        tensor: the tensor.
+        sums: checksums of this round, so that shared tensors are read only once.
     """
     data = bytes_of(tensor)
     if data is None:

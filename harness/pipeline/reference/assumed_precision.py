@@ -1,4 +1,4 @@
-"""The arithmetic that a cell's reference supposes: its recipe's, as far as its delegates reach."""
+"""Choose the rounding model of a cell's reference from its recipe and its delegation."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from harness.numerics.error_model.rounding import base_name, sums
 from harness.numerics.formats.semantics import GENERIC, Semantics
 from harness.record.cell import Delegation
 
-# Of a program that chooses scales as it runs: every element errs by a step, so that what the runs
-# cancel has to be known better.
+# More perturbed runs for a program that chooses scales at run time: every element may be off by a
+# quantization step.
 _RUNS_WITH_CHOSEN_SCALES = 16
 
 
 def precision_of(
     recipe: Recipe, delegation: Delegation | None, module: torch.nn.Module | None = None
 ) -> Precision:
-    """How the program rounds.
+    """The rounding model of a program.
 
-    A 16-bit sum accumulates in float32 where the delegate that took it does, or the runtime's
-    kernel to which it was left. An operation that is found in both has to do so in both, and so has
-    one that is found in neither because lowering decomposed it.
+    A 16-bit sum is assumed to accumulate in float32 if its delegate does, or if the runtime's
+    kernel does for a fallback node. An operator that is both delegated and not, or that lowering
+    decomposed, must do so in both.
 
     Args:
-        recipe: what it was lowered by.
-        delegation: what was left over; None for a program that is not lowered.
-        module: what the reference is computed of.
+        recipe: the target's recipe.
+        delegation: delegated and fallback operators; None if the program is not lowered.
+        module: the module of the reference.
     """
     precision = recipe.precision
     if isinstance(module, torch.fx.GraphModule) and any(map(_chooses_scale, module.graph.nodes)):
@@ -50,14 +50,16 @@ def precision_of(
 
 
 def _base_names(operators: Iterable[str]) -> set[str]:
-    """``mm`` for ``aten.mm.default``; what has no schema, like arithmetic of sizes, has none."""
+    """``mm`` for ``aten.mm.default``; empty for targets without a schema, as of size arithmetic."""
     return {name.partition(".")[2].partition(".")[0] for name in operators}
 
 
 def float_precision(recipe: Recipe) -> Precision:
-    """How the float program of a recipe that quantizes activations rounds where torch runs it: the
-    recipe's own model, with the factor and the number of runs for rounding errors; a recipe states
-    others for errors of a quantization step."""
+    """The rounding model of the float program of a recipe that quantizes activations.
+
+    It is the recipe's model with the default safety factor and number of runs: the recipe's own
+    values are for errors of a quantization step.
+    """
     usual = Precision()
     return replace(recipe.precision, safety=usual.safety, samples=usual.samples)
 
@@ -68,5 +70,5 @@ def _chooses_scale(node: torch.fx.Node) -> bool:
 
 
 def semantics_of(recipe: Recipe) -> Semantics:
-    """What operators mean that are no arithmetic of tensors."""
+    """The recipe's semantics of operators that are not tensor arithmetic."""
     return GENERIC if recipe.semantics is None else recipe.semantics()

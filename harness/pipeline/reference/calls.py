@@ -1,4 +1,4 @@
-"""The calls that show what a program does, state included."""
+"""Choose the calls of a program, and find the state that it writes."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from harness.numerics.module_runs import EagerRuns
 from harness.vendors.torch import OpOverload, tree_leaves
 
 
-def observing_state(
+def add_observing_call(
     runs: EagerRuns,
     module: torch.nn.Module,
     exported: ExportedProgram,
     calls: Sequence[Given],
 ) -> Sequence[Given]:
-    """The calls, and the last one again where state is written: no runtime hands buffers out, so
-    what the last call left behind is seen in what another one returns.
+    """Repeat the last call if state is written.
+
+    Runtimes do not return buffers, so the state after the last call shows only in another call.
 
     Args:
-        runs: eager runs that were made already, and those that are made here.
-        module: what is the reference.
-        exported: its program; either of them may be the one that writes.
+        runs: eager runs, made earlier or here.
+        module: the module of the reference.
+        exported: its program. State counts as written if either of them writes.
         calls: inputs of each call.
 
     Returns:
-        The calls as they are where nothing is written, and where the module itself takes no further
-        call: a full cache refuses one.
+        The unchanged calls if no state is written, or if the module rejects another call, such as
+        a full cache.
     """
     if not writes_state(exported) and not _eager_writes(runs, module, calls):
         return calls
     further = [*calls, calls[-1]]
     try:
         runs(module, further)
-    except Exception:  # whatever a module raises when it has no room left
+    except Exception:  # a module may raise any error
         return calls
     return further
 
@@ -48,7 +49,7 @@ def _eager_writes(runs: EagerRuns, module: torch.nn.Module, calls: Sequence[Give
 
 
 def writes_state(exported: ExportedProgram) -> bool:
-    """Whether a program with state has an operator that writes to an argument."""
+    """Whether a program has state and an operator that writes to an argument."""
     if not exported.graph_signature.buffers and not exported.graph_signature.parameters:
         return False
     return any(
@@ -59,8 +60,8 @@ def writes_state(exported: ExportedProgram) -> bool:
     )
 
 
-def written_buffers(exported: ExportedProgram) -> set[str]:
-    """The names of the buffers that operators of an ATen program write to, be it through views."""
+def find_written_buffers(exported: ExportedProgram) -> set[str]:
+    """The names of the buffers that operators of an ATen program write to, directly or by views."""
     buffers = exported.graph_signature.inputs_to_buffers
     written: set[str] = set()
     for node in exported.graph.nodes:
@@ -75,7 +76,7 @@ def written_buffers(exported: ExportedProgram) -> set[str]:
 
 
 def _source(node: torch.fx.Node) -> str:
-    """What a view is of: views take it as their first argument."""
+    """The name of the node that a view is made from, its first argument."""
     while node.op == "call_function" and node.args and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]
     return node.name

@@ -1,6 +1,6 @@
-"""The first run of a case's module: eagerly, before anything is made of it.
+"""Run a case's module eagerly before it is exported.
 
-A module that cannot run is its case's fault, whatever exporting it or a backend would have said.
+An error in this run is the case's fault, not that of export or a backend.
 """
 
 from __future__ import annotations
@@ -12,48 +12,48 @@ from harness.model.case import Built, Case
 from harness.numerics.module_runs import EagerRuns, run_calls
 
 
-def rehearse(case: Case, seed: int, dtype: str, built: Built, runs: EagerRuns) -> None:
-    """Run a case's module for each call; what it returns stays in ``runs``.
+def run_module_eagerly(case: Case, seed: int, dtype: str, built: Built, runs: EagerRuns) -> None:
+    """Run a case's module for each call and keep the outputs in ``runs``.
 
     Args:
-        case: as it was built.
+        case: the case.
         seed: run seed.
-        dtype: name of the dtype that it was cast to.
-        built: the result.
-        runs: where the run is kept.
+        dtype: name of the dtype that the module was cast to.
+        built: its module and inputs.
+        runs: keeps the run.
 
     Raises:
-        UnsupportedProgram: it runs as its case made it, and cannot in this dtype.
-        CaseError: it cannot run.
+        UnsupportedProgram: the module runs in its own dtype, but not in this one.
+        CaseError: the module cannot run.
     """
     try:
         runs(built.module, built.calls)
     except Exception as error:
-        said = describe(error)
-        if dtype != "float32" and _runs(case.make(seed)):
-            raise UnsupportedProgram(f"eager PyTorch cannot run it in {dtype}: {said}") from error
-        if _trains(built):
+        why = describe(error)
+        if dtype != "float32" and _can_run(case.make(seed)):
+            raise UnsupportedProgram(f"eager PyTorch cannot run it in {dtype}: {why}") from error
+        if _can_train(built):
             raise CaseError(
-                f"the module runs in training mode only, and a program is what eval mode does: "
-                f"there it raises {said}"
+                "the module runs in training mode only; programs are exported in eval mode, "
+                f"where it raises {why}"
             ) from error
-        raise CaseError(f"the module itself cannot run: {said}") from error
+        raise CaseError(f"the module itself cannot run: {why}") from error
 
 
-def _runs(built: Built) -> bool:
+def _can_run(built: Built) -> bool:
     try:
         run_calls(built.module, built.calls)
-    except Exception:  # whatever a module raises
+    except Exception:  # a module may raise any error
         return False
     return True
 
 
-def _trains(built: Built) -> bool:
-    """Whether the module runs in training mode. It is left in eval mode."""
+def _can_train(built: Built) -> bool:
+    """Whether the module runs in training mode. It is in eval mode afterwards."""
     if isinstance(built.module, torch.fx.GraphModule):
-        return False  # one mode is all it has
+        return False  # a graph has one mode only
     built.module.train()
     try:
-        return _runs(built)
+        return _can_run(built)
     finally:
         built.module.eval()

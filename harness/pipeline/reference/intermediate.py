@@ -1,7 +1,7 @@
-"""Forms of a program between the module and what is lowered, compared with the module.
+"""Compare intermediate forms of a quantized program with the module.
 
-The reference of a quantized cell is the quantized graph. It contains whatever torch.export and the
-quantizer did before anything was quantized, so these forms are compared with the module here.
+The reference of a quantized cell is the quantized graph. It includes errors that torch.export and
+the quantizer made before quantization, so the forms before it are compared with the module here.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from harness.record.cell import Intermediate
 from harness.vendors.torch import TreeSpec
 
 Refer = Callable[[Collection[int]], Reference]
-"""Computes the reference of the module; takes the positions of flat inputs that are changed."""
+"""Computes the reference of the module; takes the positions of flat inputs that are written."""
 
 
 @dataclass(frozen=True)
-class Original:
+class FloatModule:
     """The module that an intermediate form is compared with.
 
     Attributes:
         module: the float module.
         calls: inputs of each call.
         runs: its eager runs.
-        refer: its reference; None for a module that draws random numbers, whose outputs are
-            compared by their distribution.
+        refer: computes its reference; None for a module that draws random numbers, whose outputs
+            are compared by their distribution.
         narrowed: as :attr:`harness.model.recipe.Recipe.narrowed`.
     """
 
@@ -50,17 +50,17 @@ def compare_form(
     name: str,
     form: torch.nn.Module,
     in_spec: TreeSpec,
-    original: Original,
+    original: FloatModule,
     within: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Intermediate:
-    """Run a form of a module and compare all that it returns with the module.
+    """Run an intermediate form and compare its outputs with the module's.
 
     Args:
-        name: of the form, for the record.
-        form: a module that runs eagerly; left as it is.
+        name: name of the form, for the record.
+        form: a module that runs eagerly; it is not changed.
         in_spec: tree of inputs that it was exported with.
         original: the module.
-        within: what the form runs in.
+        within: makes a context in which the form runs.
     """
     calls, seed = original.calls, original.runs.seed
     expected = original.runs(original.module, calls)

@@ -1,4 +1,4 @@
-"""Whether a graph or a program is still what it was, and whether that can be told."""
+"""Detect changes of graphs and programs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule
 
 
-class Holding(Protocol):
-    """What holds a graph and the values of its inputs, as a program does."""
+class GraphWithState(Protocol):
+    """An object with a graph and the values of its inputs, such as a program."""
 
     @property
     def graph(self) -> Graph:
-        """Its only one."""
+        """The only graph."""
 
     @property
     def state_dict(self) -> Mapping[str, Any]:
@@ -26,42 +26,44 @@ class Holding(Protocol):
         """Other values by name."""
 
 
-class Nodes:
-    """The nodes of a graph as they are now.
+class GraphNodes:
+    """A snapshot of the nodes of a graph.
 
-    They are compared by the very objects they hold, which changing a node replaces.
+    Nodes are compared by the identity of their arguments, which are replaced when a node changes.
     """
 
     def __init__(self, graph: Graph) -> None:
-        self._held = list(_held(graph))
+        self._objects = list(_objects(graph))
         self._targets = [node.target for node in graph.nodes]
 
-    def are_of(self, graph: Graph, *, but_targets: bool = False) -> bool:
-        """Whether the graph has just these; what they call may be left out."""
-        held = list(_held(graph))
+    def match(self, graph: Graph, *, ignore_targets: bool = False) -> bool:
+        """Whether the graph has exactly these nodes; optionally without comparing their targets."""
+        held = list(_objects(graph))
         return (
-            len(held) == len(self._held)
-            and all(one is other for one, other in zip(held, self._held, strict=True))
-            and (but_targets or self._targets == [node.target for node in graph.nodes])
+            len(held) == len(self._objects)
+            and all(one is other for one, other in zip(held, self._objects, strict=True))
+            and (ignore_targets or self._targets == [node.target for node in graph.nodes])
         )
 
 
-class Snapshot:
-    """How a program is now, its tensors by the counter of their writes. It does not keep it."""
+class ProgramSnapshot:
+    """A snapshot of a program; tensors by their version. It does not keep the program alive."""
 
-    def __init__(self, program: Holding) -> None:
-        self._nodes = Nodes(program.graph)
+    def __init__(self, program: GraphWithState) -> None:
+        self._nodes = GraphNodes(program.graph)
         self._state = list(_state(program))
 
-    def holds(self, program: Holding, *, but_targets: bool = False) -> bool:
-        """Whether the program is unchanged; what its nodes call may be left out."""
-        nodes = self._nodes.are_of(program.graph, but_targets=but_targets)
+    def matches(self, program: GraphWithState, *, ignore_targets: bool = False) -> bool:
+        """Whether the program is unchanged; optionally without comparing the nodes' targets."""
+        nodes = self._nodes.match(program.graph, ignore_targets=ignore_targets)
         return nodes and self._state == list(_state(program))
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview | None:
-    """The bytes of a tensor's elements, as they lie in memory or row by row; None for a tensor of
-    another class or layout than torch's own dense ones on the CPU."""
+    """The bytes of a tensor's elements, in memory order or row by row.
+
+    None for tensor subclasses, for tensors that are not dense, and for other devices than the CPU.
+    """
     is_plain_class = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     is_dense = tensor.layout is torch.strided and not tensor.is_quantized
     if not is_plain_class or not is_dense or tensor.device.type != "cpu":
@@ -69,13 +71,13 @@ def bytes_of(tensor: torch.Tensor) -> memoryview | None:
     plain = tensor.detach().resolve_conj().resolve_neg()
     if not torch.ops.aten.is_non_overlapping_and_dense(plain):
         plain = plain.contiguous()
-    # A single element is contiguous whatever its stride; a view of bytes wants 1.
+    # A view as bytes needs stride 1; a single element may have any stride.
     flat = plain.as_strided((plain.numel(),), (1,))
     data: memoryview = flat.view(torch.uint8).numpy().data
     return data
 
 
-def _held(graph: Graph) -> Iterator[Any]:
+def _objects(graph: Graph) -> Iterator[Any]:
     for node in graph.nodes:
         yield node
         yield node.args
@@ -83,15 +85,15 @@ def _held(graph: Graph) -> Iterator[Any]:
         yield node.meta.get("val")
 
 
-def _state(program: Holding) -> Iterator[tuple[str, int, int]]:
+def _state(program: GraphWithState) -> Iterator[tuple[str, int, int]]:
     for name, value in (*program.state_dict.items(), *program.constants.items()):
         yield name, id(value), value._version if isinstance(value, torch.Tensor) else 0
 
 
 def is_plain(program: ExportedProgram) -> bool:
-    """Whether a program has one graph, and sizes that are numbers.
+    """Whether a program has one graph and static shapes.
 
-    Symbols belong to an environment that remembers what was asked of them.
+    Symbols belong to an environment that records guards on them, so they cannot be reused.
     """
     if any(isinstance(child, GraphModule) for child in program.graph_module.children()):
         return False
@@ -104,7 +106,7 @@ def is_plain(program: ExportedProgram) -> bool:
 
 
 def _values(value: Any) -> tuple[Any, ...]:
-    """Tensors and symbolic numbers in what a node returns."""
+    """Tensors and symbolic numbers in a node's value."""
     if isinstance(value, (tuple, list)):
         return tuple(one for part in value for one in _values(part))
     if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):

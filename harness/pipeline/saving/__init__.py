@@ -1,1 +1,1 @@
-"""What is kept of a cell in files, so that another runtime can be asked the same."""
+"""Files of a cell, so that another runtime can execute the same program and inputs."""

@@ -1,4 +1,4 @@
-"""A BundledProgram: a program with inputs and expected outputs, as ExecuTorch's runners take it."""
+"""Make a BundledProgram: a program with inputs and expected outputs for ExecuTorch's runners."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from harness.errors import InputError
 _METHOD = "forward"
 
 
-def bundled(
+def make_bundle(
     program: bytes, calls: Sequence[Sequence[Any]], expected: Sequence[Sequence[Any]]
 ) -> bytes:
-    """The bytes of a ``.bpte`` whose method has a test case a call.
+    """Make the bytes of a ``.bpte`` with one test case for each call.
 
     Args:
         program: the bytes of the ``.pte``.
         calls: flat inputs of each call: tensors, ints, floats, bools.
-        expected: what each call should return, in the program's order and dtypes.
+        expected: expected outputs of each call, in the program's order and dtypes.
 
     Raises:
-        InputError: the format does not have what a call takes or returns.
+        InputError: the format does not support a type of an input or output.
     """
     for number, (inputs, outputs) in enumerate(zip(calls, expected, strict=True)):
         _check(f"call {number} takes", inputs, (torch.Tensor, int, float, bool))
@@ -42,7 +42,7 @@ def bundled(
         )
         for inputs, outputs in zip(calls, expected, strict=True)
     ]
-    # Serialized programs are taken from a file alone.
+    # BundledProgram reads a serialized program from a file only.
     with tempfile.NamedTemporaryFile(suffix=".pte") as file:
         Path(file.name).write_bytes(program)
         made = BundledProgram(None, [MethodTestSuite(_METHOD, cases)], file.name)
@@ -55,10 +55,10 @@ def _check(where: str, values: Sequence[Any], allowed: tuple[type, ...]) -> None
         if not isinstance(value, allowed):
             names = ", ".join(kind.__name__ for kind in allowed)
             raise InputError(
-                f"{where} {type(value).__name__} at {index}; a bundle has {names} only"
+                f"{where} {type(value).__name__} at {index}; a bundle supports only {names}"
             )
 
 
 def _plain(value: Any) -> Any:
-    """A tensor of no subclass; the bundle takes its memory as it lies."""
+    """A tensor without its subclass; the bundle copies its memory."""
     return torch.Tensor.detach(value) if isinstance(value, torch.Tensor) else value

@@ -1,6 +1,6 @@
-"""The folder of a cell: program, inputs, what came and what should have, and how far off may be.
+"""Write a cell's program, inputs, outputs, expected outputs and bounds to a folder.
 
-Program and inputs are written before anything is executed: they survive a native crash.
+Program and inputs are written before execution, so that they survive a native crash.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.errors import InputError, UsageError
 from harness.execution.interface import Interface
 from harness.model.files import output_files
 from harness.numerics.oracle import Reference
-from harness.pipeline.saving.bundled_program import bundled
+from harness.pipeline.saving.bundled_program import make_bundle
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell
 from harness.record.host import environment
@@ -33,15 +33,14 @@ _NUMBERS = (torch.Tensor, bool, int, float)
 
 
 @dataclass
-class Keep:
-    """Where a cell is kept.
+class CellFolder:
+    """The folder that a cell's files are written to.
 
     Attributes:
-        folder: is made when there is something to put into it.
-        only_red: it goes again when the cell ends well.
-        for_run: a disk that refuses costs what would be kept, and not the cell; without, it is an
-            error.
-        missing: files that are not there, and why.
+        folder: its path; made with the first file.
+        only_red: remove the folder if the cell is not red.
+        for_run: ignore write errors and remove the folder; otherwise they are raised.
+        missing: files that were not written, and why.
     """
 
     folder: Path
@@ -49,53 +48,53 @@ class Keep:
     for_run: bool = False
     missing: dict[str, str] = field(default_factory=dict)
 
-    def lowered(self, tester: Tester) -> None:
-        """Write the program, and the inputs of each call.
+    def write_program(self, tester: Tester) -> None:
+        """Write the program and the inputs of each call.
 
         Raises:
-            UsageError: the disk refuses, and it was asked for.
+            UsageError: a file cannot be written, and ``for_run`` is not set.
         """
-        files = {PROGRAM: tester.shipped.data}
+        files = {PROGRAM: tester.serialized.data}
         self._write(files | _inputs(tester.attempt.calls) | self._about(tester))
 
-    def judged(self, tester: Tester) -> None:
-        """Write the outputs beside what they should be, once they were compared.
+    def write_outputs(self, tester: Tester) -> None:
+        """Write outputs, expected outputs and bounds after comparison.
 
         Raises:
-            UsageError: as for the program.
+            UsageError: a file cannot be written, and ``for_run`` is not set.
         """
         if self.only_red and tester.verdict.passed:
             return
-        execution, reference = tester.execution, tester.referred
-        # One call more than before, where what the last one left behind is looked at.
+        execution, reference = tester.execution, tester.reference_or_none
+        # Write the inputs again: a program with state has one more call.
         files = _inputs(tester.attempt.calls) | _outputs("actual", execution.outputs)
         if reference is None:
-            self.missing["expected"] = "the module draws random numbers: its outputs have no values"
+            self.missing["expected"] = "the module draws random numbers, so no outputs are expected"
         else:
             expected, bounds = _in_order(reference, tester.interface)
             files |= _outputs("expected", expected)
             files |= _outputs("bound", bounds)
             try:
-                files[BUNDLED] = bundled(tester.shipped.data, tester.attempt.calls, expected)
+                files[BUNDLED] = make_bundle(tester.serialized.data, tester.attempt.calls, expected)
             except InputError as error:
                 self.missing[BUNDLED] = str(error)
         self._write(files | self._about(tester))
 
-    def ended(self, cell: Cell) -> None:
-        """The cell has its status: what is not wanted goes."""
+    def remove_if_not_red(self, cell: Cell) -> None:
+        """Remove the folder if only red cells are kept and this cell is not red."""
         if self.only_red and not cell.status.is_red:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _about(self, tester: Tester) -> dict[str, bytes]:
-        told = {
+        about = {
             "case": tester.case.name,
             "target": str(tester.target),
             "seed": tester.seed,
             "environment": msgspec.to_builtins(environment(Path.cwd())),
-            "calls": "in order in one loaded program; state goes from each to the next",
+            "calls": "in order, on one loaded program; state carries over from call to call",
             "missing": self.missing,
         }
-        return {ABOUT: (json.dumps(told, indent=1) + "\n").encode()}
+        return {ABOUT: (json.dumps(about, indent=1) + "\n").encode()}
 
     def _write(self, files: dict[str, bytes]) -> None:
         try:
@@ -110,7 +109,7 @@ class Keep:
 
 
 def _inputs(calls: Sequence[Sequence[Any]]) -> dict[str, bytes]:
-    """A file a call, as ``conform exec`` reads them."""
+    """A file of inputs for each call, in the format of ``conform exec``."""
     kind = _NAMED if all(isinstance(x, torch.Tensor) for call in calls for x in call) else _ANY
     return {f"inputs.{number}{kind}": _call(call, kind) for number, call in enumerate(calls)}
 
@@ -126,8 +125,7 @@ def _call(call: Sequence[Any], kind: str) -> bytes:
 
 
 def _outputs(name: str, calls: Sequence[Sequence[Any]]) -> dict[str, bytes]:
-    """A file of the values of all calls: by name, or in lists where some are neither tensors nor
-    numbers."""
+    """One file with the values of all calls: by name, or in lists if some are not numeric."""
     kind = _NAMED if all(isinstance(x, _NUMBERS) for call in calls for x in call) else _ANY
     return {name + kind: output_files.encode(Path(name + kind), calls)}
 
@@ -135,8 +133,7 @@ def _outputs(name: str, calls: Sequence[Sequence[Any]]) -> dict[str, bytes]:
 def _in_order(
     reference: Reference, interface: Interface
 ) -> tuple[list[list[Any]], list[list[Any]]]:
-    """What each call should return in the order in which the program does, in eager's dtypes, and
-    how far off it may be."""
+    """Expected outputs and bounds of each call, in the program's order and eager's dtypes."""
     expected: list[list[Any]] = []
     bounds: list[list[Any]] = []
     for call, places in enumerate(reference.places):

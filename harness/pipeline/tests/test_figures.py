@@ -15,7 +15,7 @@ from harness import Case, Cell, Execution, Recipe, Status, Tester, run_cell
 from harness.execution.execute import hearing
 from harness.model import registry
 from harness.pipeline import program_statistics
-from harness.pipeline.program_statistics import Stopwatch, weigh
+from harness.pipeline.program_statistics import Stopwatch, measure_constants
 from harness.pipeline.route import lower
 from harness.record.cell import MODEL
 
@@ -80,16 +80,16 @@ def test_constants_of_metal_are_counted_without_its_code() -> None:
 def test_one_place_under_two_names_is_one_constant(monkeypatch: pytest.MonkeyPatch) -> None:
     tester = Tester(tied(), "xnnpack:fp32")
     lower(tester)
-    program, backend = tester.shipped.program, registry.backend("xnnpack")
-    before = weigh(program, backend)
+    program, backend = tester.serialized.program, registry.backend("xnnpack")
+    before = measure_constants(program, backend)
     (key,) = (key for key, data in program.named_data.items() if len(data) == TABLE)
     names = {**program.named_data, "another": program.named_data[key]}
     monkeypatch.setitem(vars(program), "named_data", names)
-    assert weigh(program, backend) == before
+    assert measure_constants(program, backend) == before
     # The same bytes in another place are stored twice.
     copied = {**names, "another": bytes(names[key])}
     monkeypatch.setitem(vars(program), "named_data", copied)
-    after = weigh(program, backend)
+    after = measure_constants(program, backend)
     assert after.constants == before.constants + TABLE
     assert after.duplicates == before.duplicates + TABLE
 
@@ -187,15 +187,15 @@ def test_what_a_repeat_does_is_not_judged() -> None:
 def test_a_slow_program_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_statistics, "_SECONDS", 0.05)
     watch = Stopwatch()
-    with watch.listening():
+    with watch.time_executions():
         tester = Tester(tied(), "portable:fp32")
         lower(tester)
         tester.run()
-    assert tester.watch.repeated == []  # not asked for
-    slow = Stopwatch(seconds=[0.02], _again=lambda: time.sleep(0.02))
-    slow.repeat()
+    assert tester.stopwatch.repeated == []  # not asked for
+    slow = Stopwatch(seconds=[0.02], _repeat_call=lambda: time.sleep(0.02))
+    slow.repeat_first_call()
     assert 1 <= len(slow.repeated) <= 2
-    slower = Stopwatch(seconds=[0.06], _again=lambda: time.sleep(0.06))
-    slower.repeat()
+    slower = Stopwatch(seconds=[0.06], _repeat_call=lambda: time.sleep(0.06))
+    slower.repeat_first_call()
     assert slower.repeated == []
     assert slower.steady is None

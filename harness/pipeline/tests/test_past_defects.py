@@ -79,14 +79,14 @@ def test_what_execution_does_not_get_past_is_said() -> None:
     found = cell(Defective(ends=True))
     assert (found.status, found.stage) == (Status.FAILED, "lower")
     assert found.error == (
-        f"{FIRST}; 2 known defects; otherwise execution does not get past this: run: IndexError: "
+        f"{FIRST}; 2 known defects; otherwise execution stops at stage run: IndexError: "
         "reads beyond the end"
     )
     assert len(found.defects) == 2
 
 
 def test_without_going_past_the_first_defect_ends_the_cell() -> None:
-    found = cell(Defective(), go_past=False)
+    found = cell(Defective(), continue_past_defects=False)
     assert (found.status, found.stage, found.error) == (Status.FAILED, "lower", FIRST)
     assert (found.defects, found.numerics) == ([], [])
 

@@ -50,7 +50,7 @@ def test_weights_that_portable_kernels_decode() -> None:
 
 @pytest.mark.parametrize("config", [Int8WeightOnlyConfig(), INT4], ids=["int8", "intx4"])
 def test_weights_are_decoded_in_float64(config: Any) -> None:
-    tester = _tester(config, "portable:fp32").export().refer()
+    tester = _tester(config, "portable:fp32").export().compute_reference()
     layer: Any = tester.built.module[0]  # type: ignore[index]
     scale = layer.weight.scale.double().reshape(8, -1)
     codes = layer.weight.qdata.double()
@@ -62,7 +62,7 @@ def test_weights_are_decoded_in_float64(config: Any) -> None:
 
 def test_activations_are_quantized_as_torchao_does() -> None:
     """Codes are the program's, whatever precision holds what surrounds them."""
-    tester = _tester(DYNAMIC, "xnnpack:fp32").export().refer()
+    tester = _tester(DYNAMIC, "xnnpack:fp32").export().compute_reference()
     layer: Any = tester.built.module[0]  # type: ignore[index]
     low, high = X.amin(1, keepdim=True).clamp(max=0), X.amax(1, keepdim=True).clamp(min=0)
     step = (high - low) / 255
@@ -85,7 +85,7 @@ def test_a_scale_that_is_off_shows() -> None:
     wrong = case.make().module
     wrong[0].weight.scale[3] *= 1.1  # type: ignore[index, union-attr, operator]
     other = Tester(Case.from_module("prequantized/right", wrong, (X,)), "xnnpack:fp32")
-    verdict = tester.compare(other.export().refer().reference).verdict
+    verdict = tester.compare(other.export().compute_reference().reference).verdict
     assert not verdict.passed
 
 

@@ -57,14 +57,14 @@ def test_the_quantized_module_is_exported_and_decides() -> None:
 
 def test_a_float_program_fails_against_the_quantized_reference() -> None:
     tester = Tester(LINEAR, "null:eager").export().lower().to_executorch().serialize().run()
-    quantized = Tester(LINEAR, "null:eager").quantize_weights(coarse).export().refer()
+    quantized = Tester(LINEAR, "null:eager").quantize_weights(coarse).export().compute_reference()
     assert not tester.compare(quantized.reference).verdict.passed
 
 
 def test_the_stage_comes_first_and_needs_a_conversion() -> None:
     with pytest.raises(StageOrderError, match=r"before \.export"):
         Tester(LINEAR, "null:eager").export().quantize_weights(coarse)
-    with pytest.raises(ConflictingOptions, match="null:eager quantizes no weights"):
+    with pytest.raises(ConflictingOptions, match="null:eager does not quantize weights"):
         Tester(LINEAR, "null:eager").quantize_weights()
 
     def refuse(module: torch.nn.Module) -> torch.nn.Module:
@@ -77,7 +77,7 @@ def test_the_stage_comes_first_and_needs_a_conversion() -> None:
 
 @pytest.mark.filterwarnings("ignore")  # torchao's own
 def test_subclassed_weights_are_decoded_in_float64() -> None:
-    tester = Tester(LINEAR, "null:eager").quantize_weights(subclassed).export().refer()
+    tester = Tester(LINEAR, "null:eager").quantize_weights(subclassed).export().compute_reference()
     module = subclassed(LINEAR.make(0).module)
     codes, scale = module.weight.qdata.double(), module.weight.scale.double()
     weight = codes * scale.repeat_interleave(32, 1)
@@ -167,7 +167,7 @@ def test_the_bound_covers_unsigned_codes_and_an_offset() -> None:
         quantize_(module, IntxWeightOnlyConfig(torch.int4, PerGroup(32)), filter_fn=_is_lookup)
         return module
 
-    tester = Tester(case, "null:eager").quantize_weights(quantize).export().refer()
+    tester = Tester(case, "null:eager").quantize_weights(quantize).export().compute_reference()
     weight = quantize(case.make(0).module).embed.weight
     scale = weight.scale.repeat_interleave(32, 1)
     found = (weight.qdata.float() + 8) * scale + (-8 * scale)

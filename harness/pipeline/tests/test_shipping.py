@@ -120,7 +120,7 @@ def build_call() -> Call:
     ("target", "reason"),
     [
         ("tosa:fp", "by hand exports for portable:*, xnnpack:* only"),
-        ("xnnpack:int8", "the recipe int8 quantizes, and by hand takes a module as it is"),
+        ("xnnpack:int8", "the recipe int8 quantizes, and by hand does not quantize"),
     ],
 )
 def test_what_it_has_no_backend_for_is_unsupported(target: str, reason: str) -> None:

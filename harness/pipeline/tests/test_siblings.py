@@ -13,8 +13,8 @@ from harness.model.case import Case
 from harness.model.precision import Precision
 from harness.numerics import unperturbed
 from harness.numerics.oracle import Reference
-from harness.pipeline import siblings
-from harness.pipeline.siblings import Siblings
+from harness.pipeline import shared_case_work
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.tester import Tester
 
 
@@ -37,22 +37,26 @@ CASE = Case("counting", lambda: (Counting(), (torch.randn(3, 512), torch.randn(4
 COARSE = Precision(argument_roundings=2.0, functions={"tanh": 12.0})
 
 
-def _refer(case: Case, shared: Siblings | None, precision: Precision = Precision()) -> Reference:  # noqa: B008
-    tester = Tester(case, "null:eager", siblings=shared)
+def _refer(
+    case: Case,
+    shared: SharedCaseWork | None,
+    precision: Precision = Precision(),  # noqa: B008
+) -> Reference:
+    tester = Tester(case, "null:eager", shared_work=shared)
     tester.recipe = replace(tester.recipe, precision=precision)
-    return tester.refer().reference
+    return tester.compute_reference().reference
 
 
 @pytest.fixture
 def exact_runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     runs: list[Any] = []
-    its = siblings.run_exactly
+    its = shared_case_work.run_exactly
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         runs.append(args)
         return its(*args, **kwargs)
 
-    monkeypatch.setattr(siblings, "run_exactly", counted)
+    monkeypatch.setattr(shared_case_work, "run_exactly", counted)
     return runs
 
 
@@ -72,7 +76,7 @@ def _same_references(one: Reference, other: Reference) -> bool:
 
 
 def test_each_gets_what_it_would_compute_alone(exact_runs: list[Any]) -> None:
-    shared = Siblings()
+    shared = SharedCaseWork()
     # The coarse one twice around the fine one: what a run leaves behind must reach no other.
     for precision in (COARSE, Precision(), replace(COARSE, samples=16), COARSE):
         found = _refer(CASE, shared, precision)
@@ -81,9 +85,9 @@ def test_each_gets_what_it_would_compute_alone(exact_runs: list[Any]) -> None:
 
 
 def test_alike_ones_share_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = Siblings()
+    shared = SharedCaseWork()
     first = _refer(CASE, shared)
-    monkeypatch.setattr(siblings, "bounded", None)
+    monkeypatch.setattr(shared_case_work, "bounded", None)
     assert _refer(CASE, shared) is first
 
 
@@ -103,7 +107,7 @@ def test_bounds_are_shared_by_those_that_round_alike_where_the_program_does(
     other: Precision, is_shared: bool
 ) -> None:
     """It has sums of products, a mean and a tanh, and neither a division nor a variance."""
-    shared = Siblings()
+    shared = SharedCaseWork()
     first = _refer(CASE, shared)
     found = _refer(CASE, shared, other)
     assert (found is first) == is_shared
@@ -113,7 +117,7 @@ def test_bounds_are_shared_by_those_that_round_alike_where_the_program_does(
 def test_other_numbers_are_run_again(exact_runs: list[Any]) -> None:
     scale = iter([1.0, 1.0, 1.0001])
     case = Case("moody", lambda: (torch.nn.Hardtanh(), (torch.ones(3) * next(scale),)))
-    shared = Siblings()
+    shared = SharedCaseWork()
     for _ in range(3):
         _refer(case, shared)
     assert len(exact_runs) == 2
@@ -123,13 +127,13 @@ def test_other_code_is_run_again(exact_runs: list[Any]) -> None:
     """State and inputs are alike; what eager returns is not."""
     modules = iter([torch.nn.ReLU(), torch.nn.ReLU6()])
     case = Case("moody", lambda: (next(modules), (torch.full((3,), 7.0),)))
-    shared = Siblings()
+    shared = SharedCaseWork()
     assert [_refer(case, shared).oracle[0][0][0].item() for _ in range(2)] == [7.0, 6.0]
     assert len(exact_runs) == 2
 
 
 def test_one_case_is_kept(exact_runs: list[Any]) -> None:
-    shared = Siblings()
+    shared = SharedCaseWork()
     other = replace(CASE, name="other")
     for case in (CASE, other, CASE):
         _refer(case, shared)
@@ -140,7 +144,7 @@ def test_of_a_large_module_only_references_are_kept(
     exact_runs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unperturbed, "LARGE", 1000)
-    shared = Siblings()
+    shared = SharedCaseWork()
     first = _refer(CASE, shared)
     assert _refer(CASE, shared) is first
     assert len(exact_runs) == 1
@@ -149,13 +153,13 @@ def test_of_a_large_module_only_references_are_kept(
     assert len(exact_runs) == 2
 
 
-@pytest.mark.parametrize("limit", ["_MOST_COMPARED", "_MOST_HELD"])
+@pytest.mark.parametrize("limit", ["_MAX_HASHED_ELEMENTS", "_MAX_REFERENCE_BYTES"])
 def test_what_is_too_large_is_not_kept(
     limit: str, exact_runs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unperturbed, "LARGE", 1000)
-    monkeypatch.setattr(siblings, limit, 1000)
-    shared = Siblings()
+    monkeypatch.setattr(shared_case_work, limit, 1000)
+    shared = SharedCaseWork()
     for _ in range(2):
         _refer(CASE, shared)
     assert len(exact_runs) == 2
@@ -166,7 +170,7 @@ def test_a_single_element_may_have_any_stride(exact_runs: list[Any]) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.diagonal(2)
 
-    shared, case = Siblings(), Case("corner", lambda: (Corner(), (torch.randn(5, 3),)))
+    shared, case = SharedCaseWork(), Case("corner", lambda: (Corner(), (torch.randn(5, 3),)))
     for _ in range(2):
         _refer(case, shared)
     assert len(exact_runs) == 1

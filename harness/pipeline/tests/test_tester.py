@@ -13,7 +13,7 @@ from executorch.exir.pass_base import ExportPass
 from torch.fx.passes.infra.pass_base import PassResult
 
 from backends.null import Null
-from backends.xnnpack.backend import partitioners
+from backends.xnnpack.backend import make_partitioners
 from harness import Case, Recipe, Tester, run_cell
 from harness.errors import (
     CheckFailure,
@@ -115,7 +115,7 @@ def _recipe_path(passes: Sequence[Any]) -> Tester:
         .export().to_edge().transform().lower(),
         lambda p: Tester(MLP, "portable:fp32").export().to_edge().lower(transform_passes=p),
         lambda p: Tester(MLP, "xnnpack:fp32").export().lower(
-            LowerOptions(partitioners(), tuple(p), EdgeCompileConfig())),
+            LowerOptions(make_partitioners(), tuple(p), EdgeCompileConfig())),
         _recipe_path,
     ],
 )  # fmt: skip
@@ -173,7 +173,7 @@ def test_checks_say_what_the_graph_has() -> None:
 def test_stages_work_alone() -> None:
     module, inputs = MLP.make().module, MLP.make().inputs
     exported = stages.export(module, inputs)
-    one_step = stages.lower(exported, LowerOptions(partitioners()))
+    one_step = stages.lower(exported, LowerOptions(make_partitioners()))
     two_steps = stages.lower_edge(stages.to_edge(exported), LowerOptions())
     program = stages.serialize(stages.to_executorch(two_steps))
     (output,) = Interpreter(program, {}, AtenKernels())(inputs)
@@ -351,10 +351,10 @@ PUBLISHED = Case("mlp/published", lambda: (Published(), (torch.randn(3, 6),)))
     [
         lambda t: t.lower(),
         lambda t: t.lower(LowerOptions()),
-        lambda t: t.lower(LowerOptions(partitioners())),
-        lambda t: t.lower(partitioners=partitioners()),
+        lambda t: t.lower(LowerOptions(make_partitioners())),
+        lambda t: t.lower(partitioners=make_partitioners()),
         lambda t: t.to_edge().lower(),
-        lambda t: t.to_edge().transform([Nothing()]).lower(LowerOptions(partitioners())),
+        lambda t: t.to_edge().transform([Nothing()]).lower(LowerOptions(make_partitioners())),
     ],
 )
 def test_what_a_module_publishes_reaches_the_program_on_every_path(

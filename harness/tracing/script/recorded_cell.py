@@ -78,7 +78,9 @@ class RecordedCell:
             seen.stage, seen.error = failure.stage, describe(failure.cause)
             seen.problem = str(failure)
         try:
-            seen.reference = (tester if seen.stage is None else tester.refer()).reference
+            seen.reference = (
+                tester if seen.stage is None else tester.compute_reference()
+            ).reference
         except StageFailure:
             seen.reference = None  # a failure needs no reference
         return seen
@@ -130,4 +132,4 @@ class RecordedCell:
             self.runs = len(tester.attempt.calls)
             self.problem = tester.compare().verdict.problem
         else:
-            tester.refer()
+            tester.compute_reference()

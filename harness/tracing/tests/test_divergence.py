@@ -138,7 +138,7 @@ def test_an_unlucky_delegation_is_no_divergence() -> None:
 
 def test_a_cell_that_was_just_run_is_not_run_again_to_be_traced() -> None:
     ran: list[Tester] = []
-    cell = wrong(judged=ran.append)
+    cell = wrong(on_compared=ran.append)
     found, again = (
         trace_cell(cell, MODEL_CASE, recipe=WRONG, finished_tester=one) for one in (ran[0], None)
     )
@@ -148,5 +148,5 @@ def test_a_cell_that_was_just_run_is_not_run_again_to_be_traced() -> None:
     assert found.first == again.first
     # A cell without a verdict has no tester to reuse.
     ran.clear()
-    wrong(planted(TARGET, lambda node: 1 // 0 > 0), judged=ran.append)
+    wrong(planted(TARGET, lambda node: 1 // 0 > 0), on_compared=ran.append)
     assert ran == []

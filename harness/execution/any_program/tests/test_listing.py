@@ -27,7 +27,7 @@ TARGETS = ["xnnpack:fp32", "tosa:fp", "mlx:fp32", "metal:fp32"]
 def payload(target: str) -> DelegatePayload:
     tester = Tester(CASE, target)
     lower(tester)
-    (found,) = tester.shipped.program.delegates
+    (found,) = tester.serialized.program.delegates
     return found
 
 

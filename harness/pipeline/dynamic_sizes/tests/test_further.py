@@ -13,7 +13,7 @@ from torch.export import Dim, export
 from harness import Case, run_cell
 from harness.model.case import Call, Given
 from harness.numerics.module_runs import run_calls
-from harness.pipeline.dynamic_sizes.extra_calls import ELEMENTS, Sizes, further_sizes
+from harness.pipeline.dynamic_sizes.extra_calls import ELEMENTS, ExecutedSizes, choose_sizes
 from harness.record.cell import Cell, Status
 from harness.tracing.divergence import trace_cell
 from harness.tracing.trace import trace
@@ -35,15 +35,15 @@ class Specialized(torch.nn.Module):
 
 def sizes_of(
     module: torch.nn.Module, shapes: Any, *calls: Given, kwargs: dict[str, Any] | None = None
-) -> Sizes:
+) -> ExecutedSizes:
     first = calls[0]
     assert isinstance(first, tuple)
     program = export(module, first, kwargs, dynamic_shapes=shapes)
     given = [Call(call, kwargs) if kwargs else call for call in calls]  # type: ignore[arg-type]
-    return further_sizes(program, given, lambda calls: run_calls(module, calls))
+    return choose_sizes(program, given, lambda calls: run_calls(module, calls))
 
 
-def rows(sizes: Sizes) -> list[int]:
+def rows(sizes: ExecutedSizes) -> list[int]:
     (one,) = sizes.dimensions
     return one.sizes
 
@@ -84,7 +84,7 @@ def test_calls_that_a_case_has_stay_and_are_not_repeated() -> None:
 
 
 def test_static_programs_have_no_sizes() -> None:
-    assert sizes_of(Scaled(), None, (X,)) == Sizes()
+    assert sizes_of(Scaled(), None, (X,)) == ExecutedSizes()
 
 
 def test_several_dimensions_meet_at_some_corners() -> None:

@@ -13,7 +13,7 @@ from executorch.exir.backend import utils
 
 from harness import Precision, Recipe
 from harness.pipeline.explain import rejections
-from harness.pipeline.explain.model_frames import model_frame, written_frame
+from harness.pipeline.explain.model_frames import find_frame_in_text, find_model_frame
 
 MODEL = """\
 import torch
@@ -48,7 +48,7 @@ def model(tmp_path: Path) -> ModuleType:
 def test_the_innermost_line_of_the_model_is_named(model: ModuleType, name: str) -> None:
     with pytest.raises((RuntimeError, ValueError)) as caught:
         getattr(model, name)(torch.ones(3))
-    frame = model_frame(caught.value)
+    frame = find_model_frame(caught.value)
     assert frame is not None
     assert frame.endswith(LINE)
 
@@ -57,24 +57,24 @@ def test_frames_that_torch_writes_or_keeps_count(model: ModuleType) -> None:
     written = (
         f'While executing %mm\nOriginal traceback:\n  File "{model.__file__}", line 4, in layer'
     )
-    frame = model_frame(RuntimeError(written))
+    frame = find_model_frame(RuntimeError(written))
     assert frame is not None
     assert frame.endswith(LINE)
     kept = RuntimeError("from dynamo")
     kept.real_stack = traceback.StackSummary.from_list(  # type: ignore[attr-defined]
         [(str(model.__file__), 4, "layer", ""), (torch.__file__, 1, "inner", "")]
     )
-    assert model_frame(kept) == frame
+    assert find_model_frame(kept) == frame
 
 
 def test_lines_of_tools_are_no_lines_of_the_model(model: ModuleType) -> None:
-    assert model_frame(RuntimeError("nothing was called")) is None
+    assert find_model_frame(RuntimeError("nothing was called")) is None
     with pytest.raises(RuntimeError) as caught:
         torch.ones(2) @ torch.ones(3)
     error = caught.value.with_traceback(None)
-    assert model_frame(error) is None
-    assert written_frame(f'File "{torch.__file__}", line 1, in x', innermost_last=True) is None
-    assert written_frame('File "<eval_with_key>.1", line 1, in x', innermost_last=True) is None
+    assert find_model_frame(error) is None
+    assert find_frame_in_text(f'File "{torch.__file__}", line 1, in x', innermost_last=True) is None
+    assert find_frame_in_text('File "<eval_with_key>.1", line 1, in x', innermost_last=True) is None
 
 
 def test_faulthandler_writes_the_innermost_frame_first(model: ModuleType) -> None:
@@ -84,7 +84,7 @@ def test_faulthandler_writes_the_innermost_frame_first(model: ModuleType) -> Non
         f'  File "{model.__file__}", line 4 in layer\n'
         f'  File "{model.__file__}", line 7 in model\n'
     )
-    frame = written_frame(stack, innermost_last=False)
+    frame = find_frame_in_text(stack, innermost_last=False)
     assert frame is not None
     assert frame.endswith(LINE)
 
@@ -92,7 +92,7 @@ def test_faulthandler_writes_the_innermost_frame_first(model: ModuleType) -> Non
 def test_a_circle_of_causes_ends() -> None:
     first, second = RuntimeError("a"), RuntimeError("b")
     first.__cause__, second.__cause__ = second, first
-    assert model_frame(first) is None
+    assert find_model_frame(first) is None
 
 
 def test_partitioners_are_heard_while_a_program_is_lowered_and_no_longer() -> None:
@@ -105,7 +105,7 @@ def test_partitioners_are_heard_while_a_program_is_lowered_and_no_longer() -> No
         if node is kept else None,
     )  # fmt: skip
     said, reported = utils.WhyNoPartition.__call__, utils.WhyNoPartitionReporter.report_reject
-    with rejections.listening(recipe, [object(), object()]) as why:
+    with rejections.record_rejections(recipe, [object(), object()]) as why:
         utils.WhyNoPartition(_Silent())(refused, "too\nwide")
         utils.WhyNoPartition(_Silent())(refused, "less specific")
     assert why(refused) == "too wide"

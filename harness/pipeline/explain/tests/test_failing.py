@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness import Case, Cell, Status, run_cell
-from harness.pipeline.explain.node_origin import spell_value
+from harness.pipeline.explain.node_origin import format_value
 
 NIGHTLY = pytest.mark.nightly
 
@@ -111,9 +111,9 @@ def test_the_arguments_are_those_of_the_run_where_a_quantizer_changed_them() -> 
 
 def test_values_are_spelled_with_their_layout() -> None:
     last = IMAGE.to(memory_format=torch.channels_last)
-    assert spell_value([last, 2, None]) == "[float32[1, 3, 4, 4] channels-last, 2, None]"
-    assert spell_value(IMAGE) == "float32[1, 3, 4, 4]"
-    assert spell_value(torch.ones(4, 5).T) == "float32[5, 4] dim order (1, 0)"
+    assert format_value([last, 2, None]) == "[float32[1, 3, 4, 4] channels-last, 2, None]"
+    assert format_value(IMAGE) == "float32[1, 3, 4, 4]"
+    assert format_value(torch.ones(4, 5).T) == "float32[5, 4] dim order (1, 0)"
 
 
 def test_a_variable_that_a_loop_left_behind_is_not_the_node() -> None:

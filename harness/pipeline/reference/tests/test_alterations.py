@@ -15,9 +15,9 @@ from harness import Case, Cell, Inputs, Recipe, run_cell
 from harness.errors import AlteredByCall
 from harness.model.case import Built
 from harness.pipeline import stages
-from harness.pipeline.reference.alterations import Alterations
+from harness.pipeline.reference.alterations import AlterationCheck
 from harness.pipeline.reference.tests.quantizers import Rewriting
-from harness.pipeline.siblings import Siblings
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.record.cell import Status
 
 EAGER = BACKEND.recipes["eager"]
@@ -37,8 +37,8 @@ class Masked(torch.nn.Module):
 CASE = Case("altered", lambda: (Masked(), (torch.randn(2, 4, 4),)))
 
 
-def cell_of(recipe: Recipe = EAGER, siblings: Siblings | None = None) -> Cell:
-    return run_cell(CASE, "null:eager", recipe=recipe, siblings=siblings)
+def cell_of(recipe: Recipe = EAGER, shared_work: SharedCaseWork | None = None) -> Cell:
+    return run_cell(CASE, "null:eager", recipe=recipe, shared_work=shared_work)
 
 
 def overwrite(tensor: torch.Tensor) -> None:
@@ -143,10 +143,10 @@ def test_inputs_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_program_shared_by_cells_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the tensors of the first cell's module, not of the one that another cell built."""
-    siblings = Siblings()
-    assert cell_of(siblings=siblings).status is Status.PASSED
+    shared_work = SharedCaseWork()
+    assert cell_of(shared_work=shared_work).status is Status.PASSED
     spoiling(monkeypatch, "lower_any", lambda program, *_: overwrite(mask_of(program)))
-    cell = cell_of(siblings=siblings)
+    cell = cell_of(shared_work=shared_work)
     assert cell.altered == ["mask of the exported program"]
 
 
@@ -180,18 +180,18 @@ INPUTS: dict[str, Callable[[], torch.Tensor]] = {
 @pytest.mark.parametrize("name", INPUTS)
 def test_a_write_to_any_tensor_is_seen(name: str) -> None:
     tensor = INPUTS[name]()
-    held = Alterations(Built(torch.nn.Identity(), ((torch.ones(2), tensor),)))
-    held.before_call()
-    held.after_call("first")
-    held.before_call()
+    held = AlterationCheck(Built(torch.nn.Identity(), ((torch.ones(2), tensor),)))
+    held.record_before_call()
+    held.check_after_call("first")
+    held.record_before_call()
     tensor.data[(-1,) * tensor.dim()] = 0
     with pytest.raises(AlteredByCall, match=r"second changed .*: input 1 of call 0$"):
-        held.after_call("second")
-    held.after_call("third")
+        held.check_after_call("second")
+    held.check_after_call("third")
 
 
 def test_an_empty_input_and_one_without_memory_are_held() -> None:
     inputs: Inputs = (torch.empty(0, 3), torch.empty(2, device="meta"), torch.eye(2).to_sparse())
-    held = Alterations(Built(torch.nn.Identity(), (inputs,)))
-    held.before_call()
-    held.after_call("call")
+    held = AlterationCheck(Built(torch.nn.Identity(), (inputs,)))
+    held.record_before_call()
+    held.check_after_call("call")

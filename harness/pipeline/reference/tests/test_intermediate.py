@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 from backends.null import BACKEND
 from harness import Case, Cell, run_cell
 from harness.pipeline.reference.tests.quantizers import Change, Rewriting
-from harness.pipeline.siblings import Siblings
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.record.cell import Status
 
 aten = torch.ops.aten
@@ -222,25 +222,25 @@ def test_export_is_accused_of_what_it_did() -> None:
 
 def test_cells_of_one_case_share_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of the module is computed once for a float target and a quantized one."""
-    from harness.pipeline import siblings
+    from harness.pipeline import shared_case_work
 
     made = []
-    bounded = siblings.bounded
+    bounded = shared_case_work.bounded
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         made.append(args)
         return bounded(*args, **kwargs)
 
-    monkeypatch.setattr(siblings, "bounded", counted)
-    shared = Siblings()
+    monkeypatch.setattr(shared_case_work, "bounded", counted)
+    shared = SharedCaseWork()
 
     def build() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
         return Module(lambda _, x: x * 1.001), (torch.randn(3, 4),)
 
     recipe = BACKEND.recipes["eager"]
     case = Case("rewriting", build)
-    run_cell(case, "null:eager", siblings=shared)
+    run_cell(case, "null:eager", shared_work=shared)
     faulty = replace(recipe, quantizer=lambda: Rewriting(drop(aten.mul.Tensor)))
-    cell = run_cell(case, "null:eager", recipe=faulty, siblings=shared)
+    cell = run_cell(case, "null:eager", recipe=faulty, shared_work=shared)
     assert cell.stage == "quantize"
     assert len(made) == 1

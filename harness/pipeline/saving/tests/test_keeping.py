@@ -16,7 +16,7 @@ from backends.null import SPOILED_BACKEND
 from harness import Case, Cell, Status, UsageError, run_cell
 from harness.cli import main
 from harness.model.files.input_files import read_inputs
-from harness.pipeline.saving.cell_folder import Keep
+from harness.pipeline.saving.cell_folder import CellFolder
 
 MLP = Case("mlp/plain", lambda: (torch.nn.Linear(8, 4), (torch.randn(2, 8),)))
 FILES = {
@@ -41,7 +41,9 @@ class Numbers(torch.nn.Module):
 
 
 def kept(folder: Path, case: Case, **options: Any) -> tuple[Cell, dict[str, Any]]:
-    cell = run_cell(case, options.pop("target", "xnnpack:fp32"), keep=Keep(folder), **options)
+    cell = run_cell(
+        case, options.pop("target", "xnnpack:fp32"), cell_folder=CellFolder(folder), **options
+    )
     return cell, json.loads((folder / "about.json").read_text())
 
 
@@ -131,7 +133,7 @@ class Drawing(torch.nn.Module):
 @pytest.mark.parametrize(("backend", "there"), [({}, False), ({"backend": SPOILED_BACKEND}, True)])
 def test_only_red_cells_stay(tmp_path: Path, backend: Mapping[str, Any], there: bool) -> None:
     folder = tmp_path / "kept"
-    cell = run_cell(MLP, "null:eager", keep=Keep(folder, only_red=True), **backend)
+    cell = run_cell(MLP, "null:eager", cell_folder=CellFolder(folder, only_red=True), **backend)
     assert cell.status.is_red is there
     assert folder.exists() is there
     assert not there or names(folder) == FILES
@@ -140,6 +142,8 @@ def test_only_red_cells_stay(tmp_path: Path, backend: Mapping[str, Any], there: 
 def test_a_disk_that_refuses(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot write to"):
-        run_cell(MLP, "null:eager", keep=Keep(tmp_path / "file" / "in"))
-    cell = run_cell(MLP, "null:eager", keep=Keep(tmp_path / "file" / "in", for_run=True))
+        run_cell(MLP, "null:eager", cell_folder=CellFolder(tmp_path / "file" / "in"))
+    cell = run_cell(
+        MLP, "null:eager", cell_folder=CellFolder(tmp_path / "file" / "in", for_run=True)
+    )
     assert cell.status is Status.PASSED

@@ -19,7 +19,7 @@ from torch.export import ExportedProgram
 from torch.export.decomp_utils import CustomDecompTable
 from torch.fx import Node
 
-from harness.pipeline.reference.unchanged import Snapshot, is_plain
+from harness.pipeline.reference.unchanged import ProgramSnapshot, is_plain
 from harness.pipeline.speed.export.functionalization import as_functional, copied, is_functional
 from harness.pipeline.speed.memoized import are_met, identity, meeting
 from harness.vendors.replacements import Replacing
@@ -27,18 +27,18 @@ from harness.vendors.replacements import Replacing
 _Table = Mapping[Any, Callable[..., Any]]
 _upstream: Callable[..., ExportedProgram] = ExportedProgram.run_decompositions
 # How a program was when upstream made it functional, and what came of it; by the program.
-_functional: weakref.WeakKeyDictionary[ExportedProgram, tuple[Snapshot, ExportedProgram]] = (
+_functional: weakref.WeakKeyDictionary[ExportedProgram, tuple[ProgramSnapshot, ExportedProgram]] = (
     weakref.WeakKeyDictionary()
 )
 # How a program was when it had been decomposed, and of which one that was kept it is a copy; by the
 # program.
-_decomposed: weakref.WeakKeyDictionary[ExportedProgram, tuple[Snapshot, ExportedProgram | None]] = (
-    weakref.WeakKeyDictionary()
-)
+_decomposed: weakref.WeakKeyDictionary[
+    ExportedProgram, tuple[ProgramSnapshot, ExportedProgram | None]
+] = weakref.WeakKeyDictionary()
 # What programs became, by the functional one that they were copies of: what the table had for each
 # operator that was met, and how the outcome was.
 _outcomes: weakref.WeakKeyDictionary[
-    ExportedProgram, list[tuple[dict[Any, Any], Snapshot, ExportedProgram]]
+    ExportedProgram, list[tuple[dict[Any, Any], ProgramSnapshot, ExportedProgram]]
 ] = weakref.WeakKeyDictionary()
 
 
@@ -51,7 +51,7 @@ def _run_decompositions(
     if not decomp_table:
         return _made_functional(program)
     before, of = _decomposed.get(program, (None, None))
-    untouched = before is not None and before.holds(program, but_targets=True)
+    untouched = before is not None and before.matches(program, ignore_targets=True)
     if untouched and _is_done(program, decomp_table):
         return _noted(copied(program), of)
     if isinstance(decomp_table, CustomDecompTable):
@@ -79,7 +79,7 @@ def _decomposed_by(of: ExportedProgram, program: ExportedProgram, table: _Table)
     outcomes = _outcomes.setdefault(of, [])
     for met, before, made in outcomes:
         alike = all(identity(table.get(op)) == function for op, function in met.items())
-        if alike and before.holds(made):
+        if alike and before.matches(made):
             return _noted(copied(made), made)
     with meeting() as operators:
         made = _upstream(program, table)
@@ -87,7 +87,7 @@ def _decomposed_by(of: ExportedProgram, program: ExportedProgram, table: _Table)
         return _noted(made)
     kept = copied(made)
     met = {op: identity(table.get(op)) for op in operators}
-    outcomes.append((met, Snapshot(kept), kept))
+    outcomes.append((met, ProgramSnapshot(kept), kept))
     return _noted(made, kept)
 
 
@@ -95,7 +95,7 @@ def origin(program: ExportedProgram) -> ExportedProgram | None:
     """The program that was kept of which another is a copy; None where there is none, or where
     anything of the copy is another by now."""
     before, of = _decomposed.get(program, (None, None))
-    if before is None or of is None or not before.holds(program, but_targets=True):
+    if before is None or of is None or not before.matches(program, ignore_targets=True):
         return None
     pairs = zip(program.graph.nodes, of.graph.nodes, strict=True)
     return of if all(_alike(*pair) for pair in pairs) else None
@@ -113,15 +113,15 @@ def _alike(node: Node, other: Node) -> bool:
 
 def _noted(program: ExportedProgram, of: ExportedProgram | None = None) -> ExportedProgram:
     """A program that has been decomposed, and of which one that was kept it is a copy."""
-    _decomposed[program] = Snapshot(program), of
+    _decomposed[program] = ProgramSnapshot(program), of
     return program
 
 
 def _made_functional(program: ExportedProgram) -> ExportedProgram:
     known = _functional.get(program)
-    if known is None or not known[0].holds(program):
+    if known is None or not known[0].matches(program):
         made = as_functional(program) if is_functional(program) else _upstream(program, {})
-        known = _functional[program] = Snapshot(program), made
+        known = _functional[program] = ProgramSnapshot(program), made
     return _noted(copied(known[1]), known[1])
 
 

@@ -34,7 +34,7 @@ from torch._export import pass_base as torch_pass_base
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassResult
 
-from harness.pipeline.reference.unchanged import Nodes
+from harness.pipeline.reference.unchanged import GraphNodes
 from harness.pipeline.speed.passes import dry_run
 from harness.vendors.replacements import Replacing
 
@@ -118,8 +118,8 @@ def _changes_nothing(walking: Any, module: GraphModule) -> bool:
     kind: Any = type(walking)
     if not isinstance(walking, pass_base.ExportPass) or "args" in module.meta:
         return False
-    traced: Nodes | None = vars(module.graph).get(_MARK)
-    if traced is None or not traced.are_of(module.graph):
+    traced: GraphNodes | None = vars(module.graph).get(_MARK)
+    if traced is None or not traced.match(module.graph):
         return False
     acts, hooks = _ACTS.get(kind), _hooks_of(kind)
     if acts is not None and hooks <= {"call_operator"}:
@@ -138,7 +138,7 @@ def _mark(module: GraphModule) -> None:
     if any(isinstance(child, GraphModule) for child in module.children()):
         return
     if not any("unbacked_bindings" in node.meta for node in module.graph.nodes):
-        vars(module.graph)[_MARK] = Nodes(module.graph)
+        vars(module.graph)[_MARK] = GraphNodes(module.graph)
 
 
 def _call(walking: Any, module: GraphModule) -> PassResult:

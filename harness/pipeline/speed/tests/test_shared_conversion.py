@@ -15,7 +15,7 @@ from harness import Case, Tester
 from harness.errors import StageFailure
 from harness.pipeline import speed
 from harness.pipeline.route import lower
-from harness.pipeline.siblings import Siblings
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.speed.export import decompositions, edge_programs
 from harness.pipeline.speed.export.functionalization import copied
 from harness.pipeline.speed.tests.graphs import NET, Net, are_alike
@@ -67,9 +67,9 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_targets_share_conversions_and_each_gets_what_it_would(shared: list[str]) -> None:
-    siblings = Siblings()
+    shared_work = SharedCaseWork()
     for target in ("xnnpack:fp32", "tosa:fp", "mlx:fp32", "portable:fp32"):
-        lower(Tester(NET, target, siblings=siblings))
+        lower(Tester(NET, target, shared_work=shared_work))
     assert set(shared) == {"ATEN", "EDGE"}
 
 
@@ -140,17 +140,20 @@ class Buckets(torch.nn.Module):
 
 
 def test_each_target_verifies_what_was_made_for_another() -> None:
-    case, siblings = Case("test/buckets", lambda: (Buckets(), (torch.randn(3),))), Siblings()
+    case, shared_work = (
+        Case("test/buckets", lambda: (Buckets(), (torch.randn(3),))),
+        SharedCaseWork(),
+    )
     lax = EdgeCompileConfig(_check_ir_validity=False)
-    Tester(case, "portable:fp32", siblings=siblings).export().lower(edge_config=lax)
+    Tester(case, "portable:fp32", shared_work=shared_work).export().lower(edge_config=lax)
     with pytest.raises(StageFailure, match=r"bucketize\S* is not in Core ATen"):
-        Tester(case, "portable:fp32", siblings=siblings).export().lower()
+        Tester(case, "portable:fp32", shared_work=shared_work).export().lower()
 
 
 def test_one_that_a_target_goes_on_changing_is_handed_out_as_it_was() -> None:
-    siblings, made = Siblings(), []
+    shared_work, made = SharedCaseWork(), []
     for target in ("tosa:fp", "xnnpack:fp32", "tosa:fp"):
-        tester = Tester(NET, target, siblings=siblings)
+        tester = Tester(NET, target, shared_work=shared_work)
         lower(tester)
         made.append(tester.lowered.exported_program().graph_module.code)
     assert made[0] == made[2]

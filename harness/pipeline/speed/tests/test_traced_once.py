@@ -15,9 +15,9 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from harness import Case, Tester
 from harness.pipeline import speed
-from harness.pipeline.reference.unchanged import Nodes, Snapshot
+from harness.pipeline.reference.unchanged import GraphNodes, ProgramSnapshot
 from harness.pipeline.route import lower
-from harness.pipeline.siblings import Siblings
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.speed.passes import skipped_walks
 from harness.pipeline.speed.tests.graphs import NET, Net, are_alike, drawn
 
@@ -103,20 +103,20 @@ def test_a_graph_that_was_touched_is_walked() -> None:
 )
 def test_any_change_of_a_node_shows(change: Callable[[Node], Any]) -> None:
     graph = export(torch.nn.ReLU(), (torch.randn(3),)).graph
-    before = Nodes(graph)
-    assert before.are_of(graph)
+    before = GraphNodes(graph)
+    assert before.match(graph)
     change(next(node for node in graph.nodes if node.op == "call_function"))
-    assert not before.are_of(graph)
+    assert not before.match(graph)
 
 
 def test_a_write_to_a_weight_shows() -> None:
     module = torch.nn.Linear(2, 2)
     program = export(module, (torch.randn(1, 2),))
-    before = Snapshot(program)
-    assert before.holds(program)
+    before = ProgramSnapshot(program)
+    assert before.matches(program)
     with torch.no_grad():
         module.weight.add_(1)
-    assert not before.holds(program)
+    assert not before.matches(program)
 
 
 class Writes(Net):
@@ -218,12 +218,12 @@ def test_an_operator_that_is_left_out_of_a_table_stays() -> None:
             assert (twice in {node.target for node in made.graph.nodes}) is is_there
 
 
-def _exported(case: Case, shared: Siblings, seed: int = 0) -> ExportedProgram:
-    return Tester(case, "portable:fp32", seed=seed, siblings=shared).export().exported
+def _exported(case: Case, shared: SharedCaseWork, seed: int = 0) -> ExportedProgram:
+    return Tester(case, "portable:fp32", seed=seed, shared_work=shared).export().exported
 
 
 def test_cells_of_a_case_share_the_exported_program() -> None:
-    shared = Siblings()
+    shared = SharedCaseWork()
     first = _exported(NET, shared)
     assert _exported(NET, shared) is first
     assert _exported(NET, shared, seed=1) is not first, "other weights"
@@ -242,5 +242,5 @@ def test_cells_of_a_case_share_the_exported_program() -> None:
     ids=lambda case: case.name,
 )  # fmt: skip
 def test_programs_with_state_or_symbols_are_not_shared(case: Case) -> None:
-    shared = Siblings()
+    shared = SharedCaseWork()
     assert _exported(case, shared) is not _exported(case, shared)

@@ -17,7 +17,7 @@ from pathlib import Path
 from harness import Case, run_cell
 from harness.model import registry
 from harness.pipeline import speed
-from harness.pipeline.siblings import Siblings
+from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.session.discovery import all_suites
 
 ROOT = Path(__file__).parents[5]
@@ -72,12 +72,12 @@ def lower_cells(cells: Cells, *, with_speed: bool) -> Iterator[tuple[str, str, s
     """
     if with_speed:
         speed.install()
-    shared = Siblings() if with_speed else None
+    shared = SharedCaseWork() if with_speed else None
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "program.pte")
         for case, target in cells:
             program.unlink(missing_ok=True)
-            cell = run_cell(case, target, lower_only=True, save=program, siblings=shared)
+            cell = run_cell(case, target, lower_only=True, save=program, shared_work=shared)
             made = hash_program(program.read_bytes(), target) if program.exists() else cell.error
             yield target, case.name, cell.status.value, str(made)
 

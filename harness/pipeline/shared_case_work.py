@@ -1,8 +1,8 @@
-"""What the cells of one case compute alike: the exported program, the runs that no target has a
-part in, and the bounds of those targets that round alike where this program rounds.
+"""Share work between the cells of one case: the exported program, the oracle and the references.
 
-A cell builds its module anew. What an earlier one found counts for it where its state, its inputs
-and what eager makes of them are the same, bit by bit.
+A reference is shared between targets with the same rounding in this program. Each cell builds its
+own module; it reuses earlier results only where its state, inputs and eager outputs are bitwise
+equal.
 """
 
 from __future__ import annotations
@@ -22,30 +22,28 @@ from harness.numerics.formats.semantics import GENERIC
 from harness.numerics.module_runs import EagerRuns, Widened
 from harness.numerics.oracle import Reference, bounded
 from harness.numerics.unperturbed import Exact, run_exactly, values_of
-from harness.pipeline.reference.calls import written_buffers
-from harness.pipeline.reference.unchanged import Snapshot, bytes_of, is_plain
+from harness.pipeline.reference.calls import find_written_buffers
+from harness.pipeline.reference.unchanged import ProgramSnapshot, bytes_of, is_plain
 from harness.vendors.torch import tree_leaves
 
 _PLAIN = (bool, int, float, str, type(None))
 
-# Elements of state, inputs and outputs up to which a cell's reference is looked for among those of
-# earlier cells: a second of hashing, where a reference takes minutes.
-_MOST_COMPARED = 2**28
-# Bytes of a reference that stays for the next cell. Of a large module its outputs are all that
-# stays: what its runs met on the way may take a thousand times as much.
-_MOST_HELD = 2**28
+# Do not share references above this number of elements of state, inputs and outputs: hashing them
+# takes about a second at this size, a reference takes minutes.
+_MAX_HASHED_ELEMENTS = 2**28
+# Do not keep references above this number of bytes.
+_MAX_REFERENCE_BYTES = 2**28
 
-# An exported program, how it was, and a digest of what it held.
-_Kept = tuple[ExportedProgram, Snapshot, str | None]
+# An exported program, its snapshot, and a digest of its tensors.
+_Kept = tuple[ExportedProgram, ProgramSnapshot, str | None]
 
 
 @dataclass
-class Siblings:
-    """What the case whose cells ran last has; small things, because they stay until another case's
-    cell comes."""
+class SharedCaseWork:
+    """Results of the case whose cells ran last. They are kept until a cell of another case runs."""
 
     _case: Case | None = None
-    _exported: dict[Hashable, tuple[ExportedProgram, Snapshot, str | None]] = field(
+    _exported: dict[Hashable, tuple[ExportedProgram, ProgramSnapshot, str | None]] = field(
         default_factory=dict
     )
     _exact: dict[Hashable, Exact] = field(default_factory=dict)
@@ -59,32 +57,32 @@ class Siblings:
         strict: bool,
         make: Callable[[], ExportedProgram],
     ) -> ExportedProgram:
-        """The exported program of a case's own module, with sizes that are numbers.
+        """The exported program of a case's own module, with static shapes.
 
-        A program is handed out as long as nobody has changed it or what it holds. One that writes
-        to buffers never is, nor one of several graphs.
+        A program is reused while it and its tensors are unchanged. A program that writes to
+        buffers or has several graphs is not reused.
 
         Args:
-            case: which one it is.
-            built: what it built.
+            case: the case.
+            built: its module and inputs.
             runs: eager runs of the cell.
-            strict: how it is exported.
-            make: exports it.
+            strict: export with Dynamo.
+            make: exports the module.
         """
         self._enter(case)
-        key = _digest(_findings(built, built.calls, runs)), runs.seed, strict
+        key = _digest(_identify_module(built, built.calls, runs)), runs.seed, strict
         if key[0] is None:
             return make()
         if (known := self._exported.get(key)) is not None:
             program, before, held = known
-            if before.holds(program) and _held_by(program) == held:
+            if before.matches(program) and _digest_tensors(program) == held:
                 return program
         program = make()
-        if is_plain(program) and not written_buffers(program):
-            self._exported[key] = program, Snapshot(program), _held_by(program)
+        if is_plain(program) and not find_written_buffers(program):
+            self._exported[key] = program, ProgramSnapshot(program), _digest_tensors(program)
         return program
 
-    def refer(
+    def compute_reference(
         self,
         case: Case,
         built: Built,
@@ -93,12 +91,13 @@ class Siblings:
         runs: EagerRuns,
         changed: Collection[int] = (),
     ) -> Reference:
-        """The reference of a case's own module with the usual meaning of operators; see
-        :func:`harness.numerics.oracle.refer`.
+        """The reference of a case's own module, with generic operator semantics.
+
+        See :func:`harness.numerics.oracle.refer`.
 
         Args:
-            case: which one it is.
-            built: what it built.
+            case: the case.
+            built: its module and inputs.
             calls: inputs of each call.
             precision: rounding model of the target.
             runs: eager runs of the cell.
@@ -109,7 +108,7 @@ class Siblings:
         """
         self._enter(case)
         module = built.module
-        digest = _digest(_findings(built, calls, runs), _MOST_COMPARED)
+        digest = _digest(_identify_module(built, calls, runs), _MAX_HASHED_ELEMENTS)
         key = digest, runs.seed, tuple(sorted(changed))
         known = self._references.get(key, []) if digest is not None else []
         for asked, reference in known:
@@ -125,7 +124,7 @@ class Siblings:
         reference = bounded(exact, module, calls, asked, runs.seed, wide=wide)
         if digest is not None and not exact.is_large:
             self._exact[key] = exact
-        if digest is not None and _size(reference) <= _MOST_HELD:
+        if digest is not None and _size(reference) <= _MAX_REFERENCE_BYTES:
             self._references.setdefault(key, []).append((asked, reference))
         return reference
 
@@ -134,14 +133,14 @@ class Siblings:
             self._case, self._exported, self._exact, self._references = case, {}, {}, {}
 
 
-def _findings(built: Built, calls: Sequence[Given], runs: EagerRuns) -> list[Any]:
-    """What tells a module from another that the same case built."""
+def _identify_module(built: Built, calls: Sequence[Given], runs: EagerRuns) -> list[Any]:
+    """State, inputs and eager outputs, which identify a module that the case built."""
     returned = [leaf for call in runs(built.module, calls) for leaf in values_of(call)]
     return [*built.state, *tree_leaves(list(calls)), *returned]
 
 
-def _held_by(program: ExportedProgram) -> str | None:
-    """Of what a program holds: a write to ``.data`` is not counted by its tensor."""
+def _digest_tensors(program: ExportedProgram) -> str | None:
+    """A digest of a program's tensors; a tensor's version does not count writes to ``.data``."""
     return _digest([*program.state_dict.values(), *program.constants.values()])
 
 
@@ -152,16 +151,18 @@ def _size(reference: Reference) -> int:
 
 
 def _digest(values: Sequence[Any], most: int = LARGE) -> str | None:
-    """Of tensors, bit by bit, and plain values; None where there are others, or more elements than
-    ``most``."""
+    """A digest of tensors and plain values.
+
+    None if there are other values, or more elements than ``most``.
+    """
     found = hashlib.blake2b(digest_size=16)
     if sum(value.numel() for value in values if isinstance(value, torch.Tensor)) > most:
         return None
     for leaf in values:
         data = bytes_of(leaf) if isinstance(leaf, torch.Tensor) else None
         if data is not None:
-            what = leaf.dtype, tuple(leaf.shape), leaf.stride()
-            found.update(repr(what).encode())
+            layout = leaf.dtype, tuple(leaf.shape), leaf.stride()
+            found.update(repr(layout).encode())
             found.update(data)
         elif type(leaf) in _PLAIN:
             found.update(repr(leaf).encode())
