@@ -65,10 +65,16 @@ from .model.recipe import (
     uncalibratable as uncalibratable,
 )
 from .numerics.compare import Verdict as Verdict
-from .numerics.formats.block_scaled import BlockProduct as BlockProduct
-from .numerics.formats.dequantize import Blocks as Blocks, Product as Product
-from .numerics.formats.semantics import GENERIC as GENERIC, Semantics as Semantics
-from .numerics.oracle import Reference as Reference, refer as refer
+from .numerics.formats.block_scaled import MxProduct as MxProduct
+from .numerics.formats.dequantize import (
+    BlockQuantizedTensor as BlockQuantizedTensor,
+    QuantizedMatmul as QuantizedMatmul,
+)
+from .numerics.formats.semantics import (
+    GENERIC_SEMANTICS as GENERIC_SEMANTICS,
+    OperatorSemantics as OperatorSemantics,
+)
+from .numerics.oracle import Reference as Reference, compute_reference as compute_reference
 from .passes.pass_case import PassCase as PassCase
 from .pipeline.runner import run_cell as run_cell
 from .pipeline.saving.cell_folder import CellFolder as CellFolder

@@ -16,7 +16,15 @@ from harness import Attempt, Availability, Execution, Inputs, Precision, Recipe,
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness import Built, Case, DelegateLoader, DelegatePayload, Held, Program, Semantics
+    from harness import (
+        Built,
+        Case,
+        DelegateLoader,
+        DelegatePayload,
+        Held,
+        OperatorSemantics,
+        Program,
+    )
 
 # Bounds of Metal's precise functions (Metal Shading Language Specification, "Numerical
 # Compliance", single precision); division, sqrt and rsqrt round correctly. erf is c10's, within an
@@ -77,7 +85,7 @@ def _unsupported(case: Case, built: Built) -> str | None:
     )
 
 
-def _int4_semantics() -> Semantics:
+def _int4_semantics() -> OperatorSemantics:
     from backends.metal import semantics
 
     return semantics.int4()

@@ -7,13 +7,13 @@ from dataclasses import replace
 import torch
 
 from backends.metal.quantization import OPERATOR
-from harness import GENERIC, Blocks, Product, Semantics
+from harness import GENERIC_SEMANTICS, BlockQuantizedTensor, OperatorSemantics, QuantizedMatmul
 from harness.numerics.formats.microscaling import unpack_nibbles
 
 
-def int4() -> Semantics:
+def int4() -> OperatorSemantics:
     """The linear layer of a float activation and unsigned 4-bit codes with scale and offset."""
-    return replace(GENERIC, products={OPERATOR: _linear_uint4})
+    return replace(GENERIC_SEMANTICS, matmuls={OPERATOR: _linear_uint4})
 
 
 def _linear_uint4(
@@ -22,6 +22,8 @@ def _linear_uint4(
     group: int,
     scale: torch.Tensor,
     offset: torch.Tensor,
-) -> Product:
+) -> QuantizedMatmul:
     codes = unpack_nibbles(packed)
-    return Product(activation, Blocks(codes, scale.double(), offset.double(), activation.dtype))
+    return QuantizedMatmul(
+        activation, BlockQuantizedTensor(codes, scale.double(), offset.double(), activation.dtype)
+    )

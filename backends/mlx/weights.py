@@ -10,7 +10,7 @@ from backends.mlx.payload import reader
 from backends.mlx.payload.graph import Graph, Node
 from backends.mlx.quantization import Format
 from harness import DelegatePayload, Encoding, Program, op_name
-from harness.numerics.formats.packing import unpacked
+from harness.numerics.formats.packing import unpack_codes
 from harness.vendors.torch import is_traceable_wrapper_subclass
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def encodings(made: Format, lowered: Lowered) -> list[Encoding]:
                 made.element,
                 made.block,
                 codes.shape[-1] * 32 // made.bits,
-                unpacked(bytes(codes.data), made.bits),
+                unpack_codes(bytes(codes.data), made.bits),
                 bytes(scales.data),
             )
     return list(found.values())

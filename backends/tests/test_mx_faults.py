@@ -35,7 +35,7 @@ from harness.numerics.formats.microscaling import (
     decode_scales,
     encode,
 )
-from harness.numerics.formats.packing import unpacked
+from harness.numerics.formats.packing import unpack_codes
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 
@@ -108,7 +108,7 @@ class Lowered:
     @property
     def codes(self) -> Array:
         """A code a byte: (ROWS, COLUMNS)."""
-        data = unpacked(self.stored["codes"], self.element.bits)
+        data = unpack_codes(self.stored["codes"], self.element.bits)
         return numpy.frombuffer(data, numpy.uint8).reshape(ROWS, COLUMNS)
 
     @property

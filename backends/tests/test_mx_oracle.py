@@ -12,7 +12,7 @@ import torch
 from executorch.backends.arm.ao_ext import MXFPOpConfig, to_mxfp
 from executorch.backends.arm.ao_ext.mxfp import mxfp_dtype_to_str
 
-from backends.tosa.semantics import PAYLOADS, RULE, mxfp
+from backends.tosa.semantics import PAYLOADS, RULE, make_mxfp_semantics
 from harness import Precision
 from harness.numerics import oracle
 from harness.numerics.formats.microscaling import E2M1, E4M3, E5M2, ELEMENTS, Element, encode
@@ -20,9 +20,9 @@ from harness.numerics.formats.microscaling import E2M1, E4M3, E5M2, ELEMENTS, El
 pytestmark = pytest.mark.filterwarnings("ignore")  # executorch's: experimental
 
 UNIT = 2.0**-24
-SEMANTICS = mxfp()
-refer = functools.partial(oracle.refer, semantics=SEMANTICS)
-block_product, decode = SEMANTICS.block_product, SEMANTICS.decode
+SEMANTICS = make_mxfp_semantics()
+compute_reference = functools.partial(oracle.compute_reference, semantics=SEMANTICS)
+parse_mx_product, decode = SEMANTICS.parse_mx_product, SEMANTICS.decode
 TORCH = {
     "E2M1": torch.float4_e2m1fn_x2,
     "E2M3": "fp6_e2m3",
@@ -68,7 +68,7 @@ def test_a_linear_layer_multiplies_decoded_blocks(element: Element, dtype: torch
     torch.manual_seed(1)
     layer = converted(torch.nn.Linear(96, 8, dtype=dtype), element)
     x = torch.randn(2, 3, 96).to(dtype)
-    found = refer(layer, [(x,)], Precision(), 0)
+    found = compute_reference(layer, [(x,)], Precision(), 0)
     activation = encode(x, element, RULE).values()
     truth = activation @ weight_of(layer, element)[0].T + layer.get_parameter("bias").double()
     torch.testing.assert_close(found.oracle[0][0], truth, rtol=1e-14, atol=1e-14)
@@ -86,7 +86,7 @@ def test_a_convolution_multiplies_decoded_blocks(element: Element, bias: bool) -
     options: dict[str, Any] = {"stride": (2, 1), "padding": (1, 0), "dilation": (1, 2)}
     layer = converted(torch.nn.Conv2d(64, 4, 3, bias=bias, **options), element)
     x = torch.randn(2, 64, 6, 7)
-    found = refer(layer, [(x,)], Precision(), 0)
+    found = compute_reference(layer, [(x,)], Precision(), 0)
     activation = encode(x, element, RULE, axis=1).values()
     weight = weight_of(layer, element).permute(0, 3, 1, 2)
     added = layer.get_parameter("bias").double() if bias else None
@@ -104,12 +104,12 @@ def test_an_element_that_does_not_follow_is_refused() -> None:
     operator = torch.ops.tosa_mxfp.linear.default
     data, scale = torch.zeros(1, 2, 32), torch.ones(1, 2, 1)
     with pytest.raises(ValueError, match="no MX element"):
-        block_product(operator, (torch.zeros(1, 32), data, scale), {})
+        parse_mx_product(operator, (torch.zeros(1, 32), data, scale), {})
     packed = torch.zeros(1, 2, 16, dtype=torch.uint8)
-    found = block_product(operator, (torch.zeros(1, 32), packed, scale), {})
+    found = parse_mx_product(operator, (torch.zeros(1, 32), packed, scale), {})
     assert found is not None
     assert found.element is E2M1
-    assert block_product(torch.ops.aten.mm.default, (), {}) is None
+    assert parse_mx_product(torch.ops.aten.mm.default, (), {}) is None
 
 
 def test_packed_elements_of_torchao_s_operator_are_decoded() -> None:
@@ -126,7 +126,7 @@ def test_packed_elements_of_torchao_s_operator_are_decoded() -> None:
 def bound_of(
     layer: torch.nn.Module, before: Callable[..., Any], *inputs: torch.Tensor
 ) -> oracle.Reference:
-    return refer(Around(layer, before), [inputs], Precision(), 3)
+    return compute_reference(Around(layer, before), [inputs], Precision(), 3)
 
 
 @every_element
@@ -207,7 +207,7 @@ def test_a_block_that_is_not_finite_is_nan(element: Element, value: float) -> No
     x = torch.randn(3, 64)
     x[1, 40] = value
     layer = converted(torch.nn.Linear(64, 4), element)
-    found = refer(layer, [(x,)], Precision(), 0)
+    found = compute_reference(layer, [(x,)], Precision(), 0)
     assert found.oracle[0][0].isnan().tolist() == [[False] * 4, [True] * 4, [False] * 4]
     assert (found.bound[0][0][[0, 2]] > 0).all()
     assert (found.bound[0][0][[0, 2]] < 1e-3).all()
@@ -222,7 +222,7 @@ def test_the_bound_follows_format_block_and_length(element: Element) -> None:
         layer = converted(torch.nn.Linear(length, 64, bias=False), element)
         x = torch.randn(4, length)
         magnitude = encode(x, element, RULE).values().abs() @ weight_of(layer, element)[0].abs().T
-        found = refer(layer, [(x,)], Precision(), 0).bound[0][0]
+        found = compute_reference(layer, [(x,)], Precision(), 0).bound[0][0]
         by_length[length] = float((found / magnitude / UNIT).median())
     exact = element not in (E4M3, E5M2)
     # 4 · rms of noise between half and all of the amplitude is 3.05 of it; and the output rounds.
@@ -236,6 +236,6 @@ def test_bfloat16_does_not_widen_the_product() -> None:
     """The operator sums in float32 and returns it; the cast behind it rounds."""
     torch.manual_seed(6)
     layer = converted(torch.nn.Linear(64, 8, dtype=torch.bfloat16), E2M1)
-    found = refer(layer, [(torch.randn(3, 64).bfloat16(),)], Precision(), 0)
+    found = compute_reference(layer, [(torch.randn(3, 64).bfloat16(),)], Precision(), 0)
     ratio = found.bound[0][0] / (found.oracle[0][0].abs() * 2.0**-8)
     assert float(ratio.median()) < 5.5, "a rounding of the result, four times, and of the output"

@@ -17,7 +17,7 @@ from backends.tosa.graph import TosaGraph, TosaOperator, TosaTensor
 from backends.tosa.mxfp import FORMATS
 from backends.tosa.mxfp_graph import find_converted_layers, find_problems, read_graphs, verify
 from harness import Case, Lowered, Status, Tester, run_cell
-from harness.numerics.formats.packing import unpacked
+from harness.numerics.formats.packing import unpack_codes
 from harness.pipeline.route import lower
 from harness.pytest_plugin.tests import sessions
 from suites.mxfp import conv, linear
@@ -370,7 +370,7 @@ def test_packed_codes_come_apart(bits: int) -> None:
     codes = numpy.random.default_rng(bits).integers(0, 2**bits, 96, dtype=numpy.uint8)
     stream = sum(int(code) << (bits * place) for place, code in enumerate(codes))
     packed = stream.to_bytes(96 * bits // 8, "little")
-    assert unpacked(packed, bits) == codes.tobytes()
+    assert unpack_codes(packed, bits) == codes.tobytes()
 
 
 def test_a_payload_reads_as_it_was_written() -> None:

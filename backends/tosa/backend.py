@@ -33,8 +33,8 @@ if TYPE_CHECKING:
         DelegatePayload,
         Encoding,
         Held,
+        OperatorSemantics,
         Program,
-        Semantics,
     )
 
 DELEGATE = "TOSABackend"
@@ -104,7 +104,7 @@ def make_unverified_edge_config() -> EdgeCompileConfig:
     return EdgeCompileConfig(_check_ir_validity=False)
 
 
-def _make_mxfp_semantics() -> Semantics:
+def _make_mxfp_semantics() -> OperatorSemantics:
     from backends.tosa import semantics
 
     return semantics.make_mxfp_semantics()

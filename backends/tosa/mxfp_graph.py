@@ -16,7 +16,7 @@ import torch
 from backends.tosa.graph import TosaGraph, TosaOperator, read_graph
 from backends.tosa.mxfp import BLOCK, BlockFormat
 from harness import Encoding, Program, op_name
-from harness.numerics.formats.packing import unpacked
+from harness.numerics.formats.packing import unpack_codes
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -115,7 +115,7 @@ def find_converted_layers(
             ConvertedLayer(
                 names[0].removesuffix("_qdata"),
                 product,
-                unpacked(data, 4) if packed else data,
+                unpack_codes(data, 4) if packed else data,
                 scales.view(torch.uint8).numpy().tobytes(),
                 codes.shape[-1] * (2 if packed else 1),
                 node in needed,
@@ -256,7 +256,7 @@ def _read_weights(graph: TosaGraph, block_format: BlockFormat) -> list[tuple[str
     return [
         (
             operator.name,
-            unpacked(graph.tensors[operator.inputs[2]].data, block_format.bits),
+            unpack_codes(graph.tensors[operator.inputs[2]].data, block_format.bits),
             graph.tensors[operator.inputs[3]].data,
         )
         for operator in graph.operators

@@ -1,4 +1,4 @@
-"""Semantics of Arm's operators in MX formats, for the oracle.
+"""OperatorSemantics of Arm's operators in MX formats, for the oracle.
 
 ``tosa_mxfp::linear`` and ``tosa_mxfp::conv2d`` (executorch, ``backends/arm/ao_ext/ops``) become
 TOSA's CAST_TO_BLOCK_SCALED, which encodes the activation, and MATMUL_T_BLOCK_SCALED or
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import torch
 
-from harness import GENERIC, BlockProduct, Semantics
+from harness import GENERIC_SEMANTICS, MxProduct, OperatorSemantics
 from harness.numerics.formats.microscaling import (
     E2M1,
     E2M3,
@@ -39,11 +39,11 @@ PAYLOADS = {"f4e2m1": E2M1, "fp6e2m3": E2M3, "fp6e3m2": E3M2, "f8e4m3": E4M3, "f
 _DTYPES = {torch.uint8: E2M1, torch.float8_e4m3fn: E4M3, torch.float8_e5m2: E5M2}
 
 
-def make_mxfp_semantics() -> Semantics:
+def make_mxfp_semantics() -> OperatorSemantics:
     """Return semantics that include the operators of layers in an MX format."""
     return replace(
-        GENERIC,
-        block_products={"tosa_mxfp::linear": _linear, "tosa_mxfp::conv2d": _conv2d},
+        GENERIC_SEMANTICS,
+        mx_products={"tosa_mxfp::linear": _linear, "tosa_mxfp::conv2d": _conv2d},
     )
 
 
@@ -54,7 +54,7 @@ def _linear(
     bias: torch.Tensor | None = None,
     block_size: int = 32,
     weight_payload_dtype: str = "",
-) -> BlockProduct:
+) -> MxProduct:
     element, weight = _weight(weight_qdata, weight_scale, weight_payload_dtype)
 
     def multiply(activation: torch.Tensor) -> torch.Tensor:
@@ -62,7 +62,7 @@ def _linear(
         # The delegate adds the bias with a separate ADD.
         return result if bias is None else result + bias.double()
 
-    return BlockProduct(input.double(), element, -1, block_size, RULE, multiply)
+    return MxProduct(input.double(), element, -1, block_size, RULE, multiply)
 
 
 def _conv2d(
@@ -76,7 +76,7 @@ def _conv2d(
     groups: int = 1,
     block_size: int = 32,
     weight_payload_dtype: str = "",
-) -> BlockProduct:
+) -> MxProduct:
     element, weight = _weight(weight_qdata, weight_scale, weight_payload_dtype)
     weight = weight.permute(0, 3, 1, 2)  # stored as (out, height, width, in)
 
@@ -91,7 +91,7 @@ def _conv2d(
             groups,
         )
 
-    return BlockProduct(input.double(), element, 1, block_size, RULE, multiply)
+    return MxProduct(input.double(), element, 1, block_size, RULE, multiply)
 
 
 def _weight(data: torch.Tensor, scale: torch.Tensor, payload: str) -> tuple[Element, torch.Tensor]:

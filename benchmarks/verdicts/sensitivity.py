@@ -26,7 +26,7 @@ from benchmarks.verdicts.false_alarms import matches, select
 from harness import Case, Tester, registry
 from harness.errors import StageFailure
 from harness.numerics.oracle import Reference
-from harness.numerics.unperturbed import run_exactly
+from harness.numerics.unperturbed import run_unperturbed
 from harness.pipeline import speed
 from harness.record.target import Target
 from harness.vendors.quiet import silence_vendors
@@ -101,7 +101,7 @@ def measure(case: Case, target: Target, factor: float) -> tuple[float | None, fl
     with torch.no_grad():
         weight = next(each for each in altered.parameters() if each.dim() > 1)
         weight.mul_(factor)
-    found = run_exactly(altered, tree_map(_wide, list(tester.built.calls)), 0)
+    found = run_unperturbed(altered, tree_map(_wide, list(tester.built.calls)), 0)
     return _used(reference, found.truths), _width(reference)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.model.limitation import Limitation
     from harness.model.precision import Precision
     from harness.model.recipe import KnownPass, Lowered, Recipe
-    from harness.numerics.formats.semantics import Semantics
+    from harness.numerics.formats.semantics import OperatorSemantics
     from harness.record.cell import Numerics
 
 
@@ -83,7 +83,7 @@ class Attempt:
     lowered: Lowered
     calls: Sequence[Inputs]
     precision: Precision
-    semantics: Semantics
+    semantics: OperatorSemantics
     seed: int
     problem: str | None
     numerics: Sequence[Numerics]

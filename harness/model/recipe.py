@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from harness.execution.program import Program
     from harness.model.case import Built, Case
-    from harness.numerics.formats.semantics import Semantics
+    from harness.numerics.formats.semantics import OperatorSemantics
     from harness.record.cell import Delegation
     from harness.record.program_data import Encoding
 
@@ -207,7 +207,7 @@ class Recipe:
     require_delegation: bool = False
     verify: Callable[[Lowered], str | None] | None = None
     encodings: Callable[[Lowered], list[Encoding]] | None = None
-    semantics: Callable[[], Semantics] | None = None
+    semantics: Callable[[], OperatorSemantics] | None = None
     explain: Callable[[Sequence[Partitioner], Node], str | None] | None = None
     script: Script | None = None
     added: tuple[KnownPass, ...] = ()

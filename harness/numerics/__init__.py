@@ -1,6 +1,6 @@
-"""How a result is judged: the oracle, the bound that the arithmetic allows, and the verdict.
+"""Compute the oracle and its bound, and judge outputs against them.
 
-``formats/`` says what encoded numbers mean, ``error_model/`` where and by how much single
-operators err, ``figures/`` what is measured of an output. Imports the vocabulary, ``record`` and
-``execution``.
+``formats/`` decodes encoded numbers, ``error_model/`` models the rounding errors of single
+operators, ``large_tensors/`` and ``kernels/`` keep large references affordable, ``metrics/``
+measures outputs. Imports ``model``, ``record`` and ``execution``.
 """

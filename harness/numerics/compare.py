@@ -11,12 +11,12 @@ import torch
 
 from harness.execution.interface import Interface, Place
 from harness.execution.program import TensorSpec
-from harness.numerics.metrics.conclusiveness import telling, vacuity
-from harness.numerics.metrics.differences import Difference, Tally, largest_error
-from harness.numerics.metrics.error_patterns import pattern
-from harness.numerics.metrics.severity import severity
+from harness.numerics.metrics.conclusiveness import compute_conclusive_share, find_vacuous_reason
+from harness.numerics.metrics.differences import Difference, ErrorSummary, compute_largest_error
+from harness.numerics.metrics.error_patterns import describe_pattern
+from harness.numerics.metrics.severity import classify_severity
 from harness.numerics.oracle import Reference
-from harness.numerics.unperturbed import numbers
+from harness.numerics.unperturbed import as_real_tensor
 from harness.record import severity as severities
 from harness.record.cell import Numerics
 from harness.record.number_text import apart
@@ -28,10 +28,10 @@ _NOTHING: Narrowed = {}
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether all outputs conform, why not, and the numbers of each.
+    """Whether all outputs conform, why not, and the figures of each.
 
-    ``severity`` is that of the worst output; what is wrong with the structure of the outputs, such
-    as their number, is critical. None where all conform.
+    ``severity`` is the severity of the worst output, None where all conform. A wrong structure of
+    the outputs, such as their number, is critical.
     """
 
     passed: bool
@@ -40,12 +40,12 @@ class Verdict:
     severity: Severity | None = None
 
     @classmethod
-    def of(cls, numerics: list[Numerics], problems: list[str]) -> Verdict:
-        """The verdict on some outputs.
+    def from_rows(cls, numerics: list[Numerics], problems: list[str]) -> Verdict:
+        """Make the verdict on some outputs.
 
         Args:
             numerics: a row for each output that was compared.
-            problems: what is wrong, in words; each that is of an output is in its row, too.
+            problems: one text per problem; a problem of an output is in its row, too.
         """
         of_outputs = sum(row.problem is not None for row in numerics)
         other = Severity.CRITICAL if len(problems) > of_outputs else None
@@ -61,14 +61,14 @@ def compare(
     declared: Sequence[TensorSpec | None] | None = None,
     narrowed: Narrowed = _NOTHING,
 ) -> Verdict:
-    """Judge what a program returned for a sequence of calls.
+    """Compare the outputs of a program for a sequence of calls with a reference.
 
     Args:
         actual: per call the flat values: tensors, numbers, None.
-        reference: what they should be, the bound, and the steps of quantized outputs.
-        interface: what each value is, and the program's tree of outputs; by default they are all
+        reference: expected values, their bound, and the steps of quantized outputs.
+        interface: the place of each value, and the program's tree of outputs; by default all are
             outputs, in the reference's order.
-        declared: what the program declares about the values; its dim order is checked.
+        declared: the program's declaration of each value; its dim order is checked.
         narrowed: as :attr:`harness.model.recipe.Recipe.narrowed`.
     """
     numerics: list[Numerics] = []
@@ -95,7 +95,7 @@ def compare(
             numerics += [row] if row is not None else []
             if row is not None and row.problem:
                 problems.append(f"call {call} {place}: {row.problem}")
-    return Verdict.of(numerics, problems)
+    return Verdict.from_rows(numerics, problems)
 
 
 def _outputs(values: Sequence[Any]) -> list[Place]:
@@ -111,24 +111,27 @@ def _compare_value(
     spec: TensorSpec | None,
     narrowed: Narrowed,
 ) -> Numerics | None:
-    """The record of one value; None for one without numbers that is as expected."""
+    """Return the row of one value; None for an expected value without numbers."""
     eager, bound = reference.eager[call][index], reference.bound[call][index]
     is_output = place.role == "output"
     models = reference.model[call] if reference.model is not None and is_output else ()
     if bound is None:
         wanted = models[place.index] if place.index < len(models) else eager
         if isinstance(wanted, torch.Tensor):
-            problem = structure_problem(actual, wanted) or "the quantized graph returns no tensor"
-            return unlike(actual, call, place, problem)
-        is_same = type(actual) is type(wanted) and actual == wanted
-        return None if is_same else unlike(actual, call, place, f"{actual!r}, expected {wanted!r}")
+            problem = (
+                find_structure_problem(actual, wanted) or "the quantized graph returns no tensor"
+            )
+            return make_mismatch_row(actual, call, place, problem)
+        if type(actual) is type(wanted) and actual == wanted:
+            return None
+        return make_mismatch_row(actual, call, place, f"{actual!r}, expected {wanted!r}")
     steps = reference.steps if is_output else ()
     return compare_output(
         actual,
         reference.oracle[call][index],
         bound,
         eager,
-        others=reference.alternatives[call][index] if reference.alternatives else None,
+        alternatives=reference.alternatives[call][index] if reference.alternatives else None,
         spec=spec,
         model=models[place.index] if place.index < len(models) else None,
         step=steps[place.index] if place.index < len(steps) else None,
@@ -144,7 +147,7 @@ def compare_output(
     bound: torch.Tensor,
     eager: Any,
     *,
-    others: torch.Tensor | None = None,
+    alternatives: torch.Tensor | None = None,
     spec: TensorSpec | None = None,
     model: Any = None,
     step: float | None = None,
@@ -152,90 +155,95 @@ def compare_output(
     place: Place = Place("output", 0),  # noqa: B008  (frozen)
     narrowed: Narrowed = _NOTHING,
 ) -> Numerics:
-    """Judge one tensor or number.
+    """Compare one tensor or number with its reference.
 
     Args:
-        actual: what the target returned.
+        actual: output of the target.
         oracle: float64 (or exact integer) reference, same shape.
         bound: float64, the shape of the oracle's numbers; largest error that conforms, per element.
         eager: eager output in the recipe's dtype; gives the expected dtype where there is no
             ``model``.
-        others: further values that conform (:attr:`harness.numerics.bounds.Spread.alternatives`).
-        spec: what the program declares about this output.
+        alternatives: further values that conform
+            (:attr:`harness.numerics.bounds.BoundEstimator.alternatives`).
+        spec: the program's declaration of this output.
         model: the float model's output, for quantized recipes; gives the expected type, shape and
             dtype.
         step: quantization step of the output, in its unit.
         call: number of the call, for the record.
-        place: what the value is, for the record.
+        place: place of the value, for the record.
         narrowed: as :attr:`harness.model.recipe.Recipe.narrowed`.
     """
-    if problem := structure_problem(actual, eager if model is None else model, spec, narrowed):
-        return unlike(actual, call, place, problem)
-    # The program is as the module is; the graph that it is compared with by value may not be.
-    shape, of_graph = (getattr(each, "shape", None) for each in (actual, eager))
-    if shape != of_graph:
-        problem = f"the quantized graph returns shape {of_graph}, expected {shape}"
-        return unlike(actual, call, place, problem)
-    dtype, sizes = kind_name(actual), list(shape or ())
-    actual, oracle, eager, model = (numbers(item) for item in (actual, oracle, eager, model))
+    if problem := find_structure_problem(actual, eager if model is None else model, spec, narrowed):
+        return make_mismatch_row(actual, call, place, problem)
+    # The program has the module's structure, but the quantized graph with the values may differ.
+    shape, graph_shape = (getattr(each, "shape", None) for each in (actual, eager))
+    if shape != graph_shape:
+        problem = f"the quantized graph returns shape {graph_shape}, expected {shape}"
+        return make_mismatch_row(actual, call, place, problem)
+    dtype, sizes = get_kind_name(actual), list(shape or ())
+    actual, oracle, eager, model = map(as_real_tensor, (actual, oracle, eager, model))
     assert actual is not None
     assert oracle is not None
     assert eager is not None
-    tally = Tally.of(actual, oracle, bound, eager, others)
-    truth, native = Difference.of(actual, oracle, bound), Difference.of(actual, eager, bound)
-    worst = tally.worst
+    errors = ErrorSummary.from_tensors(actual, oracle, bound, eager, alternatives)
+    to_oracle = Difference.from_tensors(actual, oracle, bound)
+    to_eager = Difference.from_tensors(actual, eager, bound)
+    worst, is_wrong = errors.worst, errors.exceeding > 0
     at = None if worst is None else _unravel(worst, actual.shape)
     got, wanted, limit = (
         None if worst is None else float(each.flatten()[worst]) for each in (actual, oracle, bound)
     )
-    share = telling(oracle, bound)
-    likeness = pattern(actual, oracle, bound, eager, others) if tally.exceeding else ""
+    share = compute_conclusive_share(oracle, bound)
+    likeness = describe_pattern(actual, oracle, bound, eager, alternatives) if is_wrong else ""
     return Numerics(
         call=call,
         output=place.index,
         role=place.role,
         dtype=dtype,
         shape=sizes,
-        max_abs=tally.max_abs,
-        mean_abs=tally.mean_abs,
-        max_ulp=tally.max_ulp,
-        sqnr_db=truth.sqnr_db,
-        rel_fro=truth.relative_frobenius,
-        cosine=truth.cosine,
+        max_abs=errors.max_abs,
+        mean_abs=errors.mean_abs,
+        max_ulp=errors.max_ulp,
+        sqnr_db=to_oracle.sqnr_db,
+        rel_fro=to_oracle.relative_frobenius,
+        cosine=to_oracle.cosine,
         bound=limit or 0.0,
-        bound_used=tally.used,
-        exceeding=tally.exceeding,
-        elements=tally.elements,
+        bound_used=errors.bound_used,
+        exceeding=errors.exceeding,
+        elements=errors.elements,
         worst_index=at,
         worst_actual=got,
         worst_expected=wanted,
-        worst_error=None if worst is None else tally.worst_error,
-        eager_max_abs=largest_error(actual, eager),
-        eager_sqnr_db=native.sqnr_db,
-        model_sqnr_db=None if model is None else Difference.of(actual, model).sqnr_db,
-        max_steps=None if step is None else tally.max_abs / step,
+        worst_error=None if worst is None else errors.worst_error,
+        eager_max_abs=compute_largest_error(actual, eager),
+        eager_sqnr_db=to_eager.sqnr_db,
+        model_sqnr_db=None if model is None else Difference.from_tensors(actual, model).sqnr_db,
+        max_steps=None if step is None else errors.max_abs / step,
         telling=share,
-        vacuous=vacuity(oracle, bound, share),
+        vacuous=find_vacuous_reason(oracle, bound, share),
         name=place.path if "'" in place.path else "",
-        severity=severity(actual, oracle, bound, eager, others, step) if tally.exceeding else None,
-        problem=_problem(tally, limit, at, got, wanted, likeness) if tally.exceeding else None,
+        severity=classify_severity(actual, oracle, bound, eager, alternatives, step)
+        if is_wrong
+        else None,
+        problem=_describe_problem(errors, limit, at, got, wanted, likeness) if is_wrong else None,
         pattern=likeness,
     )
 
 
-def _problem(
-    tally: Tally,
+def _describe_problem(
+    errors: ErrorSummary,
     limit: float | None,
     at: list[int] | None,
     got: float | None,
     wanted: float | None,
     likeness: str,
 ) -> str:
-    """What is wrong with the values of a tensor: how many, how much, where, and like what. All
-    figures but the count are of the element that exceeds its bound by the largest factor."""
+    """Describe wrong values: how many, by how much, where, and their pattern. All figures but the
+    count belong to the element that exceeds its bound by the largest factor."""
     parts = [
-        f"{tally.exceeding} of {tally.elements} elements exceed the bound "
-        f"(worst {tally.used:.3g} times it: error {tally.worst_error:.3g}, bound {limit or 0:.3g})"
+        f"{errors.exceeding} of {errors.elements} elements exceed the bound "
+        f"(worst {errors.bound_used:.3g} times it: error {errors.worst_error:.3g}, "
+        f"bound {limit or 0:.3g})"
     ]
     if at is not None and got is not None and wanted is not None:
         shown, expected = apart(got, wanted)
@@ -245,27 +253,27 @@ def _problem(
     return ", ".join(parts)
 
 
-def structure_problem(
+def find_structure_problem(
     actual: Any, eager: Any, spec: TensorSpec | None = None, narrowed: Narrowed = _NOTHING
 ) -> str | None:
-    """How type, shape, dtype or dim order of a value are wrong, or None.
+    """Return a wrong type, shape, dtype or dim order of a value as text, or None.
 
     Args:
-        actual: what the target returned.
-        eager: what eager returned.
-        spec: what the program declares about it.
+        actual: output of the target.
+        eager: output of eager.
+        spec: the program's declaration of the output.
         narrowed: as :attr:`harness.model.recipe.Recipe.narrowed`.
     """
     if not (isinstance(actual, torch.Tensor) and isinstance(eager, torch.Tensor)):
-        same = type(actual) is type(eager)
-        return None if same else f"{kind_name(actual)}, expected {kind_name(eager)}"
+        is_same = type(actual) is type(eager)
+        return None if is_same else f"{get_kind_name(actual)}, expected {get_kind_name(eager)}"
     if actual.shape != eager.shape:
         return f"shape {tuple(actual.shape)}, expected {tuple(eager.shape)}"
     if actual.dtype != eager.dtype and narrowed.get(_name(eager.dtype)) != _name(actual.dtype):
         return f"dtype {_name(actual.dtype)}, expected {_name(eager.dtype)}"
     if spec is None or actual.numel() == 0:
         return None
-    # Compared through strides: with a dimension of size 1 several orders are the same.
+    # Strides, as several dim orders are the same where a dimension has size 1.
     wanted = _effective(actual.shape, spec.strides_of(actual.shape))
     if _effective(actual.shape, actual.stride()) != wanted:
         return f"dim order {tuple(actual.dim_order())}, the program declares {spec.dim_order}"
@@ -276,14 +284,14 @@ def _effective(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
     return [stride for size, stride in zip(shape, strides, strict=True) if size != 1]
 
 
-def unlike(actual: Any, call: int, place: Place, problem: str) -> Numerics:
-    """The record of a value that is not even of the kind that was expected."""
+def make_mismatch_row(actual: Any, call: int, place: Place, problem: str) -> Numerics:
+    """Make the row of a value with the wrong type, shape, dtype or dim order."""
     elements = actual.numel() if isinstance(actual, torch.Tensor) else 1
     return Numerics(
         call=call,
         output=place.index,
         role=place.role,
-        dtype=kind_name(actual),
+        dtype=get_kind_name(actual),
         shape=list(getattr(actual, "shape", ())),
         max_abs=math.inf,
         mean_abs=math.inf,
@@ -301,8 +309,8 @@ def unlike(actual: Any, call: int, place: Place, problem: str) -> Numerics:
     )
 
 
-def kind_name(value: Any) -> str:
-    """The name of a tensor's dtype, or of a value's type."""
+def get_kind_name(value: Any) -> str:
+    """Return the name of a tensor's dtype, or of a value's type."""
     if isinstance(value, torch.Tensor):
         return _name(value.dtype)
     return "None" if value is None else type(value).__name__

@@ -1,7 +1,7 @@
-"""Control flow operators (cond, while_loop, map, scan, ...) run as what they mean, never compiled.
+"""Run control flow operators (cond, while_loop, map, scan, ...) eagerly, never compiled.
 
-Called outside of an export they compile themselves with Dynamo, which neither knows our modes nor
-forgets a failure.
+Outside of an export they compile themselves with Dynamo, which does not know our modes, and which
+remembers failures.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _DENSE = DispatchKey.CompositeExplicitAutograd
 
 
 @contextmanager
-def uncompiled() -> Iterator[None]:
-    """While modules run eagerly: nothing is compiled, whoever asks for it. Runs that follow each
-    other may do so within one, as Dynamo's reset takes longer than a small module."""
+def compilation_disabled() -> Iterator[None]:
+    """Disable compilation while modules run eagerly. Enclose consecutive runs in one context, as
+    Dynamo's reset takes longer than a small module."""
     from harness.vendors.torch import _dynamo
 
     if _dynamo.config.disable:
@@ -30,7 +30,7 @@ def uncompiled() -> Iterator[None]:
         with _dynamo.config.patch(disable=True):
             yield
     finally:
-        torch.compiler.reset()  # or the next export finds the branches marked as not to be traced
+        torch.compiler.reset()  # otherwise the next export skips the branches
 
 
 def run_dense(
@@ -39,16 +39,16 @@ def run_dense(
     kwargs: dict[str, Any],
     running: Callable[[], AbstractContextManager[Any]],
 ) -> Any:
-    """Run a control flow operator by its own plain kernel, which calls the branches that it takes.
+    """Run a control flow operator by its own eager kernel, which calls the branches that it takes.
 
     Args:
-        operator: what a dispatch mode was handed.
-        args: its arguments; those that can be called run under the mode.
-        kwargs: the same by name.
+        operator: the operator that a dispatch mode received.
+        args: its arguments; callables among them run under the mode.
+        kwargs: its keyword arguments.
         running: makes the context in which code of the program runs; it is not active here.
 
     Raises:
-        NotImplementedError: it has none.
+        NotImplementedError: it has no such kernel.
     """
     kernel = operator.py_kernels.get(_DENSE)
     if kernel is None:
@@ -58,10 +58,10 @@ def run_dense(
         if not callable(function):
             return function
 
-        def called(*inner: Any, **named: Any) -> Any:
+        def call_under_mode(*inner: Any, **named: Any) -> Any:
             with running():
                 return function(*inner, **named)
 
-        return called
+        return call_under_mode
 
     return kernel(*map(under_mode, args), **{name: under_mode(v) for name, v in kwargs.items()})

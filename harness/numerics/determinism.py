@@ -1,4 +1,4 @@
-"""Whether a module has outputs that one can expect: two runs on the same inputs must agree."""
+"""Check that a module is deterministic: two runs on the same inputs must agree."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from harness.numerics.control_flow import run_dense
 from harness.vendors.torch import HigherOrderOperator, TorchDispatchMode, tree_leaves
 
 LARGE = 2**22
-"""Elements of state, inputs and outputs from which on the oracle runs twice only where eager drew
+"""Elements of state, inputs and outputs. From here on the oracle runs twice only where eager drew
 random numbers."""
 
 
-class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
-    """Notes the operators that draw random numbers.
+class RandomDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+    """Dispatch mode that detects operators that draw random numbers.
 
     Attributes:
-        names: of the operators, in the order of their first call.
-        drew: whether any operator did, or anything else of the global generators of torch, NumPy
-            and ``random``; known afterwards.
+        operators: names of these operators, in the order of their first call.
+        has_drawn: whether an operator drew, or other code did from the global generators of torch,
+            NumPy and ``random``; set on exit.
     """
 
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.names: dict[str, None] = {}
-        self.drew = False
+        self.operators: dict[str, None] = {}
+        self.has_drawn = False
         self._before: tuple[Any, ...] = ()
 
-    def __enter__(self) -> Draws:
-        self._before = _generators()
+    def __enter__(self) -> RandomDraws:
+        self._before = _get_generator_states()
         return super().__enter__()  # type: ignore[no-any-return, no-untyped-call]
 
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)  # type: ignore[no-untyped-call]
-        self.drew = bool(self.names) or _generators() != self._before
+        self.has_drawn = bool(self.operators) or _get_generator_states() != self._before
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -50,39 +50,39 @@ class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is u
             return run_dense(func, args, kwargs or {}, lambda: self)
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **(kwargs or {}))
-        # It may draw, and does not where it drops nothing out.
+        # The tag is not enough: dropout with p=0 has it, and draws nothing.
         before = torch.get_rng_state()
         result = func(*args, **(kwargs or {}))
         has_own = any(isinstance(leaf, torch.Generator) for leaf in tree_leaves((args, kwargs)))
         if has_own or not torch.equal(before, torch.get_rng_state()):
-            self.names[str(func)] = None
+            self.operators[str(func)] = None
         return result
 
     @property
     def cause(self) -> str:
-        """Why two runs of a module differ."""
-        if self.names:
-            return f"{', '.join(self.names)} draws random numbers"
-        return "it keeps state that is not a buffer, or calls what does"
+        """The reason why two runs of a module differ, as text."""
+        if self.operators:
+            return f"{', '.join(self.operators)} draws random numbers"
+        return "it keeps state that is not a buffer, or calls code that does"
 
 
-def _generators() -> tuple[Any, ...]:
-    """What the global generators are at."""
-    of_numpy = pickle.dumps(numpy.random.get_state())
-    return torch.get_rng_state().numpy().tobytes(), random.getstate(), of_numpy
+def _get_generator_states() -> tuple[Any, ...]:
+    """Return the states of the global generators."""
+    numpy_state = pickle.dumps(numpy.random.get_state())
+    return torch.get_rng_state().numpy().tobytes(), random.getstate(), numpy_state
 
 
-def agree(first: Sequence[Any], second: Sequence[Any]) -> bool:
-    """Whether what two runs returned is the same.
+def outputs_agree(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Whether two runs returned the same.
 
     Tensors may differ by half a unit of float32, or of their own dtype if that is coarser, in
-    their largest element: threads may add up in another order, and a difference that small is
+    their largest element: threads may sum in another order, and a difference that small is
     rounded away in any output.
     """
-    return len(first) == len(second) and all(map(_agree, first, second))
+    return len(first) == len(second) and all(map(_values_agree, first, second))
 
 
-def _agree(first: Any, second: Any) -> bool:
+def _values_agree(first: Any, second: Any) -> bool:
     if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
         return type(first) is type(second) and (first == second or first != first)
     if first.shape != second.shape or first.dtype != second.dtype:

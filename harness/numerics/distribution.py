@@ -1,4 +1,4 @@
-"""Random outputs, compared by their distribution: for cases that ask for it (``Case.draws``)."""
+"""Compare random outputs by their distribution, for cases that ask for it (``Case.draws``)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import torch
 
 from harness.execution.interface import Interface
 from harness.model.case import Given
-from harness.numerics.compare import Verdict, kind_name, structure_problem, unlike
-from harness.numerics.metrics.severity import of_share
+from harness.numerics.compare import (
+    Verdict,
+    find_structure_problem,
+    get_kind_name,
+    make_mismatch_row,
+)
+from harness.numerics.metrics.severity import classify_share
 from harness.numerics.module_runs import run_calls
 from harness.record.cell import Numerics
 
-#: Chance that a correct output is called wrong.
+# Probability that a correct output is rejected.
 _CHANCE = 1e-6
 _SAMPLES = 8
 
@@ -27,21 +32,21 @@ def compare_draws(
     interface: Interface,
     seed: int,
 ) -> Verdict:
-    """Judge outputs that a target drew for itself against draws of eager.
+    """Compare outputs that a target drew from its own random numbers with draws of eager.
 
-    Two-sample Kolmogorov-Smirnov test of the elements of each output against those of 8 runs of
-    eager. Its critical value is ``sqrt(-ln(p / 2) / 2 · (n + m) / (n m))`` (N. Smirnov, *Table for
-    Estimating the Goodness of Fit of Empirical Distributions*, Ann. Math. Statist. 19(2), 1948).
-    In the record ``max_abs`` is the statistic and ``bound`` the critical value; no element has an
-    error of its own. The statistic is the share of the distribution that is elsewhere, from which
-    the severity follows as from a share of wrong elements.
+    Two-sample Kolmogorov-Smirnov test of the elements of each output against the elements of 8 runs
+    of eager. Its critical value is ``sqrt(-ln(p / 2) / 2 · (n + m) / (n m))`` (N. Smirnov, *Table
+    for Estimating the Goodness of Fit of Empirical Distributions*, Ann. Math. Statist. 19(2),
+    1948). In the record ``max_abs`` is the statistic and ``bound`` the critical value; no element
+    has an error of its own. The statistic is the share of the distribution that differs; the
+    severity follows from it as from a share of wrong elements.
 
     Args:
         module: the module, in the recipe's dtype.
         calls: inputs of each call.
         actual: per call the flat values that the program returned.
-        interface: what each value is.
-        seed: of the first run of eager.
+        interface: the place of each value.
+        seed: seed of the first run of eager.
     """
     runs = [run_calls(module, calls, seed + sample) for sample in range(_SAMPLES)]
     numerics: list[Numerics] = []
@@ -56,26 +61,26 @@ def compare_draws(
             if place.role != "output":
                 continue
             drawn = [run[call].outputs[place.index] for run in runs]
-            row = _row(value, drawn, call, place)
+            row = _compare_value(value, drawn, call, place)
             numerics.append(row)
             if row.problem:
                 problems.append(f"call {call} {place}: {row.problem}")
-    return Verdict.of(numerics, problems)
+    return Verdict.from_rows(numerics, problems)
 
 
-def _row(value: Any, drawn: Sequence[Any], call: int, place: Any) -> Numerics:
-    problem = structure_problem(value, drawn[0])
+def _compare_value(value: Any, drawn: Sequence[Any], call: int, place: Any) -> Numerics:
+    problem = find_structure_problem(value, drawn[0])
     if problem is not None:
-        return unlike(value, call, place, problem)
+        return make_mismatch_row(value, call, place, problem)
     sample, expected = value.double().flatten(), torch.stack(list(drawn)).double().flatten()
-    statistic = kolmogorov_smirnov(sample, expected)
+    statistic = compute_ks_statistic(sample, expected)
     n, m = max(1, sample.numel()), max(1, expected.numel())
     critical = math.sqrt(-math.log(_CHANCE / 2) / 2 * (n + m) / (n * m))
     wrong = statistic > critical
     return Numerics(
         call=call,
         output=place.index,
-        dtype=kind_name(value),
+        dtype=get_kind_name(value),
         shape=list(value.shape),
         max_abs=statistic,
         mean_abs=statistic,
@@ -88,15 +93,16 @@ def _row(value: Any, drawn: Sequence[Any], call: int, place: Any) -> Numerics:
         exceeding=sample.numel() if wrong else 0,
         elements=sample.numel(),
         telling=max(0.0, 1 - critical),
-        severity=of_share(statistic) if wrong else None,
+        severity=classify_share(statistic) if wrong else None,
         problem=f"the distributions differ: statistic {statistic:.3g}, critical {critical:.3g}"
         if wrong
         else None,
     )
 
 
-def kolmogorov_smirnov(first: torch.Tensor, second: torch.Tensor) -> float:
-    """The largest distance between the empirical distribution functions of two samples, 0 to 1."""
+def compute_ks_statistic(first: torch.Tensor, second: torch.Tensor) -> float:
+    """Return the Kolmogorov-Smirnov statistic: the largest distance between the empirical
+    distribution functions of two samples, 0 to 1."""
     if first.numel() == 0 or second.numel() == 0:
         return 0.0
     points = torch.cat([first, second])

@@ -1,7 +1,7 @@
-"""The dtypes that a program's values have in eager, while a run holds them in float64.
+"""Track the dtypes that a program's values have in eager, while a run keeps them in float64.
 
-A run in float64 has to know them: each operator rounds to the dtype that it computes in, and
-modules ask tensors for their dtype and cast to it.
+Each operator rounds to the dtype that it computes in, and modules ask tensors for their dtype and
+cast to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from harness.model.trees import leaves, map_leaves
 
-_HELD = "_conform_eager_dtype"
+_EAGER_DTYPE = "_conform_eager_dtype"
 _WIDE = {torch.float64, torch.complex128}
 _CASTS = {
     torch.Tensor.float: torch.float32,
@@ -23,9 +23,9 @@ _CASTS = {
     torch.Tensor.bfloat16: torch.bfloat16,
     torch.Tensor.double: torch.float64,
 }
-# Others may return another dtype than they are given.
+# Operators of other namespaces may return another dtype than their arguments'.
 _PROMOTING = frozenset(("aten", "prims"))
-# What operators promote to, by overload and by dtypes of arguments.
+# Result dtypes of operators, by overload and dtypes of arguments.
 _PROMOTED: dict[Any, torch.dtype] = {}
 _TO: Any = torch.ops.aten.to
 _CONVERSIONS = frozenset(
@@ -36,53 +36,53 @@ _DTYPE: Any = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]  # a desc
 
 
 @functools.cache
-def roundoff(dtype: torch.dtype) -> float:
-    """The unit roundoff of a floating or complex dtype."""
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """Return the unit roundoff of a floating or complex dtype."""
     return float(torch.finfo(dtype).eps) / 2
 
 
 def is_rounded(dtype: torch.dtype) -> bool:
-    """Whether values of a dtype are rounded: floating or complex, and no one-byte code."""
+    """Whether values of a dtype are rounded: floating or complex, but not one-byte codes."""
     return (dtype.is_floating_point and dtype.itemsize > 1) or dtype.is_complex
 
 
 def is_widening(source: torch.dtype, target: torch.dtype) -> bool:
-    """Whether a cast between two floating dtypes keeps every digit."""
+    """Whether a cast between two floating dtypes is exact."""
     return (
         source.is_floating_point
         and target.is_floating_point
-        and roundoff(target) <= roundoff(source)
+        and unit_roundoff(target) <= unit_roundoff(source)
     )
 
 
 class EagerDtypes(TorchFunctionMode):
-    """Answers for tensors that are held in float64 with the dtype that they have in eager.
+    """Function mode that reports float64 tensors with the dtype that they have in eager.
 
     A cast to the dtype that a tensor already has returns that tensor, as in eager; a write to one
     is then a write to the other.
 
     Args:
-        default: dtype of what is created without one.
+        default: dtype of tensors that are created without one.
     """
 
     def __init__(self, default: torch.dtype) -> None:
         super().__init__()
         self._default = default
-        # Whether the call that is running names float64: otherwise an operator that is handed it
-        # has it from a tensor that is held so.
+        # Whether the running call names float64. If it does not, a float64 argument comes from a
+        # tensor that is kept in float64.
         self._names_wide = False
 
-    def of(self, tensor: torch.Tensor) -> torch.dtype:
-        """The dtype of a tensor in eager."""
+    def get(self, tensor: torch.Tensor) -> torch.dtype:
+        """Return the dtype of a tensor in eager."""
         if tensor.dtype not in _WIDE:
             return tensor.dtype
-        known: torch.dtype | None = getattr(tensor, _HELD, None)
+        known: torch.dtype | None = getattr(tensor, _EAGER_DTYPE, None)
         if known is not None:
             return known
         return self._default.to_complex() if tensor.dtype.is_complex else self._default
 
     def mark(self, tree: Any, dtype: torch.dtype) -> None:
-        """Note the dtype of the wide tensors of a tree."""
+        """Record the eager dtype of the float64 tensors of a tree."""
         if dtype == self._default:
             return
         for leaf in leaves(tree):
@@ -90,20 +90,23 @@ class EagerDtypes(TorchFunctionMode):
                 same_kind = leaf.dtype.is_complex == dtype.is_complex
                 mark(leaf, dtype if same_kind else _counterpart(dtype))
 
-    def of_result(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
-        """The dtype in which an operator computes in eager: that of its floating results, or what
-        its arguments promote to where it has none.
+    def get_result_dtype(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> torch.dtype:
+        """Return the dtype in which an operator computes in eager.
+
+        It is the dtype of the floating results, or else the dtype that the arguments promote to.
 
         Args:
             func: the overload.
             args: its arguments, floating tensors in float64.
-            kwargs: its arguments by name.
+            kwargs: its keyword arguments.
         """
         given: list[torch.dtype] = []
         dims: list[int] = []
         for leaf in (*leaves(args), *leaves(kwargs)):
             if isinstance(leaf, torch.Tensor):
-                dtype = self.of(leaf)
+                dtype = self.get(leaf)
                 if is_rounded(dtype):
                     given.append(dtype)
                     dims.append(leaf.dim())
@@ -120,17 +123,16 @@ class EagerDtypes(TorchFunctionMode):
         return known
 
     def _is_named(self, dtype: torch.dtype) -> bool:
-        """Whether a dtype among arguments is the program's, and not that of a wide tensor."""
+        """Whether the program passes this dtype, and it is not taken from a float64 tensor."""
         return is_rounded(dtype) and (dtype not in _WIDE or self._names_wide)
 
     def _promote(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
-        """Ask the operator itself, with tensors that have no data; where it cannot answer so,
-        promote as elementwise operators do."""
+        """Run the operator on meta tensors; if it cannot, promote as elementwise operators do."""
         try:
             found = leaves(
                 func(*map_leaves(self._on_meta, args), **map_leaves(self._on_meta, kwargs))
             )
-        except Exception:  # needs data, or has no such kernel
+        except Exception:  # needs data, or has no meta kernel
             found = []
         for leaf in found:
             if isinstance(leaf, torch.Tensor) and is_rounded(leaf.dtype):
@@ -143,7 +145,7 @@ class EagerDtypes(TorchFunctionMode):
         if not isinstance(item, torch.Tensor):
             return item
         return torch.empty_strided(
-            item.shape, item.stride(), dtype=self.of(item), device=torch.device("meta")
+            item.shape, item.stride(), dtype=self.get(item), device=torch.device("meta")
         )
 
     def __torch_function__(
@@ -151,44 +153,44 @@ class EagerDtypes(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func == _DTYPE:
-            return self.of(args[0])
+            return self.get(args[0])
         if func is torch.result_type:
             return func(*map(self._on_meta, args), **kwargs)
         dtype = _CASTS.get(func)
         if dtype is None and func in _CONVERSIONS:
-            dtype = next(self._named(args[1:], kwargs), None)
+            dtype = next(self._find_dtypes(args[1:], kwargs), None)
         named = (dtype, *args, *kwargs.values())
         self._names_wide = any(item is wide for wide in _WIDE for item in named)
         if dtype is None:
             return func(*args, **kwargs)
         return self._cast(func, args, kwargs, dtype)
 
-    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.dtype]:
+    def _find_dtypes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.dtype]:
         for item in (*args, *kwargs.values()):
             if isinstance(item, torch.dtype):
                 yield item
             elif isinstance(item, torch.Tensor):
-                yield self.of(item)
+                yield self.get(item)
 
     def _cast(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torch.dtype
     ) -> Any:
-        """A cast to a dtype, which no run in float64 may take for one that does nothing."""
+        """Cast to a dtype; a cast that changes the eager dtype must reach the dispatch mode."""
         tensor = args[0]
         if tensor.dtype not in _WIDE and not is_rounded(dtype):
             return func(*args, **kwargs)
         layout = kwargs.get("memory_format") or torch.preserve_format
         flags = [item for item in args if isinstance(item, bool)]  # non_blocking, copy
         copies = bool(kwargs.get("copy", flags[1:] == [True]))
-        if self.of(tensor) == dtype and not copies and layout == torch.preserve_format:
+        if self.get(tensor) == dtype and not copies and layout == torch.preserve_format:
             return tensor
-        # Of the dtype that it is held in, no cast would reach the dispatch mode.
+        # torch drops a cast to the dtype that it is stored in before the dispatch mode sees it.
         return torch.ops.aten._to_copy(tensor, dtype=dtype, memory_format=layout)
 
 
 def mark(tensor: torch.Tensor, dtype: torch.dtype) -> None:
-    """Note the dtype that a tensor has in eager."""
-    setattr(tensor, _HELD, dtype)
+    """Record the dtype that a tensor has in eager."""
+    setattr(tensor, _EAGER_DTYPE, dtype)
 
 
 def _counterpart(dtype: torch.dtype) -> torch.dtype:
@@ -196,6 +198,6 @@ def _counterpart(dtype: torch.dtype) -> torch.dtype:
 
 
 def _strongest(tensors: list[torch.Tensor]) -> list[torch.dtype]:
-    """Dtypes that decide a promotion: those of tensors with dimensions, where there are any."""
+    """Return the dtypes that decide a promotion: of tensors with dimensions, if there are any."""
     with_dims = [tensor.dtype for tensor in tensors if tensor.dim()]
     return with_dims or [tensor.dtype for tensor in tensors]

@@ -1,6 +1,6 @@
-"""Run a module for a sequence of calls: as it is, or under a dispatch mode in float64.
+"""Run a module for a sequence of calls, in eager or under a dispatch mode in float64.
 
-The module is left as it was: state and inputs are copies. State persists over the calls of one run.
+The module is not changed: state and inputs are copies. State persists over the calls of one run.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import torch
 from harness.model.case import Given, arguments
 from harness.model.copies import copy_tensor
 from harness.model.seeding import seeded_with
-from harness.numerics.arithmetic import Float64Mode, storage_of, wide_dtype
-from harness.numerics.control_flow import uncompiled
+from harness.numerics.arithmetic import Float64Mode, get_storage_id, widen_dtype
+from harness.numerics.control_flow import compilation_disabled
 from harness.numerics.dtypes import mark
 from harness.numerics.kernels.threads import one_thread
 from harness.vendors.torch import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -26,14 +26,14 @@ State = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Returned:
-    """What one call of a module returned.
+class CallResult:
+    """The result of one call of a module.
 
     Attributes:
         spec: the tree of its outputs.
         outputs: the leaves; tensors are copies, numbers, None and the like as they are.
-        inputs: inputs as the call left them, by their position among the flat inputs.
-        wrote_state: whether the call wrote to a parameter or buffer, be it the same value.
+        inputs: inputs after the call, by their position among the flat inputs.
+        wrote_state: whether the call wrote to a parameter or buffer, even the same value.
     """
 
     spec: TreeSpec
@@ -41,8 +41,8 @@ class Returned:
     inputs: dict[int, torch.Tensor]
     wrote_state: bool = False
 
-    def equals(self, other: Returned) -> bool:
-        """Whether another call returned the same: types, shapes, dtypes and values, NaN included,
+    def equals(self, other: CallResult) -> bool:
+        """Whether another call returned the same types, shapes, dtypes and values (NaN equals NaN),
         and left the same inputs changed."""
         if self.spec != other.spec or self.inputs.keys() != other.inputs.keys():
             return False
@@ -57,21 +57,21 @@ class Returned:
         )
 
 
-class Widened:
-    """State and inputs of a module in float64, for one run after another.
+class Float64State:
+    """State and inputs of a module in float64, for consecutive runs.
 
-    Widening a large model costs as much as running it, so that runs share what none of them writes
-    to. Each finds all tensors as they were given.
+    Widening a large model costs as much as running it, so that runs share the tensors that none of
+    them writes to. Each run starts with the original values.
 
     Args:
-        module: what is run; left as it is.
-        calls: inputs of each call, likewise.
+        module: the module to run; not changed.
+        calls: inputs of each call; not changed.
     """
 
     def __init__(self, module: torch.nn.Module, calls: Sequence[Given]) -> None:
         self._state = _state(module)
         self._leaves, self._spec = tree_flatten(list(calls))
-        # What was tied stays tied; inputs are apart, though one tensor be given twice.
+        # Tied parameters stay tied; inputs are separate, even if one tensor is given twice.
         self._names = {name: f"state {id(tensor)}" for name, tensor in self._state.items()}
         self._given: dict[str, Any] = {
             self._names[name]: tensor for name, tensor in self._state.items()
@@ -83,31 +83,31 @@ class Widened:
 
     @property
     def elements(self) -> int:
-        """How many there are."""
+        """Number of elements of state and inputs."""
         return sum(tensor.numel() for tensor in _tensors(list(self._given.values())))
 
-    def of_a_run(self) -> tuple[State, list[Given]]:
-        """State and calls, in containers that the run may change."""
+    def make_run_arguments(self) -> tuple[State, list[Given]]:
+        """Return state and calls in containers that the run may change."""
         state = {name: self._wide[key][0] for name, key in self._names.items()}
         leaves = [self._wide[f"input {at}"][0] for at in range(len(self._leaves))]
         return state, tree_unflatten(leaves, self._spec)
 
-    def own(self, item: Any) -> Any:
-        """An item that no later run changes: a copy, where it shares memory with what is here."""
-        return _copy(item) if storage_of(item) in self._storages else item
+    def copy_if_shared(self, item: Any) -> Any:
+        """Return an item that no later run changes: a copy if it shares memory with this state."""
+        return _copy(item) if get_storage_id(item) in self._storages else item
 
     def renew(self, written: Collection[int | None]) -> None:
-        """Widen again what has been written to.
+        """Widen tensors again that a run has written to.
 
         Args:
             written: storages that operators wrote to.
         """
         for key, given in self._given.items():
             wide, version = self._wide.get(key, (None, 0))
-            if wide is None or storage_of(wide) in written or _version(wide) != version:
+            if wide is None or get_storage_id(wide) in written or _version(wide) != version:
                 wide = _widen_copy(given)
                 self._wide[key] = wide, _version(wide)
-        storages = (storage_of(wide) for wide, _ in self._wide.values())
+        storages = (get_storage_id(wide) for wide, _ in self._wide.values())
         self._storages = {storage for storage in storages if storage is not None}
 
 
@@ -117,24 +117,23 @@ def run_calls(
     seed: int = 0,
     inputs: Collection[int] | None = None,
     within: AbstractContextManager[Any] | None = None,
-) -> list[Returned]:
+) -> list[CallResult]:
     """Run a module eagerly for each call.
 
     Args:
-        module: what is run.
+        module: the module to run.
         calls: inputs of each call.
         seed: seeds the generators that the module may draw from; they are restored after.
-        inputs: positions of flat inputs to report as the call left them; None for those that it
-            changed.
-        within: what it runs in, once the generators are seeded.
+        inputs: positions of flat inputs to report as the call left them; None for the inputs that
+            it changed.
+        within: context manager to run in, entered after seeding.
     """
     state, fresh = _copies(_state(module), _copy), tree_map(_copy, list(calls))
     return _run(module, state, fresh, calls, seed, inputs, within)
 
 
 class EagerRuns:
-    """Eager runs of modules with one seed, each made once: what one stage has seen, the next one
-    need not run again.
+    """Eager runs of modules with one seed. Each run is made once and shared by the stages.
 
     Attributes:
         seed: seeds the generators that a module may draw from.
@@ -142,20 +141,19 @@ class EagerRuns:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._kept: dict[torch.nn.Module, tuple[Sequence[Given], list[Returned]]] = {}
+        self._results: dict[torch.nn.Module, tuple[Sequence[Given], list[CallResult]]] = {}
 
-    def __call__(self, module: torch.nn.Module, calls: Sequence[Given]) -> list[Returned]:
-        """What a module returns for each call; see :func:`run_calls`."""
-        known, results = self._kept.get(module, ((), []))
-        if not _begin_alike(known, calls):
+    def __call__(self, module: torch.nn.Module, calls: Sequence[Given]) -> list[CallResult]:
+        """Return the results of a module for each call; see :func:`run_calls`."""
+        known, results = self._results.get(module, ((), []))
+        if not _is_prefix(calls, known):
             results = run_calls(module, calls, self.seed)
-            self._kept[module] = calls, results
+            self._results[module] = calls, results
         return results[: len(calls)]
 
 
-def _begin_alike(known: Sequence[Given], calls: Sequence[Given]) -> bool:
-    """Whether the first calls of one sequence are those of another: the same objects, in the same
-    order."""
+def _is_prefix(calls: Sequence[Given], known: Sequence[Given]) -> bool:
+    """Whether ``known`` begins with ``calls``: the same objects, in the same order."""
     leaves, spec = tree_flatten(list(calls))
     others, other_spec = tree_flatten(list(known[: len(calls)]))
     return spec == other_spec and all(map(operator.is_, leaves, others))
@@ -168,24 +166,24 @@ def run_calls_in_float64(
     mode: Float64Mode,
     seed: int = 0,
     inputs: Collection[int] = (),
-    wide: Widened | None = None,
-) -> list[Returned]:
-    """Run a module for each call under a mode that holds floating tensors in float64.
+    wide: Float64State | None = None,
+) -> list[CallResult]:
+    """Run a module for each call under a mode that keeps floating tensors in float64.
 
     Args:
-        module: what is run.
+        module: the module to run.
         calls: inputs of each call, in their own dtypes.
         mode: exact or perturbed; used for this run alone.
         seed: as for :func:`run_calls`.
         inputs: positions of flat inputs to report as the call left them.
         wide: state and inputs, where several runs share them.
     """
-    wide = Widened(module, calls) if wide is None else wide
-    state, wide_calls = wide.of_a_run()
+    wide = Float64State(module, calls) if wide is None else wide
+    state, wide_calls = wide.make_run_arguments()
     mode.inputs = _tensors(wide_calls)
-    mode.settled.add((wide_calls, state))
+    mode.invariant.add((wide_calls, state))
     default = torch.get_default_dtype()
-    # Integers promote to the default dtype; that must not round the oracle.
+    # Integers promote to the default dtype, which must not round the oracle.
     torch.set_default_dtype(torch.float64)
     try:
         with mode.running():
@@ -196,15 +194,16 @@ def run_calls_in_float64(
     return [
         replace(
             result,
-            outputs=[wide.own(leaf) for leaf in result.outputs],
-            inputs={position: wide.own(leaf) for position, leaf in result.inputs.items()},
+            outputs=[wide.copy_if_shared(leaf) for leaf in result.outputs],
+            inputs={at: wide.copy_if_shared(leaf) for at, leaf in result.inputs.items()},
         )
         for result in results
     ]
 
 
-def coarsest_dtype(module: torch.nn.Module, calls: Sequence[Given]) -> torch.dtype:
-    """The floating dtype with the largest unit among state and inputs, one byte types aside."""
+def find_coarsest_dtype(module: torch.nn.Module, calls: Sequence[Given]) -> torch.dtype:
+    """Return the floating dtype of state and inputs with the largest roundoff, without one-byte
+    types."""
     floating = [
         tensor.dtype
         for tensor in _tensors((calls, _state(module)))
@@ -221,20 +220,20 @@ def _run(
     seed: int,
     inputs: Collection[int] | None,
     within: AbstractContextManager[Any] | None = None,
-) -> list[Returned]:
+) -> list[CallResult]:
     results = []
-    with torch.no_grad(), seeded_with(seed), uncompiled(), within or nullcontext():
+    with torch.no_grad(), seeded_with(seed), compilation_disabled(), within or nullcontext():
         for number, (call, original) in enumerate(zip(calls, given, strict=True), start=1):
             before = {name: (tensor, tensor._version) for name, tensor in state.items()}
             args, kwargs = arguments(call)
-            # Before the call: what a module puts into a container of its inputs in place of a
-            # tensor, as caches do, is no change of that tensor.
+            # Before the call: caches replace tensors in a container of inputs by others, which
+            # does not change the tensors.
             leaves = tree_leaves(call)
             returned = torch.func.functional_call(module, state, args, kwargs, tie_weights=False)
             outputs, spec = tree_flatten(returned)
             after = enumerate(zip(leaves, tree_leaves(original), strict=True))
             results.append(
-                Returned(
+                CallResult(
                     spec,
                     # A module may return its input, or a buffer that the next call changes.
                     [_copy(leaf) for leaf in outputs] if number < len(calls) else outputs,
@@ -262,9 +261,9 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _state(module: torch.nn.Module) -> State:
-    """Parameters and buffers, each place once: a module in several places has one name, tied
-    weights have several. (With ``tie_weights`` functional_call puts a copy into the former twice,
-    and restores the first copy.)"""
+    """Return parameters and buffers by name, each place once: a module in several places has one
+    name, tied weights have several. (With ``tie_weights`` functional_call puts a copy into the
+    former twice, and restores the first copy.)"""
     return {
         f"{path}.{name}" if path else name: tensor
         for path, part in module.named_modules()
@@ -274,7 +273,7 @@ def _state(module: torch.nn.Module) -> State:
 
 
 def _copies(state: State, copy: Callable[[Any], Any]) -> State:
-    """Copies of the tensors; what was tied stays tied."""
+    """Copy the tensors; tied parameters stay tied."""
     made = {id(tensor): copy(tensor) for tensor in state.values()}
     return {name: made[id(tensor)] for name, tensor in state.items()}
 
@@ -290,7 +289,7 @@ def _copy(item: Any) -> Any:
 def _widen_copy(item: Any) -> Any:
     if not isinstance(item, torch.Tensor):
         return item
-    copy = item.to(wide_dtype(item.dtype) or item.dtype, copy=True)
+    copy = item.to(widen_dtype(item.dtype) or item.dtype, copy=True)
     mark(copy, item.dtype)
     return copy
 

@@ -1,10 +1,10 @@
-"""The float64 oracle and the bound on what a target may deviate from it.
+"""Compute the float64 oracle of a module and the bound on a target's error.
 
-Both come from running the module itself under a dispatch mode that holds every floating
-tensor in float64. The oracle is the plain run (:mod:`harness.numerics.unperturbed`). For the bound
-the run is repeated with each operation's result perturbed by as much as the target's arithmetic may
-be wrong there (Monte Carlo arithmetic: Parker 1997); how far the outputs spread is how far a
-correct backend may be off, conditioning and cancellation included. docs/numerics.md derives the
+Both come from running the module itself under a dispatch mode that keeps every floating tensor in
+float64. The oracle is the unperturbed run (:mod:`harness.numerics.unperturbed`). For the bound, the
+run is repeated with each operation's result perturbed by the error that the target's arithmetic may
+make there (Monte Carlo arithmetic: Parker 1997). The spread of the outputs is the error that a
+correct backend may have, conditioning and cancellation included. docs/numerics.md derives the
 amplitudes.
 """
 
@@ -20,33 +20,38 @@ from harness.execution.interface import Place
 from harness.model.case import Given
 from harness.model.precision import Precision
 from harness.model.seeding import restored
-from harness.numerics.bounds import Spread
-from harness.numerics.control_flow import uncompiled
-from harness.numerics.formats.semantics import GENERIC, Semantics
+from harness.numerics.bounds import BoundEstimator
+from harness.numerics.control_flow import compilation_disabled
+from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemantics
 from harness.numerics.kernels.threads import one_thread
-from harness.numerics.module_runs import EagerRuns, Returned, Widened, run_calls_in_float64
+from harness.numerics.module_runs import CallResult, EagerRuns, Float64State, run_calls_in_float64
 from harness.numerics.perturbation import PerturbedMode
-from harness.numerics.unperturbed import Exact, numbers, run_exactly, values_of
+from harness.numerics.unperturbed import (
+    UnperturbedRuns,
+    as_real_tensor,
+    collect_values,
+    run_unperturbed,
+)
 from harness.vendors.torch import TreeSpec
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What a program should return: per call, the leaves of the outputs, then changed inputs.
+    """The expected values of a program: per call, the leaves of the outputs, then changed inputs.
 
     Attributes:
         oracle: float64 for floating tensors, complex128 for complex ones; integer tensors, numbers
             and other values as eager returned them.
-        bound: float64, the shape of :func:`numbers` of the value; largest error that the target's
-            arithmetic explains. None for what has no numbers.
+        bound: float64, the shape of :func:`as_real_tensor` of the value; largest error that the
+            target's arithmetic explains. None for a value without numbers.
         eager: eager in the recipe's own dtype.
-        steps: per output of a quantized graph, the step that it was quantized with; None for one
-            without.
-        places: what each value is; empty for outputs in their order.
-        specs: the tree of the outputs of each call; empty where nobody compares it.
-        model: the outputs of the float model, where the reference is a quantized graph: their
-            types, shapes and dtypes are those to expect.
-        alternatives: other values that conform (``Spread.alternatives``).
+        steps: per output of a quantized graph, the step that it was quantized with; None for an
+            output without one.
+        places: the place of each value; empty for outputs in their order.
+        specs: the tree of the outputs of each call; empty where it is not compared.
+        model: the outputs of the float model, where the reference is a quantized graph. They have
+            the expected types, shapes and dtypes.
+        alternatives: other values that conform (``BoundEstimator.alternatives``).
     """
 
     oracle: list[list[Any]]
@@ -59,12 +64,12 @@ class Reference:
     alternatives: Sequence[Sequence[torch.Tensor | None]] = ()
 
 
-def refer(
+def compute_reference(
     module: torch.nn.Module,
     calls: Sequence[Given],
     precision: Precision,
     seed: int,
-    semantics: Semantics = GENERIC,
+    semantics: OperatorSemantics = GENERIC_SEMANTICS,
     *,
     changed: Collection[int] = (),
     model: torch.nn.Module | None = None,
@@ -72,71 +77,71 @@ def refer(
 ) -> Reference:
     """Compute oracle, bound and eager outputs of a module for a sequence of calls.
 
-    The module is left as it was: mutable buffers are cloned, and persist over the calls. So are the
-    global generators of random numbers.
+    The module is not changed: mutable buffers are cloned, and persist over the calls. The global
+    random number generators are restored.
 
     Args:
         module: the float module, or the quantized graph for quantized recipes.
         calls: inputs of each call, in the recipe's dtype.
         precision: rounding model of the target.
         seed: seeds the perturbations, so that a bound is the same on every run.
-        semantics: what operators mean that are no arithmetic of tensors.
-        changed: positions of flat inputs that the program says it changes; those that eager changes
-            are found here.
-        model: the float module, where ``module`` is a graph that was made of it. Its tree of
-            outputs, and what is no tensor in it, is what the program should return.
-        runs: eager runs with the same seed that were made already, and those that are made here.
+        semantics: meaning of operators that are not plain tensor arithmetic.
+        changed: positions of flat inputs that the program declares as changed. Inputs that eager
+            changes are added.
+        model: the float module, where ``module`` is a graph that was made of it. The program should
+            return its tree of outputs and its leaves that are no tensors.
+        runs: eager runs with the same seed; reused, and completed by the runs made here.
 
     Raises:
         NotDeterministic: two runs differ.
     """
-    wide = Widened(module, calls)
-    exact = run_exactly(
+    wide = Float64State(module, calls)
+    exact = run_unperturbed(
         module, calls, seed, semantics, changed=changed, model=model, runs=runs, wide=wide
     )
-    return bounded(exact, module, calls, precision, seed, semantics, wide)
+    return add_bounds(exact, module, calls, precision, seed, semantics, wide)
 
 
 @one_thread()
-def bounded(
-    exact: Exact,
+def add_bounds(
+    exact: UnperturbedRuns,
     module: torch.nn.Module,
     calls: Sequence[Given],
     precision: Precision,
     seed: int,
-    semantics: Semantics = GENERIC,
-    wide: Widened | None = None,
+    semantics: OperatorSemantics = GENERIC_SEMANTICS,
+    wide: Float64State | None = None,
 ) -> Reference:
-    """The oracle with what a target's arithmetic explains; see :func:`refer`.
+    """Complete unperturbed runs to a reference: compute the bound for a target's arithmetic.
 
     Args:
         exact: the runs of this module for these calls, with this seed and these semantics.
-        module: as there.
-        calls: as there.
+        module: as for :func:`compute_reference`.
+        calls: as for :func:`compute_reference`.
         precision: rounding model of the target.
-        seed: as there.
-        semantics: as there.
-        wide: state and inputs in float64, where they are there already.
+        seed: as for :func:`compute_reference`.
+        semantics: as for :func:`compute_reference`.
+        wide: state and inputs in float64, if they exist already.
     """
-    wide = Widened(module, calls) if wide is None else wide
-    spreads = [
-        [_spread(*pair, exact.number_dtype) for pair in zip(*values, strict=True)]
+    wide = Float64State(module, calls) if wide is None else wide
+    estimators = [
+        [_make_estimator(*pair, exact.number_dtype) for pair in zip(*values, strict=True)]
         for values in zip(exact.natives, exact.truths, strict=True)
     ]
-    exact.trace.sums.forget_magnitudes()
-    with uncompiled(), restored():
+    exact.record.sums.forget_magnitudes()
+    with compilation_disabled(), restored():
         for sample in range(precision.samples):
-            mode = PerturbedMode(precision, seed, sample, exact.trace, semantics)
+            mode = PerturbedMode(precision, seed, sample, exact.record, semantics)
             run = run_calls_in_float64(module, calls, mode, seed, exact.changed, wide)
-            _count(run, spreads)
+            _add_run(run, estimators)
     bound = []
-    for places, call_spreads in zip(exact.places, spreads, strict=True):
+    for places, call_estimators in zip(exact.places, estimators, strict=True):
         outputs = sum(place.role == "output" for place in places)
-        known = [*exact.steps[:outputs], *[None] * len(call_spreads)]
+        steps = [*exact.steps[:outputs], *[None] * len(call_estimators)]
         bound.append(
             [
-                None if spread is None else spread.bound(precision, step)
-                for spread, step in zip(call_spreads, known, strict=False)
+                None if estimator is None else estimator.compute_bound(precision, step)
+                for estimator, step in zip(call_estimators, steps, strict=False)
             ]
         )
     return Reference(
@@ -148,26 +153,28 @@ def bounded(
         specs=exact.specs,
         model=exact.model,
         alternatives=[
-            [None if spread is None else spread.alternatives for spread in call_spreads]
-            for call_spreads in spreads
+            [None if estimator is None else estimator.alternatives for estimator in call_estimators]
+            for call_estimators in estimators
         ],
     )
 
 
-def _spread(native: Any, truth: Any, number_dtype: torch.dtype) -> Spread | None:
-    """Where the perturbed runs of a value are summed up; None for one without numbers."""
-    value, exact = numbers(native), numbers(truth)
+def _make_estimator(native: Any, truth: Any, number_dtype: torch.dtype) -> BoundEstimator | None:
+    """Make the estimator for the bound of a value; None for a value without numbers."""
+    value, exact = as_real_tensor(native), as_real_tensor(truth)
     if value is None or exact is None:
         return None
     if isinstance(native, torch.Tensor):
-        return Spread(exact, value.dtype)
+        return BoundEstimator(exact, value.dtype)
     dtype = number_dtype if value.is_floating_point() else value.dtype
-    return Spread(exact, dtype, is_constant=True)
+    return BoundEstimator(exact, dtype, is_constant=True)
 
 
-def _count(run: Sequence[Returned], spreads: Sequence[Sequence[Spread | None]]) -> None:
-    """Sum a perturbed run up; nothing of it is held beyond that."""
-    for call, call_spreads in zip(run, spreads, strict=True):
-        for spread, value in zip(call_spreads, values_of(call), strict=True):
-            if spread is not None and (found := numbers(value)) is not None:
-                spread.add(found)
+def _add_run(
+    run: Sequence[CallResult], estimators: Sequence[Sequence[BoundEstimator | None]]
+) -> None:
+    """Add the values of a perturbed run to the estimators."""
+    for call, call_estimators in zip(run, estimators, strict=True):
+        for estimator, value in zip(call_estimators, collect_values(call), strict=True):
+            if estimator is not None and (numbers := as_real_tensor(value)) is not None:
+                estimator.add(numbers)

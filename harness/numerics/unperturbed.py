@@ -1,8 +1,8 @@
-"""The runs of a module that nothing perturbs: eagerly, and in float64.
+"""Run a module without perturbations, in eager and in float64.
 
-They are the same whatever target is judged by them. Eager is run twice, and so is the plain run of
-what is not large or draws, with other random numbers: a module whose runs differ has no outputs
-that one could expect, and is refused.
+The results do not depend on the target. Eager runs twice with different random numbers. The
+float64 run is repeated as well, unless the tensors are large and eager drew no random numbers. A
+module whose runs differ has no expected outputs and is rejected.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import torch
 from harness.errors import NotDeterministic
 from harness.execution.interface import Place, output_paths
 from harness.model.case import Given
-from harness.numerics.arithmetic import Float64Mode, Trace
-from harness.numerics.determinism import LARGE, Draws, agree
-from harness.numerics.formats.semantics import GENERIC, Semantics
+from harness.numerics.arithmetic import Float64Mode, RunRecord
+from harness.numerics.determinism import LARGE, RandomDraws, outputs_agree
+from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemantics
 from harness.numerics.module_runs import (
+    CallResult,
     EagerRuns,
-    Returned,
-    Widened,
-    coarsest_dtype,
+    Float64State,
+    find_coarsest_dtype,
     run_calls,
     run_calls_in_float64,
 )
@@ -32,22 +32,22 @@ from harness.vendors.torch import TreeSpec
 
 
 @dataclass(frozen=True)
-class Exact:
-    """What a module returns: per call, the leaves of the outputs, then changed inputs.
+class UnperturbedRuns:
+    """Results of the eager and the float64 run: per call, output leaves, then changed inputs.
 
     Attributes:
-        natives: as eager returned them, in the module's own dtype.
-        truths: of the run in float64.
-        trace: what that met, for the perturbed runs to compare theirs with.
-        changed: positions of the flat inputs that are changed.
-        number_dtype: what Python's numbers among the values count as.
-        steps: as in ``Reference``, and so are ``places``, ``specs`` and ``model``.
+        natives: values as eager returned them, in the module's own dtype.
+        truths: values of the float64 run.
+        record: intermediates of the float64 run, for the perturbed runs to compare with.
+        changed: positions of the flat inputs that the module changes.
+        number_dtype: dtype that Python numbers among the values count as.
+        steps: as in ``Reference``, like ``places``, ``specs`` and ``model``.
         is_large: there are too many elements to hold them longer than needed.
     """
 
     natives: list[list[Any]]
     truths: list[list[Any]]
-    trace: Trace
+    record: RunRecord
     changed: list[int]
     number_dtype: torch.dtype
     steps: Sequence[float | None]
@@ -57,35 +57,36 @@ class Exact:
     is_large: bool
 
 
-def run_exactly(
+def run_unperturbed(
     module: torch.nn.Module,
     calls: Sequence[Given],
     seed: int,
-    semantics: Semantics = GENERIC,
+    semantics: OperatorSemantics = GENERIC_SEMANTICS,
     *,
     changed: Collection[int] = (),
     model: torch.nn.Module | None = None,
     runs: EagerRuns | None = None,
-    wide: Widened | None = None,
-) -> Exact:
-    """Run a module for a sequence of calls; the arguments are those of
-    :func:`harness.numerics.oracle.refer`.
+    wide: Float64State | None = None,
+) -> UnperturbedRuns:
+    """Run a module for a sequence of calls.
+
+    Arguments as for :func:`harness.numerics.oracle.compute_reference`.
 
     Args:
         module: the float module, or the quantized graph.
         calls: inputs of each call.
-        seed: seeds what the module draws.
-        semantics: what operators mean that are no arithmetic of tensors.
-        changed: positions of flat inputs that the program says it changes.
+        seed: seeds the random numbers that the module draws.
+        semantics: meaning of operators that are not plain tensor arithmetic.
+        changed: positions of flat inputs that the program declares as changed.
         model: the float module, where ``module`` is a graph that was made of it.
-        runs: eager runs with the same seed that were made already, and those that are made here.
-        wide: state and inputs in float64, where they are there already.
+        runs: eager runs with the same seed; reused, and completed by the runs made here.
+        wide: state and inputs in float64, if they exist already.
 
     Raises:
         NotDeterministic: two runs differ.
     """
     run_eagerly = runs or EagerRuns(seed)
-    wide = Widened(module, calls) if wide is None else wide
+    wide = Float64State(module, calls) if wide is None else wide
     eager = run_eagerly(module, calls)
     models = None if model is None else run_eagerly(model, calls)
     returned = (*eager, *(models or ()))
@@ -94,38 +95,44 @@ def run_exactly(
         eager = run_calls(module, calls, seed, changed)
     plain = Float64Mode(semantics)
     is_large = wide.elements + _elements(eager) > LARGE
-    again = Draws() if is_large else None
-    _must_agree(eager, run_calls(module, calls, seed + 1, changed, within=again), module, calls)
+    draws = RandomDraws() if is_large else None
+    _check_agreement(
+        eager, run_calls(module, calls, seed + 1, changed, within=draws), module, calls
+    )
     exact = run_calls_in_float64(module, calls, plain, seed, changed, wide)
-    if again is None or again.drew:
+    if draws is None or draws.has_drawn:
         mode = Float64Mode(semantics)
         second = run_calls_in_float64(module, calls, mode, seed + 1, changed, wide)
-        _must_agree(exact, second, module, calls)
+        _check_agreement(exact, second, module, calls)
     natives: list[list[Any]] = []
     truths: list[list[Any]] = []
     for index, call in enumerate(eager):
-        native, truth = values_of(call), values_of(exact[index])
+        native, truth = collect_values(call), collect_values(exact[index])
         if models is not None and models[index].spec == call.spec:
-            native, truth = (_beside_tensors(values, models[index]) for values in (native, truth))
+            native, truth = (
+                _take_constants_from(models[index], values) for values in (native, truth)
+            )
         natives.append(native)
-        truths.append(list(map(_exact, native, truth)))
-    return Exact(
+        truths.append(list(map(_to_truth, native, truth)))
+    return UnperturbedRuns(
         natives,
         truths,
-        plain.trace,
+        plain.record,
         changed,
-        coarsest_dtype(module, calls),
+        find_coarsest_dtype(module, calls),
         output_steps(module) if isinstance(module, torch.fx.GraphModule) else [],
-        [places_of(call) for call in eager],
+        [collect_places(call) for call in eager],
         [call.spec for call in models or eager],
         None if models is None else [call.outputs for call in models],
         is_large,
     )
 
 
-def numbers(value: Any) -> torch.Tensor | None:
-    """The numbers of a value as a real tensor: complex ones as pairs along a last dimension of 2, a
-    Python number without dimensions. None for what has none."""
+def as_real_tensor(value: Any) -> torch.Tensor | None:
+    """Return the numbers of a value as a real tensor; None for a value without numbers.
+
+    Complex numbers become pairs along a last dimension of 2; a Python number has no dimensions.
+    """
     if isinstance(value, torch.Tensor):
         return torch.view_as_real(value) if value.is_complex() else value
     if isinstance(value, (bool, int, float)):
@@ -134,13 +141,13 @@ def numbers(value: Any) -> torch.Tensor | None:
     return None
 
 
-def values_of(call: Returned) -> list[Any]:
-    """The leaves of the outputs of a call, then the inputs that it changed."""
+def collect_values(call: CallResult) -> list[Any]:
+    """Return the leaves of a call's outputs, then the inputs that it changed."""
     return [*call.outputs, *call.inputs.values()]
 
 
-def _beside_tensors(values: list[Any], model: Returned) -> list[Any]:
-    """The values, with the model's own where it returns no tensor."""
+def _take_constants_from(model: CallResult, values: list[Any]) -> list[Any]:
+    """Return the values, with the model's own where the model returns no tensor."""
     given = [*model.outputs, *values[len(model.outputs) :]]
     return [
         value if isinstance(other, torch.Tensor) else other
@@ -148,8 +155,9 @@ def _beside_tensors(values: list[Any], model: Returned) -> list[Any]:
     ]
 
 
-def _exact(native: Any, truth: Any) -> Any:
-    """Integers and bools are eager's; what counts in float64 may turn out otherwise there."""
+def _to_truth(native: Any, truth: Any) -> Any:
+    """Return the float64 value in a canonical dtype. Integers and bools are eager's: a decision in
+    float64 may differ."""
     is_wide = isinstance(native, float) or (
         isinstance(native, torch.Tensor) and (native.is_floating_point() or native.is_complex())
     )
@@ -158,31 +166,31 @@ def _exact(native: Any, truth: Any) -> Any:
     return truth.to(torch.complex128 if native.is_complex() else torch.float64)
 
 
-def places_of(call: Returned) -> list[Place]:
-    """What each of :func:`values_of` is."""
+def collect_places(call: CallResult) -> list[Place]:
+    """Return the place of each value of :func:`collect_values`."""
     outputs = [Place("output", index, path) for index, path in enumerate(output_paths(call.spec))]
     return outputs + [Place("input", position) for position in call.inputs]
 
 
-def _elements(run: Sequence[Returned]) -> int:
-    found = (numbers(value) for call in run for value in values_of(call))
+def _elements(run: Sequence[CallResult]) -> int:
+    found = (as_real_tensor(value) for call in run for value in collect_values(call))
     return sum(value.numel() for value in found if value is not None)
 
 
-def _must_agree(
-    first: Sequence[Returned],
-    second: Sequence[Returned],
+def _check_agreement(
+    first: Sequence[CallResult],
+    second: Sequence[CallResult],
     module: torch.nn.Module,
     calls: Sequence[Given],
 ) -> None:
-    """Hold two runs, with other random numbers, against each other.
+    """Check that two runs with different random numbers agree.
 
     Raises:
         NotDeterministic: the outputs differ.
     """
     for index, (one, other) in enumerate(zip(first, second, strict=True)):
-        if not agree(values_of(one), values_of(other)):
-            with Draws() as draws:
+        if not outputs_agree(collect_values(one), collect_values(other)):
+            with RandomDraws() as draws:
                 run_calls(module, calls)
             raise NotDeterministic(
                 f"the module is not deterministic: two runs of call {index} on the same "

@@ -19,7 +19,7 @@ from harness.model.recipe import Lowered, Recipe
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
 from harness.numerics.module_runs import EagerRuns, run_calls
-from harness.numerics.oracle import Reference, refer
+from harness.numerics.oracle import Reference, compute_reference
 from harness.passes.properties import Proof, properties
 from harness.pipeline import stages
 from harness.pipeline.artifacts import ArtifactReader, RunArtifact
@@ -103,7 +103,7 @@ class JudgingStages(StageClock, ArtifactReader):
                     self.case, self.built, calls, precision, self._runs, changed
                 )
             else:
-                reference = refer(
+                reference = compute_reference(
                     module,
                     calls,
                     precision,
@@ -286,7 +286,9 @@ class JudgingStages(StageClock, ArtifactReader):
                 self.case, self.built, calls, precision, runs, changed
             )
         semantics = semantics_of(self.recipe)
-        return refer(module, calls, precision, runs.seed, semantics, changed=changed, runs=runs)
+        return compute_reference(
+            module, calls, precision, runs.seed, semantics, changed=changed, runs=runs
+        )
 
     def _compare_outputs(
         self, calls: Sequence[Given], execution: Execution, reference: Reference | None

@@ -18,10 +18,10 @@ from torch.export import ExportedProgram
 from harness.model.case import Built, Case, Given
 from harness.model.precision import Asked, Precision, answer_of
 from harness.numerics.determinism import LARGE
-from harness.numerics.formats.semantics import GENERIC
-from harness.numerics.module_runs import EagerRuns, Widened
-from harness.numerics.oracle import Reference, bounded
-from harness.numerics.unperturbed import Exact, run_exactly, values_of
+from harness.numerics.formats.semantics import GENERIC_SEMANTICS
+from harness.numerics.module_runs import EagerRuns, Float64State
+from harness.numerics.oracle import Reference, add_bounds
+from harness.numerics.unperturbed import UnperturbedRuns, collect_values, run_unperturbed
 from harness.pipeline.reference.calls import find_written_buffers
 from harness.pipeline.reference.unchanged import ProgramSnapshot, bytes_of, is_plain
 from harness.vendors.torch import tree_leaves
@@ -46,7 +46,7 @@ class SharedCaseWork:
     _exported: dict[Hashable, tuple[ExportedProgram, ProgramSnapshot, str | None]] = field(
         default_factory=dict
     )
-    _exact: dict[Hashable, Exact] = field(default_factory=dict)
+    _exact: dict[Hashable, UnperturbedRuns] = field(default_factory=dict)
     _references: dict[Hashable, list[tuple[Asked, Reference]]] = field(default_factory=dict)
 
     def export(
@@ -93,7 +93,7 @@ class SharedCaseWork:
     ) -> Reference:
         """The reference of a case's own module, with generic operator semantics.
 
-        See :func:`harness.numerics.oracle.refer`.
+        See :func:`harness.numerics.oracle.compute_reference`.
 
         Args:
             case: the case.
@@ -115,13 +115,13 @@ class SharedCaseWork:
             if all(answer_of(precision, each) == said for each, said in asked.answers.items()):
                 return reference
         exact = self._exact.get(key) if digest is not None else None
-        wide = Widened(module, calls)
+        wide = Float64State(module, calls)
         if exact is None:
-            exact = run_exactly(
-                module, calls, runs.seed, GENERIC, changed=changed, runs=runs, wide=wide
+            exact = run_unperturbed(
+                module, calls, runs.seed, GENERIC_SEMANTICS, changed=changed, runs=runs, wide=wide
             )
         asked = Asked(precision)
-        reference = bounded(exact, module, calls, asked, runs.seed, wide=wide)
+        reference = add_bounds(exact, module, calls, asked, runs.seed, wide=wide)
         if digest is not None and not exact.is_large:
             self._exact[key] = exact
         if digest is not None and _size(reference) <= _MAX_REFERENCE_BYTES:
@@ -135,7 +135,7 @@ class SharedCaseWork:
 
 def _identify_module(built: Built, calls: Sequence[Given], runs: EagerRuns) -> list[Any]:
     """State, inputs and eager outputs, which identify a module that the case built."""
-    returned = [leaf for call in runs(built.module, calls) for leaf in values_of(call)]
+    returned = [leaf for call in runs(built.module, calls) for leaf in collect_values(call)]
     return [*built.state, *tree_leaves(list(calls)), *returned]
 
 

@@ -12,7 +12,7 @@ from torch.fx import Node
 from harness.execution.process_lock import exclusive
 from harness.model.case import Given
 from harness.numerics.arithmetic import Float64Mode
-from harness.numerics.formats.semantics import Semantics
+from harness.numerics.formats.semantics import OperatorSemantics
 from harness.numerics.module_runs import run_calls, run_calls_in_float64
 from harness.tracing.candidates import find_segment
 from harness.tracing.programs import ProbeProgram, build_window, find_window_inputs
@@ -41,7 +41,7 @@ class WindowBuilder:
     calls: tuple[Given, ...]
     call: int
     candidates: frozenset[Node]
-    semantics: Semantics
+    semantics: OperatorSemantics
 
     def grow(self, end: Node, levels: Sequence[int] = WINDOW_LEVELS) -> Iterator[list[Node]]:
         """Yield the nodes that compute a value, then larger and larger sets that include its

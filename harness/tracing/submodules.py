@@ -13,7 +13,7 @@ import torch
 from harness.execution.process_lock import exclusive
 from harness.model.case import Case, Given, Inputs, arguments, named
 from harness.model.recipe import Recipe
-from harness.numerics.control_flow import uncompiled
+from harness.numerics.control_flow import compilation_disabled
 from harness.tracing.trial import TrialResult, TrialRunner
 from harness.vendors.torch import tree_map
 
@@ -82,7 +82,7 @@ def _record_child_calls(
 
     handles = [watch(name, child) for name, child in _list_children(module)]
     try:
-        with exclusive(), torch.no_grad(), uncompiled():
+        with exclusive(), torch.no_grad(), compilation_disabled():
             args, kwargs = arguments(tree_map(_copy, inputs))
             module(*args, **kwargs)
     finally:

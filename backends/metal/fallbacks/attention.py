@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from harness.numerics.large_tensors.attention import blocks
+from harness.numerics.large_tensors.attention import iterate_blocks
 
 EXCLUDED = -1e9
 """Mask values up to this one exclude a key, as ``-inf`` does."""
@@ -46,7 +46,7 @@ def attention(
     shape = (*query.shape[:3], key.shape[2])
     additive = None if mask is None else mask.expand(shape)
     result = torch.empty(*shape[:3], value.shape[-1])
-    for batch, some, rows in blocks(shape, key.shape, _SCORES):
+    for batch, some, rows in iterate_blocks(shape, key.shape, _SCORES):
         before = 0 if first_query_sees_first else shape[3] - shape[2]
         seen = _seen(rows, before, shape[3]) if is_causal else None
         last = shape[3] if seen is None else seen.shape[1]

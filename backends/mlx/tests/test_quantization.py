@@ -14,7 +14,7 @@ import torch
 from backends.mlx.backend import edge_config, partitioners, passes
 from backends.mlx.payload import reader
 from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
-from harness import GENERIC, Case, Precision, Program, Recipe, Tester
+from harness import GENERIC_SEMANTICS, Case, Precision, Program, Recipe, Tester
 from harness.pytest_plugin.tests import sessions
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
@@ -199,7 +199,7 @@ def test_mlx_decodes_what_the_oracle_decodes(weight_format: Format) -> None:
     graph = tester.reference_module
     (node,) = [n for n in graph.graph.nodes if str(n.target).startswith("torchao.dequantize")]
     state = dict(graph.named_parameters())
-    blocks = GENERIC.decode(
+    blocks = GENERIC_SEMANTICS.decode(
         node.target,
         torch.fx.map_arg(node.args, lambda n: state[n.target]),
         dict(node.kwargs),

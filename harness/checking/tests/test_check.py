@@ -76,13 +76,13 @@ def test_a_dynamic_program_takes_sets_of_other_sizes() -> None:
 def test_targets_that_round_alike_share_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.pipeline import shared_case_work
 
-    bounded, made = shared_case_work.bounded, list[Any]()
+    add_bounds, made = shared_case_work.add_bounds, list[Any]()
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         made.append(args)
-        return bounded(*args, **kwargs)
+        return add_bounds(*args, **kwargs)
 
-    monkeypatch.setattr(shared_case_work, "bounded", counted)
+    monkeypatch.setattr(shared_case_work, "add_bounds", counted)
     cells = harness.check(Net(), torch.randn(3, 6), "null:eager,portable:fp32")
     assert [cell.status for cell in cells] == [Status.PASSED] * 2
     assert len(made) == 1

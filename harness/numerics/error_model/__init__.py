@@ -1,5 +1,5 @@
-"""Where and by how much single operators err: rounding, jumps, ranges, coordinates, signs.
+"""Model the errors of single operators: rounding, discontinuities, ranges, coordinates, signs.
 
-Tables and formulas with their sources; the oracle's runs apply them. The modules import nothing
-of the harness.
+Tables and formulas with their sources. The perturbed runs apply them. The modules import nothing
+else of the harness but helpers for trees and float64 products.
 """

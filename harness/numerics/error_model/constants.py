@@ -1,8 +1,8 @@
-"""Numbers of a program that its dtype does not hold: 0.1 is another one in float32.
+"""Round the Python constants of a program as a target may: float32 has no exact 0.1.
 
-A target rounds them once, when it is made or when it runs; or it computes with them as they are.
-What that takes off a result shows where terms cancel: for x near 0.1 it is all that is left of
-``x - 0.1``.
+A target rounds a constant once, at compile time or at run time, or computes with the exact value.
+The difference dominates a result where terms cancel: for x near 0.1, the result of ``x - 0.1``
+consists of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "floor_divide", "fmod", "remainder"})
-"""Operators that take numbers and jump."""
+"""Operators that take constants and are discontinuous."""
 
 _OPERATORS = COMPARISONS | {
     "add", "sub", "rsub", "mul", "div", "pow", "clamp", "clamp_min", "clamp_max", "full",
@@ -25,31 +25,32 @@ _OPERATORS = COMPARISONS | {
 _KEYWORDS = frozenset({"other", "value", "fill_value", "min", "max"})
 
 
-def rounded(
+def round_constants(
     name: str,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     dtype: torch.dtype,
     draw: Callable[[float, float], float],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of an operator with its numbers as a target may hold them.
+    """Return the arguments of an operator with its constants as a target may round them.
 
     Args:
-        name: of the operator, without overload.
+        name: base name of the operator.
         args: positional arguments.
-        kwargs: others; a factor like ``alpha`` stays as it is.
-        dtype: what the program's numbers are rounded to.
-        draw: a number for one that the dtype does not hold and what that is rounded to.
+        kwargs: keyword arguments. Factors such as ``alpha`` stay as they are.
+        dtype: dtype that the program's constants are rounded to.
+        draw: called with a constant that the dtype cannot represent and with its rounded value;
+            returns the constant to compute with.
     """
     if name not in _OPERATORS:
         return args, kwargs
 
-    def one(item: Any) -> Any:
+    def round_constant(item: Any) -> Any:
         if type(item) is not float or not math.isfinite(item):
             return item
-        held = torch.tensor(item, dtype=dtype).item()
-        return draw(item, held) if held != item and math.isfinite(held) else item
+        nearest = torch.tensor(item, dtype=dtype).item()
+        return draw(item, nearest) if nearest != item and math.isfinite(nearest) else item
 
-    return tuple(map(one, args)), {
-        key: one(item) if key in _KEYWORDS else item for key, item in kwargs.items()
+    return tuple(map(round_constant, args)), {
+        key: round_constant(item) if key in _KEYWORDS else item for key, item in kwargs.items()
     }

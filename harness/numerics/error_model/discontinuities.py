@@ -1,8 +1,9 @@
-"""Operations that jump: the least error of an argument may move their result by a whole step.
+"""Run discontinuous operators: a small error of an argument may change the result by a whole step.
 
-Each is written with ``mode.jump(function, *arguments)`` around what jumps, so that a perturbed run
-takes either side that its arguments reach. Operations that choose among elements take
-``mode.order``: no noise tells equal elements apart, and which of them ATen returns is open.
+Each operator passes its discontinuous part to ``mode.evaluate_discontinuous(function,
+*arguments)``, so that a perturbed run takes either side that its arguments reach. Operators that
+select elements ask ``mode.draw_tie_order`` for an order: perturbations do not separate equal
+elements, and ATen does not define which of them it returns.
 """
 
 from __future__ import annotations
@@ -13,41 +14,49 @@ from typing import Any
 import torch
 
 
-class Jumping:
-    """What a mode offers to the operations here; as it stands, nothing is perturbed."""
+class DiscontinuityMode:
+    """Interface that the operators of this module need from a mode; perturbs nothing itself."""
 
-    def jump(self, function: Callable[..., torch.Tensor], *arguments: Any) -> torch.Tensor:
-        """``function`` of the arguments as the target may see them."""
+    def evaluate_discontinuous(
+        self, function: Callable[..., torch.Tensor], *arguments: Any
+    ) -> torch.Tensor:
+        """Evaluate ``function`` on the arguments as the target may see them."""
         return function(*arguments)
 
-    def order(self, length: int) -> torch.Tensor | None:
-        """An order in which elements are compared, int64; None for the one that they are in."""
+    def draw_tie_order(self, length: int) -> torch.Tensor | None:
+        """Return an order in which to compare elements, int64; None for their own order."""
         return None
 
     def divide(self, dividend: Any, divisor: Any) -> torch.Tensor:
-        """A quotient as the target rounds it."""
+        """Compute a quotient as the target rounds it."""
         quotient: torch.Tensor = dividend / divisor
         return quotient
 
-    def remain(self, dividend: Any, divisor: Any, whole: torch.Tensor) -> torch.Tensor:
-        """What so many divisors leave of a dividend, as the target rounds it."""
-        rest: torch.Tensor = dividend - whole * divisor
-        return rest
+    def compute_remainder(self, dividend: Any, divisor: Any, whole: torch.Tensor) -> torch.Tensor:
+        """Compute ``dividend - whole * divisor`` as the target rounds it."""
+        remainder: torch.Tensor = dividend - whole * divisor
+        return remainder
 
 
-def may_jump(func: Any, name: str) -> bool:
-    """Whether any call of that operator jumps."""
+def may_be_discontinuous(func: Any, name: str) -> bool:
+    """Whether any call of the operator is discontinuous."""
     if func._schema.is_mutable and not func._schema.name.endswith("_"):
         return False  # writes to ``out=``
     return name in NAMES or name in _BY_ARGUMENT
 
 
-def jumps(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether that call of an operator that may jump does as its arguments move, or may choose
-    among equal elements."""
-    if name in _CHOICES:
+def is_discontinuous(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether this call is discontinuous in its arguments, or may select among equal elements.
+
+    Args:
+        func: overload for which :func:`may_be_discontinuous` is true.
+        name: its base name.
+        args: its arguments.
+        kwargs: its keyword arguments.
+    """
+    if name in _SELECTIONS:
         has_dim = any(argument.name == "dim" for argument in func._schema.arguments)
-        # The order of equal elements is defined where a sort is stable.
+        # A stable sort defines the order of equal elements.
         return has_dim and not kwargs.get("stable") and args[0].dim() > 0 and args[0].numel() > 0
     if not any(_is_float(item) for item in args):
         return False
@@ -56,20 +65,23 @@ def jumps(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         return dtype is not None and not dtype.is_floating_point and not dtype.is_complex
     if name == "div":
         return kwargs.get("rounding_mode") is not None
-    return name in _JUMPS
+    return name in _STEPS
 
 
-def run(mode: Jumping, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a call that :func:`jumps`, as the target may see its arguments.
+def run_discontinuous(
+    mode: DiscontinuityMode, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Run a call for which :func:`is_discontinuous` is true, on arguments as the target may see
+    them.
 
-    An operation that writes to its argument has its result written there.
+    The result of an in-place operator is written to its argument.
     """
-    if name in _CHOICES:
-        return _choose(mode, func, args, kwargs)
+    if name in _SELECTIONS:
+        return _select_elements(mode, func, args, kwargs)
     if name in _QUOTIENTS or name == "div":
         result = _divide(mode, name, args, kwargs)
     elif name == "frac":
-        result = args[0] - mode.jump(torch.trunc, args[0])
+        result = args[0] - mode.evaluate_discontinuous(torch.trunc, args[0])
     else:
         writes = func._schema.is_mutable
 
@@ -77,45 +89,47 @@ def run(mode: Jumping, func: Any, name: str, args: tuple[Any, ...], kwargs: dict
             first = given[0].clone() if writes else given[0]
             return func(first, *given[1:], **kwargs)  # type: ignore[no-any-return]
 
-        result = mode.jump(call, *args)
+        result = mode.evaluate_discontinuous(call, *args)
     return args[0].copy_(result) if func._schema.is_mutable else result
 
 
-_CHOICES = frozenset(
+_SELECTIONS = frozenset(
     "argmax argmin max min topk sort argsort kthvalue median nanmedian mode".split()
 )
-# The number of whole divisors, and whether the operation returns what is left beside them.
+# The rounding of the quotient, and whether the operator returns the remainder.
 _QUOTIENTS = {
     "floor_divide": (torch.floor, False),
     "remainder": (torch.floor, True),
     "fmod": (torch.trunc, True),
 }
-_JUMPS = frozenset(
+_STEPS = frozenset(
     """
     floor ceil trunc round sign sgn frac lt le gt ge eq ne bucketize searchsorted heaviside
     floor_divide remainder fmod
     """.split()
 )
 
-NAMES = _JUMPS | _CHOICES
-"""Operations that jump; conversions to integers and rounding divisions do, too."""
+NAMES = _STEPS | _SELECTIONS
+"""Discontinuous operators, without conversions to integers and divisions with a rounding mode."""
 _BY_ARGUMENT = frozenset(("_to_copy", "to", "div"))
 
 
 def _divide(
-    mode: Jumping, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    mode: DiscontinuityMode, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.Tensor:
-    """The whole divisors of a dividend, or what is left, as ``x - y * floor(x / y)``: that errs
-    by a rounding of the product, which is as large as ``x``."""
+    """Compute the rounded quotient, or the remainder as ``x - y * floor(x / y)``: its error is a
+    rounding of the product, which is as large as ``x``."""
     floor = torch.floor if kwargs.get("rounding_mode") == "floor" else torch.trunc
-    function, leaves = _QUOTIENTS.get(name, (floor, False))
+    function, is_remainder = _QUOTIENTS.get(name, (floor, False))
     dividend, divisor = args[:2]
-    whole = mode.jump(function, mode.divide(dividend, divisor))
-    return mode.remain(dividend, divisor, whole) if leaves else whole
+    whole = mode.evaluate_discontinuous(function, mode.divide(dividend, divisor))
+    return mode.compute_remainder(dividend, divisor, whole) if is_remainder else whole
 
 
-def _choose(mode: Jumping, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Indices of what is chosen, and with them the values where the operation returns them."""
+def _select_elements(
+    mode: DiscontinuityMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return the indices of selected elements, and their values if the operator does."""
     names = [argument.name for argument in func._schema.arguments]
     given = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()}
     given.update(zip(names, args, strict=False))
@@ -123,24 +137,24 @@ def _choose(mode: Jumping, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     x, dim = given.pop("self"), given.pop("dim")
     flat = dim is None  # of argmax and argmin
     along, axis = (x.flatten(), 0) if flat else (x, dim)
-    order = mode.order(along.shape[axis])
-    keeps = given.pop("keepdim", None)
-    if keeps is not None:
+    order = mode.draw_tie_order(along.shape[axis])
+    keepdim = given.pop("keepdim", None)
+    if keepdim is not None:
         given["keepdim"] = True
-    several = len(func._schema.returns) > 1
+    returns_values = len(func._schema.returns) > 1
 
-    def choose(values: torch.Tensor) -> torch.Tensor:
+    def select(values: torch.Tensor) -> torch.Tensor:
         shuffled = values if order is None else values.index_select(axis, order)
         result = func(shuffled, dim=axis, **given)
-        indices: torch.Tensor = result[1] if several else result
+        indices: torch.Tensor = result[1] if returns_values else result
         return indices if order is None else order[indices]
 
-    indices = mode.jump(choose, along)
-    values = along.gather(axis, indices) if several else None
-    if keeps is False:
+    indices = mode.evaluate_discontinuous(select, along)
+    values = along.gather(axis, indices) if returns_values else None
+    if keepdim is False:
         indices = indices.squeeze(axis)
         values = None if values is None else values.squeeze(axis)
-    elif keeps and flat:
+    elif keepdim and flat:
         indices = indices.reshape([1] * x.dim())
     return indices if values is None else (values, indices)
 

@@ -1,7 +1,7 @@
-"""Results that nothing has to round, such as positions that are counted in floats.
+"""Find results that are exact on every target, such as positions counted in floats.
 
-Without them, noise on ``arange(n) / 2`` takes its ``floor`` to the number below, and the bound of
-an embedding of positions is as wide as the embedding.
+Without this, a perturbation of ``arange(n) / 2`` takes its ``floor`` to the number below, and the
+bound of a positional embedding is as wide as the embedding.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from harness.model.trees import leaves
 from harness.numerics.error_model.rounding import CORRECTLY_ROUNDED
 
 _SAMPLE = 1024
-# Normal numbers of every dtype that a program may have: float16 has the fewest.
-_LEAST, _MOST = 2.0**-14, 2.0**15
+# Magnitudes that are normal numbers in every dtype; float16 has the smallest range.
+_SMALLEST, _LARGEST = 2.0**-14, 2.0**15
 
 
-def is_held(name: str, args: tuple[Any, ...], out: Any, unit: float) -> bool:
-    """Whether a result of exact arguments is exact on every target: the operation rounds
-    correctly, and the dtype holds all of its elements as they are. A division does where targets
-    that multiply by the reciprocal do, by a power of two.
+def is_exact_result(name: str, args: tuple[Any, ...], out: Any, unit: float) -> bool:
+    """Whether every target computes this result of exact arguments without error.
+
+    True where the operation rounds correctly and the dtype can represent all elements. A division
+    counts where the divisor is a power of two: there, targets that multiply by the reciprocal are
+    exact, too.
 
     Args:
-        name: of the operation.
+        name: base name of the operation.
         args: its arguments, the same in all runs.
-        out: what float64 makes of them.
-        unit: half of the spacing of the coarsest dtype above 1; its digits are what is held.
+        out: its result in float64.
+        unit: unit roundoff of the coarsest dtype.
     """
     if name not in CORRECTLY_ROUNDED and not (name == "div" and _is_power_of_two(args)):
         return False
@@ -36,19 +38,19 @@ def is_held(name: str, args: tuple[Any, ...], out: Any, unit: float) -> bool:
         return False
     digits = 1 / unit
     return all(
-        _held(item.flatten()[:_SAMPLE], digits) and _held(item, digits)
+        _is_representable(item.flatten()[:_SAMPLE], digits) and _is_representable(item, digits)
         for item in leaves(out)
         if isinstance(item, torch.Tensor) and item.is_floating_point()
     )
 
 
-def _held(values: torch.Tensor, digits: float) -> bool:
+def _is_representable(values: torch.Tensor, digits: float) -> bool:
     if values.numel() == 0:
         return True
     mantissa = torch.frexp(values).mantissa * digits
     size = values.abs()
-    inside = (size >= _LEAST) & (size <= _MOST) | (size == 0)
-    return bool(((mantissa == mantissa.round()) & inside).all())
+    is_in_range = (size >= _SMALLEST) & (size <= _LARGEST) | (size == 0)
+    return bool(((mantissa == mantissa.round()) & is_in_range).all())
 
 
 def _is_power_of_two(args: tuple[Any, ...]) -> bool:

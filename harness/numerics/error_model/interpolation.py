@@ -1,10 +1,10 @@
-"""Interpolation as a target computes it: where to read, and with which weights, in float32.
+"""Perturb interpolation: its coordinates and weights err as float32 arithmetic does.
 
-A coordinate is ``scale * (i + 0.5) - 0.5``, or ``scale * i`` where corners are aligned
-(``area_pixel_compute_scale`` and ``area_pixel_compute_source_index`` in ATen's ``UpSample.h``). The
-scale, the product and the difference round, each by ``u`` of the product at most; where all three
-are exact in float32, as for most factors of two, nothing does. A weight errs by what its coordinate
-does, and the result by that times the difference of its neighbours.
+A coordinate is ``scale * (i + 0.5) - 0.5``, or ``scale * i`` with aligned corners
+(``area_pixel_compute_scale`` and ``area_pixel_compute_source_index`` in ATen's ``UpSample.h``).
+The scale, the product and the difference round, each by at most ``u`` of the product. Where all
+three are exact in float32, as for most factors of two, there is no error. A weight errs by the
+error of its coordinate, and the result by that error times the difference of its neighbours.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 
 import torch
 
-Draw = Callable[..., torch.Tensor]
-"""Makes noise of up to the given sizes (``Noise.uniform``)."""
+DrawNoise = Callable[..., torch.Tensor]
+"""Draws noise of up to the given amplitudes (``Noise.draw_uniform``)."""
 
 _ROUNDINGS = 3
 _UNIT = 2.0**-24
 # Weights of taps at a distance up to 1, and from 1 to 2 (Keys 1981, with ATen's parameter -0.75).
 _NEAR = (1.25, -2.25, 0.0, 1.0)
 _FAR = (-0.75, 3.75, -6.0, 3.0)
-# Largest sum of the absolute weights of a cubic: at the middle of its interval.
+# Largest sum of the absolute weights of a cubic, in the middle of its interval.
 _CUBIC_GAIN = 1.375
 _MODES = {"nearest": 1, "nearest_exact": 1, "linear": 2, "cubic": 4}
 _UPSAMPLES = {
@@ -35,9 +35,9 @@ _UPSAMPLES = {
     "upsample_trilinear3d": "linear",
     "upsample_bicubic2d": "cubic",
 }
-_BLURRED = {"_upsample_bilinear2d_aa": 2.0, "_upsample_bicubic2d_aa": 4.0}
+_ANTIALIASED = {"_upsample_bilinear2d_aa": 2.0, "_upsample_bicubic2d_aa": 4.0}
 _GRIDS = frozenset({"grid_sampler_2d", "grid_sampler_3d"})
-NAMES = frozenset(_UPSAMPLES) | frozenset(_BLURRED) | _GRIDS
+NAMES = frozenset(_UPSAMPLES) | frozenset(_ANTIALIASED) | _GRIDS
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Interpolation:
     """A perturbed interpolation before its sums are rounded.
 
     Attributes:
-        values: float64, with noise in the coordinates.
-        magnitude: the sum of absolute weights times absolute values, same shape; None where
-            values are copied.
+        values: float64, computed with perturbed coordinates.
+        magnitude: the sum of absolute weights times absolute values, same shape; None where the
+            interpolation copies values.
     """
 
     values: torch.Tensor
@@ -55,24 +55,24 @@ class Interpolation:
 
 
 def interpolate(
-    func: Any, name: str, args: tuple[Any, ...], draw: Draw, safety: float, unit: float = _UNIT
+    func: Any, name: str, args: tuple[Any, ...], draw: DrawNoise, safety: float, unit: float = _UNIT
 ) -> Interpolation:
-    """What an interpolation reads when its coordinates err.
+    """Compute an interpolation with perturbed coordinates and weights.
 
     Args:
-        func: an overload whose base name is in ``NAMES``; its output sizes are given.
+        func: an overload whose base name is in ``NAMES`` and that takes output sizes.
         name: its base name.
         args: its arguments, floating tensors in float64.
-        draw: makes noise.
-        safety: factor on the noise where the nearest element is copied: either side of a border
-            within that reach is taken.
-        unit: rounding unit of the results; a grid's coordinates are computed in its own dtype
+        draw: draws noise.
+        safety: factor on the noise of nearest-neighbour modes: either side of a border within
+            that distance is taken.
+        unit: unit roundoff of the results. A grid's coordinates are computed in its own dtype
             (``grid_sampler_unnormalize`` in ATen's ``GridSampler.h``), all others in float32.
     """
     if name in _GRIDS:
-        return _sample(func, args, draw, safety, max(unit, _UNIT))
-    if name in _BLURRED:
-        return _antialias(func, args, _BLURRED[name], draw)
+        return _sample_grid(func, args, draw, safety, max(unit, _UNIT))
+    if name in _ANTIALIASED:
+        return _antialias(func, args, _ANTIALIASED[name], draw)
     mode = _UPSAMPLES[name]
     copies = mode.startswith("nearest")
     x, sizes = args[:2]
@@ -81,27 +81,38 @@ def interpolate(
     for axis, size in enumerate(sizes):
         dim = axis + 2
         scale = scales[axis] if axis < len(scales) else None
-        # Errors of two dimensions meet in every element, and must not cancel.
+        # Errors of two dimensions meet in every element; other rows keep them from cancelling.
         rows = (2 * axis, 2 * axis + 1)
-        reach = functools.partial(_scaled, draw, safety if copies else 1.0, rows)
-        index, weight = _taps(x.shape[dim], size, mode, bool(align), scale, reach, draw)
-        values = _read(values, dim, index, weight)
+        perturb = functools.partial(_draw_scaled, draw, safety if copies else 1.0, rows)
+        index, weight = _compute_taps(x.shape[dim], size, mode, bool(align), scale, perturb, draw)
+        values = _gather_taps(values, dim, index, weight)
         if not copies:
-            magnitude = _read(magnitude, dim, index, weight.abs())
+            magnitude = _gather_taps(magnitude, dim, index, weight.abs())
     return Interpolation(values, None if copies else magnitude)
 
 
-def _scaled(draw: Draw, factor: float, rows: Sequence[int], size: torch.Tensor) -> torch.Tensor:
+def _draw_scaled(
+    draw: DrawNoise, factor: float, rows: Sequence[int], size: torch.Tensor
+) -> torch.Tensor:
     noise: torch.Tensor = draw(size, rows)
     return noise * factor
 
 
-def _taps(
-    length: int, size: int, mode: str, align: bool, scale: float | None, reach: Draw, draw: Draw
+def _compute_taps(
+    length: int,
+    size: int,
+    mode: str,
+    align: bool,
+    scale: float | None,
+    draw_coordinate: DrawNoise,
+    draw: DrawNoise,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Elements that each output reads along a dimension, and their weights: (taps, size).
+    """Return the elements that each output reads along a dimension, and their weights.
 
-    Coordinates err by what ``reach`` makes, the weights of a cubic by ``draw``.
+    ``draw_coordinate`` draws the errors of coordinates, ``draw`` those of a cubic's weights.
+
+    Returns:
+        (taps, size), int64 and float64.
     """
     position = torch.arange(size, dtype=torch.float64)
     if align:
@@ -111,9 +122,9 @@ def _taps(
         offset = 0.0 if mode == "nearest" else 0.5
     product = step * (position + offset)
     source = product if align or mode.startswith("nearest") else product - 0.5
-    exact = (_rounds_to_itself(product)) & _rounds_to_itself(source)
-    exact &= _rounds_to_itself(torch.tensor(step, dtype=torch.float64))
-    source = source + reach(torch.where(exact, 0.0, product.abs() * (_ROUNDINGS * _UNIT)))
+    exact = (_is_exact_in_float32(product)) & _is_exact_in_float32(source)
+    exact &= _is_exact_in_float32(torch.tensor(step, dtype=torch.float64))
+    source = source + draw_coordinate(torch.where(exact, 0.0, product.abs() * (_ROUNDINGS * _UNIT)))
     if mode.startswith("nearest"):
         index = source.floor().clamp(0, length - 1).long().unsqueeze(0)
         return index, torch.ones_like(index, dtype=torch.float64)
@@ -126,20 +137,23 @@ def _taps(
     low = source.floor()
     part = source - low
     index = torch.stack([low + tap for tap in (-1, 0, 1, 2)]).clamp(0, length - 1).long()
-    near, near_error = _horner(_NEAR, torch.stack([part, 1 - part]))
-    far, far_error = _horner(_FAR, torch.stack([part + 1, 2 - part]))
+    near, near_error = _evaluate_horner(_NEAR, torch.stack([part, 1 - part]))
+    far, far_error = _evaluate_horner(_FAR, torch.stack([part + 1, 2 - part]))
     weight = torch.stack([far[0], near[0], near[1], far[1]])
     error = torch.stack([far_error[0], near_error[0], near_error[1], far_error[1]])
-    # Of all rows: of two, the errors of all taps could cancel in every run.
+    # From all rows: with two, the errors of all taps could cancel in every run.
     return index, weight + draw(error * _UNIT)
 
 
-def _rounds_to_itself(value: torch.Tensor) -> torch.Tensor:
+def _is_exact_in_float32(value: torch.Tensor) -> torch.Tensor:
     return value.float().double() == value
 
 
-def _horner(coefficients: Sequence[float], t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """A polynomial, and how many roundings of 1 it errs by (Higham 2002, section 5.1)."""
+def _evaluate_horner(
+    coefficients: Sequence[float], t: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Evaluate a polynomial; return it and its error in units of roundoff (Higham 2002, section
+    5.1)."""
     value, error = torch.full_like(t, coefficients[0]), torch.zeros_like(t)
     for coefficient in coefficients[1:]:
         value = value * t
@@ -149,7 +163,9 @@ def _horner(coefficients: Sequence[float], t: torch.Tensor) -> tuple[torch.Tenso
     return value, error
 
 
-def _read(x: torch.Tensor, dim: int, index: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def _gather_taps(
+    x: torch.Tensor, dim: int, index: torch.Tensor, weight: torch.Tensor
+) -> torch.Tensor:
     shape = [1] * x.dim()
     shape[dim] = -1
     total = torch.zeros((), dtype=x.dtype)
@@ -158,9 +174,12 @@ def _read(x: torch.Tensor, dim: int, index: torch.Tensor, weight: torch.Tensor) 
     return total
 
 
-def _antialias(func: Any, args: tuple[Any, ...], slope: float, draw: Draw) -> Interpolation:
-    """Weights are a triangle's, or a cubic's, stretched to the scale and divided by their sum: a
-    coordinate's error changes all of them by ``slope`` over the scale at most."""
+def _antialias(func: Any, args: tuple[Any, ...], slope: float, draw: DrawNoise) -> Interpolation:
+    """Perturb an antialiased interpolation.
+
+    Weights come from a triangle or a cubic, stretched by the scale and divided by their sum. A
+    coordinate's error changes their sum by at most ``slope`` over the scale.
+    """
     x, sizes = args[:2]
     values = func(*args)
     magnitude = func(x.abs(), *args[1:]).abs()
@@ -174,11 +193,14 @@ def _antialias(func: Any, args: tuple[Any, ...], slope: float, draw: Draw) -> In
     return Interpolation(values + draw(magnitude * error), magnitude)
 
 
-def _sample(
-    func: Any, args: tuple[Any, ...], draw: Draw, safety: float, unit: float
+def _sample_grid(
+    func: Any, args: tuple[Any, ...], draw: DrawNoise, safety: float, unit: float
 ) -> Interpolation:
-    """A grid's coordinates are from -1 to 1: ``((g + 1) * size - 1) / 2``, or
-    ``(g + 1) / 2 * (size - 1)``, and what errs there is seen as an error of the grid."""
+    """Perturb a grid sampler.
+
+    Coordinates of the grid are from -1 to 1. The errors of ``((g + 1) * size - 1) / 2``, or of
+    ``(g + 1) / 2 * (size - 1)``, are applied to the grid.
+    """
     x, grid, mode = args[:3]
     sizes = torch.tensor(x.shape[:1:-1], dtype=torch.float64)  # the grid has the width first
     error = ((grid + 1).abs() + 1 / sizes) * (_ROUNDINGS * unit)

@@ -1,4 +1,4 @@
-"""What is known of an operator before it is called, looked up once for each."""
+"""Facts about an operator that do not depend on the call, looked up once per overload."""
 
 from __future__ import annotations
 
@@ -18,57 +18,57 @@ _COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
-    """An overload as a mode runs it.
+class OperatorFacts:
+    """How a float64 mode runs an overload.
 
     Attributes:
-        name: its base name.
-        schema: its name with the namespace, ``namespace::name``.
+        name: base name.
+        schema: qualified name, ``namespace::name``.
         is_mutable: it writes to an argument.
-        encodes: it quantizes; what comes of that is codes.
-        measures: it chooses the parameters of a quantization.
-        decodes: it is the plain inverse of a quantization.
-        own: what a custom operator in Python is made of; None for another.
-        parts: what a compound operation is made of; None for another.
-        interpolates: it is an interpolation whose sizes are given.
-        is_composite: the dispatcher has it as others.
-        may_jump: its result may move by a step for the least error of an argument.
+        is_quantize: it quantizes to codes.
+        is_choose_qparams: it chooses the parameters of a quantization.
+        is_dequantize: it is the inverse of a quantization.
+        custom_function: the Python implementation of a custom operator; None for others.
+        decomposition: the decomposition of a compound operation; None for others.
+        is_interpolation: it is an interpolation that takes output sizes.
+        is_composite: the dispatcher decomposes it.
+        may_be_discontinuous: a small error of an argument may change its result by a whole step.
     """
 
     name: str
     schema: str
     is_mutable: bool
-    encodes: bool
-    measures: bool
-    decodes: bool
-    own: Callable[..., Any] | None
-    parts: Callable[..., Any] | None
-    interpolates: bool
+    is_quantize: bool
+    is_choose_qparams: bool
+    is_dequantize: bool
+    custom_function: Callable[..., Any] | None
+    decomposition: Callable[..., Any] | None
+    is_interpolation: bool
     is_composite: bool
-    may_jump: bool
+    may_be_discontinuous: bool
 
 
 @functools.cache
-def operator(func: Any) -> Operator:
-    """What is known of an overload."""
+def get_operator_facts(func: Any) -> OperatorFacts:
+    """Return the facts about an overload."""
     name, mutable = base_name(func), func._schema.is_mutable
     custom = None if mutable or func.namespace == "prims" else _maybe_get_opdef(func)
-    return Operator(
+    return OperatorFacts(
         name=name,
         schema=func._schema.name,
         is_mutable=mutable,
-        encodes=name.startswith(("quantize_per", "quantize_affine")),
-        measures=name.startswith("choose_qparams"),
-        decodes=name.startswith("dequantize_per"),
-        own=None if custom is None else custom._init_fn,
-        parts=_parts(func, name),
-        interpolates=name in INTERPOLATIONS and "vec" not in func._schema.overload_name,
+        is_quantize=name.startswith(("quantize_per", "quantize_affine")),
+        is_choose_qparams=name.startswith("choose_qparams"),
+        is_dequantize=name.startswith("dequantize_per"),
+        custom_function=None if custom is None else custom._init_fn,
+        decomposition=_find_decomposition(func, name),
+        is_interpolation=name in INTERPOLATIONS and "vec" not in func._schema.overload_name,
         is_composite=not mutable and func.has_kernel_for_dispatch_key(_COMPOSITE),
-        may_jump=discontinuities.may_jump(func, name),
+        may_be_discontinuous=discontinuities.may_be_discontinuous(func, name),
     )
 
 
-def _parts(func: Any, name: str) -> Callable[..., Any] | None:
+def _find_decomposition(func: Any, name: str) -> Callable[..., Any] | None:
     if name not in COMPOUND:
         return None
     if func in decomposition_table or not func._schema.name.endswith("_"):

@@ -1,4 +1,4 @@
-"""Where functions are defined, and where the usual formula of one leaves the range of a dtype."""
+"""Domains of functions, and functions whose usual formula leaves the range of a dtype."""
 
 from __future__ import annotations
 
@@ -25,73 +25,77 @@ DOMAINS: dict[str, tuple[float, float]] = {
     "special_ndtri": (0.0, 1.0),
     "sqrt": (0.0, _INF),
 }
-"""The real interval, ends included, on which a function of one argument has real values."""
+"""The closed interval on which a function of one argument has real values."""
 
 
-def domain(name: str, args: tuple[Any, ...]) -> tuple[float, float] | None:
-    """The domain of a call's first argument, or None where that is everything."""
+def find_domain(name: str, args: tuple[Any, ...]) -> tuple[float, float] | None:
+    """Return the domain of a call's first argument; None where it is unbounded."""
     if name == "pow" and len(args) > 1 and isinstance(args[1], float) and args[1] % 1:
         return (0.0, _INF)
     return DOMAINS.get(name)
 
 
-def inside(x: torch.Tensor, interval: tuple[float, float]) -> torch.Tensor:
-    """Which elements are in the interval; bool."""
+def is_inside(x: torch.Tensor, interval: tuple[float, float]) -> torch.Tensor:
+    """Mark elements in the interval; bool."""
     return (x >= interval[0]) & (x <= interval[1])
 
 
-def halfway(x: torch.Tensor, moved: torch.Tensor, interval: tuple[float, float]) -> torch.Tensor:
-    """``moved``, but for elements of ``x`` in the interval at most half way to its ends.
+def clamp_halfway(
+    x: torch.Tensor, moved: torch.Tensor, interval: tuple[float, float]
+) -> torch.Tensor:
+    """Limit the perturbation of ``x``: an element moves at most half way to an end of the domain.
+
+    Elements outside the domain move freely.
 
     Args:
-        x: float64, before it was perturbed.
-        moved: the same with noise.
+        x: float64, before the perturbation.
+        moved: the perturbed tensor.
         interval: the domain.
     """
     low, high = interval
-    # Infinite ends: half way to them is infinite, too.
-    kept = moved.clamp((x + low) / 2, (x + high) / 2)
-    return torch.where(inside(x, interval), kept, moved)
+    # Half way to an infinite end is infinite, too.
+    clamped = moved.clamp((x + low) / 2, (x + high) / 2)
+    return torch.where(is_inside(x, interval), clamped, moved)
 
 
 @dataclass
-class Range:
-    """The numbers that a dtype has, and whether any value was beyond them.
+class DtypeRange:
+    """The range of a dtype; calling it rounds values beyond the range to infinity or zero.
 
     Attributes:
         largest: its greatest finite number.
-        smallest: magnitudes below it may become zero.
-        left: a value was out of the range since this was made.
+        smallest: smaller magnitudes may become zero.
+        was_exceeded: whether a value was out of the range; set by calls, reset by the caller.
     """
 
     largest: float = _INF
     smallest: float = 0.0
-    left: bool = field(default=False, compare=False)
+    was_exceeded: bool = field(default=False, compare=False)
 
-    def narrow(self, dtype: torch.dtype) -> None:
-        """Count a dtype in; the narrowest range of all counts."""
+    def narrow_to(self, dtype: torch.dtype) -> None:
+        """Limit the range to that of a dtype as well."""
         finfo = torch.finfo(dtype)
-        # Hardware flushes numbers below the normal range of float32 and of bfloat16, which has
-        # the same, to zero; those of float16 it rounds.
+        # Hardware flushes subnormal numbers of float32 and bfloat16, which have the same range, to
+        # zero, and rounds those of float16.
         flushed = finfo.tiny if dtype != torch.float16 else finfo.tiny * finfo.eps / 2
         self.largest = min(self.largest, finfo.max)
         self.smallest = max(self.smallest, flushed)
 
     def __call__(self, value: torch.Tensor) -> torch.Tensor:
-        """The value as the dtype holds it: infinite beyond its range, zero below."""
+        """Return the value as the dtype represents it: infinite above its range, zero below."""
         size = value.abs()
-        if self._holds(size):
+        if self._contains(size):
             return value
         over = (size > self.largest) & size.isfinite()
         under = (size < self.smallest) & (size > 0)
         if not bool((over | under).any()):
             return value
-        self.left = True
+        self.was_exceeded = True
         return torch.where(over, value.sign() * _INF, torch.where(under, value * 0, value))
 
-    def _holds(self, size: torch.Tensor) -> bool:
-        """Whether all of these absolute values are finite, and in the range or 0; False where that
-        takes a closer look."""
+    def _contains(self, size: torch.Tensor) -> bool:
+        """Whether all absolute values are finite, and in the range or zero. False where only an
+        element-wise check can tell."""
         if not size.numel():
             return True
         least, most = map(float, size.aminmax())
@@ -102,61 +106,66 @@ class Range:
         return least >= self.smallest
 
 
-def usual(
+def apply_usual_formula(
     name: str,
-    keep: Range,
+    to_range: DtypeRange,
     result: torch.Tensor,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> torch.Tensor:
-    """A function's result, off by what its usual formula is when intermediates leave the range.
+    """Add the error of a function's usual formula where its intermediates leave the range.
 
     Args:
         name: the function's base name.
-        keep: the range.
-        result: the result where nothing leaves it, float64.
+        to_range: the range.
+        result: the exact result, float64.
         args: the function's arguments.
-        kwargs: its arguments by name.
+        kwargs: its keyword arguments.
     """
     formula = _USUAL.get(name)
     if formula is None:
         return result
-    keep.left = False
-    # Of integers and bools, too: sinh(True) is a float.
+    to_range.was_exceeded = False
+    # Integers and bools as well: sinh(True) is a float.
     args = tuple(item.double() if isinstance(item, torch.Tensor) else item for item in args)
-    held = formula(keep, *args, **kwargs)
-    if not keep.left:
+    limited = formula(to_range, *args, **kwargs)
+    if not to_range.was_exceeded:
         return result
-    unlimited = formula(Range(), *args, **kwargs)
-    differs = (held != unlimited) & ~unlimited.isnan()
-    return torch.where(differs, result + (held - unlimited), result)
+    unlimited = formula(DtypeRange(), *args, **kwargs)
+    differs = (limited != unlimited) & ~unlimited.isnan()
+    return torch.where(differs, result + (limited - unlimited), result)
 
 
-def _cosh(keep: Range, x: torch.Tensor) -> torch.Tensor:
+def _cosh(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
     return keep(x.abs().exp()) / 2
 
 
-def _sinh(keep: Range, x: torch.Tensor) -> torch.Tensor:
+def _sinh(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.abs() > 1, x.sign() * keep(x.abs().exp()) / 2, x.sinh())
 
 
-def _asinh(keep: Range, x: torch.Tensor) -> torch.Tensor:
-    # Odd, so that only one side of it cancels; below 1 it is not computed so.
+def _asinh(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
+    # Odd, so that only one side of it cancels; below 1 the formula is not used.
     size = x.abs()
     far = x.sign() * (size + keep(size * size + 1).sqrt()).log()
     return torch.where(size > 1, far, x.asinh())
 
 
-def _acosh(keep: Range, x: torch.Tensor) -> torch.Tensor:
+def _acosh(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
     return (x + keep(x * x - 1).sqrt()).log()
 
 
-def _hypot(keep: Range, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def _hypot(keep: DtypeRange, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return keep(keep(x * x) + keep(y * y)).sqrt()
 
 
 def _norm(
-    keep: Range, x: torch.Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, **_: Any
+    keep: DtypeRange,
+    x: torch.Tensor,
+    ord: float = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    **_: Any,
 ) -> torch.Tensor:
     over = list(range(x.dim())) if dim is None else dim
     if ord in (0, 1) or math.isinf(ord):
@@ -167,19 +176,19 @@ def _norm(
 
 
 def _mean(
-    keep: Range, x: torch.Tensor, dim: Any = None, keepdim: bool = False, **_: Any
+    keep: DtypeRange, x: torch.Tensor, dim: Any = None, keepdim: bool = False, **_: Any
 ) -> torch.Tensor:
     over = dim if dim else list(range(x.dim()))
     total = x.sum(over, keepdim)
     return keep(total) * (total.numel() / max(1, x.numel()))
 
 
-def _logsumexp(keep: Range, x: torch.Tensor, dim: Any, keepdim: bool = False) -> torch.Tensor:
-    # With the maximum taken out nothing leaves the range; without it, the result is infinite.
+def _logsumexp(keep: DtypeRange, x: torch.Tensor, dim: Any, keepdim: bool = False) -> torch.Tensor:
+    # Subtracting the maximum keeps all in range; without it, the result is infinite.
     return keep(keep(x.exp()).sum(dim, keepdim)).log()
 
 
-def _log_sigmoid(keep: Range, x: torch.Tensor) -> torch.Tensor:
+def _log_sigmoid(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
     return keep(1 / (1 + keep((-x).exp()))).log()
 
 

@@ -1,9 +1,9 @@
-"""Which ATen operations round, and how: the table behind the bounds.
+"""Which ATen operations round, and how: the table that the bounds are based on.
 
 An operation is exact (it moves, selects or compares), rounds once, is a division, is an
-elementary function, or is a reduction whose error grows with its length. Operations that are
-several of these are run as their decomposition. What is in no list counts as an elementary
-function, which is the safe side of a single result.
+elementary function, or is a reduction whose error grows with its length. Compound operations run
+as their decomposition. An operation in no list counts as an elementary function, which never
+underestimates the error of a single result.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ EXACT_NAMES = frozenset(
     """.split()
 )
 CASTS = frozenset("_to_copy to copy".split())
-"""Operations that round to another dtype, or not at all."""
+"""Operations that round to another dtype, or do not round."""
 
 _ROUNDED = CASTS | frozenset("add sub rsub mul sqrt square hardshrink softshrink".split())
 _DIVISION = frozenset("div true_divide reciprocal floor_divide remainder fmod rsqrt".split())
@@ -63,10 +63,10 @@ _REDUCTION = frozenset(
     """.split()
 )
 ROUNDING_NAMES = _ROUNDED | _DIVISION | _REDUCTION
-"""Operations that round in a way of their own; others count as elementary functions."""
+"""Operations with a rounding rule of their own; others count as elementary functions."""
 
 CORRECTLY_ROUNDED = frozenset("add sub rsub mul _to_copy to".split())
-"""Operations whose nearest result every target returns: one that its dtype holds is exact."""
+"""Operations with one correctly rounded result on every target, exact where representable."""
 
 COMPOUND = frozenset(
     """
@@ -80,7 +80,7 @@ COMPOUND = frozenset(
 )
 
 
-# Compound and of one argument: like a function, each may be off by a rounding of its argument.
+# Compound, with one argument: as for a function, each may err by a rounding of its argument.
 ACTIVATIONS = frozenset(
     """
     gelu silu mish elu leaky_relu hardswish hardsigmoid softplus log_sigmoid_forward glu celu selu
@@ -89,21 +89,21 @@ ACTIVATIONS = frozenset(
 )
 
 
-def sums(name: str) -> bool:
-    """Whether the operation of that base name adds up, itself or in its parts."""
+def contains_reduction(name: str) -> bool:
+    """Whether the operation with that base name sums, itself or in its decomposition."""
     return name in _REDUCTION or name in COMPOUND
 
 
 def base_name(func: Any) -> str:
-    """The ATen name of an overload without namespace, overload, or the in-place underscore."""
+    """Return the ATen name of an overload without namespace, overload, or in-place underscore."""
     name: str = func._schema.name.rpartition("::")[2]
     return name.removesuffix("_") if not name.startswith("__") else name
 
 
-def kind_of(
+def get_rounding_kind(
     name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
 ) -> RoundingKind:
-    """How the operation of that base name rounds."""
+    """Return how the operation with that base name rounds."""
     if name == "index_put" and (True in args[3:4] or (kwargs or {}).get("accumulate")):
         return RoundingKind.REDUCTION
     if name in EXACT_NAMES:

@@ -1,5 +1,5 @@
-"""What encoded numbers mean: MX formats, block-quantized weights, operators that decode them.
+"""Decode encoded numbers: MX formats, block-quantized weights, operators that decode them.
 
-Decoding is exact in float64, so that it is arithmetic's alone to err. Imports nothing beside
-itself.
+Decoding is exact in float64, so that only arithmetic contributes errors. Imports nothing outside
+this package but ``vendors``.
 """

@@ -1,6 +1,6 @@
-"""A product of two tensors in an MX format whose operator encodes the first of them itself.
+"""Products of two tensors in an MX format whose operator encodes the first of them itself.
 
-Which operators do is for a recipe to say (:mod:`~harness.numerics.formats.semantics`);
+Recipes declare these operators (:mod:`~harness.numerics.formats.semantics`), and
 :mod:`harness.numerics.arithmetic` runs them.
 """
 
@@ -15,16 +15,16 @@ from harness.numerics.formats.microscaling import Element, Encoded, ScaleRule, e
 
 
 @dataclass(frozen=True)
-class BlockProduct:
-    """A call of such an operator.
+class MxProduct:
+    """A call of an operator that multiplies in an MX format.
 
     Attributes:
-        activation: what it is given; float64.
-        element: what both are encoded in.
-        axis: of the activation, along which its blocks lie.
-        block: how many neighbours share a scale.
+        activation: the operand that the operator encodes; float64.
+        element: element format of both operands.
+        axis: axis of the activation along which its blocks lie.
+        block: number of neighbours that share a scale.
         rule: how the scale of a block is chosen.
-        multiply: takes the decoded activation, float64, and returns the result; made of ATen
+        multiply: takes the decoded activation, float64, and returns the result; calls ATen
             operations. Its sums are in float32 where the operator runs.
     """
 
@@ -37,7 +37,7 @@ class BlockProduct:
 
     @property
     def exact_terms(self) -> int:
-        """How many neighbouring products float32 sums without rounding: a block's or one.
+        """Number of neighbouring products that float32 sums without rounding: a block's or one.
 
         The products of a block are summed before the scales are applied. They are multiples of
         the square of the smallest element, and exact while the greatest sum is below 2^24 of those.
@@ -47,13 +47,13 @@ class BlockProduct:
         return self.block if greatest <= 2**24 else 1
 
     def encode(self, activation: torch.Tensor) -> Encoded:
-        """Encode an activation as the operator does: from float32, or what converts to it."""
+        """Encode an activation as the operator does, from float32."""
         return encode(activation.float(), self.element, self.rule, self.axis, self.block)
 
-    def unsettled(self, reach: torch.Tensor) -> torch.Tensor:
-        """Which elements are encoded otherwise when magnitudes move by ``reach``.
+    def find_unstable(self, reach: torch.Tensor) -> torch.Tensor:
+        """Mark elements whose encoding changes when magnitudes move by ``reach``.
 
-        Both ends count all magnitudes at once, so that the scale of a block moves with them.
+        All magnitudes move at once, so that the scale of a block moves with them.
 
         Args:
             reach: float64, the shape of the activation, not negative.

@@ -1,7 +1,7 @@
-"""Block-quantized weights as their formats define them, in float64.
+"""Decode block-quantized weights in float64, as their formats define them.
 
 torchao's decoding operators compute in the dtype of the result. Here codes, scales and offsets
-are taken as the numbers they stand for; :mod:`harness.numerics.oracle` puts them together.
+are exact numbers; :mod:`harness.numerics.oracle` combines them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from harness.numerics.formats.microscaling import E2M1, unpack_nibbles
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockQuantizedTensor:
     """A tensor in blocks: ``(codes - lowest) * scale + offset``.
 
     Attributes:
-        codes: what each code stands for; the shape of the tensor. Of any dtype that has it.
-        scale: float64, one a block: each of its sizes divides the tensor's.
+        codes: the number that each code represents; the shape of the tensor, any dtype.
+        scale: float64, one per block: each of its sizes divides the tensor's.
         offset: shaped like ``scale``; None for formats that are centred on zero.
-        dtype: what the operator rounds its result to.
-        lowest: code that stands for zero, where there is an offset.
+        dtype: dtype that the operator rounds its result to.
+        lowest: code that represents zero, where there is an offset.
     """
 
     codes: torch.Tensor
@@ -35,7 +35,7 @@ class Blocks:
 
     def values(self) -> torch.Tensor:
         """The decoded tensor, float64."""
-        # Each dimension as blocks and what is in one.
+        # Split each dimension into blocks and elements of a block.
         shape, counts = self.codes.shape, self.scale.shape
         apart = [
             n for size, count in zip(shape, counts, strict=True) for n in (count, size // count)
@@ -56,13 +56,13 @@ def _affine(
     lowest: float | None = None,
     highest: float | None = None,
     dtype: torch.dtype = torch.float32,
-) -> Blocks:
+) -> BlockQuantizedTensor:
     blocks = [size // length for size, length in zip(codes.shape, block, strict=True)]
     scale = scale.double().reshape(blocks)
     zero = torch.zeros_like(scale) if zero is None else zero.double().reshape(blocks)
     low = float(torch.iinfo(stored).min if lowest is None else lowest)
-    # As targets store it: codes from zero up, and the offset that this makes necessary.
-    return Blocks(codes, scale, scale * (low - zero), dtype, low)
+    # Targets store codes from zero up, and the offset that this requires.
+    return BlockQuantizedTensor(codes, scale, scale * (low - zero), dtype, low)
 
 
 def _int4(
@@ -71,9 +71,9 @@ def _int4(
     zero: torch.Tensor,
     group: int,
     dtype: torch.dtype = torch.bfloat16,
-) -> Blocks:
+) -> BlockQuantizedTensor:
     scale, zero = scale.double().mT, zero.double().mT
-    return Blocks(unpack_nibbles(codes), scale, -scale * zero, dtype)
+    return BlockQuantizedTensor(unpack_nibbles(codes), scale, -scale * zero, dtype)
 
 
 def _mx(
@@ -82,10 +82,10 @@ def _mx(
     element: torch.dtype,
     block: int,
     dtype: torch.dtype = torch.float32,
-) -> Blocks:
+) -> BlockQuantizedTensor:
     packed = element is torch.float4_e2m1fn_x2
     values = E2M1.table[unpack_nibbles(codes).long()] if packed else codes.double()
-    return Blocks(values, scale.double(), None, dtype)
+    return BlockQuantizedTensor(values, scale.double(), None, dtype)
 
 
 def _nvfp4(
@@ -94,15 +94,15 @@ def _nvfp4(
     whole: torch.Tensor,
     block: int,
     dtype: torch.dtype = torch.float32,
-) -> Blocks:
+) -> BlockQuantizedTensor:
     values = E2M1.table[unpack_nibbles(codes).long()]
     block_scale = scale.view(torch.float8_e4m3fn).double()
-    return Blocks(values, block_scale * whole.double(), None, dtype)
+    return BlockQuantizedTensor(values, block_scale * whole.double(), None, dtype)
 
 
 @dataclass(frozen=True)
-class Product:
-    """``activation @ weight.T``, for an operator that decodes its weight itself.
+class QuantizedMatmul:
+    """``activation @ weight.T``, of an operator that decodes its weight itself.
 
     Attributes:
         activation: (M, K).
@@ -110,21 +110,21 @@ class Product:
     """
 
     activation: torch.Tensor
-    weight: Blocks
+    weight: BlockQuantizedTensor
 
 
-DECODERS: dict[str, Callable[..., Blocks]] = {
+DECODERS: dict[str, Callable[..., BlockQuantizedTensor]] = {
     "torchao::dequantize_affine": _affine,
     "torchao::dequantize_int4_tensor": _int4,
     "torchao::dequantize_mx": _mx,
     "torchao::dequantize_nvfp4": _nvfp4,
 }
-"""torchao's, by the name of the operator: takes its arguments, returns the blocks."""
+"""torchao's decoding operators by name; each entry takes their arguments and returns the blocks."""
 
 
 def dequantize(name: str, args: tuple[Any, ...]) -> torch.Tensor:
-    """``(q - zero point) * scale`` in float64: an activation of a PT2E-quantized graph, per tensor
-    or along an axis."""
+    """Compute ``(q - zero point) * scale`` in float64, per tensor or along an axis, for an
+    activation of a PT2E-quantized graph."""
     value, scale, zero = args[0].double(), args[1], args[2]
     if "per_channel" in name:
         shape = [1] * value.dim()

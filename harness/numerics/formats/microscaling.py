@@ -2,7 +2,7 @@
 
 *OCP Microscaling Formats (MX) Specification*, version 1.0, September 2023; sections are named
 where they are used. A block of 32 neighbours shares one scale ``X``, a power of two (E8M0); each
-element ``P`` is a small floating-point number, and the block stands for ``X · P`` (section 5).
+element ``P`` is a small floating-point number, and the block represents ``X · P`` (section 5).
 
 =======  ====  ========  ====  ===========  =========  =================  =========
 element  bits  exponent  bias  max normal   smallest   Inf, NaN           section
@@ -14,11 +14,11 @@ E2M3     6     2         1     7.5          2^-3       neither            5.3.2
 E2M1     4     2         1     6            2^-1       neither            5.3.3
 =======  ====  ========  ====  ===========  =========  =================  =========
 
-E8M0 (section 5.4.1) holds ``2^(code - 127)``, and NaN at 0xFF; it has no zero, no sign and no
+E8M0 (section 5.4.1) represents ``2^(code - 127)``, and NaN at 0xFF; it has no zero, no sign and no
 infinity. A NaN scale makes the whole block NaN.
 
-Everything is computed here in float64, exactly: nothing of torch's float8 types, of torchao, MLX
-or ml_dtypes is used, so that these can be held against it.
+All results are exact in float64. The code uses none of torch's float8 types, torchao, MLX or
+ml_dtypes, so that these can be compared with it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Element:
         mantissa_bits: width of the mantissa.
         bias: of the exponent.
         largest: greatest magnitude of a normal number.
-        has_infinity: the highest exponent is kept for infinities and NaN, as in IEEE 754.
+        has_infinity: the highest exponent is reserved for infinities and NaN, as in IEEE 754.
         has_nan: there is a NaN; without infinities it is the code with all bits set.
     """
 
@@ -73,7 +73,7 @@ class Element:
 
     @functools.cached_property
     def table(self) -> torch.Tensor:
-        """What each code stands for: float64, ``2 ** bits`` entries."""
+        """The number that each code represents: float64, ``2 ** bits`` entries."""
         values = []
         for code in range(2**self.bits):
             sign = -1.0 if code >> (self.bits - 1) else 1.0
@@ -104,7 +104,7 @@ class ScaleRule(enum.Enum):
     """How the exponent of a block's scale follows from ``amax``, its greatest magnitude.
 
     ``L`` is the element's greatest normal number, ``emax`` its exponent. The exponent is kept
-    within E8M0's -127 to 127. The specification asks for the first; backends do the others.
+    within E8M0's -127 to 127. The specification asks for the first; backends use the others.
     """
 
     FLOOR = "floor(log2(amax)) - emax"
@@ -117,11 +117,11 @@ class ScaleRule(enum.Enum):
     reference model: as RCEIL, but an amax of exactly ``L · 2^k`` takes the scale above. For E4M3
     it is RCEIL."""
     TOSA_ROUNDED = "floor(log2(amax / L')) + 1"
-    """The same since: ``L'`` is the least value that rounds beyond ``L``. For E4M3 a tie rounds to
-    ``L``, and the rule is ``ceil(log2(amax / L'))``."""
+    """TOSA's rule since then: ``L'`` is the least value that rounds beyond ``L``. For E4M3 a tie
+    rounds to ``L``, and the rule is ``ceil(log2(amax / L'))``."""
 
     def exponent(self, amax: torch.Tensor, element: Element) -> torch.Tensor:
-        """The unbiased exponent of each block's scale.
+        """Return the unbiased exponent of each block's scale.
 
         Args:
             amax: float64, finite, not negative.
@@ -134,13 +134,13 @@ class ScaleRule(enum.Enum):
         emax = math.frexp(limit)[1] - 1
         if self is ScaleRule.TOSA_ROUNDED:
             limit += 2.0 ** (emax - element.mantissa_bits) / 2
-        # Both are taken to [1, 2): no logarithm is needed, so none is rounded.
+        # Both are scaled to [1, 2), so that no logarithm has to be rounded.
         top = limit * 2.0**-emax
         exponent = _exponent(amax)
         fraction = amax * _power(-exponent)
         exponent -= emax
         if self is not ScaleRule.FLOOR:
-            # E4M3 ends one mantissa short of its exponent, which holds NaN: a tie rounds to L.
+            # E4M3's last code of the highest exponent is NaN, so that a tie rounds to L.
             takes_limit = self is ScaleRule.RCEIL or element is E4M3
             exponent += (fraction > top if takes_limit else fraction >= top).long()
         return torch.where(amax == 0, -_SCALE_BIAS, exponent.clamp_(-_SCALE_BIAS, _SCALE_BIAS))
@@ -151,11 +151,11 @@ class Encoded:
     """A tensor in an MX format.
 
     Attributes:
-        codes: uint8, the element codes in their lowest bits; the shape of the tensor. Under a NaN
-            scale they carry nothing and are zero.
-        scales: uint8, E8M0 codes; as ``codes``, with one where the axis has a block.
+        codes: uint8, the element codes in their lowest bits; the shape of the tensor. Zero under a
+            NaN scale.
+        scales: uint8, E8M0 codes; shaped like ``codes``, with one scale per block along the axis.
         element: the element format.
-        axis: along which the blocks lie.
+        axis: axis along which the blocks lie.
     """
 
     codes: torch.Tensor
@@ -164,11 +164,11 @@ class Encoded:
     axis: int = -1
 
     def values(self) -> torch.Tensor:
-        """What is encoded: float64, the shape of ``codes``."""
+        """Decode the tensor: float64, the shape of ``codes``."""
         return decode(self.codes, self.scales, self.element, self.axis)
 
     def steps(self) -> torch.Tensor:
-        """Distance of each value to the next one of greater magnitude on its block's grid.
+        """Return the distance of each value to the next greater magnitude on its block's grid.
 
         Returns:
             float64, the shape of ``codes``; NaN under a NaN scale.
@@ -177,7 +177,7 @@ class Encoded:
         unit = _power(
             exponent.clamp_(min=self.element.lowest_exponent) - self.element.mantissa_bits
         )
-        return unit * _spread(decode_scales(self.scales), self.codes.shape, self.axis)
+        return unit * _repeat_per_element(decode_scales(self.scales), self.codes.shape, self.axis)
 
 
 def encode(
@@ -187,23 +187,23 @@ def encode(
     axis: int = -1,
     block: int = BLOCK,
 ) -> Encoded:
-    """Convert to an MX format (section 6.3).
+    """Convert a tensor to an MX format (section 6.3).
 
     A value is divided by its block's scale and rounded to the nearest element, ties to even,
-    subnormal ones included; what is beyond the greatest normal number becomes that number, with its
-    sign. Zeros keep their sign. A block of zeros has the smallest scale, code 0. A block with an
-    infinity or a NaN has a NaN scale: the specification leaves that conversion open, and this is
-    what TOSA defines (``calc_block_scale``).
+    subnormal ones included. Magnitudes beyond the greatest normal number become that number. Zeros
+    keep their sign. A block of zeros has the smallest scale, code 0. A block with an infinity or a
+    NaN has a NaN scale: the specification leaves that conversion open, and TOSA defines it so
+    (``calc_block_scale``).
 
     Args:
-        values: floating; float64 only as far as its values are float32 ones in range.
+        values: floating; float64 values must be representable in float32.
         element: the element format.
         rule: how the scale is chosen.
-        axis: along which neighbours share a scale.
-        block: how many of them.
+        axis: axis along which neighbours share a scale.
+        block: number of neighbours that share a scale.
 
     Raises:
-        ValueError: the axis is no multiple of the block, or the dtype is no floating one.
+        ValueError: the axis is no multiple of the block, or the dtype is not floating.
     """
     if not values.is_floating_point():
         raise ValueError(f"MX formats encode floating tensors, not {values.dtype}")
@@ -225,32 +225,32 @@ def encode(
 def decode(
     codes: torch.Tensor, scales: torch.Tensor, element: Element, axis: int = -1
 ) -> torch.Tensor:
-    """``X · P`` of each element (section 5).
+    """Return ``X · P`` of each element (section 5).
 
     Args:
-        codes: uint8, one a byte, in its lowest bits; higher ones are not looked at.
-        scales: uint8, E8M0; of ``axis`` as many as there are blocks, else shaped like ``codes``.
+        codes: uint8, one code per byte, in its lowest bits; higher bits are ignored.
+        scales: uint8, E8M0; one per block along ``axis``, otherwise shaped like ``codes``.
         element: the element format.
-        axis: along which the blocks lie.
+        axis: axis along which the blocks lie.
 
     Returns:
         float64, the shape of ``codes``, exact. NaN where scale or element is.
 
     Raises:
-        ValueError: the scales' shape does not divide that of the codes.
+        ValueError: the shape of the scales does not divide the shape of the codes.
     """
     values = element.table[(codes & 2**element.bits - 1).long()]
-    return values * _spread(decode_scales(scales), codes.shape, axis)
+    return values * _repeat_per_element(decode_scales(scales), codes.shape, axis)
 
 
 def decode_scales(scales: torch.Tensor) -> torch.Tensor:
-    """E8M0 codes (uint8) as float64; 0xFF is NaN (section 5.4.1)."""
+    """Convert E8M0 codes (uint8) to float64; 0xFF is NaN (section 5.4.1)."""
     powers = _power(scales.long() - _SCALE_BIAS)
     return torch.where(scales == NAN_SCALE, math.nan, powers)
 
 
 def unpack_nibbles(packed: torch.Tensor) -> torch.Tensor:
-    """Two four-bit codes a byte, the lower half first, to one a byte; the last axis doubles.
+    """Unpack two four-bit codes per byte, the lower half first; the last axis doubles.
 
     The specification has no memory layout (section 5); this one is torchao's, Arm's and MLX's.
     """
@@ -259,30 +259,30 @@ def unpack_nibbles(packed: torch.Tensor) -> torch.Tensor:
 
 
 def _exponent(values: torch.Tensor) -> torch.Tensor:
-    """``floor(log2(abs(values)))`` of normal float64 values, int64; of zero far below any other."""
+    """Return ``floor(log2(abs(values)))`` of normal float64 values, int64; less for zero."""
     return (values.view(torch.int64) >> 52 & 0x7FF) - 1023
 
 
 def _power(exponent: torch.Tensor) -> torch.Tensor:
-    """``2 ** exponent``, float64, exact; the exponent is int64, -1022 to 1023."""
+    """Return ``2 ** exponent``, float64, exact; the exponent is int64, -1022 to 1023."""
     bits: torch.Tensor = exponent + 1023 << 52
     return bits.view(torch.float64)
 
 
 def _round(magnitude: torch.Tensor, element: Element) -> torch.Tensor:
-    """Codes without sign of magnitudes that are divided by their scale (section 6.3)."""
+    """Return codes without sign of magnitudes that are divided by their scale (section 6.3)."""
     exponent = _exponent(magnitude).clamp_(min=element.lowest_exponent)
-    # Where the mantissa carries, the sum carries into the exponent, as it has to.
+    # A carry of the mantissa continues into the exponent, as it should.
     mantissa = (magnitude * _power(element.mantissa_bits - exponent)).round_()
     code = mantissa + (exponent - element.lowest_exponent) * 2**element.mantissa_bits
     last = int((element.table == element.largest).nonzero())
-    # NaN becomes the last code here, and is taken out by its block's scale.
+    # NaN becomes the last code here; the caller replaces it in blocks with a NaN scale.
     codes: torch.Tensor = code.nan_to_num_(nan=last).clamp_(max=last).to(torch.uint8)
     return codes
 
 
-def _spread(per_block: torch.Tensor, shape: torch.Size, axis: int) -> torch.Tensor:
-    """One entry a block to one an element."""
+def _repeat_per_element(per_block: torch.Tensor, shape: torch.Size, axis: int) -> torch.Tensor:
+    """Repeat one entry per block to one per element."""
     count = per_block.shape[axis] if per_block.dim() == len(shape) else 0
     expected = list(shape)
     if expected:

@@ -1,19 +1,19 @@
-"""Codes of fewer than 8 bits, packed and one a byte."""
+"""Unpack codes of fewer than 8 bits."""
 
 from __future__ import annotations
 
 import numpy
 
 
-def unpacked(data: bytes, bits: int) -> bytes:
-    """Packed codes as one byte each, in the low bits.
+def unpack_codes(data: bytes, bits: int) -> bytes:
+    """Unpack codes to one byte each, in the low bits.
 
     Codes follow each other from the lowest bit of the first byte up, as TOSA serializes
     constants (``TosaTensor.data`` in ``tosa.fbs``), torchao packs E2M1 and MLX packs words.
 
     Args:
-        data: the packed bytes; what is left over at their end is dropped.
-        bits: of one code, 1 to 8.
+        data: the packed bytes; an incomplete code at their end is dropped.
+        bits: width of one code, 1 to 8.
     """
     if bits == 8:
         return data

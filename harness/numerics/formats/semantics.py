@@ -1,4 +1,4 @@
-"""What operators that are no arithmetic of tensors mean; a recipe adds those of its own."""
+"""Define operators that are not plain tensor arithmetic; a recipe adds its backend's operators."""
 
 from __future__ import annotations
 
@@ -9,35 +9,38 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from harness.numerics.formats.block_scaled import BlockProduct
-from harness.numerics.formats.dequantize import DECODERS, Blocks, Product
+from harness.numerics.formats.block_scaled import MxProduct
+from harness.numerics.formats.dequantize import DECODERS, BlockQuantizedTensor, QuantizedMatmul
 from harness.vendors.torch import OpOverload, _AutoDispatchBelowAutograd
 
 
 @dataclass(frozen=True)
-class Semantics:
-    """The meaning of operators by their names, ``namespace::name``; each entry takes the arguments
-    of its operator.
+class OperatorSemantics:
+    """Definitions of operators by name, ``namespace::name``.
+
+    Each entry is called with the arguments of its operator.
 
     Attributes:
         decoders: operators that decode a block-quantized weight.
-        products: operators that multiply with a weight that they decode themselves.
-        block_products: operators that multiply in an MX format and encode an operand themselves.
+        matmuls: operators that multiply with a weight that they decode themselves.
+        mx_products: operators that multiply in an MX format and encode an operand themselves.
     """
 
-    decoders: Mapping[str, Callable[..., Blocks]] = field(default_factory=dict)
-    products: Mapping[str, Callable[..., Product]] = field(default_factory=dict)
-    block_products: Mapping[str, Callable[..., BlockProduct]] = field(default_factory=dict)
+    decoders: Mapping[str, Callable[..., BlockQuantizedTensor]] = field(default_factory=dict)
+    matmuls: Mapping[str, Callable[..., QuantizedMatmul]] = field(default_factory=dict)
+    mx_products: Mapping[str, Callable[..., MxProduct]] = field(default_factory=dict)
 
-    def decode(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Blocks | None:
-        """The blocks that an operator decodes, or None for another operator.
+    def decode(
+        self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> BlockQuantizedTensor | None:
+        """Return the blocks that an operator decodes, or None for another operator.
 
         Args:
             operator: the overload that is called.
             args: its arguments.
-            kwargs: its arguments by name.
+            kwargs: its keyword arguments.
         """
-        decoder = self.decoder(operator)
+        decoder = self.find_decoder(operator)
         if decoder is None:
             return None
         given = dict(kwargs)
@@ -45,40 +48,40 @@ class Semantics:
             given["dtype"] = given.pop("output_dtype")
         return decoder(*args, **given)
 
-    def decoder(self, operator: Any) -> Callable[..., Blocks] | None:
-        """What takes the arguments of a decoding operator, or None for another callable."""
+    def find_decoder(self, operator: Any) -> Callable[..., BlockQuantizedTensor] | None:
+        """Return the definition of a decoding operator, or None for another callable."""
         is_overload = isinstance(operator, OpOverload)
         return self.decoders.get(operator._schema.name) if is_overload else None
 
     def names(self) -> frozenset[str]:
-        """The operators that it has a meaning for."""
-        return frozenset((*self.decoders, *self.products, *self.block_products))
+        """Return the names of the operators that are defined here."""
+        return frozenset((*self.decoders, *self.matmuls, *self.mx_products))
 
-    def product(
+    def parse_matmul(
         self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Product | None:
-        """What an operator multiplies that decodes its weight itself, or None for another."""
-        meaning = self.products.get(operator._schema.name)
-        return None if meaning is None else meaning(*args, **kwargs)
+    ) -> QuantizedMatmul | None:
+        """Return the operands of a call that decodes its weight itself, or None for others."""
+        definition = self.matmuls.get(operator._schema.name)
+        return None if definition is None else definition(*args, **kwargs)
 
-    def block_product(
+    def parse_mx_product(
         self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> BlockProduct | None:
-        """What a call multiplies in an MX format, or None for another operator.
+    ) -> MxProduct | None:
+        """Return the operands of a call that multiplies in an MX format, or None for others.
 
         Raises:
             ValueError: the element format does not follow from the arguments.
         """
-        meaning = self.block_products.get(operator._schema.name)
-        return None if meaning is None else meaning(*args, **kwargs)
+        definition = self.mx_products.get(operator._schema.name)
+        return None if definition is None else definition(*args, **kwargs)
 
 
-GENERIC = Semantics(decoders=DECODERS)
-"""torchao's decoding operators, which several backends take."""
+GENERIC_SEMANTICS = OperatorSemantics(decoders=DECODERS)
+"""torchao's decoding operators, which several backends support."""
 
 
 DEFAULT_EPSILON = torch.finfo(torch.float32).eps
-"""What an rms norm adds where it is not told: float32's for it and for all narrower dtypes."""
+"""The default epsilon of an rms norm: float32's, for float32 and all narrower dtypes."""
 
 _RMS_NORMS = (
     torch.nn.functional.rms_norm,
@@ -87,7 +90,7 @@ _RMS_NORMS = (
 )
 
 
-# torchao's for activations; the modes run them in float32, as the program does.
+# torchao's operators for activations; the modes run them in float32, as the program does.
 _ENCODERS = frozenset(("torchao::quantize_affine", "torchao::choose_qparams_affine"))
 
 
@@ -96,17 +99,17 @@ def _encodes(operator: Any) -> bool:
     return is_overload and operator._schema.name in _ENCODERS
 
 
-class PreserveMeaning(TorchFunctionMode):
-    """Hands operators to a dispatch mode that runs them in float64 as they are meant.
+class PreserveOperators(TorchFunctionMode):
+    """Passes operators on to a dispatch mode that runs them in float64 by their definition.
 
-    Operators that encode and decode go undecomposed, as the dispatcher would take the composite
-    ones apart first; and an epsilon that follows from the dtype is the program's.
+    Encoding and decoding operators stay whole; otherwise the dispatcher would decompose the
+    composite ones. A default epsilon, which depends on the dtype, is the program's.
 
     Args:
-        semantics: which operators decode.
+        semantics: defines the operators that decode.
     """
 
-    def __init__(self, semantics: Semantics) -> None:
+    def __init__(self, semantics: OperatorSemantics) -> None:
         super().__init__()
         self._semantics = semantics
         self._plain: set[Any] = set()
@@ -121,7 +124,7 @@ class PreserveMeaning(TorchFunctionMode):
             return func(*args, **{**kwargs, "eps": DEFAULT_EPSILON})
         if func in _RMS_NORMS and len(args) == 4 and args[3] is None:
             return func(*args[:3], DEFAULT_EPSILON, **kwargs)
-        if self._semantics.decoder(func) is None and not _encodes(func):
+        if self._semantics.find_decoder(func) is None and not _encodes(func):
             if func not in _RMS_NORMS:
                 self._plain.add(func)
             return func(*args, **kwargs)

@@ -1,3 +1,3 @@
-"""How torch computes the operations of a reference: on how many threads, and by which kernel. Knows
-nothing of errors and bounds.
+"""Choose threads and kernels for the float64 operations of a reference. Knows nothing of errors and
+bounds.
 """

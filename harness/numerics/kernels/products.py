@@ -1,8 +1,8 @@
-"""Products in float64, by the kernel and on the threads that compute them fastest.
+"""Compute float64 products with the fastest kernel and number of threads.
 
-torch computes float64 convolutions as matrix products (im2col) with BLAS, and is as fast there as
-it is for a matrix product. The exception is a depthwise convolution of a channels-last image, which
-takes four to seven times as long as that of a contiguous one.
+torch computes float64 convolutions as matrix products (im2col) with BLAS, as fast as a matrix
+product. The exception is a depthwise convolution of a channels-last image, which takes four to
+seven times as long as the same convolution of a contiguous image.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from harness.numerics.kernels.threads import MUCH, all_threads
+from harness.numerics.kernels.threads import ALL_THREADS_FROM, all_threads
 
 _PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "convolution"})
 
 
 def compute(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a call of a primitive operation returns, to rounding and laid out as torch does.
+    """Run a primitive operation; the result equals torch's up to rounding, with its strides.
 
     Args:
         func: the overload that is called.
@@ -31,7 +31,7 @@ def compute(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any])
     is_slow = name == "convolution" and _is_slow(args)
     if is_slow:
         args = (args[0].contiguous(), args[1].contiguous(), *args[2:])
-    if _multiplications(name, args) >= MUCH:
+    if _count_multiplications(name, args) >= ALL_THREADS_FROM:
         with all_threads():
             out = func(*args, **kwargs)
     else:
@@ -52,11 +52,11 @@ def _is_slow(args: tuple[Any, ...]) -> bool:
     )
 
 
-def _multiplications(name: str, args: tuple[Any, ...]) -> int:
-    """How many a product takes, about."""
+def _count_multiplications(name: str, args: tuple[Any, ...]) -> int:
+    """Return the approximate number of multiplications of a product."""
     if name == "convolution":
         image, weight = args[:2]
-        # Each element of the weight meets each place of the result once, in each image.
+        # Each element of the weight is applied once at each position of the result, per image.
         strides = 1 if args[6] else math.prod(args[3])
         return int(weight.numel() * image.shape[0] * math.prod(image.shape[2:]) // strides)
     left, right = args[-2:] if name in ("mm", "bmm") else args[1:3]

@@ -1,3 +1,5 @@
-"""What is computed otherwise because it is large: sums that runs share, linear operations of what a
-run is off by, attention in blocks. Judged, it is like what is small. Imports the error model.
+"""Compute large operations at a lower cost in time and memory, with the same verdicts.
+
+The runs share large sums, linear operations apply to deviations only, and attention is computed in
+blocks. Imports the error model.
 """

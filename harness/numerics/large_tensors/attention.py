@@ -1,9 +1,8 @@
-"""Attention over many keys: its scores never stand in memory as a whole, nor does their noise.
+"""Compute attention over many keys in blocks of rows, without storing all scores or their noise.
 
-A block of rows is computed at a time. Where results err, the error of weight (i, j), relative to
-it, is a product of two random numbers, one of the row and one of the key, with the amplitude that
-the operations on the way have there: what a row sums up is then disturbed by independent terms,
-without a random number for each score.
+In a perturbed run, the relative error of weight (i, j) is a product of two random numbers, one of
+the row and one of the key, with the amplitude of the operations that lead there. The terms that a
+row sums have independent errors, without a random number for each score.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from typing import TypeAlias
 import torch
 
 NAME = "_scaled_dot_product_flash_attention_for_cpu"
-# Attention with more scores is computed here; others as what it is made of.
+# Attention with more scores is computed here; smaller ones run as their decomposition.
 _LARGE = 2**22
-# Scores that are held at a time, several times over: what a cache holds.
+# Scores that are held at a time, several times over; they fit into a cache.
 _BLOCK = 2**17
 
 
-Place: TypeAlias = tuple[slice, slice, slice]
-"""Batches, heads, and rows or keys."""
+BlockIndex: TypeAlias = tuple[slice, slice, slice]
+"""Batches, heads, and rows or keys of a block."""
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionCall:
     """A call with many scores. All tensors are float64.
 
     Attributes:
         query: (batches, heads, rows, depth).
         key: (batches, heads or a divisor of it, keys, depth).
         value: likewise.
-        mask: what is added to the scores, broadcast to (batches, heads, rows, keys).
-        is_causal: a row sees the keys up to its own number.
+        mask: added to the scores, broadcast to (batches, heads, rows, keys).
+        is_causal: row i attends to the keys up to i.
         scale: factor on the scores.
     """
 
@@ -49,17 +48,19 @@ class Attention:
 
 
 @dataclass(frozen=True)
-class Errors:
-    """Relative errors of the weights in one run: ``side·(norm·a + |most|·b + c + t·d)`` of the
-    weight ``exp(-t)``, ``t`` being how far its score is below ``most``, the largest of its row.
+class WeightErrors:
+    """Relative errors of the attention weights in one run.
+
+    The weight ``exp(-t)``, where ``t`` is the largest score ``s`` of its row minus its own score,
+    errs by ``side·(norm·a + |s|·b + c + t·d)``.
 
     Attributes:
         side: plus or minus one, (batches, heads, rows, 1).
-        norm: of the scaled query, likewise.
+        norm: norm of the scaled query, same shape.
         a: error of a product of unit vectors with this key, (batches, heads of the key, keys).
-        b: of a score, relative to it.
-        c: of the exponential.
-        d: of its argument, relative to it.
+        b: error of a score, relative to it.
+        c: error of the exponential.
+        d: error of its argument, relative to it.
     """
 
     side: torch.Tensor
@@ -69,38 +70,40 @@ class Errors:
     c: torch.Tensor
     d: torch.Tensor
 
-    def factors(self, here: Place, keys: Place) -> torch.Tensor:
-        """What the scores of a block are multiplied by: their part of ``t·d``."""
-        of_row, of_key = self.side[here], self.d[keys].unsqueeze(-2)
-        return torch.addcmul(torch.ones((), dtype=torch.float64), of_row, of_key, value=-1)
+    def compute_score_factors(self, here: BlockIndex, keys: BlockIndex) -> torch.Tensor:
+        """Return the factors on the scores of a block: the part of the scores in ``t·d``."""
+        row_side, key_error = self.side[here], self.d[keys].unsqueeze(-2)
+        return torch.addcmul(torch.ones((), dtype=torch.float64), row_side, key_error, value=-1)
 
-    def of_rows(self, most: torch.Tensor) -> torch.Tensor:
-        """With :attr:`of_keys` the rest of the exponents, a product: (batches, heads, rows, 5)."""
-        side = self.side
-        return torch.cat([side * self.norm, side * most.abs(), side, side * most, -most], -1)
+    def compute_row_terms(self, largest_scores: torch.Tensor) -> torch.Tensor:
+        """Return one factor of the remaining exponents, (batches, heads, rows, 5); the other one is
+        :attr:`key_terms`."""
+        side, largest = self.side, largest_scores
+        terms = [side * self.norm, side * largest.abs(), side, side * largest, -largest]
+        return torch.cat(terms, -1)
 
     @property
-    def of_keys(self) -> torch.Tensor:
+    def key_terms(self) -> torch.Tensor:
         """The other factor, (batches, heads of the key, 5, keys)."""
         return torch.stack([self.a, self.b, self.c, self.d, torch.ones_like(self.d)], -2)
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """What attention returns, and what further runs need of it.
+class AttentionResult:
+    """The result of attention, and intermediates that perturbed runs need.
 
     Attributes:
-        out: the result, laid out as the operator's own.
-        most: the largest score of each row, (batches, heads, rows, 1).
-        magnitude: the result with absolute values for values.
+        out: the result, with the strides of the operator's own.
+        largest_scores: the largest score of each row, (batches, heads, rows, 1).
+        magnitude: the result computed with absolute values.
     """
 
     out: torch.Tensor
-    most: torch.Tensor
+    largest_scores: torch.Tensor
     magnitude: torch.Tensor
 
 
-def large(
+def find_large(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -109,8 +112,8 @@ def large(
     *,
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
-) -> Attention | None:
-    """A call of the operator, if it has many scores and every row has a key that it sees."""
+) -> AttentionCall | None:
+    """Return a call of the operator if it has many scores and no fully masked row, else None."""
     shape = (*query.shape[:3], key.shape[2])
     if math.prod(shape) <= _LARGE or dropout_p:
         return None
@@ -119,73 +122,75 @@ def large(
             return None
         attn_mask = attn_mask.expand(shape)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    return Attention(query, key, value, attn_mask, is_causal, scale)
+    return AttentionCall(query, key, value, attn_mask, is_causal, scale)
 
 
-def evaluate(call: Attention) -> Evaluated:
-    """Compute it without errors."""
-    most = call.query.new_empty(*call.query.shape[:3], 1)
+def evaluate(call: AttentionCall) -> AttentionResult:
+    """Compute attention without errors."""
+    largest = call.query.new_empty(*call.query.shape[:3], 1)
 
-    def exponents(here: Place, keys: Place) -> torch.Tensor:
-        scores = _scores(call, here, keys)
-        most[here] = scores.amax(-1, keepdim=True)
-        return scores.sub_(most[here])
+    def compute_exponents(here: BlockIndex, keys: BlockIndex) -> torch.Tensor:
+        scores = _compute_scores(call, here, keys)
+        largest[here] = scores.amax(-1, keepdim=True)
+        return scores.sub_(largest[here])
 
-    out, magnitude = _weighted(call, exponents, [call.value.abs()])
-    return Evaluated(out, most, magnitude)
+    out, magnitude = _compute_weighted_means(call, compute_exponents, [call.value.abs()])
+    return AttentionResult(out, largest, magnitude)
 
 
-def evaluate_with(errors: Errors, call: Attention, most: torch.Tensor) -> torch.Tensor:
-    """Compute it with errors of the weights.
+def evaluate_with_errors(
+    errors: WeightErrors, call: AttentionCall, largest_scores: torch.Tensor
+) -> torch.Tensor:
+    """Compute attention with errors of the weights.
 
     Args:
-        errors: of them.
-        call: what is computed.
-        most: the largest score of each row without errors.
+        errors: errors of the weights.
+        call: the call, with perturbed query and key.
+        largest_scores: the largest score of each row without errors.
     """
-    of_rows, of_keys = errors.of_rows(most), errors.of_keys
+    row_terms, key_terms = errors.compute_row_terms(largest_scores), errors.key_terms
 
-    def exponents(here: Place, keys: Place) -> torch.Tensor:
-        scores = _scores(call, here, keys, errors)
-        scores[0].baddbmm_(of_rows[here][0], of_keys[keys[:2]][0, ..., keys[2]])
+    def compute_exponents(here: BlockIndex, keys: BlockIndex) -> torch.Tensor:
+        scores = _compute_scores(call, here, keys, errors)
+        scores[0].baddbmm_(row_terms[here][0], key_terms[keys[:2]][0, ..., keys[2]])
         return scores
 
-    return _weighted(call, exponents, [])[0]
+    return _compute_weighted_means(call, compute_exponents, [])[0]
 
 
-def _weighted(
-    call: Attention,
-    exponents: Callable[[Place, Place], torch.Tensor],
+def _compute_weighted_means(
+    call: AttentionCall,
+    compute_exponents: Callable[[BlockIndex, BlockIndex], torch.Tensor],
     others: Sequence[torch.Tensor],
 ) -> list[torch.Tensor]:
-    """Means of the values, and of others like them, with weights that are exponentials."""
+    """Return means of the values, and of others like them, weighted by exponentials."""
     batches, heads, length, _ = call.query.shape
     depth = call.value.shape[-1]
-    # A column of ones sums up the weights.
+    # A column of ones sums the weights.
     columns = [call.value, *others, torch.ones_like(call.value[..., :1])]
     values = torch.cat(columns, -1)
     shape = (length, batches, heads, depth)
     results = [call.query.new_empty(shape).permute(1, 2, 0, 3) for _ in columns[1:]]
-    for here in blocks(call.query.shape[:3], call.key.shape, _BLOCK):
-        batch, some, rows = here
+    for here in iterate_blocks(call.query.shape[:3], call.key.shape, _BLOCK):
+        batch, heads_here, rows = here
         last = min(rows.stop, call.key.shape[2]) if call.is_causal else call.key.shape[2]
-        keys = (batch, _heads_of(call, some), slice(0, last))
-        sums = exponents(here, keys).exp_() @ values[keys]
+        keys = (batch, _find_key_heads(call, heads_here), slice(0, last))
+        sums = compute_exponents(here, keys).exp_() @ values[keys]
         for number, result in enumerate(results):
-            found = sums[..., number * depth : (number + 1) * depth]
-            torch.div(found, sums[..., -1:], out=result[here])
+            weighted = sums[..., number * depth : (number + 1) * depth]
+            torch.div(weighted, sums[..., -1:], out=result[here])
     return results
 
 
-def _scores(
-    call: Attention, here: Place, keys: Place, errors: Errors | None = None
+def _compute_scores(
+    call: AttentionCall, here: BlockIndex, keys: BlockIndex, errors: WeightErrors | None = None
 ) -> torch.Tensor:
-    """Of a block, hidden ones being minus infinity."""
+    """Return the scores of a block; hidden scores are minus infinity."""
     scores = (call.query[here] * call.scale) @ call.key[keys].mT
     if call.mask is not None:
         scores += call.mask[here][..., keys[2]]
     if errors is not None:
-        scores *= errors.factors(here, keys)
+        scores *= errors.compute_score_factors(here, keys)
     if call.is_causal:
         later = scores[..., here[2].start + 1 :]
         later.masked_fill_(_above_diagonal(*later.shape[-2:]), -math.inf)
@@ -197,17 +202,19 @@ def _above_diagonal(rows: int, columns: int) -> torch.Tensor:
     return torch.ones(rows, columns, dtype=torch.bool).triu_()
 
 
-def blocks(query: Sequence[int], key: Sequence[int], held: int = _LARGE) -> Iterator[Place]:
-    """Batches, heads and rows of a query whose scores are held together.
+def iterate_blocks(
+    query: Sequence[int], key: Sequence[int], max_scores: int = _LARGE
+) -> Iterator[BlockIndex]:
+    """Yield batches, heads and rows of a query whose scores are held together.
 
     Args:
         query: batches, heads and rows of the query.
-        key: the same of the keys; where several heads share one, a head is taken at a time.
-        held: how many scores.
+        key: the same of the keys; where several heads share one, a block has one head.
+        max_scores: number of scores of a block; one row may have more.
     """
     batches, heads, length = query[:3]
-    at_a_time = max(1, held // (length * key[2])) if heads == key[1] else 1
-    rows = max(1, min(length, held // key[2]))
+    at_a_time = max(1, max_scores // (length * key[2])) if heads == key[1] else 1
+    rows = max(1, min(length, max_scores // key[2]))
     for batch in range(batches):
         for head in range(0, heads, at_a_time):
             for row in range(0, length, rows):
@@ -218,7 +225,7 @@ def blocks(query: Sequence[int], key: Sequence[int], held: int = _LARGE) -> Iter
                 )
 
 
-def _heads_of(call: Attention, heads: slice) -> slice:
-    """The heads of the keys that belong to these of the query."""
+def _find_key_heads(call: AttentionCall, heads: slice) -> slice:
+    """Return the heads of the keys that belong to these heads of the query."""
     shared = call.query.shape[1] // call.key.shape[1]
     return heads if shared == 1 else slice(heads.start // shared, heads.start // shared + 1)

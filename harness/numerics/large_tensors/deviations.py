@@ -1,8 +1,8 @@
-"""What a large linear operation makes of how far its argument is from the run without noise.
+"""Compute large linear operations of a perturbed run from the deviation of their argument.
 
-Such an operation of ``x + δ`` is that of x, which is known, and that of δ, of which seven digits
-are plenty: how far a run is off is all that it is made for. In float32, products take little more
-than half of the time that they take in float64, and convolutions a fifth.
+The result for ``x + δ`` is the known result for ``x`` plus the result for ``δ``. Seven digits of
+the latter suffice, as it only serves to estimate an error. In float32, products take little more
+than half of their time in float64, and convolutions a fifth.
 """
 
 from __future__ import annotations
@@ -13,55 +13,56 @@ from typing import Any
 
 import torch
 
-# Positions of the argument that may err, and of what it is multiplied by.
+# Positions of the argument that may err, and of its factor.
 _FACTORS = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "convolution": (0, 1)}
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A tensor, as long as nothing writes to it.
+class TensorSnapshot:
+    """A tensor that is valid as long as nothing writes to it.
 
     Attributes:
-        tensor: what is kept.
-        version: of it when it was.
+        tensor: the tensor.
+        version: its version when the snapshot was made.
     """
 
     tensor: torch.Tensor
     version: int
 
-    @staticmethod
-    def of(tensor: torch.Tensor) -> Kept:
-        """As it is now."""
-        return Kept(tensor, tensor._version)
+    @classmethod
+    def from_tensor(cls, tensor: torch.Tensor) -> TensorSnapshot:
+        """Make a snapshot of the current version."""
+        return cls(tensor, tensor._version)
 
     @property
     def value(self) -> torch.Tensor | None:
-        """The tensor as it was; None where it is not."""
+        """The tensor; None where something wrote to it."""
         return self.tensor if self.tensor._version == self.version else None
 
 
 @dataclass
-class Narrow:
+class Float32Copies:
     """Float32 copies of tensors.
 
     Attributes:
-        known: by place in memory.
+        copies: by address, shape and strides; the originals stay alive, so that no other tensor
+            takes their address.
     """
 
-    known: dict[Any, tuple[Kept, torch.Tensor]] = field(default_factory=dict)
+    copies: dict[Any, tuple[TensorSnapshot, torch.Tensor]] = field(default_factory=dict)
 
-    def of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The copy of a tensor, which stays alive, so that no other takes its place."""
-        place = (tensor.data_ptr(), tensor.shape, tensor.stride())
-        kept, copy = self.known.get(place, (None, None))
-        if kept is None or kept.value is None or copy is None:
+    def get(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the copy of a tensor."""
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride())
+        snapshot, copy = self.copies.get(key, (None, None))
+        if snapshot is None or snapshot.value is None or copy is None:
             copy = tensor.float()
-            self.known[place] = Kept.of(tensor), copy
+            self.copies[key] = TensorSnapshot.from_tensor(tensor), copy
         return copy
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearCall:
     """A call of an operation that is linear in an argument.
 
     Attributes:
@@ -74,42 +75,44 @@ class Linear:
     name: str
     args: tuple[Any, ...]
 
-    @staticmethod
-    def of(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Linear | None:
-        """A call; None where it is of another kind."""
+    @classmethod
+    def from_call(
+        cls, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> LinearCall | None:
+        """Make a linear call; None where the operation is not supported."""
         if name not in _FACTORS or kwargs:
             return None
-        found = Linear(func, name, args)
-        return None if found.erring.is_complex() or found.factor.is_complex() else found
+        call = cls(func, name, args)
+        return None if call.argument.is_complex() or call.factor.is_complex() else call
 
     @property
-    def erring(self) -> torch.Tensor:
-        """The argument."""
+    def argument(self) -> torch.Tensor:
+        """The argument that the operation is linear in."""
         return self.args[_FACTORS[self.name][0]]  # type: ignore[no-any-return]
 
     @property
     def factor(self) -> torch.Tensor:
-        """What it is multiplied by."""
+        """The factor of the argument."""
         return self.args[_FACTORS[self.name][1]]  # type: ignore[no-any-return]
 
     @property
-    def others(self) -> tuple[Any, ...]:
+    def other_args(self) -> tuple[Any, ...]:
         """All arguments but that one."""
         place = _FACTORS[self.name][0]
         return (*self.args[:place], *self.args[place + 1 :])
 
-    def beside(
-        self, given: torch.Tensor, result: torch.Tensor, factor: torch.Tensor
+    def add_deviation(
+        self, exact: torch.Tensor, result: torch.Tensor, factor: torch.Tensor
     ) -> torch.Tensor | None:
-        """What the call returns, float64; None where float32 does not hold how far that is off.
+        """Return the result of the call, float64; None where the deviation overflows float32.
 
         Args:
-            given: the argument in the run without noise, of the same shape.
-            result: what came of it there.
-            factor: what it is multiplied by, float32.
+            exact: the argument in the unperturbed run, of the same shape.
+            result: the result in the unperturbed run.
+            factor: the factor of the argument in float32.
         """
-        off = self.erring - given
-        # What is summed up is scaled to 1 in each row, or image: each has float32's range.
+        off = self.argument - exact
+        # Scaled to 1 in each row or image, so that each one has float32's full range.
         over = list(range(1, off.dim())) if self.name == "convolution" else [-1]
         scale = torch.linalg.vector_norm(off, math.inf, over, keepdim=True)
         scale.masked_fill_(scale == 0, 1.0)
@@ -120,5 +123,5 @@ class Linear:
             image = (torch.bmm if self.name == "bmm" else torch.mm)(narrow, factor)
         if not math.isfinite(float(image.sum())):
             return None
-        found: torch.Tensor = image * scale
-        return found.add_(result)
+        deviation: torch.Tensor = image * scale
+        return deviation.add_(result)

@@ -1,7 +1,7 @@
-"""What the runs of one module have in common, so that large sums are computed once.
+"""Share large sums and decoded weights between the runs of a module.
 
-A sum whose terms nothing rounded is the same in every run. The magnitude that any other sum's error
-is relative to differs between runs by no more than the noise itself.
+A sum of exact terms is the same in every run. The magnitude that the error of any other sum is
+relative to differs between runs by no more than the noise itself.
 """
 
 from __future__ import annotations
@@ -15,65 +15,65 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from harness.model.trees import leaves
 from harness.numerics.error_model.magnitudes import Reduction
-from harness.numerics.large_tensors.attention import Evaluated
-from harness.numerics.large_tensors.deviations import Kept, Linear, Narrow
+from harness.numerics.large_tensors.attention import AttentionResult
+from harness.numerics.large_tensors.deviations import Float32Copies, LinearCall, TensorSnapshot
 from harness.vendors.torch import _storage_Use_Count
 
-# Below, computing again costs less than remembering.
+# Below, computing again costs less than storing.
 _LARGE = 2**16
-# Bytes that are kept for all sums together.
-_KEPT = 2**30
+# Largest number of bytes stored for all sums together.
+_MAX_BYTES = 2**30
 
 
-class Settled:
-    """Tensors that are the same in every run: inputs, weights, and what exact operations make of
+class InvariantTensors:
+    """Tensors that are the same in every run: inputs, weights, and results of exact operations on
     them."""
 
     def __init__(self) -> None:
         self._versions: MutableMapping[torch.Tensor, int] = WeakIdKeyDictionary()
 
     def add(self, tree: Any) -> None:
-        """Count the tensors of a tree, as they are now."""
+        """Add the tensors of a tree in their current version."""
         for tensor in _tensors(tree):
             self._versions[tensor] = tensor._version
 
-    def hold(self, tree: Any) -> bool:
-        """Whether all tensors of a tree count, and nothing has written to them since."""
+    def contains(self, tree: Any) -> bool:
+        """Whether all tensors of a tree were added, and nothing has written to them since."""
         return all(self._versions.get(tensor) == tensor._version for tensor in _tensors(tree))
 
 
 @dataclass
-class Sum:
+class SharedSum:
     """One large sum.
 
     Attributes:
         operator: the overload that computes it.
-        shapes: of its arguments.
-        exact: its result in the run without noise, where that is of use.
-        given: the only argument of it that is not settled; None where all are.
-        reduction: terms and magnitudes, from the first run that errs.
-        memory: of the copy that a run was given.
-        found: of attention, what else came of it.
+        shapes: shapes of its arguments.
+        exact: its result in the unperturbed run, if stored.
+        argument: its only argument that differs between runs; None where none does.
+        reduction: terms and magnitudes, from the first perturbed run.
+        memory: memory of the copy that a run received.
+        attention: the result, where the sum is a call of attention.
     """
 
     operator: Any
     shapes: list[torch.Size]
-    exact: Kept | None = None
-    given: Kept | None = None
+    exact: TensorSnapshot | None = None
+    argument: TensorSnapshot | None = None
     reduction: Reduction | None = None
     memory: torch.UntypedStorage | None = None
-    found: Evaluated | None = None
+    attention: AttentionResult | None = None
 
-    def result(self) -> torch.Tensor | None:
-        """A copy of the result, if all terms are settled and it is there still.
+    def copy_result(self) -> torch.Tensor | None:
+        """Return a copy of the result if it is the same in every run and stored, else None.
 
-        Copies take turns in one memory as long as no run holds on to one: the system clears what it
-        hands out, which takes longer than to copy.
+        Copies reuse one memory as long as no run holds one of them: the system clears new memory,
+        which takes longer than to copy.
         """
-        exact = None if self.exact is None or self.given is not None else self.exact.value
+        exact = None if self.exact is None or self.argument is not None else self.exact.value
         if exact is None:
             return None
-        if self.memory is None or _holders(self.memory) > 1:
+        if self.memory is None or _count_owners(self.memory) > 1:
             copy = exact.clone()
             self.memory = copy.untyped_storage() if copy.stride() == exact.stride() else None
             return copy
@@ -81,116 +81,122 @@ class Sum:
         return copy.copy_(exact)
 
 
-class Sums:
-    """The large sums of a run, in order; and the weights of a quantized graph, decoded."""
+class SharedSums:
+    """The large sums of a run, in order, and the decoded weights of a quantized graph."""
 
     def __init__(self) -> None:
-        self._all: list[Sum] = []
-        self._narrow = Narrow()
-        self._decoded: dict[Any, tuple[list[Kept], Kept]] = {}
-        self._kept = 0
+        self._sums: list[SharedSum] = []
+        self._float32 = Float32Copies()
+        self._decoded: dict[Any, tuple[list[TensorSnapshot], TensorSnapshot]] = {}
+        self._bytes = 0
 
-    def decoded(self, args: tuple[Any, ...], decode: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """What decoding makes of codes that are the same in every run: the same tensor for all
-        runs, as long as none writes to it and there is room.
+    def decode_once(
+        self, args: tuple[Any, ...], decode: Callable[[], torch.Tensor]
+    ) -> torch.Tensor:
+        """Decode codes that are the same in every run.
+
+        All runs share the tensor as long as none writes to it and memory suffices.
 
         Args:
-            args: of the operator.
+            args: arguments of the operator.
             decode: runs it.
         """
         tensors = list(_tensors(args))
         plain = [item for item in leaves(args) if not isinstance(item, torch.Tensor)]
-        key = (*map(_place, tensors), *map(repr, plain))
-        given, known = self._decoded.get(key, ([], None))
+        key = (*map(_get_location, tensors), *map(repr, plain))
+        inputs, known = self._decoded.get(key, ([], None))
         result = None if known is None else known.value
-        if result is None or any(each.value is None for each in given):
+        if result is None or any(each.value is None for each in inputs):
             result = decode()
-            if known is not None or self._fits(result.nbytes):
-                self._decoded[key] = list(map(Kept.of, tensors)), Kept.of(result)
+            if known is not None or self._reserve(result.nbytes):
+                snapshots = list(map(TensorSnapshot.from_tensor, tensors))
+                self._decoded[key] = snapshots, TensorSnapshot.from_tensor(result)
         return result
 
-    def note(
+    def add(
         self,
         operator: Any,
         args: tuple[Any, ...],
         result: torch.Tensor,
         *,
-        settled: bool = False,
-        given: torch.Tensor | None = None,
-        found: Evaluated | None = None,
+        is_invariant: bool = False,
+        argument: torch.Tensor | None = None,
+        attention: AttentionResult | None = None,
     ) -> None:
-        """Count a sum of the run without noise.
+        """Add a sum of the unperturbed run.
 
         Args:
             operator: the overload that computes it.
             args: its arguments.
-            result: what came of it.
-            settled: all arguments are.
-            given: the only argument that is not, where the sum is linear in it.
-            found: of attention, what else came of it.
+            result: its result.
+            is_invariant: all arguments are the same in every run.
+            argument: the only argument that is not, where the sum is linear in it.
+            attention: the result, where the sum is a call of attention.
         """
-        noted = Sum(operator, _shapes(args))
-        # A settled result is copied.
-        if settled and self._fits(2 * result.nbytes):
-            noted.exact = Kept.of(result)
-        elif given is not None and self._fits(given.nbytes + result.nbytes):
-            noted.exact, noted.given = Kept.of(result), Kept.of(given)
-        if found is not None and self._fits(2 * result.nbytes):
-            noted.found = found
-        self._all.append(noted)
+        added = SharedSum(operator, _shapes(args))
+        # Twice: runs receive a copy of an invariant result.
+        if is_invariant and self._reserve(2 * result.nbytes):
+            added.exact = TensorSnapshot.from_tensor(result)
+        elif argument is not None and self._reserve(argument.nbytes + result.nbytes):
+            added.exact = TensorSnapshot.from_tensor(result)
+            added.argument = TensorSnapshot.from_tensor(argument)
+        if attention is not None and self._reserve(2 * result.nbytes):
+            added.attention = attention
+        self._sums.append(added)
 
-    def beside(self, known: Sum, call: Linear) -> torch.Tensor | None:
-        """The result of a call whose other arguments are settled, from what is known of the sum."""
-        given = None if known.given is None else known.given.value
+    def add_deviation(self, known: SharedSum, call: LinearCall) -> torch.Tensor | None:
+        """Compute a linear call from the stored sum of the unperturbed run; None where the sum is
+        not stored."""
+        argument = None if known.argument is None else known.argument.value
         exact = None if known.exact is None else known.exact.value
-        if given is None or exact is None:
+        if argument is None or exact is None:
             return None
-        factor = self._narrow.of(call.factor)
-        return call.beside(given, exact, factor)
+        factor = self._float32.get(call.factor)
+        return call.add_deviation(argument, exact, factor)
 
-    def at(self, number: int, operator: Any, args: tuple[Any, ...]) -> Sum | None:
-        """The sum of that number, if the same operator computes it of arguments of such shapes."""
-        known = self._all[number] if number < len(self._all) else None
+    def find(self, number: int, operator: Any, args: tuple[Any, ...]) -> SharedSum | None:
+        """Return the sum of that number if its operator and the shapes of its arguments match."""
+        known = self._sums[number] if number < len(self._sums) else None
         if known is None or known.operator is not operator or known.shapes != _shapes(args):
             return None
         return known
 
-    def keep(self, known: Sum, reduction: Reduction) -> None:
-        """Remember the magnitudes of a sum, as far as there is room."""
-        if self._fits(_size(reduction)):
+    def store_reduction(self, known: SharedSum, reduction: Reduction) -> None:
+        """Store the magnitudes of a sum, as far as memory suffices."""
+        if self._reserve(_count_bytes(reduction)):
             known.reduction = reduction
 
     def forget_magnitudes(self) -> None:
-        """They are those of the first run that errs, and other errors begin."""
-        for known in self._all:
+        """Drop the magnitudes before runs with another precision: they come from its first run."""
+        for known in self._sums:
             if known.reduction is not None:
-                self._kept -= _size(known.reduction)
+                self._bytes -= _count_bytes(known.reduction)
                 known.reduction = None
 
-    def _fits(self, size: int) -> bool:
-        if self._kept + size > _KEPT:
+    def _reserve(self, size: int) -> bool:
+        if self._bytes + size > _MAX_BYTES:
             return False
-        self._kept += size
+        self._bytes += size
         return True
 
 
 def is_large(func: Any, args: tuple[Any, ...]) -> bool:
-    """Whether a reduction is worth remembering: its arguments are large, and it writes to none."""
+    """Whether a reduction is worth storing: its arguments are large, and it writes to none."""
     if func._schema.is_mutable or len(func._schema.returns) != 1:
         return False
     return sum(tensor.numel() for tensor in _tensors(args)) >= _LARGE
 
 
-def _holders(memory: torch.UntypedStorage) -> int:
+def _count_owners(memory: torch.UntypedStorage) -> int:
     return int(_storage_Use_Count(memory._cdata))
 
 
-def _size(reduction: Reduction) -> int:
+def _count_bytes(reduction: Reduction) -> int:
     return sum(magnitude.nbytes for magnitude in reduction.magnitudes or [])
 
 
-def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Where a tensor is in memory, and how it is laid out."""
+def _get_location(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Return the address and layout of a tensor."""
     return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 

@@ -1,4 +1,5 @@
-"""What is measured of an output: how it differs, what the errors look like, how telling it is.
+"""Measure an output: its differences, the pattern of its errors, and whether it is conclusive.
 
-A tensor, its oracle and its bound go in, numbers and a few words come out. Imports ``bounds``.
+Functions take a tensor, its oracle and its bound, and return figures and short texts. Imports
+``bounds``.
 """

@@ -1,4 +1,4 @@
-"""How conclusive an output is: could a backend that ignores its inputs have returned it?"""
+"""Measure how conclusive an output is: could a backend that ignores its inputs have returned it?"""
 
 from __future__ import annotations
 
@@ -11,51 +11,54 @@ from harness.record.evidence import Cause, Vacuity, is_conclusive
 _SAMPLE = 2**20
 
 
-def telling(oracle: torch.Tensor, bound: torch.Tensor) -> float:
-    """The share of the elements that is conclusive: the best constant gets them wrong. 0 to 1.
+def compute_conclusive_share(oracle: torch.Tensor, bound: torch.Tensor) -> float:
+    """Return the share of the elements that are conclusive: the best constant is wrong there.
 
-    A constant conforms at an element when it lies within the bound of it; the best one lies within
-    the bounds of the most elements. Zeros, constants, values below the normal range, saturated ones
-    and bounds as wide as the values' spread all leave one constant that conforms everywhere: 0.
-    A single value is compared with the constant 0 instead, which is what memory holds that nobody
-    wrote to. Non-finite elements conform to a constant of their kind. Where a bound is infinite
-    every constant conforms.
+    A constant conforms at an element when it lies within the element's bound; the best constant
+    conforms at the most elements. Zeros, constants, values below the normal range, saturated values
+    and bounds as wide as the spread of the values all allow one constant everywhere: the share is
+    0. A single value is compared with the constant 0 instead, the usual content of memory that
+    was never written. Non-finite elements conform to a constant of their kind. Where a bound is
+    infinite, every constant conforms.
 
-    Of more than 2^20 elements so many are drawn, always the same ones; the share is then within
-    0.2 % of the whole's, and a few elements that differ from all others may go unseen.
+    Of more than 2^20 elements, a fixed sample of that size is used. The share is then within 0.2 %
+    of the exact one, and a few elements that differ from all others may be missed.
 
     Args:
-        oracle: what the output should be; floating, integer or bool.
+        oracle: the expected output; floating, integer or bool.
         bound: float64, same shape; largest error that conforms.
+
+    Returns:
+        0 to 1.
     """
-    values, reach = _sampled(oracle, bound)
-    return 1 - _best(values, reach)[0] / values.numel() if values.numel() else 0.0
+    values, reach = _sample(oracle, bound)
+    return 1 - _find_best_constant(values, reach)[0] / values.numel() if values.numel() else 0.0
 
 
-def vacuity(oracle: torch.Tensor, bound: torch.Tensor, share: float) -> Vacuity | None:
-    """Why an output that conforms is no evidence; None where it is.
+def find_vacuous_reason(oracle: torch.Tensor, bound: torch.Tensor, share: float) -> Vacuity | None:
+    """Return why a conforming output is no evidence; None where it is conclusive.
 
     Args:
-        oracle: as for :func:`telling`.
-        bound: as for :func:`telling`.
-        share: what :func:`telling` returns.
+        oracle: as for :func:`compute_conclusive_share`.
+        bound: as for :func:`compute_conclusive_share`.
+        share: result of :func:`compute_conclusive_share`.
     """
     elements = oracle.numel()
     if is_conclusive(share, elements):
         return None
-    values, reach = _sampled(oracle, bound)
+    values, reach = _sample(oracle, bound)
     if not len(values):
         return Vacuity(cause=Cause.EMPTY, alike=0)
-    alike, constant = _best(values, reach)
-    constant = _recognizable(values, reach, alike, constant)
+    alike, constant = _find_best_constant(values, reach)
+    constant = _find_recognizable_constant(values, reach, alike, constant)
 
-    def suffices(among: torch.Tensor) -> bool:
-        """Whether some elements alone leave too few that could be conclusive."""
-        return not is_conclusive(1 - int(among.sum()) / len(values), elements)
+    def suffices(selected: torch.Tensor) -> bool:
+        """Whether the selected elements alone leave too few that could be conclusive."""
+        return not is_conclusive(1 - int(selected.sum()) / len(values), elements)
 
     unjudged = reach.isinf() & values.isfinite()
     equal = values == constant if constant == constant else values.isnan()
-    whole = elements / len(values)  # of a sample, what it says of all elements
+    whole = elements / len(values)  # scales counts of a sample to all elements
     if suffices(unjudged):
         return Vacuity(cause=Cause.INFINITE, alike=round(int(unjudged.sum()) * whole))
     if suffices(equal):
@@ -65,7 +68,7 @@ def vacuity(oracle: torch.Tensor, bound: torch.Tensor, share: float) -> Vacuity 
     return Vacuity(cause=cause, alike=round(alike * whole), constant=constant)
 
 
-def _sampled(oracle: torch.Tensor, bound: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _sample(oracle: torch.Tensor, bound: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     values, reach = oracle.flatten(), bound.flatten()
     if values.numel() > _SAMPLE:
         drawn = torch.randint(len(values), (_SAMPLE,), generator=torch.Generator().manual_seed(0))
@@ -73,13 +76,15 @@ def _sampled(oracle: torch.Tensor, bound: torch.Tensor) -> tuple[torch.Tensor, t
     return values.double(), reach.double()
 
 
-def _best(values: torch.Tensor, reach: torch.Tensor) -> tuple[int, float]:
-    """At how many elements the best constant conforms, and such a constant."""
+def _find_best_constant(values: torch.Tensor, reach: torch.Tensor) -> tuple[int, float]:
+    """Return at how many elements the best constant conforms, and such a constant."""
     finite = values.isfinite()
     inside, bounds = values[finite], reach[finite]
     if len(values) == 1:
-        return (_conforming(inside, bounds, 0.0), 0.0) if finite.all() else (1, float(values))
-    number, point = _most_covered(inside, bounds)
+        if not finite.all():
+            return 1, float(values)
+        return _count_conforming(inside, bounds, 0.0), 0.0
+    number, point = _find_most_covered(inside, bounds)
     anything = int(bounds.isinf().sum())  # conforms where there is no bound
     found = [
         (number, point),
@@ -90,33 +95,35 @@ def _best(values: torch.Tensor, reach: torch.Tensor) -> tuple[int, float]:
     return max(found, key=lambda each: each[0])
 
 
-def _recognizable(values: torch.Tensor, reach: torch.Tensor, number: int, point: float) -> float:
-    """A constant as good as the best that a reader recognizes: 0, or else a value of the output."""
+def _find_recognizable_constant(
+    values: torch.Tensor, reach: torch.Tensor, number: int, point: float
+) -> float:
+    """Return an equally good constant that is easier to recognize: 0, or a value of the output."""
     if math.isnan(point):
         return point
     finite = values[values.isfinite()]
     candidates = [0.0, float(finite.mode().values)] if len(finite) else []
-    found = (each for each in candidates if _conforming(values, reach, each) == number)
+    found = (each for each in candidates if _count_conforming(values, reach, each) == number)
     return next(found, point)
 
 
-def _conforming(values: torch.Tensor, reach: torch.Tensor, constant: float) -> int:
-    """At how many elements a constant lies within the bound."""
+def _count_conforming(values: torch.Tensor, reach: torch.Tensor, constant: float) -> int:
+    """Count the elements whose bound contains a constant."""
     return int(((values - reach <= constant) & (constant <= values + reach)).sum())
 
 
-def _most_covered(values: torch.Tensor, reach: torch.Tensor) -> tuple[int, float]:
-    """The largest number of the intervals ``values ± reach`` that share a point, and such a point.
+def _find_most_covered(values: torch.Tensor, reach: torch.Tensor) -> tuple[int, float]:
+    """Return the largest number of intervals ``values ± reach`` that share a point, and a point.
 
-    Intervals are closed, so an end counts after a beginning at the same place: ends are searched
+    Intervals are closed: an end counts after a beginning at the same place. Ends are searched
     among the sorted beginnings, O(n log n).
     """
     if values.numel() == 0:
         return 0, 0.0
     begins = (values - reach).sort().values
     ends = (values + reach).sort().values
-    # At the k-th beginning, k + 1 have begun; those that ended strictly before it are gone. Of
-    # equal beginnings the last counts all.
+    # At the k-th beginning, k + 1 intervals have begun; subtract those that ended strictly before.
+    # Of equal beginnings the last counts all.
     ended = torch.searchsorted(ends, begins, side="left")
     number, at = (torch.arange(1, len(begins) + 1) - ended).max(0)
     return int(number), float(begins[at])

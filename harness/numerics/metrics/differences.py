@@ -1,5 +1,4 @@
-"""How a tensor differs from what is expected, in figures; a large one in parts, so that none of
-them needs a copy of it.
+"""Compute how a tensor differs from its reference, in parts, so that no part needs a full copy.
 
 Every figure is defined for every tensor (docs/numerics.md has the table): none raises, and none
 hides a NaN.
@@ -13,30 +12,31 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.numerics.bounds import attained
+from harness.numerics.bounds import match_values
 
-# The bits of a float64 that say which power of two is below it.
+# The exponent bits of a float64.
 _EXPONENT = 0x7FF0_0000_0000_0000
 # The least number above 1.
 _BEYOND = 1 + 2.0**-52
-# Elements that are looked at together: what a cache holds.
+# Elements that are processed together; they fit into a cache.
 _PART = 2**17
 
 
 @dataclass
-class Tally:
+class ErrorSummary:
     """Errors of a tensor against its bound.
 
     Attributes:
-        elements: how many there are.
-        exceeding: how many of them do not conform.
+        elements: number of elements.
+        exceeding: number of elements that do not conform.
         max_abs: the largest error.
-        sum_abs: of all errors.
+        sum_abs: the sum of all errors.
         max_ulp: the largest error in units of the last place of the oracle, in the tensor's dtype;
-            None for integers and bools, where the notion is empty. Below the normal range the unit
-            is that of the smallest normal number.
-        worst: flat index of the element that uses most of its bound; None where there is none.
-        used: how much of it that is; infinite for any error where the bound is zero.
+            None for integers and bools. Below the normal range the unit is that of the smallest
+            normal number.
+        worst: flat index of the element that uses most of its bound; None for an empty tensor.
+        bound_used: its error as a share of its bound; infinite for any error where the bound is
+            zero.
         worst_error: its error.
     """
 
@@ -46,29 +46,31 @@ class Tally:
     sum_abs: float = 0.0
     max_ulp: float | None = None
     worst: int | None = None
-    used: float = 0.0
+    bound_used: float = 0.0
     worst_error: float = 0.0
 
     @property
     def mean_abs(self) -> float:
-        """The mean error; 0 of nothing."""
+        """The mean error; 0 for an empty tensor."""
         return self.sum_abs / self.elements if self.elements else 0.0
 
-    @staticmethod
-    def of(
+    @classmethod
+    def from_tensors(
+        cls,
         actual: torch.Tensor,
         oracle: torch.Tensor,
         bound: torch.Tensor,
         eager: torch.Tensor,
-        others: torch.Tensor | None = None,
-    ) -> Tally:
-        """Count; arguments as for :func:`errors`."""
-        tally = Tally(max_ulp=0.0 if actual.is_floating_point() else None)
-        flat = None if others is None else others.reshape(len(others), -1)
-        for start, (value, truth, limit, native) in parts(actual, oracle, bound, eager):
+        alternatives: torch.Tensor | None = None,
+    ) -> ErrorSummary:
+        """Sum up the errors of a tensor; arguments as for :func:`compute_errors`."""
+        summary = cls(max_ulp=0.0 if actual.is_floating_point() else None)
+        flat = None if alternatives is None else alternatives.reshape(len(alternatives), -1)
+        for start, (value, truth, limit, native) in iterate_parts(actual, oracle, bound, eager):
             choice = None if flat is None else flat[:, start : start + _PART]
-            tally._add(start, value, truth, *errors(value, truth, limit, native, choice), limit)
-        return tally
+            errors = compute_errors(value, truth, limit, native, choice)
+            summary._add(start, value, truth, *errors, limit)
+        return summary
 
     def _add(
         self,
@@ -83,93 +85,94 @@ class Tally:
         self.exceeding += int((~within).sum())
         self.max_abs = max(self.max_abs, float(error.max()))
         self.sum_abs += float(error.sum())
-        used = _used(error, bound, within)
+        used = _compute_bound_used(error, bound, within)
         most = int(used.argmax())
-        if self.worst is None or float(used[most]) > self.used:
-            self.worst, self.used = start + most, float(used[most])
+        if self.worst is None or float(used[most]) > self.bound_used:
+            self.worst, self.bound_used = start + most, float(used[most])
             self.worst_error = float(error[most])
         if self.max_ulp is not None:
             finfo = torch.finfo(value.dtype)
             size = truth.double().abs()
-            if not _finite(size):
+            if not _is_all_finite(size):
                 size.nan_to_num_(nan=1.0, posinf=finfo.max)
             size.clamp_min_(finfo.tiny).view(torch.int64).bitwise_and_(_EXPONENT)
             self.max_ulp = max(self.max_ulp, float((error / size.mul_(finfo.eps)).max()))
 
 
-def largest_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest of the :func:`errors` of two tensors of one dtype; 0 of nothing."""
+def compute_largest_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """Return the largest of the :func:`compute_errors` of two tensors of one dtype; 0 if empty."""
     largest, unbounded = 0.0, torch.tensor(math.inf, dtype=torch.float64)
-    for _, (value, native) in parts(actual, expected):
-        error, _ = errors(value, native.double(), unbounded, native)
+    for _, (value, native) in iterate_parts(actual, expected):
+        error, _ = compute_errors(value, native.double(), unbounded, native)
         largest = max(largest, float(error.max()))
     return largest
 
 
-def errors(
+def compute_errors(
     actual: torch.Tensor,
     oracle: torch.Tensor,
     bound: torch.Tensor,
     eager: torch.Tensor,
-    others: torch.Tensor | None = None,
+    alternatives: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Absolute errors (float64) and which elements conform.
+    """Return absolute errors (float64) and which elements conform.
 
-    Two finite values conform when they differ by at most the bound. A non-finite value
-    conforms when it is the same infinity, or also NaN, in the oracle rounded to the output's
-    dtype or in eager: an intermediate may overflow in the dtype although the result would not.
-    Its error is then 0; any other error with a non-finite value is infinite. Where the bound of a
-    finite value is infinite nothing is known, and everything conforms, also what is not finite.
+    Two finite values conform when they differ by at most the bound. A non-finite value conforms
+    when it is the same infinity, or also NaN, in the oracle rounded to the output's dtype or in
+    eager: an intermediate may overflow in the dtype although the result would not. Its error is
+    then 0; any other error with a non-finite value is infinite. Where the bound of a finite value
+    is infinite, there is no estimate, and every value conforms, non-finite ones included.
 
-    Integers and bools conform when they are the oracle's or one of ``others``, and so do infinities
-    among these; beyond 2^53, where float64 has no difference, an error is 1.
+    Integers and bools conform when they match the oracle or ``alternatives``, and so do infinities
+    among the alternatives. Where float64 cannot represent the difference, beyond 2^53, the error
+    is 1.
 
     Args:
-        actual: what the target returned.
-        oracle: what is exact, same shape.
+        actual: output of the target.
+        oracle: exact values, same shape.
         bound: float64, same shape; the largest error that conforms.
-        eager: what eager returned, in the dtype of ``actual``.
-        others: further values that conform, along a first dimension.
+        eager: output of eager, in the dtype of ``actual``.
+        alternatives: further values that conform, along a first dimension.
     """
     if not actual.is_floating_point():
         error = (actual.double() - oracle.double()).abs()
         error = torch.where(actual == oracle, 0.0, error.clamp_min(1.0))
-        return error, attained(actual, oracle, others)
+        return error, match_values(actual, oracle, alternatives)
     value = actual.double()
     truth = oracle.double()
-    if _finite(value) and _finite(truth):
+    if _is_all_finite(value) and _is_all_finite(truth):
         error = (value - truth).abs_()
         return error, error <= bound
     rounded = truth.to(actual.dtype).double()
     error = (value - truth).abs()
     finite = value.isfinite() & truth.isfinite()
-    same = _same_nonfinite(value, rounded) | _same_nonfinite(value, eager.double())
-    if others is not None:
-        same |= value.isinf() & attained(value, truth, others)
-    same |= unjudged(truth, bound) & ~value.isfinite()
+    same = _is_same_nonfinite(value, rounded) | _is_same_nonfinite(value, eager.double())
+    if alternatives is not None:
+        same |= value.isinf() & match_values(value, truth, alternatives)
+    same |= is_unbounded(truth, bound) & ~value.isfinite()
     error = torch.where(finite, error, math.inf)
     error = torch.where(same, 0.0, error)
     return error, (finite & (error <= bound)) | same
 
 
-def unjudged(oracle: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
-    """Which elements have no verdict: the oracle is finite and the bound is not."""
+def is_unbounded(oracle: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
+    """Mark elements without a verdict: the oracle is finite and the bound is infinite."""
     return bound.isinf() & oracle.isfinite()
 
 
 @dataclass
 class Difference:
-    """Two tensors as a whole, in sums over their elements.
+    """Sums over the elements of two tensors, and similarity metrics from them.
 
-    Elements where both are the same non-finite value are left out, and values that are not finite
-    where nothing was judged.
+    Elements where both are the same non-finite value are left out, and so are non-finite values
+    whose bound is infinite.
 
     Attributes:
         noise: Σ(a-r)².
         signal: Σr².
         power: Σa².
         product: Σa·r.
-        comparable: no other value is non-finite, and the shapes are the same.
+        comparable: the shapes are the same, and no other value is non-finite.
     """
 
     noise: float = 0.0
@@ -178,34 +181,35 @@ class Difference:
     product: float = 0.0
     comparable: bool = True
 
-    @staticmethod
-    def of(
-        actual: torch.Tensor, reference: torch.Tensor, bound: torch.Tensor | None = None
+    @classmethod
+    def from_tensors(
+        cls, actual: torch.Tensor, reference: torch.Tensor, bound: torch.Tensor | None = None
     ) -> Difference:
-        """Sum up.
+        """Sum up two tensors.
 
         Args:
-            actual: what the target returned.
-            reference: what it is compared with.
-            bound: the bounds; where one is infinite, a value that is not finite is left out.
+            actual: output of the target, ``a``.
+            reference: its reference, ``r``.
+            bound: the bounds; where one is infinite, a non-finite value is left out.
         """
-        found = Difference(comparable=actual.numel() == reference.numel())
-        if found.comparable:
-            limits = [] if bound is None or _finite(bound) else [bound]
-            for _, (a, r, *limit) in parts(actual, reference, *limits):
+        difference = cls(comparable=actual.numel() == reference.numel())
+        if difference.comparable:
+            limits = [] if bound is None or _is_all_finite(bound) else [bound]
+            for _, (a, r, *limit) in iterate_parts(actual, reference, *limits):
                 if limit:
-                    judged = a.double().isfinite() | ~unjudged(r, limit[0])
+                    judged = a.double().isfinite() | ~is_unbounded(r, limit[0])
                     a, r = a[judged], r[judged]
                 if len(a):
-                    found._add(a, r)
-        return found
+                    difference._add(a, r)
+        return difference
 
     def _add(self, actual: torch.Tensor, reference: torch.Tensor) -> None:
         a, r = actual.double(), reference.double()
-        if not (_finite(a) and _finite(r)) or float(r.abs().max()) > _largest(actual.dtype):
-            r = torch.where(r.abs() > _largest(actual.dtype), r.sign() * math.inf, r)
+        largest = _get_largest(actual.dtype)
+        if not (_is_all_finite(a) and _is_all_finite(r)) or float(r.abs().max()) > largest:
+            r = torch.where(r.abs() > largest, r.sign() * math.inf, r)
             both = a.isfinite() & r.isfinite()
-            self.comparable = self.comparable and bool((both | _same_nonfinite(a, r)).all())
+            self.comparable = self.comparable and bool((both | _is_same_nonfinite(a, r)).all())
             a, r = a[both], r[both]
         off = a - r
         self.noise += float(off @ off)
@@ -217,8 +221,8 @@ class Difference:
     def sqnr_db(self) -> float:
         """Signal to quantization noise ratio, 10·log10(Σr² / Σ(a-r)²), in dB.
 
-        Equal tensors (empty ones too) give inf; a zero reference that is not met gives -inf, and so
-        does what cannot be compared.
+        Equal tensors (empty ones too) give inf. A zero reference of a nonzero output gives -inf,
+        and so do tensors that cannot be compared.
         """
         if not self.comparable:
             return -math.inf
@@ -247,35 +251,38 @@ class Difference:
         return max(-1.0, min(1.0, self.product / norms)) if norms else 0.0
 
 
-def parts(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:
-    """The same elements of tensors of one size, flat, some at a time, and which is the first."""
+def iterate_parts(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:
+    """Yield flat parts of tensors of one size, with the index of their first element."""
     flat = [tensor.reshape(-1) for tensor in tensors]
     for start in range(0, len(flat[0]), _PART):
         yield start, [tensor[start : start + _PART] for tensor in flat]
 
 
-def _used(error: torch.Tensor, bound: torch.Tensor, within: torch.Tensor) -> torch.Tensor:
-    """error / bound; 0 / 0 is 0, and anything beyond a zero bound is infinite.
+def _compute_bound_used(
+    error: torch.Tensor, bound: torch.Tensor, within: torch.Tensor
+) -> torch.Tensor:
+    """Return error / bound; 0 / 0 is 0, and any error beyond a zero bound is infinite.
 
-    At most 1 exactly where an element conforms: the element that uses most of its bound is a wrong
-    one where there is one. (An integer between two that conform is nearer than its bound.)
+    At most 1 exactly where an element conforms, so that the largest value belongs to a wrong
+    element if there is one. (An integer between two that conform is nearer than its bound.)
     """
     ratio = error / bound  # 0 of an infinite bound
-    if not _finite(ratio):
+    if not _is_all_finite(ratio):
         ratio = torch.where(error == 0, 0.0, ratio)
         ratio = torch.where(ratio.isnan(), math.inf, ratio)
         ratio = torch.where(within, ratio.clamp_max(1.0), ratio)
     return ratio if within.all() else torch.where(within, ratio, ratio.clamp_min(_BEYOND))
 
 
-def _finite(x: torch.Tensor) -> bool:
-    """Whether all elements are; no, where their sum is not. Many times faster than each."""
+def _is_all_finite(x: torch.Tensor) -> bool:
+    """Whether all elements are finite, decided by their sum: many times faster than each. False as
+    well where the sum of finite elements overflows."""
     return math.isfinite(float(x.sum()))
 
 
-def _largest(dtype: torch.dtype) -> float:
+def _get_largest(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).max if dtype.is_floating_point else math.inf
 
 
-def _same_nonfinite(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def _is_same_nonfinite(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (a.isnan() & b.isnan()) | (a.isinf() & (a == b))

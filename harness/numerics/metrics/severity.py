@@ -1,4 +1,4 @@
-"""How severe the errors of a wrong output are: the borders that docs/numerics.md derives."""
+"""Classify how severe the errors of a wrong output are, by the limits docs/numerics.md derives."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import math
 
 import torch
 
-from harness.numerics.metrics.differences import errors, parts
+from harness.numerics.metrics.differences import compute_errors, iterate_parts
 from harness.record.severity import Severity
 
 HALF = 0.5
-"""From this share of the reference's energy on, or of its elements, an output that is wrong there
-no longer resembles the reference: the wrong part is at least as large as the right one."""
+"""Share of the reference's energy, or of its elements, from which a wrong output no longer
+resembles the reference: the wrong part is at least as large as the right one."""
 
 
-def severity(
+def classify_severity(
     actual: torch.Tensor,
     oracle: torch.Tensor,
     bound: torch.Tensor,
     eager: torch.Tensor,
-    others: torch.Tensor | None = None,
+    alternatives: torch.Tensor | None = None,
     step: float | None = None,
 ) -> Severity | None:
-    """How severe the errors of a tensor are; None where every element conforms.
+    """Return how severe the errors of a tensor are; None where every element conforms.
 
     Only elements beyond their bound count: the errors of the others are explained. With r the root
     mean square of the reference, u the unit roundoff of the dtype and E the wrong elements:
@@ -36,24 +36,25 @@ def severity(
     are, else major.
 
     Args:
-        actual: what the target returned.
-        oracle: what is exact, same shape.
+        actual: output of the target.
+        oracle: exact values, same shape.
         bound: float64, same shape; the largest error that conforms.
-        eager: what eager returned, in the dtype of ``actual``.
-        others: further values that conform, along a first dimension.
+        eager: output of eager, in the dtype of ``actual``.
+        alternatives: further values that conform, along a first dimension.
         step: quantization step of the output, in its unit; None where it has none.
     """
     if not actual.is_floating_point():
-        wrong = int((~errors(actual, oracle, bound, eager, others)[1]).sum())
-        return of_share(wrong / actual.numel()) if wrong else None
-    largest_value = _largest_finite(oracle, actual.dtype)
-    flat = None if others is None else others.reshape(len(others), -1)
+        within = compute_errors(actual, oracle, bound, eager, alternatives)[1]
+        wrong = int((~within).sum())
+        return classify_share(wrong / actual.numel()) if wrong else None
+    largest_value = _find_largest_finite(oracle, actual.dtype)
+    flat = None if alternatives is None else alternatives.reshape(len(alternatives), -1)
     signal, noise, largest, number, wrong = 0.0, 0.0, 0.0, 0, 0
-    for start, (value, truth, limit, native) in parts(actual, oracle, bound, eager):
+    for start, (value, truth, limit, native) in iterate_parts(actual, oracle, bound, eager):
         choice = None if flat is None else flat[:, start : start + len(value)]
-        error, within = errors(value, truth, limit, native, choice)
+        error, within = compute_errors(value, truth, limit, native, choice)
         # In units of the largest value, so that no square overflows or vanishes.
-        scaled = _finite(truth.double(), actual.dtype) / (largest_value or 1.0)
+        scaled = _select_finite(truth.double(), actual.dtype) / (largest_value or 1.0)
         signal, number = signal + float(scaled @ scaled), number + len(scaled)
         off = error[~within] / (largest_value or 1.0)
         if len(off):
@@ -61,8 +62,7 @@ def severity(
             noise, largest = noise + float(off @ off), max(largest, float(off.max()))
     if not wrong:
         return None
-    # An infinite error is infinitely far away, and a reference of zeros has no size beside which
-    # an error could be small.
+    # An error is infinite, or the reference is zero everywhere and has no scale for errors.
     if largest_value == 0 or not math.isfinite(noise):
         return Severity.CRITICAL
     size = math.sqrt(signal / number)
@@ -74,20 +74,20 @@ def severity(
     return Severity.MINOR if largest <= math.sqrt(rounding * size) else Severity.MAJOR
 
 
-def of_share(share: float) -> Severity:
-    """How severe it is that a share of the elements, or of a distribution, is wrong as a whole."""
+def classify_share(share: float) -> Severity:
+    """Return how severe it is that a share of the elements, or of a distribution, is wrong."""
     return Severity.CRITICAL if share >= HALF else Severity.MAJOR
 
 
-def _finite(truth: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The values that the dtype holds: an infinity has no size to measure errors by."""
+def _select_finite(truth: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return the values that the dtype represents as finite numbers."""
     return truth[truth.abs() <= torch.finfo(dtype).max]
 
 
-def _largest_finite(oracle: torch.Tensor, dtype: torch.dtype) -> float:
-    """The largest magnitude that the dtype holds; 0 where there is none, or all are zeros."""
+def _find_largest_finite(oracle: torch.Tensor, dtype: torch.dtype) -> float:
+    """Return the largest finite magnitude in the dtype; 0 where there is none."""
     largest = 0.0
-    for _, (truth,) in parts(oracle):
-        finite = _finite(truth.double(), dtype)
+    for _, (truth,) in iterate_parts(oracle):
+        finite = _select_finite(truth.double(), dtype)
         largest = max(largest, float(finite.abs().max()) if len(finite) else 0.0)
     return largest

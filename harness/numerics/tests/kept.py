@@ -1,8 +1,8 @@
-"""Bounds of a fixed set of calls, kept in a file: what makes references faster must not widen them.
+"""Bounds of a fixed set of calls, stored in a file: faster references must not widen them.
 
     python -m harness.numerics.tests.kept
 
-writes the file anew, for a change that means to.
+rewrites the file, for an intended change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from harness.model.precision import Precision
-from harness.numerics.oracle import refer
+from harness.numerics.oracle import compute_reference
 
 F = torch.nn.functional
 FILE = Path(__file__).with_name("kept_bounds.json")
@@ -24,18 +24,18 @@ FILE = Path(__file__).with_name("kept_bounds.json")
 HALF = Precision(
     0.5, argument_roundings=2.0**-16, float32_sums=frozenset({"mm", "addmm", "linear", "bmm"})
 )
-"""Like a device that computes in float32 and rounds once."""
+"""A device that computes in float32 and rounds once."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A call whose bound is kept.
+class StoredCall:
+    """A call whose bound is stored.
 
     Attributes:
-        function: what is called.
-        shapes: of its inputs, which are normally distributed.
-        dtype: of its inputs.
-        precision: of the target.
+        function: the function to call.
+        shapes: shapes of its inputs, which are normally distributed.
+        dtype: dtype of its inputs.
+        precision: precision of the target.
     """
 
     function: Callable[..., Any]
@@ -76,46 +76,50 @@ def _both(x: torch.Tensor) -> torch.Tensor:
 
 
 CALLS = {
-    "add": Kept(torch.add, ((7, 9), (7, 9))),
-    "chain": Kept(_chain, ((9, 11),)),
-    "softmax": Kept(lambda x: x.softmax(-1), ((5, 40),)),
-    "linear": Kept(F.linear, ((6, 32), (24, 32), (24,))),
-    "convolution": Kept(F.conv2d, ((2, 4, 9, 9), (6, 4, 3, 3), (6,))),
-    "transposed": Kept(F.conv_transpose1d, ((2, 4, 9), (4, 6, 3))),
-    "grouped": Kept(lambda x, w: F.conv1d(x, w, groups=2), ((2, 4, 20), (6, 2, 3))),
-    "pool": Kept(lambda x: F.avg_pool2d(x, 2), ((2, 3, 8, 8),)),
-    "attention": Kept(_attend, ((1, 2, 12, 8),) * 3),
-    "layer": Kept(_layer, ((8, 16), (16, 48), (48, 16))),
-    "layer bf16": Kept(_layer, ((8, 16), (16, 48), (48, 16)), torch.bfloat16, HALF),
-    "layer fp16": Kept(_layer, ((8, 16), (16, 48), (48, 16)), torch.float16),
-    "cumsum": Kept(lambda x: x.cumsum(-1), ((4, 50),)),
-    "norm": Kept(lambda x: F.layer_norm(x, (20,)), ((6, 20),)),
-    "gelu": Kept(F.gelu, ((6, 20),)),
-    "ties": Kept(_ties, ((6, 20),)),
-    "fft": Kept(lambda x: torch.fft.rfft(x), ((3, 32),)),
-    "upsample": Kept(lambda x: F.interpolate(x, scale_factor=1.7, mode="bicubic"), ((1, 2, 8, 8),)),
-    "large add": Kept(torch.add, ((300, 700), (300, 700))),
-    "large chain": Kept(_chain, ((300, 700),)),
-    "large halves": Kept(_both, ((300, 1400),)),
-    "large softmax": Kept(lambda x: x.softmax(-1), ((300, 700),)),
-    "large linear": Kept(F.linear, ((300, 256), (700, 256), (700,))),
-    "large linear bf16": Kept(F.linear, ((300, 256), (700, 256)), torch.bfloat16, HALF),
-    "large convolution": Kept(F.conv1d, ((3, 16, 1000), (80, 16, 3), (80,))),
-    "large transposed view": Kept(lambda x, w: (x @ w).T.exp(), ((400, 20), (20, 500))),
-    "large layer": Kept(_layer, ((128, 256), (256, 1024), (1024, 256))),
-    "large layer bf16": Kept(_layer, ((128, 256), (256, 1024), (1024, 256)), torch.bfloat16, HALF),
-    "large attention": Kept(_attend, ((1, 8, 900, 32),) * 3),
-    "large attention bf16": Kept(_attend, ((1, 8, 900, 32),) * 3, torch.bfloat16, HALF),
-    "large sum": Kept(lambda x: x.sum(-1) + (x * x).mean(-1), ((500, 700),)),
-    "very large add": Kept(lambda x: x * 3.3 + x, ((1200, 1000),)),
+    "add": StoredCall(torch.add, ((7, 9), (7, 9))),
+    "chain": StoredCall(_chain, ((9, 11),)),
+    "softmax": StoredCall(lambda x: x.softmax(-1), ((5, 40),)),
+    "linear": StoredCall(F.linear, ((6, 32), (24, 32), (24,))),
+    "convolution": StoredCall(F.conv2d, ((2, 4, 9, 9), (6, 4, 3, 3), (6,))),
+    "transposed": StoredCall(F.conv_transpose1d, ((2, 4, 9), (4, 6, 3))),
+    "grouped": StoredCall(lambda x, w: F.conv1d(x, w, groups=2), ((2, 4, 20), (6, 2, 3))),
+    "pool": StoredCall(lambda x: F.avg_pool2d(x, 2), ((2, 3, 8, 8),)),
+    "attention": StoredCall(_attend, ((1, 2, 12, 8),) * 3),
+    "layer": StoredCall(_layer, ((8, 16), (16, 48), (48, 16))),
+    "layer bf16": StoredCall(_layer, ((8, 16), (16, 48), (48, 16)), torch.bfloat16, HALF),
+    "layer fp16": StoredCall(_layer, ((8, 16), (16, 48), (48, 16)), torch.float16),
+    "cumsum": StoredCall(lambda x: x.cumsum(-1), ((4, 50),)),
+    "norm": StoredCall(lambda x: F.layer_norm(x, (20,)), ((6, 20),)),
+    "gelu": StoredCall(F.gelu, ((6, 20),)),
+    "ties": StoredCall(_ties, ((6, 20),)),
+    "fft": StoredCall(lambda x: torch.fft.rfft(x), ((3, 32),)),
+    "upsample": StoredCall(
+        lambda x: F.interpolate(x, scale_factor=1.7, mode="bicubic"), ((1, 2, 8, 8),)
+    ),
+    "large add": StoredCall(torch.add, ((300, 700), (300, 700))),
+    "large chain": StoredCall(_chain, ((300, 700),)),
+    "large halves": StoredCall(_both, ((300, 1400),)),
+    "large softmax": StoredCall(lambda x: x.softmax(-1), ((300, 700),)),
+    "large linear": StoredCall(F.linear, ((300, 256), (700, 256), (700,))),
+    "large linear bf16": StoredCall(F.linear, ((300, 256), (700, 256)), torch.bfloat16, HALF),
+    "large convolution": StoredCall(F.conv1d, ((3, 16, 1000), (80, 16, 3), (80,))),
+    "large transposed view": StoredCall(lambda x, w: (x @ w).T.exp(), ((400, 20), (20, 500))),
+    "large layer": StoredCall(_layer, ((128, 256), (256, 1024), (1024, 256))),
+    "large layer bf16": StoredCall(
+        _layer, ((128, 256), (256, 1024), (1024, 256)), torch.bfloat16, HALF
+    ),
+    "large attention": StoredCall(_attend, ((1, 8, 900, 32),) * 3),
+    "large attention bf16": StoredCall(_attend, ((1, 8, 900, 32),) * 3, torch.bfloat16, HALF),
+    "large sum": StoredCall(lambda x: x.sum(-1) + (x * x).mean(-1), ((500, 700),)),
+    "very large add": StoredCall(lambda x: x * 3.3 + x, ((1200, 1000),)),
 }
 
 
-def measure(kept: Kept) -> dict[str, float]:
-    """Mean, root mean square and largest of a bound, and what the call's values are like."""
+def measure(call: StoredCall) -> dict[str, float]:
+    """Return mean, root mean square, least and largest element of a call's bound."""
     generator = torch.Generator().manual_seed(0)
-    inputs = [torch.randn(shape, generator=generator).to(kept.dtype) for shape in kept.shapes]
-    found = refer(_Module(kept.function), [tuple(inputs)], kept.precision, 0)
+    inputs = [torch.randn(shape, generator=generator).to(call.dtype) for shape in call.shapes]
+    found = compute_reference(_Module(call.function), [tuple(inputs)], call.precision, 0)
     (bound,) = found.bound[0]
     assert bound is not None
     return {
@@ -126,11 +130,11 @@ def measure(kept: Kept) -> dict[str, float]:
     }
 
 
-def all_bounds() -> Iterator[tuple[str, dict[str, float]]]:
-    """Measure all."""
-    for name, kept in CALLS.items():
-        yield name, measure(kept)
+def measure_all() -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure all calls."""
+    for name, call in CALLS.items():
+        yield name, measure(call)
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(dict(all_bounds()), indent=1) + "\n")
+    FILE.write_text(json.dumps(dict(measure_all()), indent=1) + "\n")

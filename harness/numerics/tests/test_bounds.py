@@ -1,4 +1,4 @@
-"""What is right conforms to its bound, eager above all; what is wrong beside it does not."""
+"""Correct outputs conform to their bound, eager's above all; slightly wrong ones do not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from harness.model.precision import Precision
 from harness.numerics.compare import Verdict, compare
-from harness.numerics.oracle import Reference, refer
+from harness.numerics.oracle import Reference, compute_reference
 
 F = torch.nn.functional
 
@@ -26,7 +26,7 @@ class Function(torch.nn.Module):
 
 
 def reference(function: Callable[..., Any], *inputs: torch.Tensor, seed: int = 0) -> Reference:
-    return refer(Function(function), [inputs], Precision(), seed)
+    return compute_reference(Function(function), [inputs], Precision(), seed)
 
 
 def eager(function: Callable[..., Any], *inputs: torch.Tensor, seed: int = 0) -> Verdict:
@@ -42,7 +42,7 @@ def judge(result: Reference, *outputs: torch.Tensor) -> bool:
 
 
 def test_points_that_are_equal_may_be_as_far_apart_as_their_squares_cancel() -> None:
-    """cdist of many points is a matrix product and a root: 0 comes out as the root of noise."""
+    """cdist of many points is the root of a matrix product: 0 becomes the root of noise."""
     points = torch.full((30, 20), 1e-6)
     result = reference(torch.cdist, points, points[:28])
     assert compare(result.eager, result).passed
@@ -75,7 +75,7 @@ def test_a_negative_scalar_does_not_cancel_a_bound(name: str) -> None:
     found = reference(SCALED[name], x.double().mm(y.double()).float(), x, y)
     verdict = compare(found.eager, found)
     assert verdict.passed, verdict.problem
-    # Not by being wide: sums of 64 terms of up to 10^4.
+    # The bound is not just wide: these are sums of 64 terms of up to 10^4.
     assert float(found.bound[0][0].max()) < 100
 
 
@@ -98,7 +98,7 @@ def test_cancelling_terms_of_a_compound_operation_conform(name: str) -> None:
 
 
 def test_equal_terms_are_not_independent() -> None:
-    """Added one after the other they round the same way over and over."""
+    """Summed one after the other, they round the same way every time."""
     terms = torch.full((1, 2**16), 0.1)
     in_order = torch.tensor(0.0)
     for chunk in terms.flatten().split(1):
@@ -124,7 +124,7 @@ def test_terms_that_sum_exactly_do_not_err() -> None:
         found = reference(torch.mm, ones, ones.T)
         assert float(found.bound[0][0][0, 0]) < 2e-3 * 2**16 * scale**2
     halves = reference(lambda x: x.sum(1), torch.ones(1, 2**14).half())
-    assert judge(halves, torch.tensor([2048.0]).half()), "where a sum in float16 stays"
+    assert judge(halves, torch.tensor([2048.0]).half()), "a sum in float16 stops there"
 
 
 def test_the_first_of_a_running_sum_is_a_copy() -> None:
@@ -153,7 +153,7 @@ def test_a_fourier_transform_is_a_sum(transform: Callable[[torch.Tensor], torch.
     assert not judge(found, wrong)
 
 
-# Ends of a domain, and of a range.
+# Ends of a domain and of a range.
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_noise_stays_inside_a_domain(
 
 
 def test_an_intermediate_may_leave_the_range_of_the_dtype() -> None:
-    """``exp(89)`` is infinite in float32, and ``x / (1 + exp(-x))`` therefore zero."""
+    """``exp(89)`` overflows in float32, so that ``x / (1 + exp(-x))`` is zero."""
     x = torch.tensor([-89.0, -80.0, -1.0, 5.0])
     found = reference(F.silu, x)
     naive = x / (1 + torch.exp(-x))
@@ -225,7 +225,7 @@ def test_usual_formulas_conform_where_they_leave_the_range(
     wrong = naive(x)
     if wrong.dim() and wrong[3].isfinite():
         wrong[3] = math.inf
-        assert not judge(found, wrong), "only what is infinite by the formula may be"
+        assert not judge(found, wrong), "the formula is finite there"
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int32])
@@ -244,7 +244,7 @@ def test_the_default_of_an_epsilon_is_the_programs() -> None:
         assert verdict.passed, verdict.problem
 
 
-# Jumps.
+# Discontinuities.
 
 
 JUMPS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[torch.Tensor], torch.Tensor]]] = {
@@ -341,7 +341,7 @@ def test_integers_beyond_2_53_are_compared_exactly() -> None:
 
 @pytest.mark.parametrize("seed", [14, 23, 26, 35])
 def test_errors_of_a_cubics_weights_never_cancel_in_all_runs(seed: int) -> None:
-    """With few sign patterns they did, at one element of a million."""
+    """With few sign patterns, they cancelled at one element of a million."""
     x = torch.randn(1, 2, 64, 64, generator=torch.Generator().manual_seed(seed))
     assert eager(lambda x: F.interpolate(x, scale_factor=1.7, mode="bicubic"), x).passed
 
@@ -357,7 +357,7 @@ def test_coordinates_are_computed_in_float32(
         lambda x: F.interpolate(x, scale_factor=factor, mode=mode, align_corners=align), x
     )
     assert compare(found.eager, found).passed
-    # Weights as float32 coordinates give them; another order of the same products.
+    # Weights from float32 coordinates, and another order of the same products.
     steps = torch.tensor((size - 1) / (int(size * factor) - 1) if align else 1 / factor)
     position = torch.arange(int(size * factor), dtype=torch.float32)
     source = steps * position if align else steps * (position + 0.5) - 0.5

@@ -1,7 +1,7 @@
-"""Eager in a recipe's dtype conforms to its own bound: over all operators that round or jump.
+"""Eager in a recipe's dtype conforms to its own bound, for all operators that round or jump.
 
-A generator draws a call of its operator; shapes, magnitudes, kinds of values, scalars and dtypes
-vary. A short run is the same every time; the nightly one draws anew.
+A generator draws a call of its operator: shapes, magnitudes, kinds of values, scalars and dtypes.
+The short run is the same every time; the nightly run draws new calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from harness.model.precision import Precision
 from harness.numerics.compare import compare
 from harness.numerics.error_model import discontinuities, interpolation, ranges, rounding
-from harness.numerics.oracle import refer
+from harness.numerics.oracle import compute_reference
 
 F = torch.nn.functional
 aten = torch.ops.aten
@@ -28,25 +28,25 @@ KINDS = ("normal", "equal", "tenths", "positive", "whole", "offset")
 
 @dataclass
 class Draw:
-    """What a generator makes its call of."""
+    """Draws the arguments of a generator's call."""
 
     data: st.DataObject
     dtype: torch.dtype
     generator: torch.Generator
 
-    def of(self, *values: Any) -> Any:
+    def pick(self, *values: Any) -> Any:
         return self.data.draw(st.sampled_from(values))
 
     def size(self, low: int = 1, high: int = 9) -> int:
         return self.data.draw(st.integers(low, high))
 
     def scalar(self) -> float:
-        return float(self.of(*SCALARS))
+        return float(self.pick(*SCALARS))
 
     def tensor(
         self, *shape: int, low: float | None = None, high: float | None = None
     ) -> torch.Tensor:
-        """Values of a drawn kind and magnitude, or anywhere in an interval and at its ends."""
+        """Draw values of a random kind and magnitude, or in an interval and at its ends."""
         noise = torch.randn(shape, generator=self.generator)
         if low is not None:
             end = low + 100.0 if high is None else high
@@ -54,11 +54,11 @@ class Draw:
             edges = torch.rand(shape, generator=self.generator)
             values = torch.where(edges < 0.1, low, torch.where(edges > 0.9, end, values))
             return values.to(self.dtype)
-        kind = self.of(*KINDS)
-        scale = 10.0 ** self.of(*(range(-6, 7) if self.dtype != torch.float16 else range(-2, 2)))
+        kind = self.pick(*KINDS)
+        scale = 10.0 ** self.pick(*(range(-6, 7) if self.dtype != torch.float16 else range(-2, 2)))
         values = {
             "normal": noise,
-            "equal": torch.full(shape, float(self.of(0.1, 3.0, -7.7))),
+            "equal": torch.full(shape, float(self.pick(0.1, 3.0, -7.7))),
             "tenths": (noise * 30).round() / 10,
             "positive": noise.abs() + 0.01,
             "whole": (noise * 5).round(),
@@ -69,13 +69,13 @@ class Draw:
         return (values * scale).to(self.dtype)
 
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.size(1, 7) for _ in range(self.of(1, 2, 3)))
+        return tuple(self.size(1, 7) for _ in range(self.pick(1, 2, 3)))
 
-    def same(self, count: int) -> list[torch.Tensor]:
-        """Tensors of one shape; at times the second is close to the first, and cancels with it."""
+    def same_shape(self, count: int) -> list[torch.Tensor]:
+        """Draw tensors of one shape; sometimes the second one cancels with the first."""
         shape = self.shape()
         tensors = [self.tensor(*shape) for _ in range(count)]
-        if count > 1 and self.of(True, False):
+        if count > 1 and self.pick(True, False):
             tensors[1] = (tensors[0].double() * (1 + 2**-7 * torch.rand(shape))).to(self.dtype)
         return tensors
 
@@ -90,7 +90,7 @@ def unary(name: str) -> Generator:
 
     def generate(draw: Draw) -> Call:
         if interval is None:
-            return function, draw.same(1)
+            return function, draw.same_shape(1)
         low, high = interval
         return function, [draw.tensor(*draw.shape(), low=low, high=min(high, low + 1000))]
 
@@ -101,35 +101,35 @@ def binary(name: str, scalar: bool = False) -> Generator:
     function = getattr(aten, name)
 
     def generate(draw: Draw) -> Call:
-        if scalar and draw.of(True, False):
+        if scalar and draw.pick(True, False):
             value = draw.scalar() or 3.0
-            return lambda x: function(x, value), draw.same(1)
-        return function, draw.same(2)
+            return lambda x: function(x, value), draw.same_shape(1)
+        return function, draw.same_shape(2)
 
     return generate
 
 
 def over(function: Callable[..., Any], least: int = 1) -> Generator:
-    """A function of one tensor and a dimension, of that size at least."""
+    """Generate a function of one tensor and a dimension of at least that size."""
 
     def generate(draw: Draw) -> Call:
-        x = draw.tensor(draw.size(least), draw.of(least, 5, 40, 700))
-        dim = draw.of(0, 1, -1)
+        x = draw.tensor(draw.size(least), draw.pick(least, 5, 40, 700))
+        dim = draw.pick(0, 1, -1)
         return lambda x: function(x, dim), [x]
 
     return generate
 
 
 def scaled(name: str, *shapes: str, beta: bool = True) -> Generator:
-    """A sum of products with factors, of shapes in letters; at times written to its argument."""
+    """Generate a sum of products with factors, shapes given as letters; sometimes in place."""
 
     def generate(draw: Draw) -> Call:
-        sizes = {letter: draw.size() for letter in "bmn"} | {"k": draw.of(1, 3, 64, 300)}
+        sizes = {letter: draw.size() for letter in "bmn"} | {"k": draw.pick(1, 3, 64, 300)}
         tensors = [draw.tensor(*(sizes[letter] for letter in shape)) for shape in shapes]
         options = {"alpha": draw.scalar()} | ({"beta": draw.scalar()} if beta else {})
         if name in ("addmv", "baddbmm") and draw.dtype == torch.bfloat16 and not options["alpha"]:
-            options["alpha"] = 1.0  # eager then ignores beta (docs/findings.md)
-        if draw.of(True, False):
+            options["alpha"] = 1.0  # with alpha 0, eager ignores beta (docs/findings.md)
+        if draw.pick(True, False):
             return lambda first, *rest: getattr(first.clone(), name + "_")(
                 *rest, **options
             ), tensors
@@ -147,27 +147,27 @@ def plain(function: Callable[..., Any], *shapes: tuple[int, ...], half: bool = T
 
 
 def elementwise(function: Callable[..., Any], count: int = 1) -> Generator:
-    return lambda draw: (function, draw.same(count))
+    return lambda draw: (function, draw.same_shape(count))
 
 
 def with_scalar(function: Callable[..., Any], count: int) -> Generator:
     def generate(draw: Draw) -> Call:
         value = draw.scalar()
-        return lambda *items: function(*items, value), draw.same(count)
+        return lambda *items: function(*items, value), draw.same_shape(count)
 
     return generate
 
 
 def in_place(name: str, count: int, keyword: str) -> Generator:
-    """An operation with a factor, at times written to its argument."""
+    """Generate an operation with a factor, sometimes in place."""
 
     def generate(draw: Draw) -> Call:
         options = {keyword: draw.scalar()}
-        if draw.of(True, False):
-            return lambda x, *rest: getattr(x.clone(), name + "_")(*rest, **options), draw.same(
-                count
-            )
-        return lambda *items: getattr(torch, name)(*items, **options), draw.same(count)
+        if draw.pick(True, False):
+            return lambda x, *rest: getattr(x.clone(), name + "_")(
+                *rest, **options
+            ), draw.same_shape(count)
+        return lambda *items: getattr(torch, name)(*items, **options), draw.same_shape(count)
 
     return generate
 
@@ -176,12 +176,12 @@ def resized(mode: str, rank: int) -> Generator:
     def generate(draw: Draw) -> Call:
         sizes = [draw.size(2, 9) for _ in range(rank)]
         options: dict[str, Any] = {"mode": mode}
-        if draw.of(True, False):
-            options["scale_factor"] = draw.of(0.5, 1.7, 2.0, 3.0)
+        if draw.pick(True, False):
+            options["scale_factor"] = draw.pick(0.5, 1.7, 2.0, 3.0)
         else:
             options["size"] = [draw.size(1, 20) for _ in range(rank)]
         if "nearest" not in mode:
-            options["align_corners"] = draw.of(True, False)
+            options["align_corners"] = draw.pick(True, False)
         return lambda x: F.interpolate(x, **options), [draw.tensor(1, 2, *sizes)]
 
     return generate
@@ -201,9 +201,9 @@ def gridded(rank: int) -> Generator:
     def generate(draw: Draw) -> Call:
         modes = ("bilinear", "nearest", "bicubic") if rank == 2 else ("bilinear", "nearest")
         options = {
-            "mode": draw.of(*modes),
-            "padding_mode": draw.of("zeros", "border", "reflection"),
-            "align_corners": draw.of(True, False),
+            "mode": draw.pick(*modes),
+            "padding_mode": draw.pick("zeros", "border", "reflection"),
+            "align_corners": draw.pick(True, False),
         }
         x = draw.tensor(1, 2, *(draw.size(2, 6) for _ in range(rank))).float()
         grid = draw.tensor(1, *[4] * rank, rank, low=-1.2, high=1.2).float()
@@ -214,8 +214,8 @@ def gridded(rank: int) -> Generator:
 
 def transformed(function: Callable[..., torch.Tensor]) -> Generator:
     def generate(draw: Draw) -> Call:
-        norm = draw.of("forward", "backward", "ortho")
-        x = draw.tensor(draw.size(2), draw.of(2, 3, 8, 30, 128)).float()
+        norm = draw.pick("forward", "backward", "ortho")
+        x = draw.tensor(draw.size(2), draw.pick(2, 3, 8, 30, 128)).float()
         return lambda x: function(x, norm), [x]
 
     return generate
@@ -235,8 +235,8 @@ def scattered(function: Callable[..., Any]) -> Generator:
 
 
 def convolved(draw: Draw) -> Call:
-    transposed = draw.of(True, False)
-    groups = draw.of(1, 2)
+    transposed = draw.pick(True, False)
+    groups = draw.pick(1, 2)
     weight = draw.tensor(4, 2 if groups == 2 and not transposed else 4, 3, 2)
     x = draw.tensor(2, 4, draw.size(3), draw.size(2))
     bias = [draw.tensor(4 * (groups if transposed else 1))]
@@ -245,17 +245,19 @@ def convolved(draw: Draw) -> Call:
 
 
 def normed(function: Callable[..., Any]) -> Generator:
-    return lambda draw: (function, [varied(draw, draw.tensor(3, 4, draw.of(5, 40)), above=1e5)])
+    return lambda draw: (function, [varied(draw, draw.tensor(3, 4, draw.pick(5, 40)), above=1e5)])
 
 
 def batch_normed(function: Callable[..., Any]) -> Generator:
-    return lambda draw: (function, [varied(draw, draw.tensor(3, 4, draw.of(5, 40)))])
+    return lambda draw: (function, [varied(draw, draw.tensor(3, 4, draw.pick(5, 40)))])
 
 
 def varied(draw: Draw, x: torch.Tensor, above: float = 0.0) -> torch.Tensor:
-    """Large values that vary by a thousandth at least, and by what the dtype can tell apart. Of
-    equal ones the variance is 0, and roundings come out multiplied by 1/sqrt(eps), which is not
-    modelled (docs/numerics.md)."""
+    """Make large values vary by at least a thousandth, and by more than the dtype's roundoff.
+
+    Equal values have a variance of 0, which multiplies roundings by 1/sqrt(eps). The bound does not
+    model that (docs/numerics.md).
+    """
     if not float(x.abs().max()) > above:
         return x
     noise = torch.randn(x.shape, generator=draw.generator)
@@ -268,7 +270,7 @@ def chosen(function: Callable[..., Any]) -> Generator:
 
 
 def positive_pow(draw: Draw) -> Call:
-    exponent = draw.of(0.5, 1.5, -0.5, 2, 3, -1.0)
+    exponent = draw.pick(0.5, 1.5, -0.5, 2, 3, -1.0)
     return lambda x: x**exponent, [draw.tensor(*draw.shape(), low=0.0, high=30.0)]
 
 
@@ -300,7 +302,7 @@ GENERATORS: dict[str, Generator] = {
     "_to_copy": elementwise(lambda x: (x * 3).to(torch.int32)),
     "to": elementwise(lambda x: (x * 0.7).to(torch.bfloat16)),
     # Left of its root at 1.46 it cancels: eager's own result is more than a few ULP off.
-    # ATen's erf of 16-bit dtypes, vectorized, is off by 1e-7 whatever the value: 0 for 1e-7.
+    # ATen's vectorized erf of 16-bit dtypes is off by 1e-7 for any value: it returns 0 for 1e-7.
     "erf": plain(torch.erf, (3, 7), half=False),
     "digamma": lambda d: (torch.digamma, [d.tensor(*d.shape(), low=2.0)]),
     "pow": positive_pow,
@@ -401,7 +403,7 @@ GENERATORS: dict[str, Generator] = {
     "nan_to_num": elementwise(lambda x: torch.nan_to_num(x * 0.7)),
 }
 
-# Another name's generator draws calls of these, too: what that one ends in.
+# Generators of other names cover these: their operators decompose to them.
 ALIASES = {
     "native_layer_norm": "layer_norm",
     "native_group_norm": "group_norm",
@@ -411,7 +413,7 @@ ALIASES = {
     "_softmax": "softmax",
     "_log_softmax": "log_softmax",
 }
-# Nothing of these rounds, and nothing jumps: they make, move, select or look at elements.
+# Exact and continuous: these create, move, select or inspect elements.
 EXACT = rounding.EXACT_NAMES - set(GENERATORS)
 
 
@@ -420,7 +422,7 @@ def test_every_operator_has_a_generator() -> None:
         rounding.ROUNDING_NAMES | rounding.COMPOUND | interpolation.NAMES | discontinuities.NAMES
     )
     missing = {ALIASES.get(name, name) for name in named} - set(GENERATORS)
-    assert not missing - EXACT, "draw calls of them"
+    assert not missing - EXACT, "add generators for them"
     assert not (missing & EXACT) & (discontinuities.NAMES | interpolation.NAMES)
     assert set(ranges.DOMAINS) - set(GENERATORS) == {"special_ndtri"}
 
@@ -435,7 +437,7 @@ def conforms(name: str, data: st.DataObject) -> None:
         def forward(self, *items: torch.Tensor) -> Any:
             return function(*items)
 
-    result = refer(Call(), [tuple(inputs)], Precision(), seed % 1000)
+    result = compute_reference(Call(), [tuple(inputs)], Precision(), seed % 1000)
     verdict = compare(result.eager, result)
     assert verdict.passed, (verdict.problem, verdict.numerics[0].worst_index)
 

@@ -53,7 +53,7 @@ def floats(*values: float) -> torch.Tensor:
 def test_metrics_by_hand(
     actual: torch.Tensor, expected: torch.Tensor, sqnr: float, frobenius: float, angle: float
 ) -> None:
-    found = Difference.of(actual, expected)
+    found = Difference.from_tensors(actual, expected)
     assert found.sqnr_db == pytest.approx(sqnr)
     assert found.relative_frobenius == pytest.approx(frobenius)
     assert found.cosine == pytest.approx(angle)
@@ -138,9 +138,10 @@ def test_figures_of_a_problem_are_of_the_worst_element() -> None:
 
 
 def test_the_worst_element_is_a_wrong_one() -> None:
-    """An integer that no run returned is wrong, be it nearer than others that conform."""
+    """An integer that no run returned is wrong, even if others that conform are further away."""
     oracle, bound = torch.tensor([5, 5]), torch.tensor([4.0, 4.0], dtype=torch.float64)
-    row = compare_output(torch.tensor([9, 6]), oracle, bound, oracle, others=torch.tensor([[9, 9]]))
+    nines = torch.tensor([[9, 9]])
+    row = compare_output(torch.tensor([9, 6]), oracle, bound, oracle, alternatives=nines)
     assert (row.exceeding, row.worst_index, row.worst_error) == (1, [1], 1.0)
     assert row.bound_used > 1
 
@@ -181,7 +182,7 @@ def test_a_call_without_results_is_a_mismatch() -> None:
 
 
 def test_the_module_says_what_a_quantized_program_returns() -> None:
-    """Not the graph that its values are compared with; a recipe may narrow a dtype."""
+    """The graph with the values may differ from it; a recipe may narrow a dtype."""
     model, graph = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int32)
     bound = torch.zeros(2, 3, dtype=torch.float64)
 

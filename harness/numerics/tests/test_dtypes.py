@@ -1,4 +1,4 @@
-"""Each operator rounds to the dtype that it computes in; modules see the dtypes of eager."""
+"""Each operator rounds to its own dtype, and modules see the dtypes of eager."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from harness.model.precision import RUNTIME_FLOAT32_SUMS, Precision
-from harness.numerics.bounds import Spread
+from harness.numerics.bounds import BoundEstimator
 from harness.numerics.compare import compare
-from harness.numerics.oracle import Reference, refer
+from harness.numerics.oracle import Reference, compute_reference
 from harness.numerics.tests.test_bounds import Function
 
 F = torch.nn.functional
@@ -23,11 +23,11 @@ def reference(
     function: Callable[..., Any], *inputs: torch.Tensor, precision: Precision = RUNTIME
 ) -> Reference:
     module = function if isinstance(function, torch.nn.Module) else Function(function)
-    return refer(module, [inputs], precision, 0)
+    return compute_reference(module, [inputs], precision, 0)
 
 
 def relative_bound(found: Reference) -> float:
-    """The bound of the first output over its values, in the root mean square."""
+    """Return the bound of the first output relative to its values, in the root mean square."""
     bound, oracle = found.bound[0][0], found.oracle[0][0]
     assert bound is not None
     return float(bound.norm() / oracle.norm())
@@ -113,7 +113,7 @@ def test_a_mean_of_the_runtime_that_is_off_by_two_percent_is_red(
 
 
 def test_a_sum_uses_the_safety_factor_once() -> None:
-    """6√K·u·Σ|x| is the bound of a sum, of which its amplitude is a third."""
+    """6√K·u·Σ|x| is the bound of a sum, and a third of it its amplitude."""
     x = torch.randn(64, 4096, generator=torch.Generator().manual_seed(0))
     found = reference(lambda x: x.sum(-1), x)
     bound = found.bound[0][0]
@@ -122,11 +122,11 @@ def test_a_sum_uses_the_safety_factor_once() -> None:
     assert float((bound / probabilistic).mean()) == pytest.approx(1, abs=0.15)
 
 
-# What modules see.
+# Dtypes that modules see.
 
 
 def _asks(x: torch.Tensor) -> torch.Tensor:
-    """As transformers' norms and masks do."""
+    """Ask for dtypes as transformers' norms and masks do."""
     lowest = torch.finfo(x.dtype).min
     masked = torch.where(x > 1.5, torch.tensor(lowest, dtype=x.dtype), x)
     if x.dtype != torch.bfloat16:
@@ -169,14 +169,14 @@ def test_branches_see_the_dtypes_of_eager() -> None:
 def test_an_element_at_which_hardly_a_run_is_finite_has_no_bound(
     finite: int, has_bound: bool
 ) -> None:
-    """The tightest bound resulted, as if nothing erred there."""
+    """Without the threshold, such an element got the tightest bound."""
     truth = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    spread = Spread(truth, torch.bfloat16)
+    estimator = BoundEstimator(truth, torch.bfloat16)
     for number in range(8):
         run = truth * (1 + 0.01 * (-1) ** number)
         run[0] = run[0] if number < finite else float("nan")
-        spread.add(run)
-    bound = spread.bound(Precision())
+        estimator.add(run)
+    bound = estimator.compute_bound(Precision())
     assert bool(bound[0].isfinite()) == has_bound
     assert bound[0] > 0.01
     assert float(bound[1]) == pytest.approx(0.08, rel=0.1)
@@ -206,7 +206,7 @@ def test_the_bound_of_a_norm_is_about_the_same_whatever_the_seed(
     module = NORMS[name]().to(dtype).eval()
     sizes = []
     for seed in range(6):
-        bound = refer(module, [(x,)], Precision(), seed).bound[0][0]
+        bound = compute_reference(module, [(x,)], Precision(), seed).bound[0][0]
         assert bound is not None
         sizes.append([float(bound.median()), float(bound.norm())])
     for size in zip(*sizes, strict=True):

@@ -1,4 +1,4 @@
-"""Bounds are what they were: no shortcut of the references widens or narrows them."""
+"""Bounds equal the stored ones: no shortcut of the references widens or narrows them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_small_bound_is_the_one_kept(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in kept.CALLS if "large" in name])
 def test_a_large_bound_is_as_wide_as_the_one_kept(name: str) -> None:
-    """Its noise is drawn otherwise, so that single elements differ and their mean does not."""
+    """Its noise comes from a pool: single elements differ from the stored bound, not the mean."""
     found = kept.measure(kept.CALLS[name])
     assert found["mean"] == pytest.approx(BEFORE[name]["mean"], rel=0.02)
     assert found["largest"] < 1.25 * BEFORE[name]["largest"]

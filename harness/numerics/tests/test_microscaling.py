@@ -1,4 +1,4 @@
-"""The MX reference: against the tables of the specification, brute force, and ml_dtypes."""
+"""The MX reference, compared with the specification's tables, brute force, and ml_dtypes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from harness.numerics.formats.microscaling import (
     encode,
 )
 
-WITNESSES = {
+ML_DTYPES = {
     "E2M1": ml_dtypes.float4_e2m1fn,
     "E2M3": ml_dtypes.float6_e2m3fn,
     "E3M2": ml_dtypes.float6_e3m2fn,
@@ -90,7 +90,7 @@ def test_these_codes_are_nan_and_no_others(element: Element, codes: list[str]) -
 @every_element
 def test_ml_dtypes_knows_the_same_numbers(element: Element) -> None:
     codes = numpy.arange(2**element.bits, dtype=numpy.uint8)
-    theirs = codes.view(WITNESSES[element.name]).astype(numpy.float64)
+    theirs = codes.view(ML_DTYPES[element.name]).astype(numpy.float64)
     assert numpy.array_equal(element.table.numpy(), theirs, equal_nan=True)
     assert numpy.array_equal(numpy.signbit(theirs), codes >> element.bits - 1 == 1)
 
@@ -105,7 +105,7 @@ def test_scales_are_powers_of_two_and_one_nan() -> None:
 
 
 def nearest(value: float, element: Element) -> int:
-    """By trying every code: nearest, ties to the even code, the last one beyond."""
+    """Try every code: nearest, ties to the even code, the last one beyond."""
     table = element.table.tolist()
     last = table.index(element.largest)
     return min(range(last + 1), key=lambda code: (abs(table[code] - abs(value)), code % 2))
@@ -117,7 +117,7 @@ def nearest(value: float, element: Element) -> int:
 def test_elements_round_to_nearest_ties_to_even(element: Element, data: st.DataObject) -> None:
     last = element.table.tolist().index(element.largest)
     code = st.integers(0, last - 1)
-    # A quarter, a tie and three quarters between neighbours, and anything.
+    # A quarter, a tie and three quarters between neighbours, and other values.
     between = st.builds(
         lambda at, part: float(element.table[at] * (1 - part) + element.table[at + 1] * part),
         code,
@@ -156,7 +156,7 @@ def test_values_that_are_encoded_stay_what_they_are(
 
 
 def smallest_exponent(amax: float, limit: float, takes_limit: bool) -> int:
-    """By trying: the least exponent at which amax fits below the limit."""
+    """Try every exponent: return the least one at which amax fits below the limit."""
     for exponent in range(-127, 128):
         top = math.ldexp(limit, exponent)
         if amax < top or (takes_limit and amax == top):

@@ -1,4 +1,4 @@
-"""The oracle is float64 whatever the module does, and the bound follows the arithmetic."""
+"""The oracle is float64 for any module, and the bound follows the arithmetic."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ import torch
 from torch._decomp import decomposition_table
 
 from harness.model.precision import Precision
-from harness.numerics.error_model.rounding import ACTIVATIONS, COMPOUND, RoundingKind, kind_of
+from harness.numerics.error_model.rounding import (
+    ACTIVATIONS,
+    COMPOUND,
+    RoundingKind,
+    get_rounding_kind,
+)
 from harness.numerics.module_runs import run_calls
-from harness.numerics.oracle import Reference, refer
+from harness.numerics.oracle import Reference, compute_reference
 
 PRECISION = Precision()
 UNIT = 2.0**-24
@@ -31,7 +36,7 @@ def reference(
     *inputs: torch.Tensor,
     precision: Precision = PRECISION,
 ) -> Reference:
-    return refer(Function(function), [inputs], precision, seed=1)
+    return compute_reference(Function(function), [inputs], precision, seed=1)
 
 
 def largest_bound(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> float:
@@ -124,7 +129,7 @@ def test_buffers_persist_over_calls_and_are_restored() -> None:
     calls = [(torch.tensor([1.0, 2.0]),)] * 3
     found = [call.outputs[0].tolist() for call in run_calls(module, calls)]
     assert found == [[1, 2], [2, 4], [3, 6]]
-    result = refer(module, calls, PRECISION, seed=0)
+    result = compute_reference(module, calls, PRECISION, seed=0)
     assert [out[0].tolist() for out in result.oracle] == [[1, 2], [2, 4], [3, 6]]
     assert result.bound[2][0][0] > result.bound[0][0][0]
     assert module.get_buffer("total").tolist() == [0, 0]
@@ -161,9 +166,9 @@ def test_every_compound_operation_can_be_taken_apart() -> None:
 
 
 def test_an_unlisted_operation_counts_as_a_function() -> None:
-    assert kind_of("some_future_operation") is RoundingKind.FUNCTION
-    assert kind_of("index_put") is RoundingKind.EXACT
-    assert kind_of("index_put", (None, None, None, True)) is RoundingKind.REDUCTION
+    assert get_rounding_kind("some_future_operation") is RoundingKind.FUNCTION
+    assert get_rounding_kind("index_put") is RoundingKind.EXACT
+    assert get_rounding_kind("index_put", (None, None, None, True)) is RoundingKind.REDUCTION
 
 
 @pytest.mark.parametrize(
@@ -184,7 +189,9 @@ def test_an_in_place_operation_is_bounded_like_its_pure_twin(
     pure: Callable[[torch.Tensor], torch.Tensor], in_place: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
     inputs = (torch.rand(200) + 0.5,)
-    one, other = (refer(Function(f), [inputs], Precision(), 0) for f in (pure, in_place))
+    one, other = (
+        compute_reference(Function(f), [inputs], Precision(), 0) for f in (pure, in_place)
+    )
     torch.testing.assert_close(other.oracle, one.oracle)
     ratio = other.bound[0][0] / one.bound[0][0]
     assert 0.5 < float(ratio.median()) < 2
@@ -214,7 +221,7 @@ def test_sums_in_float32_narrow_the_bound_of_half_precision(
 
 def test_a_variance_is_bounded_as_the_sums_it_is_made_of() -> None:
     bound = reference(lambda x: x.var(1), torch.randn(4, 512)).bound[0][0]
-    # 136 roundings of a sum of 512 terms, divided by 511; not the 8 of a function.
+    # 136 roundings of a sum of 512 terms, divided by 511; not the 8 roundings of a function.
     assert 30 * UNIT < float(bound.median()) < 3000 * UNIT
 
 
@@ -225,7 +232,7 @@ def test_a_layer_in_two_places_and_tied_weights_are_left_as_they_were() -> None:
     module = torch.nn.Sequential(layer, layer, tied).requires_grad_(False)
     before = [p.clone() for p in module.parameters()]
     x = torch.randn(2, 3)
-    result = refer(module, [(x,)], Precision(), 0)
+    result = compute_reference(module, [(x,)], Precision(), 0)
     assert all(torch.equal(p, b) for p, b in zip(module.parameters(), before, strict=True))
     assert layer.weight is tied.weight
     wide = [b.double() for b in before]
@@ -272,11 +279,11 @@ def test_a_cast_that_does_nothing_is_no_copy(
     x = torch.tensor([1.0, 2.0, -5.0, 7.0], dtype=dtype)
     found = reference(function, x)
     for truth, eager, bound in zip(found.oracle[0], found.eager[0], found.bound[0], strict=True):
-        assert torch.allclose(truth, eager.double(), rtol=1e-2), "what eager does, in float64"
-        assert float(bound.max()) < 0.1, "and the perturbed runs do it, too"
+        assert torch.allclose(truth, eager.double(), rtol=1e-2), "the oracle writes as eager does"
+        assert float(bound.max()) < 0.1, "the perturbed runs write as eager does"
 
 
-NUMBERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+CONSTANTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "x - 0.1": lambda x: x - 0.1,
     "0.1 - x": lambda x: 0.1 - x,
     "add": lambda x: torch.add(x, -0.1),
@@ -291,11 +298,11 @@ NUMBERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", CONSTANTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_number_may_be_rounded_to_the_dtype(name: str, dtype: torch.dtype) -> None:
     x = torch.tensor([0.1, 0.1000001, 0.09999, 0.2, 0.11, -3.0]).to(dtype)
-    found = reference(NUMBERS[name], x)
+    found = reference(CONSTANTS[name], x)
     error = (found.eager[0][0].double() - found.oracle[0][0]).abs()
     assert bool((error <= found.bound[0][0]).all()), (error / found.bound[0][0]).tolist()
 

@@ -1,4 +1,4 @@
-"""Large values: computed in parts, shared by the runs, and judged as small ones are."""
+"""Large values are computed in parts and shared by the runs, with the bounds of small ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.numerics.compare import compare
 from harness.numerics.error_model import noise
 from harness.numerics.large_tensors import attention, shared_sums
 from harness.numerics.metrics import conclusiveness, differences
-from harness.numerics.oracle import Reference, refer
+from harness.numerics.oracle import Reference, compute_reference
 
 F = torch.nn.functional
 
@@ -29,12 +29,12 @@ class Function(torch.nn.Module):
 
 
 def reference(function: Callable[..., Any], *inputs: torch.Tensor) -> Reference:
-    return refer(Function(function), [inputs], Precision(), 0)
+    return compute_reference(Function(function), [inputs], Precision(), 0)
 
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done to a hundred thousand elements at a time is done to 7."""
+    """Process 7 elements at a time instead of a hundred thousand."""
     for module in (bounds, differences, noise):
         monkeypatch.setattr(module, "_PART", 7)
     monkeypatch.setattr(noise, "_LARGE", 8)
@@ -42,7 +42,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def layers(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     y = x @ w.t()
-    y += 1.0  # whoever remembers the product must not take this for it
+    y += 1.0  # a stored product must not share memory with y
     z = torch.relu(y) @ (x @ w.t()).t()
     return z.flip(0) @ torch.softmax(z, -1)
 
@@ -60,8 +60,8 @@ def test_without_room_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None
     x, w = torch.randn(6, 5), torch.randn(8, 5)
     apart = reference(layers, x, w)
     monkeypatch.setattr(shared_sums, "_LARGE", 0)
-    monkeypatch.setattr(shared_sums, "_KEPT", 0)
-    # But for magnitudes, which are computed in float32.
+    monkeypatch.setattr(shared_sums, "_MAX_BYTES", 0)
+    # Magnitudes differ, which are computed in float32.
     torch.testing.assert_close(reference(layers, x, w).bound, apart.bound, rtol=1e-6, atol=0)
 
 
@@ -107,12 +107,13 @@ def test_how_far_a_linear_operation_is_off_needs_few_digits(
 
 def test_a_copy_that_somebody_holds_keeps_its_memory() -> None:
     result = torch.randn(3, 4)
-    known = shared_sums.Sum(torch.mm, [], exact=shared_sums.Kept.of(result))
-    first = known.result()
+    exact = shared_sums.TensorSnapshot.from_tensor(result)
+    known = shared_sums.SharedSum(torch.mm, [], exact=exact)
+    first = known.copy_result()
     assert first is not None
     held, place = first.view(-1)[2:], first.data_ptr()
     del first
-    second = known.result()
+    second = known.copy_result()
     assert second is not None
     assert second.data_ptr() != place
     held.zero_()
@@ -120,14 +121,14 @@ def test_a_copy_that_somebody_holds_keeps_its_memory() -> None:
     place = second.data_ptr()
     second += 1.0
     del second
-    third = known.result()
+    third = known.copy_result()
     assert third is not None
-    assert third.data_ptr() == place, "the memory of what nobody holds is used again"
+    assert third.data_ptr() == place, "memory without an owner is reused"
     assert torch.equal(third, result)
 
 
 def test_a_sum_behind_a_jump_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run on the other side of a tie adds up other terms."""
+    """A run on the other side of a tie sums other terms."""
 
     def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return w[(x @ x.t()).sum(-1).argmax()] @ w
@@ -164,7 +165,7 @@ def test_parts_of_noise_are_as_large_as_the_whole(request: pytest.FixtureRequest
 KINDS = ("plain", "causal", "masked", "hidden keys", "grouped", "longer keys", "scaled")
 
 
-def attention_of(kind: str) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor]]:
+def make_attention(kind: str) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor]]:
     query, key, value = (torch.randn(2, 4, 6, 4) for _ in range(3))
     if kind == "grouped":
         key, value = key[:, :2], value[:, :2]
@@ -186,15 +187,15 @@ def attention_of(kind: str) -> tuple[Callable[..., torch.Tensor], list[torch.Ten
     return attend, [query, key, value]
 
 
-@pytest.mark.parametrize("held", [1000, 30, 6])
+@pytest.mark.parametrize("max_scores", [1000, 30, 6])
 @pytest.mark.parametrize("kind", KINDS)
 def test_attention_in_blocks_is_attention(
-    kind: str, held: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, max_scores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attend, inputs = attention_of(kind)
+    attend, inputs = make_attention(kind)
     whole = reference(attend, *inputs)
     monkeypatch.setattr(attention, "_LARGE", 0)
-    monkeypatch.setattr(attention, "_BLOCK", held)
+    monkeypatch.setattr(attention, "_BLOCK", max_scores)
     blocks = reference(attend, *inputs)
     torch.testing.assert_close(blocks.oracle, whole.oracle, rtol=1e-13, atol=1e-14)
     assert compare(blocks.eager, blocks).passed
@@ -207,18 +208,18 @@ def test_attention_in_blocks_is_attention(
 def test_large_attention_errs_in_its_dtype(
     dtype: torch.dtype, wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attend, inputs = attention_of("causal")
+    attend, inputs = make_attention("causal")
     sums = frozenset({attention.NAME}) if wide else frozenset()
     module, calls = Function(attend), [tuple(item.to(dtype) for item in inputs)]
-    whole = refer(module, calls, Precision(float32_sums=sums), 0)
+    whole = compute_reference(module, calls, Precision(float32_sums=sums), 0)
     monkeypatch.setattr(attention, "_LARGE", 0)
-    blocks = refer(module, calls, Precision(float32_sums=sums), 0)
+    blocks = compute_reference(module, calls, Precision(float32_sums=sums), 0)
     assert compare(blocks.eager, blocks).passed
     assert 0.7 < float((blocks.bound[0][0] / whole.bound[0][0]).mean()) < 2.5
 
 
 def test_a_wrong_weight_of_large_attention_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    attend, inputs = attention_of("plain")
+    attend, inputs = make_attention("plain")
     monkeypatch.setattr(attention, "_LARGE", 0)
     found = reference(attend, *inputs)
     query, key, value = inputs
@@ -228,12 +229,12 @@ def test_a_wrong_weight_of_large_attention_shows(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_row_that_sees_no_key_is_left_to_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, inputs = attention_of("masked")
+    _, inputs = make_attention("masked")
     mask = torch.zeros(6, 6).masked_fill(torch.eye(6, dtype=torch.bool).any(0), -torch.inf)
-    assert attention.large(*inputs) is None
+    assert attention.find_large(*inputs) is None
     monkeypatch.setattr(attention, "_LARGE", 0)
-    assert attention.large(*inputs) is not None
-    assert attention.large(*inputs, attn_mask=mask) is None
+    assert attention.find_large(*inputs) is not None
+    assert attention.find_large(*inputs, attn_mask=mask) is None
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -241,13 +242,13 @@ def test_figures_in_parts_are_those_of_the_whole() -> None:
     actual, expected = torch.randn(40), torch.randn(40)
     expected[5] = actual[5] = torch.inf
     limit = torch.rand(40, dtype=torch.float64)
-    tally = differences.Tally.of(actual, expected.double(), limit, expected)
-    error, within = differences.errors(actual, expected.double(), limit, expected)
-    assert tally.exceeding == int((~within).sum())
-    assert tally.max_abs == float(error.max())
-    assert tally.mean_abs == pytest.approx(float(error.mean()))
-    assert tally.worst == int((error / limit).argmax())
-    found = differences.Difference.of(actual, expected)
+    errors = differences.ErrorSummary.from_tensors(actual, expected.double(), limit, expected)
+    error, within = differences.compute_errors(actual, expected.double(), limit, expected)
+    assert errors.exceeding == int((~within).sum())
+    assert errors.max_abs == float(error.max())
+    assert errors.mean_abs == pytest.approx(float(error.mean()))
+    assert errors.worst == int((error / limit).argmax())
+    found = differences.Difference.from_tensors(actual, expected)
     kept = torch.arange(40) != 5
     a, r = actual[kept].double(), expected[kept].double()
     assert found.noise == pytest.approx(float((a - r).square().sum()))
@@ -257,14 +258,15 @@ def test_figures_in_parts_are_those_of_the_whole() -> None:
 def test_how_telling_a_large_output_is_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     oracle = torch.cat([torch.zeros(300), torch.arange(1.0, 101)]).double()
     bound = torch.full((400,), 0.1, dtype=torch.float64)
-    assert conclusiveness.telling(oracle, bound) == 0.25
+    assert conclusiveness.compute_conclusive_share(oracle, bound) == 0.25
     monkeypatch.setattr(conclusiveness, "_SAMPLE", 200)
-    assert conclusiveness.telling(oracle, bound) == pytest.approx(0.25, abs=0.1)
-    assert conclusiveness.telling(torch.zeros(400).double(), bound) == 0
+    share = conclusiveness.compute_conclusive_share(oracle, bound)
+    assert share == pytest.approx(0.25, abs=0.1)
+    assert conclusiveness.compute_conclusive_share(torch.zeros(400).double(), bound) == 0
 
 
 class Threads(torch.nn.Module):
-    """Notes on how many threads it runs, and how many bytes its elements take."""
+    """Records the number of threads it runs on, and the size of its elements in bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -276,13 +278,12 @@ class Threads(torch.nn.Module):
 
 
 def test_runs_in_float64_take_one_thread_and_eager_ones_what_there_is() -> None:
-    """An operation on several threads ends with the slowest, which other processes hold up. Eager
-    runs are compared with each other bit by bit, be they of this stage or of another, so that each
-    has as many threads as the others."""
+    """An operation on several threads ends with the slowest, which other processes delay. Eager
+    runs of all stages are compared bit by bit, so that each uses the same number of threads."""
     module, before = Threads(), torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        refer(module, [(torch.randn(3),)], Precision(), 0)
+        compute_reference(module, [(torch.randn(3),)], Precision(), 0)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
@@ -291,16 +292,16 @@ def test_runs_in_float64_take_one_thread_and_eager_ones_what_there_is() -> None:
 
 
 def quantized(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    """Two products of what is quantized, with codes for weights."""
+    """Compute two products of quantized activations, with codes for weights."""
     codes, plain = torch.ops.quantized_decomposed, (0, -128, 127, torch.int8)
 
-    def stepped(value: torch.Tensor, scale: float) -> torch.Tensor:
-        there = codes.quantize_per_tensor.default(value, scale, *plain)
-        return codes.dequantize_per_tensor.default(there, scale, *plain)
+    def requantize(value: torch.Tensor, scale: float) -> torch.Tensor:
+        encoded = codes.quantize_per_tensor.default(value, scale, *plain)
+        return codes.dequantize_per_tensor.default(encoded, scale, *plain)
 
     weight = codes.dequantize_per_tensor.default(w, 0.01, *plain)
-    first = stepped(stepped(x, 0.02) @ weight, 0.05)
-    return stepped(first.relu() @ weight.mT, 0.1)
+    first = requantize(requantize(x, 0.02) @ weight, 0.05)
+    return requantize(first.relu() @ weight.mT, 0.1)
 
 
 def test_sums_behind_a_requantization_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,14 +311,14 @@ def test_sums_behind_a_requantization_are_shared(monkeypatch: pytest.MonkeyPatch
     apart = reference(quantized, x, w)
     monkeypatch.setattr(shared_sums, "_LARGE", 0)
     found: list[bool] = []
-    beside = shared_sums.Sums.beside
+    add_deviation = shared_sums.SharedSums.add_deviation
 
-    def noted(self: Any, known: Any, call: Any) -> torch.Tensor | None:
-        out = beside(self, known, call)
+    def record(self: Any, known: Any, call: Any) -> torch.Tensor | None:
+        out = add_deviation(self, known, call)
         found.append(out is not None)
         return out
 
-    monkeypatch.setattr(shared_sums.Sums, "beside", noted)
+    monkeypatch.setattr(shared_sums.SharedSums, "add_deviation", record)
     shared = reference(quantized, x, w)
     torch.testing.assert_close(shared.oracle, apart.oracle, rtol=0, atol=0)
     assert found
@@ -335,13 +336,13 @@ def test_weights_are_decoded_once_for_all_runs(monkeypatch: pytest.MonkeyPatch) 
     decoded: list[torch.Size] = []
     decode = arithmetic.dequantize
 
-    def noted(name: str, args: tuple[Any, ...]) -> torch.Tensor:
+    def record(name: str, args: tuple[Any, ...]) -> torch.Tensor:
         decoded.append(args[0].shape)
         return decode(name, args)
 
-    monkeypatch.setattr(arithmetic, "dequantize", noted)
+    monkeypatch.setattr(arithmetic, "dequantize", record)
     reference(quantized, x, w)
-    assert decoded.count(w.shape) == 2, "in two runs without noise, of which each has its own trace"
+    assert decoded.count(w.shape) == 2, "once in each of two unperturbed runs"
 
 
 def test_a_decoded_weight_that_a_run_writes_to_is_decoded_again() -> None:

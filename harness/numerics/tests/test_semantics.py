@@ -1,4 +1,4 @@
-"""A recipe contributes what its operators mean; the harness has torchao's only."""
+"""Recipes define their backend's operators; the harness defines torchao's only."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import harness
 from backends.null import BACKEND
 from harness import Case, Tester
 from harness.model.precision import Precision
-from harness.numerics.formats.dequantize import Blocks, Product
-from harness.numerics.formats.semantics import GENERIC, Semantics
-from harness.numerics.oracle import refer
+from harness.numerics.formats.dequantize import BlockQuantizedTensor, QuantizedMatmul
+from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemantics
+from harness.numerics.oracle import compute_reference
 
 
 @torch.library.custom_op("conform_test::times_codes", mutates_args=())
@@ -37,24 +37,24 @@ class Layer(torch.nn.Module):
         return result
 
 
-def meaning() -> Semantics:
-    def half(x: torch.Tensor, codes: torch.Tensor) -> Product:
+def define_operators() -> OperatorSemantics:
+    def half(x: torch.Tensor, codes: torch.Tensor) -> QuantizedMatmul:
         scale = torch.full((len(codes), 1), 0.5, dtype=torch.float64)
-        return Product(x, Blocks(codes.double(), scale, None, x.dtype))
+        return QuantizedMatmul(x, BlockQuantizedTensor(codes.double(), scale, None, x.dtype))
 
-    return replace(GENERIC, products={"conform_test::times_codes": half})
+    return replace(GENERIC_SEMANTICS, matmuls={"conform_test::times_codes": half})
 
 
 def test_the_meaning_of_an_operator_comes_with_the_recipe() -> None:
-    recipe = replace(BACKEND.recipes["eager"], semantics=meaning)
+    recipe = replace(BACKEND.recipes["eager"], semantics=define_operators)
     case = Case("layer", lambda: (Layer(), (torch.randn(3, 32),)))
     reference = Tester(case, "null:eager", recipe=recipe).compute_reference().reference
     built = case.make(0)
     layer, x = built.module, built.inputs[0]
     truth = x.double() @ layer.get_buffer("codes").double().T / 2
     torch.testing.assert_close(reference.oracle[0][0], truth)
-    with pytest.raises(NotImplementedError):  # what it is made of is no answer without
-        refer(layer, [(x,)], Precision(), 0)
+    with pytest.raises(NotImplementedError):  # the operator's Python code
+        compute_reference(layer, [(x,)], Precision(), 0)
 
 
 def test_torchaos_decoders_are_generic() -> None:
@@ -63,10 +63,10 @@ def test_torchaos_decoders_are_generic() -> None:
     )
     assert tester.recipe.semantics is None
     tester.export().lower().to_executorch().serialize()
-    assert tester.attempt.semantics is GENERIC
-    assert all(name.startswith("torchao::") for name in GENERIC.decoders)
-    assert not GENERIC.products
-    assert not GENERIC.block_products
+    assert tester.attempt.semantics is GENERIC_SEMANTICS
+    assert all(name.startswith("torchao::") for name in GENERIC_SEMANTICS.decoders)
+    assert not GENERIC_SEMANTICS.matmuls
+    assert not GENERIC_SEMANTICS.mx_products
 
 
 def test_the_harness_names_no_operator_of_a_backend() -> None:

@@ -1,4 +1,4 @@
-"""Runs share state and inputs, and each finds them as they were given; what draws is found out."""
+"""Runs share state and inputs, each starts from the originals, and random draws are detected."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from harness.errors import NotDeterministic
 from harness.model.precision import Precision
 from harness.numerics import determinism, oracle, unperturbed
 from harness.numerics.compare import compare
-from harness.numerics.oracle import refer
+from harness.numerics.oracle import compute_reference
 
 
 class Stateful(torch.nn.Module):
-    """Writes to state and inputs in the way that it is given."""
+    """Writes to state and inputs with a given function."""
 
     def __init__(self, write: Callable[..., object]) -> None:
         super().__init__()
@@ -77,11 +77,11 @@ WRITES = [buffer, assigned, data, through_view, given, container, resized, out, 
 
 @pytest.mark.parametrize("write", WRITES)
 def test_each_run_finds_what_was_given(write: Callable[..., object]) -> None:
-    """Eager conforms to a bound of its own roundings: nothing of a run is left for the next."""
+    """Eager conforms to the bound of its own rounding: no run changes the next one's inputs."""
     module, inputs = Stateful(write), [torch.randn(5)]
     before = [tensor.clone() for tensor in (module.weight.detach(), module.count, *inputs)]
     calls = [(list(inputs),)] * 2
-    found = refer(module, calls, Precision(), 0)
+    found = compute_reference(module, calls, Precision(), 0)
     assert compare(found.eager, found).passed
     for bound in (item for call in found.bound for item in call):
         assert bound is not None
@@ -123,47 +123,49 @@ def test_what_is_not_deterministic_is_refused(
 ) -> None:
     monkeypatch.setattr(unperturbed, "LARGE", 0 if large else 2**40)
     with pytest.raises(NotDeterministic):
-        refer(Function(function), [(torch.randn(9),)], Precision(), 0)
+        compute_reference(Function(function), [(torch.randn(9),)], Precision(), 0)
 
 
 def test_what_draws_and_throws_away_is_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its outputs are the same; that is found by looking, large as it may be."""
+    """Outputs are the same, but random draws are detected, even for a large module."""
     seeds: list[int] = []
     run = unperturbed.run_calls_in_float64
 
-    def noted(*args: object, **kwargs: object) -> object:
+    def record(*args: object, **kwargs: object) -> object:
         seeds.append(args[3])  # type: ignore[arg-type]
         return run(*args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(unperturbed, "LARGE", 0)
     for module in (unperturbed, oracle):
-        monkeypatch.setattr(module, "run_calls_in_float64", noted)
-    refer(Function(lambda x: x + 0 * torch.rand(1)), [(torch.randn(9),)], Precision(), 0)
+        monkeypatch.setattr(module, "run_calls_in_float64", record)
+    compute_reference(
+        Function(lambda x: x + 0 * torch.rand(1)), [(torch.randn(9),)], Precision(), 0
+    )
     assert seeds == [0, 1, *[0] * 8]
     seeds.clear()
-    refer(Function(torch.sin), [(torch.randn(9),)], Precision(), 0)
+    compute_reference(Function(torch.sin), [(torch.randn(9),)], Precision(), 0)
     assert seeds == [0] * 9
 
 
 def test_attention_that_drops_nothing_does_not_draw() -> None:
     query = torch.randn(1, 2, 4, 8)
     attend = torch.nn.functional.scaled_dot_product_attention
-    with determinism.Draws() as quiet:
+    with determinism.RandomDraws() as quiet:
         attend(query, query, query)
-    assert not quiet.drew
-    with determinism.Draws() as drew:
+    assert not quiet.has_drawn
+    with determinism.RandomDraws() as drawing:
         attend(query, query, query, dropout_p=0.5)
-    assert drew.names
-    with determinism.Draws() as own:
+    assert drawing.operators
+    with determinism.RandomDraws() as own:
         torch.rand(3, generator=torch.Generator())
-    assert own.names
+    assert own.operators
 
 
 def test_generators_that_are_drawn_from_are_noticed() -> None:
-    with determinism.Draws() as quiet:
+    with determinism.RandomDraws() as quiet:
         torch.ones(3).sin()
-    assert not quiet.drew
-    with determinism.Draws() as drew:
+    assert not quiet.has_drawn
+    with determinism.RandomDraws() as drawing:
         random.random()
-    assert drew.drew
-    assert not drew.names
+    assert drawing.has_drawn
+    assert not drawing.operators

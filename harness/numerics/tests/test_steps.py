@@ -1,4 +1,4 @@
-"""Errors in quantization steps: the figure of a record, and scales that are chosen at run time."""
+"""Errors in quantization steps: the metric of a record, and scales chosen at run time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch.ao.quantization.fx._decomposed  # registers the operators
 
 from harness.model.precision import Precision
 from harness.numerics.compare import compare
-from harness.numerics.oracle import refer
+from harness.numerics.oracle import compute_reference
 from harness.numerics.quantization_steps import output_steps
 
 _Q = torch.ops.quantized_decomposed
@@ -18,7 +18,7 @@ _INT8 = (-128, 127, torch.int8)
 
 
 class Static(torch.nn.Module):
-    """An output in codes of one scale, one that is not, and one that is no tensor of floats."""
+    """Returns an output in codes of one scale, one without codes, and codes."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         codes = _Q.quantize_per_tensor.default(x, 0.25, 3, *_INT8)
@@ -26,7 +26,7 @@ class Static(torch.nn.Module):
 
 
 class Dynamic(torch.nn.Module):
-    """A product of an activation whose scale is chosen when it comes."""
+    """Multiplies an activation whose scale is chosen at run time."""
 
     def __init__(self, weight: torch.Tensor) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Dynamic(torch.nn.Module):
 
 
 def rowwise(x: torch.Tensor) -> torch.Tensor:
-    """Each row encoded with its own scale and decoded again."""
+    """Encode each row with its own scale and decode it again."""
     low, high = x.amin(1, keepdim=True).clamp_max(0), x.amax(1, keepdim=True).clamp_min(0)
     scale = (high - low) / 255
     zero = (-128 - low / scale).round()
@@ -52,7 +52,7 @@ def test_steps_are_those_of_the_outputs_last_encoding() -> None:
 
 
 class Chain(torch.nn.Module):
-    """Two requantizations with the same step, so that their errors cancel or add up."""
+    """Requantizes twice with the same step, so that the errors cancel or add up."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for _ in range(2):
@@ -62,19 +62,19 @@ class Chain(torch.nn.Module):
 
 
 def test_the_last_requantization_may_always_err() -> None:
-    """Over 2000 elements, and errors of the two never cancel in all runs."""
+    """The errors of 2000 elements: those of the two never cancel in all runs."""
     graph = torch.fx.symbolic_trace(Chain())
     x = torch.arange(-1000, 1000) % 100 * 0.25
-    reference = refer(graph, [(x,)], Precision(safety=2.0), seed=0)
+    reference = compute_reference(graph, [(x,)], Precision(safety=2.0), seed=0)
     assert float(reference.bound[0][0].min()) >= 2 * 0.25
-    alone = refer(Chain(), [(x,)], Precision(safety=2.0), seed=0)
-    assert float(alone.bound[0][0].min()) > 2 * 0.25, "what the runs alone say"
+    alone = compute_reference(Chain(), [(x,)], Precision(safety=2.0), seed=0)
+    assert float(alone.bound[0][0].min()) > 2 * 0.25, "without the step of the output"
 
 
 def test_the_record_counts_the_largest_error_in_steps() -> None:
     graph = torch.fx.symbolic_trace(Static())
     x = torch.tensor([0.0, 1.0, -2.0])
-    reference = refer(graph, [(x,)], Precision(), seed=0)
+    reference = compute_reference(graph, [(x,)], Precision(), seed=0)
     outputs = [output.clone() for output in reference.eager[0]]
     outputs[0][1] -= 0.75
     verdict = compare([outputs], reference)
@@ -87,23 +87,23 @@ def test_the_record_counts_the_largest_error_in_steps() -> None:
 @pytest.mark.parametrize("rows", [1, 2, 7])
 @pytest.mark.parametrize("columns", [1, 3, 64])
 def test_a_scale_for_each_row_conforms_to_one_for_the_tensor(rows: int, columns: int) -> None:
-    """Over rows whose ranges differ by a factor of 100."""
+    """The ranges of the rows differ by a factor of 100."""
     for seed in range(6):
         generator = torch.Generator().manual_seed(seed)
         x = torch.randn(rows, columns, generator=generator)
         x *= torch.logspace(-2, 0, rows).unsqueeze(1)
         weight = torch.randn(columns, 5, generator=generator)
-        reference = refer(Dynamic(weight), [(x,)], Precision(samples=16), seed)
+        reference = compute_reference(Dynamic(weight), [(x,)], Precision(samples=16), seed)
         verdict = compare([[rowwise(x) @ weight]], reference)
         assert verdict.passed, (seed, verdict.problem)
 
 
 def test_errors_of_few_terms_do_not_cancel_in_all_runs() -> None:
-    """Of 64,000 sums of eight terms, as a transposed convolution with stride has them."""
+    """64,000 sums of eight terms, as in a transposed convolution with stride."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(64, 8, generator=generator)
     weight = torch.randn(8, 1000, generator=generator)
-    reference = refer(Dynamic(weight), [(x,)], Precision(samples=16), seed=0)
+    reference = compute_reference(Dynamic(weight), [(x,)], Precision(samples=16), seed=0)
     verdict = compare([[rowwise(x) @ weight]], reference)
     assert verdict.passed, verdict.problem
     # A step of either sign for each term, times the safety of 4.
@@ -114,7 +114,7 @@ def test_errors_of_few_terms_do_not_cancel_in_all_runs() -> None:
 
 def test_a_dynamic_bound_is_a_few_steps_of_the_activation() -> None:
     x, weight = torch.rand(4, 64), torch.ones(64, 3)
-    reference = refer(Dynamic(weight), [(x,)], Precision(samples=16), seed=0)
+    reference = compute_reference(Dynamic(weight), [(x,)], Precision(samples=16), seed=0)
     step = float(x.max()) / 255
     # A step of either sign for each of 64 products, times the safety of 4.
     expected = 4 * step * 64**0.5

@@ -9,8 +9,8 @@ import torch
 
 from harness.model.precision import RUNTIME_FLOAT32_SUMS, Precision
 from harness.model.recipe import Recipe
-from harness.numerics.error_model.rounding import base_name, sums
-from harness.numerics.formats.semantics import GENERIC, Semantics
+from harness.numerics.error_model.rounding import base_name, contains_reduction
+from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemantics
 from harness.record.cell import Delegation
 
 # More perturbed runs for a program that chooses scales at run time: every element may be off by a
@@ -38,7 +38,7 @@ def precision_of(
     if delegation is None:
         return precision
     left, taken = map(_base_names, (delegation.undelegated_ops, delegation.delegated_ops))
-    if not any(map(sums, left)):
+    if not any(map(contains_reduction, left)):
         return precision
     wide = {
         name
@@ -69,6 +69,6 @@ def _chooses_scale(node: torch.fx.Node) -> bool:
     return schema is not None and base_name(node.target).startswith("choose_qparams")
 
 
-def semantics_of(recipe: Recipe) -> Semantics:
+def semantics_of(recipe: Recipe) -> OperatorSemantics:
     """The recipe's semantics of operators that are not tensor arithmetic."""
-    return GENERIC if recipe.semantics is None else recipe.semantics()
+    return GENERIC_SEMANTICS if recipe.semantics is None else recipe.semantics()

@@ -16,9 +16,9 @@ from harness.execution.interface import Interface
 from harness.model.case import Given
 from harness.numerics.compare import compare
 from harness.numerics.distribution import compare_draws
-from harness.numerics.module_runs import EagerRuns, Returned, run_calls
+from harness.numerics.module_runs import CallResult, EagerRuns, run_calls
 from harness.numerics.oracle import Reference
-from harness.numerics.unperturbed import places_of, values_of
+from harness.numerics.unperturbed import collect_places, collect_values
 from harness.record.cell import Intermediate
 from harness.vendors.torch import TreeSpec
 
@@ -71,8 +71,8 @@ def compare_form(
         changed = _changed(expected) | _changed(returned)
         if any(call.inputs.keys() != changed for call in returned):
             returned = run_calls(form, calls, seed, changed)
-    first, values = returned[0], [values_of(call) for call in returned]
-    interface = Interface(in_spec, first.spec, tuple(places_of(first)))
+    first, values = returned[0], [collect_values(call) for call in returned]
+    interface = Interface(in_spec, first.spec, tuple(collect_places(first)))
     if original.refer is None:
         verdict = compare_draws(original.module, calls, values, interface, seed)
     else:
@@ -82,5 +82,5 @@ def compare_form(
     return Intermediate(name=name, numerics=verdict.numerics, problem=verdict.problem)
 
 
-def _changed(runs: Sequence[Returned]) -> set[int]:
+def _changed(runs: Sequence[CallResult]) -> set[int]:
     return {position for call in runs for position in call.inputs}

@@ -17,8 +17,8 @@ from torchao.quantization.granularity import PerGroup
 from backends.null import BACKEND
 from harness import Case, Precision, Recipe, Tester, run_cell
 from harness.errors import ConflictingOptions, StageFailure, StageOrderError
-from harness.numerics.formats.semantics import GENERIC
-from harness.numerics.oracle import refer
+from harness.numerics.formats.semantics import GENERIC_SEMANTICS
+from harness.numerics.oracle import compute_reference
 
 UNIT = 2.0**-24
 LINEAR = Case("quantized/linear", lambda: (torch.nn.Linear(64, 8), (torch.randn(3, 64),)))
@@ -134,7 +134,7 @@ def _nvfp4() -> tuple[Any, ...]:
 def test_decoders_agree_with_torchao(name: str, draw: Callable[[], tuple[Any, ...]]) -> None:
     operator = getattr(torch.ops.torchao, name).default
     args = draw()
-    blocks = GENERIC.decode(operator, args, {})
+    blocks = GENERIC_SEMANTICS.decode(operator, args, {})
     assert blocks is not None
     values, eager = blocks.values(), operator(*args)
     assert values.dtype == torch.float64
@@ -142,7 +142,7 @@ def test_decoders_agree_with_torchao(name: str, draw: Callable[[], tuple[Any, ..
     assert blocks.dtype == eager.dtype
     kwargs = {"output_dtype": torch.bfloat16}
     short = args[:4] if name == "dequantize_int4_tensor" else args
-    again = GENERIC.decode(operator, short, kwargs)
+    again = GENERIC_SEMANTICS.decode(operator, short, kwargs)
     assert again is not None
     assert again.dtype == torch.bfloat16
 
@@ -196,6 +196,6 @@ def test_an_operator_written_in_python_is_run_as_its_parts() -> None:
             return a @ b * 2
 
     inputs = (torch.randn(4, 50), torch.randn(50, 3))
-    custom, plain = (refer(m, [inputs], Precision(), 1) for m in (Custom(), Plain()))
+    custom, plain = (compute_reference(m, [inputs], Precision(), 1) for m in (Custom(), Plain()))
     assert torch.equal(custom.oracle[0][0], plain.oracle[0][0])
     torch.testing.assert_close(custom.bound[0][0], plain.bound[0][0], rtol=0.9, atol=0)

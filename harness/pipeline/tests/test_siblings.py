@@ -50,13 +50,13 @@ def _refer(
 @pytest.fixture
 def exact_runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     runs: list[Any] = []
-    its = shared_case_work.run_exactly
+    its = shared_case_work.run_unperturbed
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         runs.append(args)
         return its(*args, **kwargs)
 
-    monkeypatch.setattr(shared_case_work, "run_exactly", counted)
+    monkeypatch.setattr(shared_case_work, "run_unperturbed", counted)
     return runs
 
 
@@ -87,7 +87,7 @@ def test_each_gets_what_it_would_compute_alone(exact_runs: list[Any]) -> None:
 def test_alike_ones_share_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = SharedCaseWork()
     first = _refer(CASE, shared)
-    monkeypatch.setattr(shared_case_work, "bounded", None)
+    monkeypatch.setattr(shared_case_work, "add_bounds", None)
     assert _refer(CASE, shared) is first
 
 

@@ -12,7 +12,7 @@ from executorch.backends.arm._passes.decompose_sdpa_pass import (
 
 from harness.model.precision import Precision
 from harness.model.recipe import KnownPass
-from harness.numerics.oracle import refer
+from harness.numerics.oracle import compute_reference
 from harness.passes.equality import unequal
 from harness.passes.interpreter import observe
 from harness.passes.pass_log import Rewriting
@@ -43,7 +43,7 @@ def test_attention_taken_apart_is_what_it_was(name: str) -> None:
     program = torch.export.export(Function(function), inputs)
     rewriting = Rewriting.of(program, lambda: [DecomposeScaledDotProductAttentionPass()])
     assert changed_ops(rewriting)["aten.scaled_dot_product_attention.default"] == (1, 0)
-    bound = refer(Function(function), [inputs], Precision(), 0).bound
+    bound = compute_reference(Function(function), [inputs], Precision(), 0).bound
     found = properties(Proof(rewriting, [inputs], [KNOWN], {}, bounds=lambda: bound))
     broken = {one.name: one.detail for one in found if one.kept is False}
     # Nodes without a trace; and what it returns lies in memory otherwise, which ATen leaves open.

@@ -19,7 +19,7 @@ from executorch.exir.program._program import _transform
 from torch.export import ExportedProgram
 
 from backends.tosa.mxfp import FORMATS
-from backends.tosa.semantics import PAYLOADS, RULE, mxfp
+from backends.tosa.semantics import PAYLOADS, RULE, make_mxfp_semantics
 from backends.tosa.specifications import MXFP
 from harness.model.recipe import KnownPass
 from harness.numerics.formats.microscaling import Element, encode, unpack_nibbles
@@ -54,7 +54,7 @@ def meant(operator: Any) -> Callable[..., torch.Tensor]:
     """What a layer's operator computes, in float64 from our encoders' blocks."""
 
     def compute(*args: Any, **kwargs: Any) -> torch.Tensor:
-        product = mxfp().block_product(operator, args, kwargs)
+        product = make_mxfp_semantics().parse_mx_product(operator, args, kwargs)
         assert product is not None
         return product.multiply(product.encode(product.activation).values()).float().contiguous()
 

@@ -1,4 +1,4 @@
-"""What rounds to itself does not err: positions that are counted in floats, and what they make."""
+"""Exact results have no rounding error: positions counted in floats, and values made of them."""
 
 from __future__ import annotations
 
@@ -7,53 +7,53 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from harness.numerics.error_model.exact_results import is_held
+from harness.numerics.error_model.exact_results import is_exact_result
 from harness.numerics.tests.test_oracle import UNIT, largest_bound
 
 COUNT = torch.arange(64.0)
 
 
-def embedded(x: torch.Tensor) -> torch.Tensor:
-    """As detectors embed positions."""
+def embed_positions(x: torch.Tensor) -> torch.Tensor:
+    """Embed positions as object detectors do."""
     pair = 2 * torch.div(torch.arange(64.0), 2, rounding_mode="floor") / 64
     return torch.sin(x[:, None] / 10000**pair)
 
 
-HELD: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "embedded": embedded,
+EXACT: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "embedded": embed_positions,
     "halved": lambda x: torch.floor(torch.arange(6.0) / 2) * x[:6],
     "whole": lambda x: torch.floor((torch.arange(6.0) + 1) * 0.5 - 3) * x[:6],
     "every second": lambda x: torch.where(torch.arange(6.0) * 2 / 4 % 1 == 0, x[:6], -x[:6]),
     "counted": lambda x: torch.trunc(torch.arange(6).float() / 2) * x[:6],
 }
-OPEN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+ROUNDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "a third": lambda x: torch.floor(torch.arange(6.0) / 3) * x[:6],
     "a tenth": lambda x: torch.floor(torch.arange(10.0, 50, 10) * 0.1) * x[:4],
     "computed": lambda x: torch.floor(x * x / (x * x)) * x,
 }
 
 
-@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("name", EXACT)
 def test_what_is_held_is_not_taken_over_a_jump(name: str) -> None:
-    assert largest_bound(HELD[name], 1 + torch.rand(8)) < 1e-4
+    assert largest_bound(EXACT[name], 1 + torch.rand(8)) < 1e-4
 
 
 def test_a_formula_that_targets_have_another_for_errs_as_a_whole() -> None:
-    """A cast of a mean rounds nothing; of the scale and the shift that it is folded into, all
-    digits are rounded, where what is left of input and mean is small."""
+    """A cast of the mean is exact, but targets fold it into a scale and a shift, whose rounding
+    dominates where input and mean cancel."""
     norm = torch.nn.BatchNorm1d(2, affine=False).eval()
     assert norm.running_mean is not None
     norm.running_mean.copy_(torch.tensor([1.0, -2.0]))
     assert largest_bound(norm, torch.tensor([[1.0 + 2.0**-10, -2.0 + 2.0**-10]])) > 1e-8
 
 
-@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize("name", ROUNDED)
 def test_what_targets_round_apart_still_is(name: str) -> None:
-    assert largest_bound(OPEN[name], 1 + torch.rand(8)) > 0.5
+    assert largest_bound(ROUNDED[name], 1 + torch.rand(8)) > 0.5
 
 
 @pytest.mark.parametrize(
-    ("values", "unit", "held"),
+    ("values", "unit", "expected"),
     [
         (torch.tensor([0.0, 1.0, -3.0, 0.75]), UNIT, True),
         (torch.tensor([1.0, 1.0 + 2.0**-24], dtype=torch.float64), UNIT, False),
@@ -67,12 +67,12 @@ def test_what_targets_round_apart_still_is(name: str) -> None:
         (torch.tensor([1.0]), 0.0, False),  # before any dtype is known
     ],
 )
-def test_digits(values: torch.Tensor, unit: float, held: bool) -> None:
-    assert is_held("add", (), values, unit) is held
+def test_digits(values: torch.Tensor, unit: float, expected: bool) -> None:
+    assert is_exact_result("add", (), values, unit) is expected
 
 
 @pytest.mark.parametrize(
-    ("name", "args", "held"),
+    ("name", "args", "expected"),
     [
         ("div", (COUNT, 2.0), True),
         ("div", (COUNT, -0.25), True),
@@ -83,5 +83,5 @@ def test_digits(values: torch.Tensor, unit: float, held: bool) -> None:
         ("exp", (COUNT,), False),
     ],
 )
-def test_operations(name: str, args: tuple[object, ...], held: bool) -> None:
-    assert is_held(name, args, torch.ones(3), UNIT) is held
+def test_operations(name: str, args: tuple[object, ...], expected: bool) -> None:
+    assert is_exact_result(name, args, torch.ones(3), UNIT) is expected

@@ -1,4 +1,4 @@
-"""Noise of large tensors is cut from a pool: as large as that of small ones, and as balanced."""
+"""Noise of large tensors, cut from a pool, has the size and the balance of other noise."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import torch
 
 from harness.model.precision import Precision
 from harness.numerics.error_model import noise
-from harness.numerics.oracle import refer
+from harness.numerics.oracle import compute_reference
 
 COUNT = 2**18 + 5
 
 
-def runs(operations: int, size: torch.Tensor) -> list[torch.Tensor]:
-    """For each operation the noise of eight runs, (8, elements)."""
-    patterns: noise.Patterns = {}
+def draw_runs(operations: int, size: torch.Tensor) -> list[torch.Tensor]:
+    """Draw for each operation the noise of eight runs, (8, elements)."""
+    pools: noise.NoisePools = {}
     found: list[list[torch.Tensor]] = [[] for _ in range(operations)]
     for sample in range(noise.BLOCK):
-        drawn = noise.Noise(0, sample, patterns)
+        drawn = noise.Noise(0, sample, pools)
         for operation in found:
-            disturbed = torch.zeros_like(size)
-            drawn.disturb(disturbed, size, 0.5)
-            operation.append(disturbed)
+            perturbed = torch.zeros_like(size)
+            drawn.perturb(perturbed, size, 0.5)
+            operation.append(perturbed)
     return [torch.stack(operation) for operation in found]
 
 
 def test_signs_are_balanced_and_never_cancel() -> None:
-    errors = runs(noise.CYCLE, torch.ones(COUNT, dtype=torch.float64))
+    errors = draw_runs(noise.CYCLE, torch.ones(COUNT, dtype=torch.float64))
     signs = [found.sign().to(torch.int8) for found in errors]
     for one in signs:
         assert not one.sum(0).any()
@@ -36,14 +36,14 @@ def test_signs_are_balanced_and_never_cancel() -> None:
         assert int((one * other).sum(0).abs().max()) < 8, "two errors cancel in no element"
     for first in (0, 7):
         for one, other in itertools.combinations(signs[first : first + 7], 2):
-            assert not (one * other).sum(0).any(), "of a matrix, two agree in four runs of eight"
+            assert not (one * other).sum(0).any(), "two rows of a matrix agree in four of eight"
 
 
 def test_signs_of_small_tensors_are_those_of_large_ones() -> None:
-    """Of a cycle and the next: within one no two cancel, across them one element in 70 does."""
+    """In a cycle no two errors cancel; across two cycles they do in one element of 70."""
     drawn = [noise.Noise(0, sample) for sample in range(noise.BLOCK)]
     shape = torch.Size([64, 64])
-    signs = [torch.stack([one.signs(shape) for one in drawn]) for _ in range(2 * noise.CYCLE)]
+    signs = [torch.stack([one.draw_signs(shape) for one in drawn]) for _ in range(2 * noise.CYCLE)]
     for one in signs:
         assert not one.sum(0).any()
     for one, other in itertools.combinations(signs[: noise.CYCLE], 2):
@@ -57,14 +57,14 @@ def test_signs_of_small_tensors_are_those_of_large_ones() -> None:
 
 
 def test_sizes_are_about_the_whole() -> None:
-    (found,) = runs(1, torch.ones(COUNT, dtype=torch.float64))
+    (found,) = draw_runs(1, torch.ones(COUNT, dtype=torch.float64))
     assert 0.15 - 1e-4 <= float(found.abs().min()) <= float(found.abs().max()) <= 0.574
     assert float(found.square().mean().sqrt()) == pytest.approx(0.382, abs=1e-3)
 
 
 @pytest.mark.parametrize("between", [0, 6, 13, 20, 41])
 def test_two_roundings_do_not_cancel_whatever_is_between_them(between: int) -> None:
-    """A quotient and a product, far apart: no element's bound is that of one rounding alone."""
+    """A quotient and a product, far apart: every element's bound exceeds one rounding."""
     x = torch.rand(64, 64, generator=torch.Generator().manual_seed(0)) + 0.5
     y = torch.rand(64, 64, generator=torch.Generator().manual_seed(1)) + 0.5
 
@@ -76,14 +76,14 @@ def test_two_roundings_do_not_cancel_whatever_is_between_them(between: int) -> N
                 other = other + y
             return quotient * y, other
 
-    found = refer(Between(), [(x, y)], Precision(), seed=1)
+    found = compute_reference(Between(), [(x, y)], Precision(), seed=1)
     share = found.bound[0][0] / (found.oracle[0][0].abs() * 2.0**-24)
     assert float(share.min()) > (2.5 if between < noise.CYCLE - 5 else 1.5)
 
 
 def test_elements_err_independently() -> None:
-    """Of two balanced rows of signs one in 70 is the same, and one the opposite."""
-    (found,) = runs(1, torch.ones(COUNT, dtype=torch.float64))
+    """Two balanced rows of signs agree in one element of 70, and are opposite in one of 70."""
+    (found,) = draw_runs(1, torch.ones(COUNT, dtype=torch.float64))
     generator = torch.Generator().manual_seed(0)
     left, right = torch.randint(COUNT, (2, 200_000), generator=generator)
     agreement = (found[:, left].sign() * found[:, right].sign()).sum(0)
@@ -105,14 +105,14 @@ def test_every_element_is_disturbed_by_its_own_size(layout: str) -> None:
     size = torch.rand(700, 800, dtype=torch.float64) + 0.01
     tensor = LAYOUTS[layout](torch.zeros(700, 800, dtype=torch.float64))
     size = size[:, :1] if layout == "expanded size" else LAYOUTS[layout](size).contiguous()
-    noise.Noise(0, 0).disturb(tensor, size, 0.1)
+    noise.Noise(0, 0).perturb(tensor, size, 0.1)
     share = (tensor / size).abs()
     assert 0.0299 < float(share.min()) <= float(share.max()) < 0.1149
 
 
 def test_noise_is_relative_to_the_tensor_without_a_size() -> None:
     tensor = torch.randn(COUNT, dtype=torch.float64)
-    copy = noise.Noise(0, 0).disturbed(tensor, 1e-3)
+    copy = noise.Noise(0, 0).perturb_copy(tensor, 1e-3)
     share = (copy / tensor - 1).abs()
     assert 2.9e-4 <= float(share.min()) <= float(share.max()) <= 1.15e-3
 
@@ -120,7 +120,7 @@ def test_noise_is_relative_to_the_tensor_without_a_size() -> None:
 def test_what_is_not_finite_has_no_neighbourhood() -> None:
     tensor = torch.ones(COUNT, dtype=torch.float64)
     tensor[7], tensor[-1] = torch.inf, torch.nan
-    copy = noise.Noise(0, 0).disturbed(tensor, 1e-3)
+    copy = noise.Noise(0, 0).perturb_copy(tensor, 1e-3)
     assert copy[7] == torch.inf
     assert bool(copy[-1].isnan())
     assert int(copy.isfinite().sum()) == COUNT - 2
@@ -128,7 +128,7 @@ def test_what_is_not_finite_has_no_neighbourhood() -> None:
 
 
 def test_signs_of_a_large_shape_are_signs() -> None:
-    signs = noise.Noise(0, 3).signs(torch.Size([512, 513]))
+    signs = noise.Noise(0, 3).draw_signs(torch.Size([512, 513]))
     assert signs.shape == (512, 513)
     assert bool((signs.abs() == 1).all())
     assert abs(float(signs.mean())) < 0.01

@@ -1,11 +1,11 @@
-"""Values as a dtype holds them: the quick look at all of them decides as the close look at each."""
+"""Values in the range of a dtype: the quick test of all agrees with the element-wise one."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from harness.numerics.error_model.ranges import Range
+from harness.numerics.error_model.ranges import DtypeRange
 
 SPECIAL = [0.0, -0.0, 1.0, -3e38, 1e-39, -1e-37, 4e38, torch.inf, -torch.inf, torch.nan]
 
@@ -17,17 +17,17 @@ def test_a_value_is_held_as_each_of_its_elements_is(first: float, dtype: torch.d
     least = finfo.tiny if dtype != torch.float16 else finfo.tiny * finfo.eps / 2
     for second in SPECIAL:
         value = torch.tensor([first, second, 0.5], dtype=torch.float64)
-        keep = Range()
-        keep.narrow(dtype)
+        to_range = DtypeRange()
+        to_range.narrow_to(dtype)
         size = value.abs()
         over, under = (size > finfo.max) & size.isfinite(), (size < least) & (size > 0)
         expected = torch.where(over, value.sign() * torch.inf, torch.where(under, 0.0, value))
-        torch.testing.assert_close(keep(value), expected, equal_nan=True, rtol=0, atol=0)
-        assert keep.left is bool((over | under).any())
+        torch.testing.assert_close(to_range(value), expected, equal_nan=True, rtol=0, atol=0)
+        assert to_range.was_exceeded is bool((over | under).any())
 
 
 def test_nothing_is_held() -> None:
-    keep = Range()
-    keep.narrow(torch.float16)
-    assert keep(torch.empty(0, 3, dtype=torch.float64)).shape == (0, 3)
-    assert not keep.left
+    to_range = DtypeRange()
+    to_range.narrow_to(torch.float16)
+    assert to_range(torch.empty(0, 3, dtype=torch.float64)).shape == (0, 3)
+    assert not to_range.was_exceeded

@@ -1,4 +1,4 @@
-"""Float64 products are torch's own, however they are computed."""
+"""Float64 products equal torch's own, whichever kernel computes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONVOLUTION = torch.ops.aten.convolution.default
 def convolution(
     dims: int, groups: int, stride: int, dilation: int, transposed: bool, batch: int = 2
 ) -> tuple[object, ...]:
-    """Arguments of a convolution whose groups have one channel each, two results a channel."""
+    """Return arguments of a convolution with one channel per group and two results per channel."""
     channels = 4
     generator = torch.Generator().manual_seed(0)
     shape = (channels, 2) if transposed else (2 * channels, channels // groups)
@@ -100,7 +100,7 @@ def test_much_arithmetic_takes_all_threads_and_little_takes_one(
             return args[0]
 
     wide = torch.empty(()).expand(2**11, 2**11)
-    assert math.prod(wide.shape) * 2**11 >= threads.MUCH
+    assert math.prod(wide.shape) * 2**11 >= threads.ALL_THREADS_FROM
     with threads.one_thread():
         products.compute(Product(), "mm", (wide, wide), {})
         with threads.one_thread():

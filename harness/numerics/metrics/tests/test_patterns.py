@@ -1,4 +1,4 @@
-"""An error with a shape is told by it, and one without is not."""
+"""Errors with a pattern are described by it, other errors are not."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import pytest
 import torch
 
 from harness.numerics.compare import compare_output
-from harness.numerics.metrics.error_patterns import LARGEST, pattern
+from harness.numerics.metrics.error_patterns import LARGEST, describe_pattern
 from harness.record.number_text import apart
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 
 
-def _found(change: Change) -> str:
+def _describe(change: Change) -> str:
     torch.manual_seed(0)
     oracle = torch.randn(3, 4, 5, dtype=torch.float64) * 3
     bound = oracle.abs() * 1e-6 + 1e-7
     noise = (torch.rand_like(oracle) - 0.5) * 0.2 * bound
     actual = change(oracle + noise).float()
-    return pattern(actual, oracle, bound, oracle.float())
+    return describe_pattern(actual, oracle, bound, oracle.float())
 
 
 def _at(index: tuple[object, ...], change: Change) -> Change:
@@ -62,20 +62,20 @@ ALL = slice(None)
     ],
 )
 def test_what_an_error_looks_like(change: Change, words: str) -> None:
-    assert words in _found(change)
+    assert words in _describe(change)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        _at((1, 2, 3), lambda x: x + 1),  # one element: its index says it all
+        _at((1, 2, 3), lambda x: x + 1),  # a single element has no pattern
         lambda x: x + torch.randn_like(x) * 0.1,
         lambda x: x.exp(),
         lambda x: x + x.abs() * 3e-6 * torch.randn_like(x).sign(),
     ],
 )
 def test_an_error_without_a_shape_says_nothing(change: Change) -> None:
-    assert _found(change) == ""
+    assert _describe(change) == ""
 
 
 def test_what_hardly_leaves_its_bound_is_no_factor() -> None:
@@ -83,23 +83,24 @@ def test_what_hardly_leaves_its_bound_is_no_factor() -> None:
     bound = oracle * 1e-6
     off = torch.linspace(-0.3, 1.02, 50, dtype=torch.float64)
     off[::2] *= -1
-    assert pattern(oracle + bound * off, oracle, bound, oracle) in ("", "wrong from element 48 on")
+    found = describe_pattern(oracle + bound * off, oracle, bound, oracle)
+    assert found in ("", "wrong from element 48 on")
 
 
 def test_integers_and_bools() -> None:
     whole = torch.arange(12).reshape(3, 4) ** 2
     none = torch.zeros(3, 4, dtype=torch.float64)
-    assert pattern(whole + 1, whole, none, whole) == "offset by 1"
-    assert pattern(whole * 3, whole, none, whole) == "scaled by 3"
+    assert describe_pattern(whole + 1, whole, none, whole) == "offset by 1"
+    assert describe_pattern(whole * 3, whole, none, whole) == "scaled by 3"
     flags = whole % 2 == 0
-    assert pattern(~flags, flags, none, flags) == "negated"
+    assert describe_pattern(~flags, flags, none, flags) == "negated"
 
 
 def test_few_elements_and_very_many_are_left_alone() -> None:
     three = torch.ones(3, dtype=torch.float64)
-    assert pattern(three.float() * 2, three, three * 0, three.float()) == ""
+    assert describe_pattern(three.float() * 2, three, three * 0, three.float()) == ""
     many = torch.ones(1, dtype=torch.float64).expand(LARGEST + 1)
-    assert pattern(many.float(), many, many, many.float()) == ""
+    assert describe_pattern(many.float(), many, many, many.float()) == ""
 
 
 def test_the_problem_says_where_and_what_it_looks_like() -> None:

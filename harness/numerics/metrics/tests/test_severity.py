@@ -1,4 +1,4 @@
-"""How severe wrong outputs are: by hand at the borders, on planted errors, and what must hold."""
+"""Severity of wrong outputs: by hand at the limits, of planted errors, and its invariants."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from harness.execution.interface import Place
-from harness.numerics.compare import Verdict, compare, compare_output, unlike
-from harness.numerics.metrics.severity import of_share, severity
+from harness.numerics.compare import Verdict, compare, compare_output, make_mismatch_row
+from harness.numerics.metrics.severity import classify_severity, classify_share
 from harness.numerics.oracle import Reference
 from harness.record.severity import Severity, worst
 
@@ -20,11 +20,11 @@ ONE = 2.0**-24
 """The unit roundoff of float32."""
 
 
-def rated(
+def classify(
     actual: torch.Tensor, oracle: torch.Tensor, bound: float = 0.0, step: float | None = None
 ) -> Severity | None:
     limits = torch.full(oracle.shape, bound, dtype=torch.float64)
-    return severity(actual, oracle, limits, oracle.to(actual.dtype), step=step)
+    return classify_severity(actual, oracle, limits, oracle.to(actual.dtype), step=step)
 
 
 def doubles(*values: float) -> torch.Tensor:
@@ -68,18 +68,18 @@ def test_borders_follow_from_the_dtype(
     oracle = torch.ones(256, dtype=torch.float64)
     oracle[17] -= off
     limits = torch.zeros(256, dtype=torch.float64)
-    # The size of the reference is that of its other elements, but for what is planted.
+    # Off limits the change would alter the size of the reference; there, the output is changed.
     if off < 1:
-        assert severity(actual, oracle, limits, actual) is expected
+        assert classify_severity(actual, oracle, limits, actual) is expected
     else:
         actual[17] += off
-        assert rated(actual, torch.ones(256, dtype=torch.float64)) is expected
+        assert classify(actual, torch.ones(256, dtype=torch.float64)) is expected
 
 
 REFERENCE = torch.randn(16, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-def planted(name: str) -> torch.Tensor:
+def plant_error(name: str) -> torch.Tensor:
     value = REFERENCE.float()
     match name:
         case "off by 50 %":
@@ -127,7 +127,7 @@ def planted(name: str) -> torch.Tensor:
     ],
 )
 def test_planted_errors(name: str, expected: Severity) -> None:
-    assert rated(planted(name), REFERENCE, bound=1e-7) is expected
+    assert classify(plant_error(name), REFERENCE, bound=1e-7) is expected
 
 
 def test_a_tiny_value_that_is_lost_among_others_is_negligible() -> None:
@@ -138,23 +138,23 @@ def test_a_tiny_value_that_is_lost_among_others_is_negligible() -> None:
     actual = oracle.float()
     actual[7] = 0.0
     bound = oracle.abs() * 1e-6
-    assert severity(actual, oracle, bound, oracle.float()) is NEGLIGIBLE
-    # On its own all of it is lost.
-    assert rated(floats(0.0), doubles(8.9e-16)) is CRITICAL
+    assert classify_severity(actual, oracle, bound, oracle.float()) is NEGLIGIBLE
+    # As the only element, it is lost as a whole.
+    assert classify(floats(0.0), doubles(8.9e-16)) is CRITICAL
 
 
 def test_errors_within_their_bounds_do_not_count() -> None:
     oracle, actual = doubles(1.0, 1.0, 1.0), floats(1.0, 1.25, 1.0)
     bound = doubles(1e-9, 0.3, 1e-9)
-    assert severity(actual, oracle, bound, actual) is None
+    assert classify_severity(actual, oracle, bound, actual) is None
     actual[2] = 1 + 2**-23
-    assert severity(actual, oracle, bound, actual) is MINOR
+    assert classify_severity(actual, oracle, bound, actual) is MINOR
 
 
 @pytest.mark.parametrize(
     ("actual", "oracle", "expected"),
     [
-        (floats(0.0, 1e-30), doubles(0.0, 0.0), CRITICAL),  # nothing has a size
+        (floats(0.0, 1e-30), doubles(0.0, 0.0), CRITICAL),  # the reference has no size
         (floats(1.0), doubles(1.0 + 2**-25), NEGLIGIBLE),
         (floats(1.0), doubles(1.01), MAJOR),
         (floats(0.0), doubles(1.01), CRITICAL),
@@ -178,7 +178,7 @@ def test_errors_within_their_bounds_do_not_count() -> None:
 def test_every_kind_of_output_has_one(
     actual: torch.Tensor, oracle: torch.Tensor, expected: Severity | None
 ) -> None:
-    assert rated(actual, oracle) is expected
+    assert classify(actual, oracle) is expected
 
 
 def test_a_quantized_output_is_measured_by_its_step() -> None:
@@ -187,7 +187,7 @@ def test_a_quantized_output_is_measured_by_its_step() -> None:
     # The size is 1.155, half a step 1 / 128: their geometric mean is 6.08 steps.
     for steps, expected in ((0.5, NEGLIGIBLE), (1, MINOR), (6, MINOR), (7, MAJOR)):
         off[3] = steps / 64
-        assert rated(oracle.float() + off, oracle, step=1 / 64) is expected
+        assert classify(oracle.float() + off, oracle, step=1 / 64) is expected
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_what_is_of_another_kind_is_critical(problem: object) -> None:
     oracle, limits = torch.zeros(2, 3, dtype=torch.float64), torch.ones(2, 3, dtype=torch.float64)
     row = compare_output(problem, oracle, limits, torch.zeros(2, 3))
     assert row.severity is CRITICAL
-    assert unlike(problem, 0, Place("output", 0), "other").severity is CRITICAL
+    assert make_mismatch_row(problem, 0, Place("output", 0), "other").severity is CRITICAL
 
 
 def test_a_wrong_number_of_outputs_is_critical_and_the_worst_output_counts() -> None:
@@ -211,11 +211,11 @@ def test_a_wrong_number_of_outputs_is_critical_and_the_worst_output_counts() -> 
     found = compare([[value + 1.00001, value + 1.1]], reference)
     assert [row.severity for row in found.numerics] == [MINOR, MAJOR]
     assert found.severity is MAJOR
-    assert Verdict.of(found.numerics, ["a", "b"]).severity is MAJOR
+    assert Verdict.from_rows(found.numerics, ["a", "b"]).severity is MAJOR
 
 
 def test_a_distribution_is_rated_by_how_much_of_it_is_elsewhere() -> None:
-    assert [of_share(share) for share in (0.01, 0.49, 0.5, 1.0)] == [
+    assert [classify_share(share) for share in (0.01, 0.49, 0.5, 1.0)] == [
         MAJOR,
         MAJOR,
         CRITICAL,
@@ -243,7 +243,7 @@ def test_larger_errors_are_never_less_severe(
     factor: float,
     step: float | None,
 ) -> None:
-    """The oracle moves away from what was returned, in parts that the dtype need not hold."""
+    """The oracle moves away from the output, by errors that the dtype may not represent."""
     actual = torch.tensor(values, dtype=torch.float64).to(dtype)
     generator = torch.Generator().manual_seed(seed)
     off = torch.randn(len(values), generator=generator, dtype=torch.float64)
@@ -251,21 +251,21 @@ def test_larger_errors_are_never_less_severe(
     reference = actual.double()
     bound = 10.0**-digits * reference.abs() * 0.01
     before, after = (
-        _of_errors(actual, reference, off * 10.0**-digits * scale, bound, step)
+        _rank_errors(actual, reference, off * 10.0**-digits * scale, bound, step)
         for scale in (1.0, factor)
     )
     assert after >= before
 
 
-def _of_errors(
+def _rank_errors(
     actual: torch.Tensor,
     reference: torch.Tensor,
     off: torch.Tensor,
     bound: torch.Tensor,
     step: float | None,
 ) -> int:
-    """The rank with exactly these errors: in float64 nothing of them is rounded away."""
-    found = severity(reference + off, reference, bound, reference, step=step)
+    """Return the rank of exactly these errors: float64 does not round them."""
+    found = classify_severity(reference + off, reference, bound, reference, step=step)
     assert actual.shape == reference.shape
     return 0 if found is None else found.rank
 
@@ -280,12 +280,13 @@ def test_neither_order_nor_sign_nor_scale_matters(
     off = torch.randn(len(values), generator=generator, dtype=torch.float64) * 10.0**-digits
     limits = torch.zeros(len(values), dtype=torch.float64)
     value = reference + off
-    found = severity(value, reference, limits, reference)
+    found = classify_severity(value, reference, limits, reference)
     order = torch.randperm(len(values), generator=generator)
-    assert severity(value[order], reference[order], limits, reference[order]) is found
-    assert severity(-value, -reference, limits, -reference) is found
+    permuted = (each[order] for each in (value, reference, limits, reference))
+    assert classify_severity(*permuted) is found
+    assert classify_severity(-value, -reference, limits, -reference) is found
     scaled = (2.0**300 * each for each in (value, reference))
-    assert severity(*scaled, limits, 2.0**300 * reference) is found
+    assert classify_severity(*scaled, limits, 2.0**300 * reference) is found
     shape = (1, len(values), 1)
     as_matrix = (each.reshape(shape) for each in (value, reference, limits, reference))
-    assert severity(*as_matrix) is found
+    assert classify_severity(*as_matrix) is found

@@ -1,4 +1,4 @@
-"""How many elements are conclusive, when that is too few, and why."""
+"""The share of conclusive elements, when it is too small, and why."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hypothesis import given, settings, strategies as st
 
 from harness.execution.interface import Place
 from harness.numerics.compare import compare_output
-from harness.numerics.metrics.conclusiveness import telling, vacuity
+from harness.numerics.metrics.conclusiveness import compute_conclusive_share, find_vacuous_reason
 from harness.record.cell import Cell, Numerics, Status
 from harness.record.evidence import CONFIDENCE, ENOUGH, FAULT, Cause, Vacuity, is_conclusive
 
 INF, NAN = math.inf, math.nan
 
 
-def of(values: torch.Tensor, bound: torch.Tensor | float) -> tuple[float, Vacuity | None]:
+def judge(values: torch.Tensor, bound: torch.Tensor | float) -> tuple[float, Vacuity | None]:
     limits = torch.as_tensor(bound, dtype=torch.float64).expand(values.shape)
-    share = telling(values, limits)
-    return share, vacuity(values, limits, share)
+    share = compute_conclusive_share(values, limits)
+    return share, find_vacuous_reason(values, limits, share)
 
 
 def test_the_number_is_the_least_that_sees_a_fault_of_that_size() -> None:
@@ -47,7 +47,7 @@ def test_a_network_of_which_three_logits_in_a_thousand_are_conclusive_passes_vac
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(1000, generator=generator, dtype=torch.float64) * 1e-3
     logits[[3, 500, 999]] = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
-    share, why = of(logits, 0.1)
+    share, why = judge(logits, 0.1)
     assert share == pytest.approx(0.003)
     assert why == Vacuity(cause=Cause.WIDE, alike=997, constant=0.0)
 
@@ -75,7 +75,7 @@ RANDOM = torch.rand(100, generator=GENERATOR, dtype=torch.float64)
 def test_why_an_output_is_no_evidence(
     values: torch.Tensor, bound: float, cause: Cause, alike: int, constant: float | None
 ) -> None:
-    share, why = of(values, bound)
+    share, why = judge(values, bound)
     assert share == 0
     assert why is not None
     assert (why.cause, why.alike) == (cause, alike)
@@ -86,14 +86,14 @@ def test_why_an_output_is_no_evidence(
 def test_an_element_with_an_infinite_bound_is_not_conclusive() -> None:
     values = torch.arange(100, dtype=torch.float64)
     bound = torch.full((100,), 1e-6, dtype=torch.float64)
-    assert of(values, bound)[0] == pytest.approx(0.99)
+    assert judge(values, bound)[0] == pytest.approx(0.99)
     bound[4:] = INF
-    share, why = of(values, bound)
+    share, why = judge(values, bound)
     assert share == pytest.approx(0.03)
     assert why == Vacuity(cause=Cause.INFINITE, alike=96, constant=None)
     # A constant of another kind would pass there, too.
     values[:4] = NAN
-    assert of(values, torch.where(values.isnan(), 0.0, bound))[0] == 0
+    assert judge(values, torch.where(values.isnan(), 0.0, bound))[0] == 0
 
 
 def row(actual: torch.Tensor, oracle: torch.Tensor, bound: torch.Tensor) -> Numerics:
@@ -120,7 +120,7 @@ def test_where_the_bound_is_infinite_nothing_is_judged(value: float) -> None:
     assert '"bound":"inf"' in cell.to_json()
     assert again == cell
     assert not again.is_telling
-    # An infinite oracle is compared by kind, whatever the bound.
+    # An infinite oracle requires the same infinity, whatever the bound.
     wrong = row(actual, torch.full((4,), INF, dtype=torch.float64), torch.full_like(bound, INF))
     assert wrong.exceeding >= 3
 
@@ -149,8 +149,9 @@ def test_a_cell_is_evidence_where_one_of_its_outputs_is() -> None:
 )
 def test_no_constant_conforms_at_more_elements_than_said(pairs: list[tuple[int, float]]) -> None:
     values, bound = torch.tensor(pairs, dtype=torch.float64).unbind(1)
-    alike = len(pairs) * (1 - telling(values, bound))
+    share = compute_conclusive_share(values, bound)
+    alike = len(pairs) * (1 - share)
     counts = [int(((values - c / 4).abs() <= bound).sum()) for c in range(-24, 25)]
     assert max(counts) == round(alike)
-    why = vacuity(values, bound, telling(values, bound))
-    assert (why is None) == is_conclusive(telling(values, bound), len(pairs))
+    why = find_vacuous_reason(values, bound, share)
+    assert (why is None) == is_conclusive(share, len(pairs))

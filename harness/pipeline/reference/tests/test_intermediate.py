@@ -225,13 +225,13 @@ def test_cells_of_one_case_share_the_reference(monkeypatch: pytest.MonkeyPatch) 
     from harness.pipeline import shared_case_work
 
     made = []
-    bounded = shared_case_work.bounded
+    add_bounds = shared_case_work.add_bounds
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         made.append(args)
-        return bounded(*args, **kwargs)
+        return add_bounds(*args, **kwargs)
 
-    monkeypatch.setattr(shared_case_work, "bounded", counted)
+    monkeypatch.setattr(shared_case_work, "add_bounds", counted)
     shared = SharedCaseWork()
 
     def build() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
