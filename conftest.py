@@ -1,4 +1,4 @@
-"""The tests of this repository: the pytest plugin, and fixtures of all tests."""
+"""Enables the pytest plugin of this project, and declares fixtures for all tests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ pytest_plugins = ["harness.pytest_plugin"]
 
 @pytest.fixture(autouse=True)
 def _restore_logging() -> Iterator[None]:
-    """Commands silence vendors' loggers for their process, and tests call commands in theirs."""
+    """Restore logging, which commands disable: tests call commands in their own process."""
     yield
     logging.disable(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
-    """A test draws the same numbers on every run, whatever ran before it."""
+    """Seed torch, so that the numbers of a test do not depend on earlier tests."""
     if "torch" in sys.modules:
         import torch
 

@@ -1,4 +1,4 @@
-"""What a farm costs: cells that only wait, on workers that run none.
+"""Cost of a cluster: cells that only sleep, on workers that run none.
 
 ``python -m benchmarks.farm`` starts a real scheduler and workers of Dask's on this machine; the
 session's side (:mod:`harness.cluster.client`) is the real one. Only what would run a cell sleeps in
@@ -26,12 +26,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measured import write
-from harness.cluster.client import Farm, Manner, Note, Record
+from harness.cluster.client import ClusterCellEnded, ClusterNotice, ClusterSession, UnitSettings
 from harness.cluster.connection import Connection
-from harness.cluster.ledger import Piece
-from harness.cluster.messages import Began, Ended, Hello, Outcome, Unit
+from harness.cluster.ledger import WorkItem
+from harness.cluster.messages import UnitCellBegan, UnitCellEnded, UnitResult, WorkerInfo, WorkUnit
 from harness.cluster.scheduler import SETTINGS
-from harness.cluster.worker import HELLO, quiet
+from harness.cluster.worker import INFO_KEY, silence_dask
 from harness.record.cell import Cell, Status
 from harness.record.host import Environment
 from harness.record.run import BackendState
@@ -39,7 +39,7 @@ from harness.session.run_one import Asked
 
 _CELLS_OF_A_CASE = 4
 _FILE = "suites/quick/cases.py"  # one that every checkout has
-_HELLO = Hello(Environment(), {"null": BackendState(available=True, runtime="emulated")})
+_INFO = WorkerInfo(Environment(), {"null": BackendState(available=True, runtime="emulated")})
 # As long as the record of a cell that passed.
 _FILLING = "x" * 1500
 
@@ -50,24 +50,24 @@ class Sleeping:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    def run(self, unit: Unit, tell: Any) -> Outcome:
+    def run(self, unit: WorkUnit, tell: Any) -> UnitResult:
         """Sleep for each cell, and tell of it."""
         for name in unit.cells:
-            tell(Began(name))
+            tell(UnitCellBegan(name))
             time.sleep(self._seconds)
             case, _, target = name.partition("@")
             cell = Cell(case=case, target=target, status=Status.PASSED, source=_FILLING)
-            tell(Ended(name, cell.to_json()))
-        return Outcome(ended=unit.cells)
+            tell(UnitCellEnded(name, cell.to_json()))
+        return UnitResult(ended=unit.cells)
 
 
-def _told(worker: Worker) -> str:
-    return msgspec.json.encode(_HELLO).decode()
+def _encode_info(worker: Worker) -> str:
+    return msgspec.json.encode(_INFO).decode()
 
 
 def _schedule(pipe: Pipe) -> None:
     async def serve() -> None:
-        quiet()
+        silence_dask()
         dask.config.set(SETTINGS)
         async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
             pipe.send(scheduler.address)
@@ -78,7 +78,7 @@ def _schedule(pipe: Pipe) -> None:
 
 def _work(pipe: Pipe, address: str, workers: int, seconds: float, first: int) -> None:
     async def serve() -> None:
-        quiet()
+        silence_dask()
         made = []
         for number in range(first, first + workers):
             worker = Worker(
@@ -88,9 +88,9 @@ def _work(pipe: Pipe, address: str, workers: int, seconds: float, first: int) ->
                 nthreads=1,
                 dashboard=False,
                 resources={"emulated:null": 1.0, "memory": 8.0},
-                startup_information={HELLO: _told},
+                startup_information={INFO_KEY: _encode_info},
             )
-            worker.crew = Sleeping(seconds)
+            worker.slot_pool = Sleeping(seconds)
             made.append(await worker)
         pipe.send(len(made))
         await asyncio.to_thread(pipe.recv)
@@ -132,24 +132,24 @@ def measure(workers: int, cells: int, seconds: float, processes: int) -> dict[st
     each = _CELLS_OF_A_CASE
     names = [f"case{number // each}/{number}@null:eager" for number in range(cells)]
     pieces = [
-        Piece(_FILE, f"case{start // each}", tuple(names[start : start + each]))
+        WorkItem(_FILE, f"case{start // each}", tuple(names[start : start + each]))
         for start in range(0, cells, each)
     ]
     with farm_of(workers, seconds, processes) as address:
         connection = Connection(address, None)
-        farm = Farm(connection, _HELLO.environment, mixed=False, wait=30)
+        farm = ClusterSession(connection, _INFO.environment, mixed=False, wait=30)
         for _ in farm.gather():
             pass
-        while len(farm.places) < workers:
+        while len(farm.workers) < workers:
             time.sleep(0.5)
             for _ in farm.gather():
                 pass
         began = time.perf_counter()
         ended = 0
-        for happening in farm.run(pieces, Manner(Asked(), Path.cwd(), 3.0, True)):
-            if isinstance(happening, Note):
+        for happening in farm.run(pieces, UnitSettings(Asked(), Path.cwd(), 3.0, True)):
+            if isinstance(happening, ClusterNotice):
                 raise SystemExit(happening.text)
-            ended += isinstance(happening, Record)
+            ended += isinstance(happening, ClusterCellEnded)
         took = time.perf_counter() - began
         connection.close()
     if ended != cells:

@@ -1,8 +1,7 @@
-"""``conform``: run cells, read runs. ``--help`` and everything on records start without torch.
+"""Command line ``conform``.
 
-A module a topic, in one group (``__main__``); this wing alone sees both the harness and the
-reports. What a session of pytest loads of it, in each process, is one hook (``session``): commands
-are imported when somebody asks for them.
+``--help`` and commands that only read records start without torch: each command imports what it
+needs when it runs. This package is the only one that may import both the harness and the reports.
 """
 
 from __future__ import annotations

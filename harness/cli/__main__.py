@@ -1,4 +1,4 @@
-"""The command with all its subcommands."""
+"""Command ``conform`` with all its subcommands."""
 
 from __future__ import annotations
 
@@ -16,15 +16,55 @@ from harness.cli import (
     run_commands,
     trace_commands,
 )
-from harness.cli.new_backend import command as starting
+from harness.cli.new_backend import command as new_backend
 from harness.cli.programs import commands as programs
 from harness.cli.sharing import cache, cluster
 from harness.errors import ConformError
 from reports.commands import baseline, dashboard, diff, export, gate, history, merge
 
+_SECTIONS: dict[str, tuple[tuple[click.Command, str], ...]] = {
+    "Run": (
+        (run_commands.run, "Run cells of the suites and write a run folder."),
+        (check.check, "Run your own model on every target."),
+        (cell_commands.repro, "Run one cell in this process."),
+        (programs.execute, "Execute a program (.pte) and print its outputs."),
+        (fuzz.fuzz, "Generate programs until one gets a wrong result."),
+    ),
+    "Look": (
+        (run_commands.report, "Print a run; write report.md and report.html."),
+        (cell_commands.show, "Print the record and the program of one cell."),
+        (programs.inspect, "Print the contents of a program (.pte)."),
+        (list_commands.listing, "List cases, tags, operators, targets or suites."),
+        (list_commands.backends, "List backends and whether they execute here."),
+        (list_commands.limitations, "List the known issues of the suites."),
+        (history.command, "Show how results changed over many runs."),
+        (dashboard.command, "Write a web site of many runs."),
+    ),
+    "Compare": (
+        (diff.command, "Compare two runs, worst changes first."),
+        (gate.command, "Check a run against a baseline and a policy."),
+        (baseline.command, "Keep a run as a text file for git."),
+        (merge.command, "Merge several runs into one."),
+        (export.command, "Convert a run for other tools."),
+        (releases.releases, "Run and compare releases of ExecuTorch."),
+    ),
+    "Explain": (
+        (trace_commands.trace, "Find the first diverging node of a cell."),
+        (trace_commands.reduce, "Shrink a red cell to a minimal program."),
+        (releases.bisect, "Find the release that changed a cell."),
+        (passes.passes, "List graph passes; check or bisect them."),
+    ),
+    "Extend": (
+        (new_backend.new_backend, "Create a repository for a new backend."),
+        (cluster.cluster, "Create keys and run a scheduler for a cluster."),
+        (cluster.worker, "Run cells for the scheduler of a cluster."),
+        (cache.cache, "List and prune the caches of this user."),
+    ),
+}
 
-class _OneLineErrors(click.Group):
-    """Turns every error raised on purpose into one line on stderr and exit code 2."""
+
+class _Conform(click.Group):
+    """Prints subcommands by section, and expected errors as one line with exit code 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -36,45 +76,33 @@ class _OneLineErrors(click.Group):
             click.echo(f"conform: {error.filename or 'I/O'}: {error.strerror or error}", err=True)
             ctx.exit(2)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one line per command, below the name of its section."""
+        width = max(map(len, self.commands))
+        for title, commands in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(f"{command.name:<{width}}", line) for command, line in commands]
+                )
+
 
 @click.group(
-    cls=_OneLineErrors,
+    cls=_Conform,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="executorch-conform", prog_name="conform")
 def main() -> None:
-    """Multi-backend conformance for ExecuTorch.
+    """Test ExecuTorch backends for conformance.
 
-    A cell is one case on one target, spelled CASE@BACKEND:RECIPE, for example
-    linear/bias@xnnpack:fp32. Commands that read a run take its folder; without one they take
-    the newest below runs/.
+    A cell is one case on one target and is named CASE@BACKEND:RECIPE, for example
+    linear/bias@xnnpack:fp32. Commands that read a run take its folder; the default is the newest
+    run in runs/.
     """
 
 
-for _command in (
-    run_commands.run,
-    run_commands.report,
-    check.check,
-    cell_commands.show,
-    cell_commands.repro,
-    programs.inspect,
-    programs.execute,
-    trace_commands.trace,
-    trace_commands.reduce,
-    list_commands.backends,
-    list_commands.listing,
-    list_commands.limitations,
-    passes.passes,
-    fuzz.fuzz,
-    releases.releases,
-    releases.bisect,
-    cluster.worker,
-    cluster.cluster,
-    cache.cache,
-    starting.new_backend,
-    *(module.command for module in (diff, gate, baseline, merge, history, export, dashboard)),
-):
-    main.add_command(_command)
+for _commands in _SECTIONS.values():
+    for _command, _ in _commands:
+        main.add_command(_command)
 
 if __name__ == "__main__":
     main()

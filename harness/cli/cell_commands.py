@@ -1,4 +1,4 @@
-"""``conform show`` and ``conform repro``: one cell."""
+"""``conform show`` and ``conform repro``: print one cell, run one cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare, run_folder
-from harness.cli.script_option import SCRIPT, write
+from harness.cli.script_option import SCRIPT, write_and_run_script
 
 if TYPE_CHECKING:
     from harness.pipeline.saving.cell_folder import CellFolder
@@ -21,19 +21,18 @@ _EXIT_CODES = {"passed": 0, "xfailed": 0, "unsupported": 0, "unavailable": 2, "l
 
 @click.command()
 @click.argument("cell")
-@run_folder("Run folder; default: the newest below runs/.")
+@run_folder("Read this run folder.  [default: the newest in runs/]")
 @SUITE_FOLDER
 @click.option(
     "--program/--no-program",
     default=True,
     show_default=True,
-    help="Lower the cell again and print what its backend made of it (mlx: the instructions; "
-    "metal: wrapper, kernels and contract; tosa and xnnpack: operators). Where it errs: conform "
-    "trace.",
+    help="Lower the cell again and print the content of its program (mlx: instructions; metal: "
+    "wrapper, kernels and contract; tosa and xnnpack: operators).",
 )
 @SPEED
 def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: bool) -> None:
-    """Print the record of one CELL: stages, delegation, numerics against bounds, error, program."""
+    """Print the record of one CELL: stages, delegation, numerics, bounds, error, program."""
     from rich.console import Console
 
     from harness.model import registry
@@ -46,10 +45,10 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
     loaded = load_run(folder)
     record = loaded.cell(cell)
     terminal.show(record, Console(), loaded)
-    silence_vendors()  # a backend out of tree may import theirs when it loads
-    # A record may name a backend, or a case, that is not here any more.
-    known = program and target.backend in registry.names()
-    if known and isinstance(registry.backend(target.backend), Inspectable | Describing):
+    silence_vendors()  # loading a backend from another package may import its vendor
+    # The record may be older than the removal of its backend or case.
+    has_backend = program and target.backend in registry.names()
+    if has_backend and isinstance(registry.backend(target.backend), Inspectable | Describing):
         prepare(speed=speed)
         from harness.errors import UnknownCell
         from harness.pipeline.inspection import inspect
@@ -59,7 +58,7 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
         try:
             case, _ = find_case(suites, name)
         except UnknownCell as error:
-            click.echo(f"there is no program to show: {error}")
+            click.echo(f"cannot show the program: {error}")
             return
         for line in inspect(case, target, seed=record.seed):
             click.echo(line)
@@ -67,25 +66,25 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
 
 @click.command()
 @click.argument("cell")
-@click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Use this run seed.")
 @SUITE_FOLDER
 @click.option(
     "--save",
     type=click.Path(path_type=Path),
     metavar="FOLDER|FILE.pte",
-    help="Write into this folder: the program (.pte), inputs, actual and expected outputs and "
-    "their bounds (.safetensors), and a BundledProgram (.bpte). A name that ends in .pte is a "
-    "file, for the program alone.",
+    help="Write the program (.pte), inputs, actual and expected outputs and their bounds "
+    "(.safetensors), and a BundledProgram (.bpte) to this folder; or only the program to "
+    "FILE.pte.",
 )
 @SCRIPT
 @SPEED
 def repro(
     cell: str, seed: int, suites: Path, save: Path | None, script: Path | None, speed: bool
 ) -> None:
-    """Run one CELL by name in this process and print its record.
+    """Run one CELL in this process and print its record.
 
-    Exit code 0 when it passed, failed as a limitation predicts, or is unsupported, 2 when it was
-    not executed because this host cannot, else 1.
+    Exit code 0 if the cell passes, fails as a known issue predicts or is unsupported, 2 if it was
+    not executed because this host cannot execute it, 1 otherwise.
     """
     prepare(speed=speed)
     from rich.console import Console
@@ -102,30 +101,31 @@ def repro(
     name, target = split_cell_id(cell)
     parse_targets([str(target)])
     case, suite = find_case(suites, name)
-    alone = save is not None and save.suffix == ".pte"
-    keep = None if save is None or alone else CellFolder(save)
-    # A cell that allocates without end ends here as well, and not with the machine.
+    saves_only_program = save is not None and save.suffix == ".pte"
+    keep = None if save is None or saves_only_program else CellFolder(save)
+    # A cell that allocates without end must not exhaust the machine.
     with allocations_limited(available_memory()):
-        made = run_cell(
+        record = run_cell(
             case,
             target,
             seed=seed,
             limitations=suite.limitations,
-            save=save if alone else None,
+            save=save if saves_only_program else None,
             cell_folder=keep,
         )
-    made.suite = suite.name
-    terminal.show(made, Console())
+    record.suite = suite.name
+    terminal.show(record, Console())
     if save is not None:
-        for line in _wrote(save, keep) if made.program_bytes else ["no program came to be saved"]:
+        saved = _describe_saved(save, keep) if record.program_bytes else ["no program to save"]
+        for line in saved:
             click.echo(line)
     if script is not None:
-        write(script, case, target, seed, Console())
-    sys.exit(_EXIT_CODES.get(made.status.value, 1))
+        write_and_run_script(script, case, target, seed, Console())
+    sys.exit(_EXIT_CODES.get(record.status.value, 1))
 
 
-def _wrote(save: Path, keep: CellFolder | None) -> list[str]:
-    """What was written, and what was not and why."""
+def _describe_saved(save: Path, keep: CellFolder | None) -> list[str]:
+    """List the files that were written, and the files that were not, with the reason."""
     if keep is None:
         return [f"wrote {save.resolve()}"]
     names = " ".join(sorted(path.name for path in save.iterdir()))

@@ -1,4 +1,4 @@
-"""``conform check``: anybody's own model on every target, from any folder."""
+"""``conform check``: run a model from any folder on every target."""
 
 from __future__ import annotations
 
@@ -31,57 +31,59 @@ _PROGRAMS = "programs"
     "files",
     multiple=True,
     metavar="FILE",
-    help="Inputs of one call: .pt .npy .npz .safetensors, images, .wav; may be repeated.",
+    help="Call the model with these inputs: .pt .npy .npz .safetensors, images, .wav; repeatable.",
 )
 @click.option(
-    "--targets", help=f"Comma-separated: {LISTED}; those of a plain run without.", metavar="LIST"
+    "--targets",
+    metavar="LIST",
+    help=f"Run on these targets, separated by commas: {LISTED}.  [default: those of a plain run]",
 )
 @click.option(
     "--dynamic",
     multiple=True,
     metavar="DIM",
-    help="A dimension that varies, NAME:DIM[=MIN..MAX]; may be repeated; auto for all that can.",
+    help="Make a dimension dynamic: NAME:DIM[=MIN..MAX], or auto for all possible; repeatable.",
 )
 @click.option(
     "--transform-pass",
     "passes",
     multiple=True,
     metavar="MODULE:CLASS",
-    help="A pass to run on the edge program, before the target's own; may be repeated.",
+    help="Run this pass on the edge program before the passes of the target; repeatable.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of weights and noise.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Use this run seed.")
 @click.option(
     "--cell-timeout",
     type=ABOVE_ZERO,
     metavar="SECONDS",
-    help="How long a target may take before it is a timeout.",
+    help="End a target after this many seconds.  [default: no limit]",
 )
 @click.option(
     "--cell-memory",
     type=ABOVE_ZERO,
     metavar="GIB",
-    help="How much a target may hold before it is ended; default: 0.9 of what is available.",
+    help="End a target that uses more memory.  [default: 90 % of the available memory]",
 )
 @click.option(
     "--save",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Make this folder a run, with the programs; conform report, show and diff take it.",
+    help="Write a run folder with the programs, for conform report, show and diff.",
 )
 @click.option(
-    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the page here, too."
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write an HTML report."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the records, a line each.")
+@click.option("--json", "as_json", is_flag=True, help="Print records as JSON lines.")
 @click.option(
     "--trace",
     is_flag=True,
-    help="Show in full how a mismatch was traced to its first wrong node, however long it takes.",
+    help="Trace each mismatch to its first diverging node without a time limit, and print it.",
 )
 @click.option(
     "--past-defects/--no-past-defects",
     default=True,
     show_default=True,
-    help="List all known defects of a program and judge the rest; otherwise end at the first.",
+    help="Continue after a known defect of a program and list all of them; or stop at the first.",
 )
 @SPEED
 def check(
@@ -100,14 +102,14 @@ def check(
     past_defects: bool,
     speed: bool,
 ) -> None:
-    """Run a model on every target and hold each against the float64 oracle.
+    """Run a model on every target and compare its outputs with the float64 oracle.
 
-    SOURCE is FILE.py:NAME or package.module:NAME, NAME being a function that returns (module,
-    inputs), a class of modules with example_inputs, or a module; or FILE.pt2 of torch.export.save.
-    Nothing else is needed: no suite, and no layout of folders.
+    SOURCE is FILE.py:NAME or package.module:NAME, where NAME is a function that returns (module,
+    inputs), a module class with example_inputs, or a module; or FILE.pt2 from torch.export.save.
+    No suite and no folder layout is needed.
 
-    Exit code 0 when a target passed and none is red, 1 when one is red, 2 when nothing could be
-    judged: no target passed with outputs that tell anything, or the model does not run in eager.
+    Exit code 0 if a target passed conclusively and none is red, 1 if one is red, 2 if nothing could
+    be judged: all passes are vacuous, or the model does not run in eager.
     """
     from rich.console import Console
 
@@ -133,15 +135,14 @@ def check(
     if save is not None:
         check_writable(save)
     limits = Limits(cell_timeout, cell_memory)
-    run, notes, traces = _checked(request, limits, save)
+    run, notes, traces = _run_check(request, limits, save)
     if as_json:
         for cell in run.cells:
             click.echo(cell.to_json())
     else:
         table.render(run, notes, Console())
         for found in traces if trace else ():
-            again = _named(request, found.cell)
-            trace_commands.show(found, Console(), again)
+            trace_commands.print_trace(found, Console(), _cell_arguments(request, found.cell))
     if html is not None:
         output.write(html, page.render(run).encode("utf-8", "replace"))
         click.echo(html.resolve(), err=as_json)
@@ -151,22 +152,22 @@ def check(
 
 
 class Limits(NamedTuple):
-    """What a cell may take; None for no limit of seconds, and for all memory that there is."""
+    """Limits of a cell; None for no time limit, and for most of the available memory."""
 
     seconds: float | None
     gibibytes: float | None
 
 
-def _checked(
+def _run_check(
     request: CheckRequest, limits: Limits, save: Path | None
 ) -> tuple[Run, Sequence[str], Sequence[Found]]:
-    """Run the check, saying where it is.
+    """Run the check and show its progress.
 
     Returns:
-        Its record, in a folder where one is named; notes; what tracing found.
+        The run, notes to print, and the results of tracing.
     """
     from harness.checking.supervisor import supervise
-    from harness.cli.check_progress import Following
+    from harness.cli.check_progress import CheckFollower
     from harness.record.folder import now
     from harness.record.host import environment
     from harness.record.run import Run, RunInfo
@@ -181,7 +182,7 @@ def _checked(
     )
     run = Run(path=save or Path(request.source), info=info, cells=[])
     with progress(f"loading {request.source}") as say:
-        following = Following(
+        follower = CheckFollower(
             run,
             save,
             lambda cell: shlex.join(_command(request, cell.target, limits)),
@@ -189,19 +190,19 @@ def _checked(
         )
         try:
             for event in supervise(request, timeout=limits.seconds, memory=limits.gibibytes):
-                following.see(event)
+                follower.handle(event)
         finally:
-            following.flush()
+            follower.flush()
     status = _exit_status(run)
-    if following.writer is not None:
-        following.writer.close(exit_status=status)
+    if follower.writer is not None:
+        follower.writer.close(exit_status=status)
     else:
         info.exit_status, info.ended, info.complete = status, now(), True
-    return run, following.notes, following.traces
+    return run, follower.notes, follower.traces
 
 
 def _exit_status(run: Run) -> int:
-    """0 where something passed and nothing is red, 1 where something is red, 2 for no evidence."""
+    """0 if a target passed and none is red, 1 if one is red, 2 if nothing was judged."""
     from reports.summary import Summary
 
     total = Summary.of(run).overall
@@ -211,7 +212,7 @@ def _exit_status(run: Run) -> int:
 
 
 def _command(request: CheckRequest, targets: str | None, limits: Limits) -> list[str]:
-    """The command that checks the same model on these targets."""
+    """Build the command that checks the same model on these targets."""
     options = [
         *(("--inputs", file) for file in request.inputs),
         *([("--targets", targets)] if targets is not None else []),
@@ -227,8 +228,8 @@ def _command(request: CheckRequest, targets: str | None, limits: Limits) -> list
     return ["conform", "check", request.source, *words, *flags]
 
 
-def _named(request: CheckRequest, cell: str) -> str:
-    """How a cell of a check is named to ``conform trace`` and ``conform reduce``."""
+def _cell_arguments(request: CheckRequest, cell: str) -> str:
+    """Arguments of ``conform trace`` and ``conform reduce`` that select a cell of a check."""
     words = [request.source, "--target", str(split_cell_id(cell)[1])]
     words += [word for file in request.inputs[:1] for word in ("--inputs", file)]
     words += ["--seed", str(request.seed)] if request.seed else []

@@ -1,4 +1,4 @@
-"""What ``conform check`` makes of a check under way: a run, its folder, a line of progress."""
+"""Turns the events of a check into a run, its folder and a line of progress."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ from harness.record.target import split_cell_id
 from harness.tracing.trace_result import Found, add_trace
 
 
-class Following:
-    """Follows a check, and fills its run.
+class CheckFollower:
+    """Adds the events of a check to its run.
 
-    A record is written as soon as nothing more can come to it: when the next cell begins, or with
-    :meth:`flush`.
+    A record is written once it is complete: when the next cell begins, or with :meth:`flush`.
 
     Args:
-        run: gets its cells, what was expected and the state of the backends.
-        folder: becomes a run folder; None for none.
-        command: what checks a cell's model again on its target.
-        say: hears where the check is.
+        run: receives the cells, the expected cells and the states of the backends.
+        folder: run folder to write; None for none.
+        command: builds the command that checks the model of a cell on its target again.
+        say: receives the line of progress.
 
     Attributes:
-        notes: what is to be known of the cells, a line each.
-        traces: what tracing found.
-        writer: of the folder, once it is known what belongs there.
+        notes: lines to print about the cells.
+        traces: results of tracing.
+        writer: writes the folder; None before the plan is known.
     """
 
     def __init__(
@@ -58,8 +57,8 @@ class Following:
         self._at = ""
         self._unwritten: Cell | None = None
 
-    def see(self, event: Event) -> None:
-        """Take what the check tells."""
+    def handle(self, event: Event) -> None:
+        """Add an event."""
         match event:
             case CellsPlanned():
                 self._plan(event)
@@ -71,7 +70,7 @@ class Following:
             case StageStarted():
                 self._say(f"{self._at}: {event.stage}")
             case CellEnded():
-                self._hold(Cell.from_json(event.record))
+                self._add(Cell.from_json(event.record))
             case CellTraced():
                 self._trace(event)
 
@@ -95,7 +94,7 @@ class Following:
         else:
             self.writer = RunWriter(self._folder, info)
 
-    def _hold(self, cell: Cell) -> None:
+    def _add(self, cell: Cell) -> None:
         self.flush()
         cell.command = self._command(cell)
         self._run.cells.append(cell)

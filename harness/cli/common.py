@@ -1,7 +1,8 @@
-"""What several commands need: where suites and runs lie, the newest run, and quiet vendors."""
+"""Options and functions that several commands share."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 import time
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def _suites() -> Path:
-    """Those of the checkout; in a repository of one's own, which has none, ours as installed."""
+    """Suites of the working directory, or the installed suites of this package."""
     here = Path("suites")
     spec = None if here.is_dir() else find_spec("suites")
-    places = [] if spec is None else list(spec.submodule_search_locations or ())
-    return Path(places[0]) if places else here
+    folders = [] if spec is None else list(spec.submodule_search_locations or ())
+    return Path(folders[0]) if folders else here
 
 
 RUNS = Path("runs")
@@ -36,8 +37,18 @@ EVERY_SECONDS = 20.0
 ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
 
 
-def _existing(context: click.Context, parameter: click.Parameter, folder: Path) -> Path:
-    """A folder that was typed must be there; a repository without suites has no default one."""
+class RenamedOption(click.Option):
+    """An option whose first spelling is current. Older ones still work; help shows none of them."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Spelling and help text."""
+        shown = copy.copy(self)
+        shown.opts = self.opts[:1]
+        return super(RenamedOption, shown).get_help_record(ctx)
+
+
+def _check_folder(context: click.Context, parameter: click.Parameter, folder: Path) -> Path:
+    """Refuse a missing folder, unless it is the default: a repository may have no suites."""
     source = context.get_parameter_source(parameter.name or "")
     if source is click.core.ParameterSource.COMMANDLINE and not folder.is_dir():
         raise click.BadParameter(f"{folder} is not a folder", context, parameter)
@@ -48,32 +59,33 @@ SUITE_FOLDER = click.option(
     "--suites",
     type=click.Path(path_type=Path),
     default=SUITES,
-    callback=_existing,
-    help="Suite folder.",
+    callback=_check_folder,
+    show_default=True,
+    help="Read suites from this folder.",
 )
 
 
-def run_folder(explained: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command take a run folder as ``folder``: its second argument, or ``--run``.
+def run_folder(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add a parameter ``folder``, a run folder: a second argument, or ``--run``.
 
     Args:
-        explained: help of ``--run``.
+        help_text: help of ``--run``.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         folder = click.Path(path_type=Path)
 
         @click.argument("as_argument", required=False, type=folder, metavar="[RUN]")
-        @click.option("--run", "as_option", type=folder, help=explained)
+        @click.option("--run", "as_option", type=folder, help=help_text)
         @functools.wraps(command)
-        def called(
+        def command_with_folder(
             *args: Any, as_argument: Path | None, as_option: Path | None, **options: Any
         ) -> None:
             if as_argument is not None and as_option not in (None, as_argument):
                 raise click.UsageError(f"two runs, {as_argument} and {as_option}; give one of them")
             command(*args, folder=as_option or as_argument, **options)
 
-        return called
+        return command_with_folder
 
     return decorate
 
@@ -82,28 +94,30 @@ SPEED = click.option(
     "--speed/--no-speed",
     default=True,
     show_default=True,
-    help="Cache work that torch repeats for each program; the programs are the same. --no-speed "
-    "replaces no function of torch or executorch and leaves the garbage collector as it is. "
-    "CONFORM_NO_SPEED=passes.fake_results,graph_code leaves out single parts.",
+    help="Cache work that torch repeats for each program. Output is identical. "
+    "CONFORM_NO_SPEED=passes.fake_results,graph_code turns off single parts.",
 )
 
 
 def prepare(*, speed: bool) -> None:
-    """Before this process lowers: no noise of vendors, and torch kept quick if that is wanted."""
+    """Silence vendors in this process, and install the speed parts if wanted."""
     silence_vendors()
     if speed:
-        from harness.pipeline import speed as keeping
+        from harness.pipeline import speed as speed_parts
 
-        keeping.install()
+        speed_parts.install()
 
 
 @contextmanager
 def progress(begin: str = "") -> Iterator[Callable[[str], None]]:
-    """Show what is being done, on stderr: one line that changes in a terminal, and elsewhere a line
-    every :data:`EVERY_SECONDS`, so that a log shows that work goes on.
+    """Show progress on stderr: a live line in a terminal, otherwise a line every
+    :data:`EVERY_SECONDS`.
 
     Args:
-        begin: what is being done at first.
+        begin: first line.
+
+    Yields:
+        A function that replaces the line.
     """
     from rich.console import Console
 
@@ -112,26 +126,26 @@ def progress(begin: str = "") -> Iterator[Callable[[str], None]]:
         with console.status(begin) as status:
             yield lambda line: status.update(line)
         return
-    doing, is_over, start = [begin], threading.Event(), time.monotonic()
+    current, is_over, start = [begin], threading.Event(), time.monotonic()
 
     def print_lines() -> None:
         while not is_over.wait(EVERY_SECONDS):
-            click.echo(f"{time.monotonic() - start:.0f} s: {doing[0]}", err=True)
+            click.echo(f"{time.monotonic() - start:.0f} s: {current[0]}", err=True)
 
-    lines = threading.Thread(target=print_lines, daemon=True)
-    lines.start()
+    printer = threading.Thread(target=print_lines, daemon=True)
+    printer.start()
     try:
-        yield lambda line: doing.__setitem__(0, line)
+        yield lambda line: current.__setitem__(0, line)
     finally:
         is_over.set()
-        lines.join()
+        printer.join()
 
 
 def load_run(folder: Path | None) -> Run:
-    """Load a run folder; without one, the newest.
+    """Load a run folder, or the newest run if none is given.
 
     Raises:
-        RunUnreadable: it is not a run, or there is none.
+        RunUnreadable: the folder is not a run, or there is no run.
     """
     from harness.record.folder import latest, load
 

@@ -1,4 +1,4 @@
-"""``conform fuzz``: look for programs that a target gets wrong."""
+"""``conform fuzz``: search for programs for which a target computes wrong results."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ FOLDER = Path("fuzz")
 @click.option(
     "--targets",
     default="",
-    help=f"Comma-separated: {LISTED}; those of a plain run without.",
+    help=f"Use these targets, separated by commas: {LISTED}.  [default: those of a plain run]",
     metavar="LIST",
 )
 @click.option(
-    "--minutes", type=ABOVE_ZERO, default=5.0, show_default=True, help="How long to look."
+    "--minutes", type=ABOVE_ZERO, default=5.0, show_default=True, help="Search for this long."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the programs.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Use this seed.")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=FOLDER, show_default=True,
-    help="Folder that gets a file for each program that was found.",
+    help="Write a file to this folder for each red program.",
 )  # fmt: skip
-@click.option(
-    "--random", is_flag=True, help="Let programs draw random numbers; they are judged by these."
-)
+@click.option("--random", is_flag=True, help="Include operators that draw random numbers.")
 def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> None:
-    """Generate programs and take them to targets until one is judged wrong; then make it small.
+    """Generate programs, run them on targets, and shrink each program that is red.
 
-    Each becomes a file with a case, which conform repro CELL --suites OUT runs again. A program
-    that has all that a smaller one had, and is wrong alike, counts as the same. Limitations are not
-    looked at. Exit code 0 when nothing was found, 1 when something was, 2 when it could not look.
+    Each shrunk program becomes a file with a case, which conform repro CELL --suites OUT runs
+    again. A program counts as already found if it contains the operators of a smaller one and
+    fails the same way. Known issues are ignored. Exit code 0 if no program is red, 1 if one is, 2
+    if the search could not run.
     """
     from rich.console import Console
     from rich.live import Live
@@ -59,12 +58,12 @@ def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> No
     tried = 0
     with Live(console=Console(stderr=True), refresh_per_second=2, transient=True) as live:
 
-        def show(started: ProgramStarted) -> None:
+        def show_progress(started: ProgramStarted) -> None:
             nonlocal tried
             tried = started.tried
             live.update(Text(f"{tried} programs tried, {len(found)} found; now {started.name}"))
 
-        for report in run_campaign(request, out, on_program=show):
+        for report in run_campaign(request, out, on_program=show_progress):
             found.append(report)
             live.console.print(f"{report.target}: {report.message[:200]}", markup=False)
     console = Console()
@@ -76,7 +75,7 @@ def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> No
             table.add_row(report.name, report.target, str(report.step_count), report.message[:160])
         console.print(table)
         again = f"conform repro {cell_id(found[0].name, found[0].target)} --suites {out}"
-        console.print(f"one again: {again}", markup=False, highlight=False, soft_wrap=True)
-    about = ", ".join(map(str, chosen))
-    console.print(f"{tried} programs tried on {about}", markup=False, highlight=False)
+        console.print(f"run one again: {again}", markup=False, highlight=False, soft_wrap=True)
+    names = ", ".join(map(str, chosen))
+    console.print(f"{tried} programs tried on {names}", markup=False, highlight=False)
     sys.exit(1 if found else 0)

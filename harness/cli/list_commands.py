@@ -1,4 +1,4 @@
-"""``conform backends``, ``list`` and ``limitations``: what there is."""
+"""``conform backends``, ``list`` and ``limitations``."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 @click.command()
 @SUITE_FOLDER
 def backends(suites: Path) -> None:
-    """List the backends: recipes, whether they can execute here, versions, and why not.
+    """List backends: recipes, runtime, versions, and why one cannot execute here.
 
-    Below stands what selects each target: how many cells of a plain run and of a night are on it,
-    and of which suites. A target that neither selects is run by --targets.
+    A second table counts the cells that a plain run and a nightly run select on each target, and
+    names their suites. Targets that neither run selects need --targets.
     """
     silence_vendors()
     from rich.console import Console
@@ -37,15 +37,15 @@ def backends(suites: Path) -> None:
     out = Console()
     out.print(_backends())
     if not suites.is_dir():
-        out.print(f"no cells: there is no folder {suites}; --suites names another")
+        out.print(f"no cells: folder {suites} does not exist; name another one with --suites")
         return
-    table = Table(title="what selects them", title_justify="left", header_style="bold")
+    table = Table(title="cells by target", title_justify="left", header_style="bold")
     table.add_column("target", overflow="fold")
     table.add_column("plain run", justify="right")
-    table.add_column("night, beside", justify="right")
+    table.add_column("nightly, in addition", justify="right")
     table.add_column("suites", overflow="fold")
-    for target, by_day, at_night, packages in selected_cells(suites):
-        counts = (f"{number:,}" if number else "–" for number in (by_day, at_night))
+    for target, plain, nightly, packages in selected_cells(suites):
+        counts = (f"{number:,}" if number else "–" for number in (plain, nightly))
         table.add_row(target, *counts, " ".join(packages) or f"none; --targets {target}")
     out.print(table)
 
@@ -81,17 +81,17 @@ def _backends() -> Table:
 
 @click.command()
 @SUITE_FOLDER
-@click.option("--write", type=click.Path(path_type=Path), help="Write to this file instead.")
+@click.option("--write", type=click.Path(path_type=Path), help="Write the table to this file.")
 @click.option(
     "--stale",
     is_flag=True,
-    help="Only those that can go: no supported release has the gap. Exit code 1 where there are.",
+    help="List only entries that no supported release needs; exit code 1 if there are any.",
 )
 def limitations(suites: Path, write: Path | None, stale: bool) -> None:
-    """Print every known limitation of the suites as a Markdown table."""
+    """Print the known issues of the suites as a Markdown table."""
     silence_vendors()
     if stale:
-        _stale(suites)
+        _print_stale(suites)
         return
     from harness.session.catalogue import limitation_table
     from reports import output
@@ -103,7 +103,7 @@ def limitations(suites: Path, write: Path | None, stale: bool) -> None:
         output.write(write, table.encode())
 
 
-def _stale(suites: Path) -> None:
+def _print_stale(suites: Path) -> None:
     from harness.session.catalogue import stale_limitations
     from harness.vendors.versions import oldest_supported, spelled
 
@@ -114,22 +114,28 @@ def _stale(suites: Path) -> None:
             f"{entry.reason}"
         )
     if found:
-        click.echo(f"{len(found)} can go: the oldest supported release is {oldest_supported()}")
+        click.echo(
+            f"{len(found)} can be removed: the oldest supported release is {oldest_supported()}"
+        )
         sys.exit(1)
-    click.echo(f"none can go: every gap is there in {oldest_supported()} or a later release")
+    click.echo(f"none can be removed: each applies to {oldest_supported()} or a later release")
 
 
-_WHAT = ("cases", "tags", "operators", "targets", "suites")
+_SUBJECTS = ("cases", "tags", "operators", "targets", "suites")
 
 
 @click.command("list")
-@click.argument("what", type=click.Choice(_WHAT), default="cases")
+@click.argument("what", type=click.Choice(_SUBJECTS), default="cases")
 @SUITE_FOLDER
-@click.option("--case", "cases", default="*", metavar="GLOB", help="Names; several with |.")
-@click.option("--op", "ops", default="*", metavar="GLOB", help="Operators; several with |.")
-@click.option("--tag", "tags", multiple=True, help="A tag that they have; can be repeated.")
-@click.option("--targets", metavar="LIST", help=f"That run on one of these: {LISTED}.")
-@click.option("--json", "as_json", is_flag=True, help="For other tools.")
+@click.option(
+    "--case", "cases", default="*", metavar="GLOB", help="Show these names; separate globs with |."
+)
+@click.option(
+    "--op", "ops", default="*", metavar="GLOB", help="Show these operators; separate globs with |."
+)
+@click.option("--tag", "tags", multiple=True, help="Show cases with this tag; repeatable.")
+@click.option("--targets", metavar="LIST", help=f"Show cases on these targets: {LISTED}.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def listing(
     what: str,
     suites: Path,
@@ -139,11 +145,10 @@ def listing(
     targets: str | None,
     as_json: bool,
 ) -> None:
-    """List the cases of the suites, or their tags, operators, targets or suites with how many cases
-    each has.
+    """List cases, or count cases by tag, operator, target or suite.
 
-    A case comes with its operator, its suite, its tags and its targets; those of the night stand in
-    brackets. The name of a cell is CASE@TARGET.
+    Each case is listed with its operator, suite, tags and targets; nightly targets are in brackets.
+    The name of a cell is CASE@TARGET.
     """
     silence_vendors()
     from dataclasses import asdict
@@ -156,7 +161,7 @@ def listing(
     if what == "cases":
         shown: Any = [asdict(each) for each in found]
         rows: list[tuple[str, ...]] = [
-            (each.name, each.op, each.suite, " ".join(each.tags), " ".join(_on(each)))
+            (each.name, each.op, each.suite, " ".join(each.tags), " ".join(_target_labels(each)))
             for each in found
         ]
     else:
@@ -174,16 +179,16 @@ def listing(
         sys.exit(2)
 
 
-def _on(case: Listed) -> list[str]:
+def _target_labels(case: Listed) -> list[str]:
     return [*case.targets, *(f"[{target}]" for target in case.nightly)]
 
 
 def _counts(what: str, found: list[Listed]) -> Counter[str]:
-    """How many cases each tag, operator, target or suite has."""
-    of: dict[str, Callable[[Listed], Iterable[str]]] = {
+    """Count the cases of each tag, operator, target or suite."""
+    names_of: dict[str, Callable[[Listed], Iterable[str]]] = {
         "tags": lambda case: case.tags,
         "operators": lambda case: [case.op] if case.op else [],
         "targets": lambda case: [*case.targets, *case.nightly],
         "suites": lambda case: [case.suite],
     }
-    return Counter(name for case in found for name in of[what](case))
+    return Counter(name for case in found for name in names_of[what](case))

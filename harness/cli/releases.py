@@ -1,4 +1,4 @@
-"""``conform releases`` and ``conform bisect``: other releases of ExecuTorch, what they change."""
+"""``conform releases`` and ``conform bisect``: run and compare releases of ExecuTorch."""
 
 from __future__ import annotations
 
@@ -17,33 +17,38 @@ _WHEELS = click.option(
     "--wheels",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="FOLDER",
-    help="Take releases from the wheels in this folder, not from the package index.",
+    help="Use the wheels in this folder.  [default: the package index]",
 )
-_PASSED_ON = {"ignore_unknown_options": True}
+_PASS_OPTIONS_ON = {"ignore_unknown_options": True}
 
 
 @click.group()
 def releases() -> None:
-    """Run the suites on other releases of ExecuTorch, and say what changed between them.
+    """Run the suites on several releases of ExecuTorch and compare the results.
 
-    A release is a version such as 1.4.1, a wheel, or "here" for what is installed. Each has an
-    environment that shares everything but ExecuTorch with this one; environments are kept.
+    A release is a version such as 1.4.1, a wheel, or "here" for the installed version. Each release
+    has its own environment, which shares all packages except ExecuTorch with this one.
+    Environments are kept.
     """
 
 
-@releases.command("run", context_settings=_PASSED_ON)
+@releases.command("run", context_settings=_PASS_OPTIONS_ON)
 @click.argument("first")
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[RELEASES | RUN OPTIONS]...")
-@click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the runs.")
+@click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    help="Write the runs to this folder.  [default: runs/TIME]",
+)
 @_WHEELS
 def run(first: str, rest: tuple[str, ...], run_dir: Path | None, wheels: Path | None) -> None:
     """Run the same cells with the same seeds on several releases, oldest first, and compare them.
 
     conform releases run 1.4.1 1.5.1 -k softmax --targets tosa
 
-    What follows the releases are paths and options of conform run. The folder has a run a release,
-    which every command on runs takes, and releases.md and releases.html, which compare them. Exit
-    code 0 when every run was green, 1 when one was red.
+    Arguments after the releases are paths and options of conform run. The folder contains one run
+    folder per release, and releases.md and releases.html, which compare them. Exit code 0 if all
+    runs are green, 1 if one is red.
     """
     from harness.extras.releases import available, run_releases
     from harness.record.folder import new_folder
@@ -62,15 +67,15 @@ def run(first: str, rest: tuple[str, ...], run_dir: Path | None, wheels: Path | 
 @click.argument("first")
 @click.argument("rest", nargs=-1, required=True, metavar="[RELEASES] SCRIPTS...")
 @_WHEELS
-@click.option("--verbose", "-v", is_flag=True, help="Print what the scripts print.")
+@click.option("--verbose", "-v", is_flag=True, help="Print the output of the scripts.")
 def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: bool) -> None:
-    """Run Python scripts on several releases, and say what each exits with.
+    """Run Python scripts on several releases and print their exit codes.
 
     conform releases exec 1.4.1 1.5.0 here docs/findings/*.py
 
-    The scripts of docs/findings exit with 1 where the defect shows, with 0 where it is gone and
-    with 2 where it cannot be tried; those of conform script with 1 where the cell is wrong. Exit
-    code 0 when every script ended by itself, 2 when one was killed or took over ten minutes.
+    Scripts in docs/findings exit with 1 if the defect shows, 0 if it is fixed and 2 if it cannot be
+    tried; scripts of conform repro --script with 1 if the cell is wrong. Exit code 0 if all scripts
+    ended by themselves, 2 if one was killed or took over ten minutes.
     """
     from rich.console import Console
 
@@ -80,7 +85,7 @@ def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: boo
     names, files = _split((first, *rest))
     if not names or not files:
         raise UsageError(
-            "name a release or more, then scripts, such as: "
+            "name one or more releases, then scripts, such as: "
             "conform releases exec 1.4.1 here docs/findings/xnnpack_exp_nan.py"
         )
     chosen = [available.parse_release(name, wheels) for name in names]
@@ -103,13 +108,13 @@ def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: boo
     "--write",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Write releases.md and releases.html there as well.",
+    help="Write releases.md and releases.html to this folder.",
 )
 def compare(runs: tuple[Path, ...], style: str, write: Path | None) -> None:
-    """ProgressCallback what each release changed against the one before, a row a backend.
+    """Show what each release changed compared with the previous one, one row per backend.
 
-    RUNS are the folder of conform releases run, or run folders, oldest release first. Newly passing
-    and newly failing cells, numerics, delegation, bytes and the time of lowering.
+    RUNS are the folder of conform releases run, or run folders, oldest release first. The columns
+    are newly passing and newly failing cells, numerics, delegation, bytes and lowering time.
     """
     _compare(list(runs), style, write)
 
@@ -117,8 +122,7 @@ def compare(runs: tuple[Path, ...], style: str, write: Path | None) -> None:
 @releases.command("list")
 @_WHEELS
 def listing(wheels: Path | None) -> None:
-    """List the releases that can be installed for this Python, oldest first, and say which
-    environments are kept."""
+    """List the releases for this Python, oldest first, and the kept environments."""
     from harness.extras.releases import available, environment
     from harness.vendors.versions import installed, oldest_supported
 
@@ -140,25 +144,24 @@ def listing(wheels: Path | None) -> None:
 @releases.command("affected")
 @click.argument("files", type=click.File(), default="-")
 def affected(files: TextIO) -> None:
-    """Print the targets that a change of ExecuTorch can affect, as --targets takes them; nothing
-    where there is none.
+    """Print the targets that a change of ExecuTorch can affect, in the form of --targets.
 
     git diff --name-only main... | conform releases affected
 
-    FILES has a path a line, relative to ExecuTorch's repository; "-" for standard input.
+    FILES contains one path per line, relative to ExecuTorch's repository; "-" reads standard input.
     """
     from harness.extras.releases.affected import find_affected_backends
 
     found = find_affected_backends(files)
     if not found:
-        click.echo("no cell can be affected by these files", err=True)
+        click.echo("these files affect no cell", err=True)
         return
     click.echo(",".join(found))
 
 
 @releases.command("forget")
 def forget() -> None:
-    """Delete the environments that are kept."""
+    """Delete the kept environments."""
     from harness.extras.releases import environment
 
     click.echo(f"{environment.delete_environments()} environments deleted")
@@ -166,18 +169,22 @@ def forget() -> None:
 
 @click.command("bisect")
 @click.argument("cell")
-@click.option("--good", required=True, metavar="RELEASE", help="The older release.")
-@click.option("--bad", required=True, metavar="RELEASE", help="The newer one.")
+@click.option("--good", required=True, metavar="RELEASE", help="Use this as the older release.")
+@click.option("--bad", required=True, metavar="RELEASE", help="Use this as the newer release.")
 @click.option(
     "--by",
     type=click.Choice(("outcome", "delegation", "bytes")),
     default="outcome",
     show_default=True,
-    help="What releases are told apart by.",
+    help="Find the release that changed this.",
 )
 @_WHEELS
-@click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the runs.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
+@click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    help="Write the runs to this folder.  [default: runs/TIME]",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Use this run seed.")
 def bisect(
     cell: str,
     good: str,
@@ -187,13 +194,13 @@ def bisect(
     run_dir: Path | None,
     seed: int,
 ) -> None:
-    """Find the release in which CELL changed, between two of which it differs.
+    """Find the release that changed CELL, between two releases with different results.
 
     conform bisect linear/bias@metal:fp32 --good 1.4.1 --bad 1.5.1
 
-    Whether it became worse or better does not matter. Releases are those of the package index that
-    install for this Python, or the wheels in a folder, such as nightlies. Exit code 0 when it was
-    found, 2 when the two do not differ or one cannot be tried.
+    The change may be for better or worse. Releases are those in the package index for this Python,
+    or the wheels in a folder, such as nightly builds. Exit code 0 if the release was found, 2 if
+    the two results do not differ or one release cannot be tried.
     """
     from rich.console import Console
 
@@ -216,15 +223,15 @@ def bisect(
     console = Console()
     console.print(table)
     before, after = found.before, found.after
-    said = f"changed in {after.release}"
+    verdict = f"changed in {after.release}"
     if found.between:
-        said += f", or in {' or '.join(found.between)}, which could not be run"
-    said += f": {before.value} in {before.release}, {after.value} in {after.release}"
-    console.print(styled(said, "bold"))
+        verdict += f", or in {' or '.join(found.between)}, which could not be run"
+    verdict += f": {before.value} in {before.release}, {after.value} in {after.release}"
+    console.print(styled(verdict, "bold"))
 
 
 def _split(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """Releases, and what follows them from the first word on that is none."""
+    """Split words into leading releases and the rest."""
     from packaging.version import InvalidVersion, Version
 
     from harness.extras.releases.available import HERE
@@ -239,8 +246,8 @@ def _split(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return list(words), []
 
 
-def _runs(folders: list[Path]) -> tuple[list[Path], str]:
-    """Run folders, and the command that made them; the folder of a comparison stands for its."""
+def _expand_runs(folders: list[Path]) -> tuple[list[Path], str]:
+    """Return run folders and the command that made them; expand a folder of releases run."""
     from harness.extras.releases.run_releases import INDEX_FILE, read_index
 
     if len(folders) != 1 or not (folders[0] / INDEX_FILE).exists():
@@ -255,7 +262,7 @@ def _compare(folders: list[Path], style: str, write: Path | None) -> None:
     from reports.comparison import releases as comparison
     from reports.comparison.releases import markdown, page, plain, terminal
 
-    folders, made = _runs(folders)
+    folders, made = _expand_runs(folders)
     found = comparison.steps([read_run(folder) for folder in folders])
     if style == "json":
         click.echo(plain.render(found))

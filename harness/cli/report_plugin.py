@@ -1,26 +1,26 @@
-"""A pytest plugin of its own: prints the report of a run when its session has ended.
+"""Pytest plugin that prints the report of a run at the end of its session.
 
-It stands here because it sees both the harness and the reports.
+It is in this package because it imports both the harness and the reports.
 """
 
 from __future__ import annotations
 
 import pytest
 
-# Now: pytest puts folders of the project that it tests in front of sys.path, and one of them may
-# have reports of its own.
+# Imported early: pytest later prepends folders of the tested project to sys.path, which may contain
+# another package "reports".
 from reports.render import folder as report_folder, terminal
 from reports.summary import Summary
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Print the report after pytest's own summary and say where the page is."""
+    """Print the report and the path of the HTML report after pytest's summary."""
     from harness import ConformError
     from harness.record.folder import load
 
     controller = config.pluginmanager.get_plugin("conform-controller")
-    # Without a record of its own, the folder may hold the run of another session.
+    # Without a recorder, the folder may contain the run of another session.
     if controller is None or controller.recorder is None:
         return
     from rich.console import Console
@@ -31,7 +31,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         terminal.render(found, console)
         console.print(f"report: {report_folder.write(found)}", soft_wrap=True)
     except ConformError as error:
-        # On a full disk, say: the records are what counts, and a green run has its page.
+        # For example on a full disk. A green run must have its report.
         console.print(f"no report: {error}", soft_wrap=True, markup=False, highlight=False)
         session = config.pluginmanager.get_plugin("session")
         if session is not None and session.exitstatus == pytest.ExitCode.OK:

@@ -1,4 +1,4 @@
-"""``conform run`` and ``conform report``: cells of the suites, and their record."""
+"""``conform run`` and ``conform report``: run cells of the suites, print a run."""
 
 from __future__ import annotations
 
@@ -9,151 +9,80 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from harness.cli.common import ABOVE_ZERO, RUNS, SPEED, SUITES, load_run
-from harness.record.target import LISTED
+from harness.cli.common import RUNS, SPEED, SUITES, load_run
+from harness.cli.session_options import session_options
+from harness.cluster.options import OPTIONS as CLUSTER_OPTIONS
+from harness.pytest_plugin.options import OPTIONS
 
 _QUICK = SUITES / "quick"
 _PLUGIN = ("-p", "harness.pytest_plugin")
-# pytest.ExitCode, without importing pytest for --help.
+# Values of pytest.ExitCode; importing pytest would slow down --help.
 _GREEN, _RED, _NOTHING_SELECTED = 0, 1, 5
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
+@click.option("-k", "keyword", metavar="EXPR", help='Select cells by name: "linear and tosa".')
+@click.option("-m", "marks", metavar="EXPR", help='Select cells by tag: "dynamic", "nightly".')
 @click.option(
-    "--targets", help=f"Comma-separated: {LISTED}; those of a plain run without.", metavar="LIST"
+    "-n", "workers", metavar="N", help="Use this many worker processes.  [default: one per core]"
 )
-@click.option("-k", "keyword", help='Cells to select, such as "linear and tosa".', metavar="EXPR")
-@click.option("-m", "marks", help='Tags to select, such as "dynamic".', metavar="EXPR")
-@click.option("-n", "workers", help="Worker processes; default: one a core.", metavar="N")
-@click.option("--seed", type=int, default=0, show_default=True, help="Run seed.")
-@click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the record.")
-@click.option(
-    "--cell-timeout",
-    type=ABOVE_ZERO,
-    metavar="SECONDS",
-    help="Seconds after which a cell is a timeout; default: 300. Not with -n 0.",
-)
-@click.option(
-    "--cell-memory",
-    type=ABOVE_ZERO,
-    metavar="GIB",
-    help="GiB above its worker's base after which a cell is ended; default: 3. Not with -n 0.",
-)
-@click.option(
-    "--compare-runtimes", is_flag=True, help="Run natively and emulated where both are possible."
-)
-@click.option(
-    "--lower-only",
-    is_flag=True,
-    help="Stop at the serialized programs: nothing is executed, cells end as lowered.",
-)
-@click.option(
-    "--keep",
-    type=click.Choice(("none", "red", "all")),
-    help="Keep program, inputs, actual and expected outputs and a BundledProgram of red cells, or "
-    "of all, in the run folder; default: none.",
-)
-@click.option(
-    "--quick", is_flag=True, help="Only a few cases that touch every backend: half a minute."
-)
-@click.option(
-    "--incremental",
-    is_flag=True,
-    help="Take results of cells of which nothing has changed that they hang on, and keep those of "
-    "cells that run (docs/incremental.md).",
-)
-@click.option(
-    "--results", metavar="URL", help="Where --incremental keeps results: a folder, or s3://, gs://."
-)
-@click.option(
-    "--resume",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="RUN",
-    help="Complete a run that was stopped, in its folder; alone, it takes its own arguments.",
-)
-@click.option(
-    "--changed-since",
-    metavar="REV",
-    help="Only the cells that what differs from this revision of git can affect.",
-)
-@click.option(
-    "--cluster", metavar="ADDRESS", help="Run on the workers of a farm (conform cluster --help)."
-)
-@click.option("--keys", metavar="FOLDER", help="Keys of the farm, beyond loopback.")
-@click.option("--mixed", is_flag=True, help="Take workers whose packages or checkout differ.")
+@click.option("--quick", is_flag=True, help="Run a few cases on every backend; takes 30 seconds.")
+@session_options(*OPTIONS, *CLUSTER_OPTIONS)
 @SPEED
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[PATHS | PYTEST OPTIONS]...")
 def run(
-    targets: str | None,
     keyword: str | None,
     marks: str | None,
     workers: str | None,
-    seed: int,
-    run_dir: Path | None,
-    cell_timeout: float | None,
-    cell_memory: float | None,
-    compare_runtimes: bool,
-    lower_only: bool,
-    keep: str | None,
     quick: bool,
-    incremental: bool,
-    results: str | None,
+    run_dir: Path | None,
     resume: Path | None,
-    changed_since: str | None,
     cluster: str | None,
-    keys: str | None,
-    mixed: bool,
     speed: bool,
     rest: Sequence[str],
+    **session: Any,
 ) -> None:
-    """Run cells of the suites and leave a run folder with a report.
+    """Run cells of the suites and write a run folder with a report.
 
-    PATHS are suite folders, modules or node ids (FILE::CASE@TARGET); default: all suites. This is
-    pytest with the options of the plugin, and takes pytest's own as well: -x, -v, --lf,
-    --durations=10, --require-delegation LIST. The last line printed is the path of the HTML page.
-    Exit code 0 when all is green, 1 when a cell is red, 2 when nothing was selected or the run did
-    not end by itself.
+    PATHS are suite folders, modules or node ids (FILE::CASE@TARGET); default: all suites. The
+    command starts pytest with the plugin of this package and passes on pytest's own options, such
+    as -x, -v, --lf, --durations=10, --require-delegation LIST. The last line of the output is the
+    path of the HTML report. Exit code 0 if all cells are green, 1 if a cell is red, 2 if nothing
+    was selected or the run was stopped.
     """
     from harness.record.folder import RUN_FILE, new_folder
 
     paths = [text for text in rest if Path(text.partition("::")[0]).exists()]
-    wordy = any(re.fullmatch("-[a-z]*v+[a-z]*|--verbose", text) for text in rest)
+    is_verbose = any(re.fullmatch("-[a-z]*v+[a-z]*|--verbose", text) for text in rest)
     if quick and paths:
-        raise click.UsageError("--quick has cases of its own; leave out --quick, or the paths")
-    if resume is not None and _beside_resume():
+        raise click.UsageError("--quick selects its own cases; omit --quick or the paths")
+    if resume is not None and _has_options_besides_resume():
         raise click.UsageError(
-            "--resume selects what its run selected; give it alone, or with -n, --cluster, --keys"
+            "--resume repeats the selection of its run; give it alone, or with -n, --cluster, "
+            "--keys, --allow-mixed-workers"
         )
     run_dir = resume or run_dir or new_folder(RUNS)
     is_new = resume is not None or not (run_dir / RUN_FILE).exists()
-    chosen = {
-        "--targets": targets,
+    values = {
         "-k": keyword,
         "-m": marks,
         "-n": workers or ("auto" if cluster is None else "0"),
-        "--seed": str(seed),
-        "--cell-timeout": None if cell_timeout is None else str(cell_timeout),
-        "--cell-memory": None if cell_memory is None else str(cell_memory),
-        "--run-dir": str(run_dir),
-        "--keep": keep,
-        "--results": results,
-        "--changed-since": changed_since,
+        "--run-dir": run_dir,
         "--cluster": cluster,
-        "--keys": keys,
-        # Asked for names of tests, pytest prints them itself.
-        "--progress": "dots" if wordy else "live" if sys.stdout.isatty() else "lines",
+        # With -v pytest prints the names of tests itself.
+        "--progress": "dots" if is_verbose else "live" if sys.stdout.isatty() else "lines",
     }
-    options = [text for key, value in chosen.items() if value is not None for text in (key, value)]
-    flags = {
-        "--compare-runtimes": compare_runtimes,
-        "--lower-only": lower_only,
-        "--no-speed": not speed,
-        "--mixed": mixed,
-        "--incremental": incremental,
-    }
+    flags = {"--no-speed": not speed}
+    for option in (*OPTIONS, *CLUSTER_OPTIONS):
+        if option.attribute in session:
+            (flags if option.kind == "flag" else values)[option.name] = session[option.attribute]
+    options = [
+        text for name, value in values.items() if value is not None for text in (name, str(value))
+    ]
     options += [name for name, is_set in flags.items() if is_set]
     folders = paths or [str(_QUICK if quick else SUITES)]
     command = [
@@ -161,87 +90,87 @@ def run(
         "-m",
         "pytest",
         *_PLUGIN,
-        *([] if wordy else ["-q"]),
-        # What this project's pytest.ini says, for those that have none.
+        *([] if is_verbose else ["-q"]),
+        # Settings of this project's pyproject.toml, for projects without them.
         *("-p", "no:logging", "-o", f"conform_suites={shlex.join(_suite_folders(folders))}"),
-        *("-o", "python_files="),  # cells are asked for, not the tests of suites
+        *("-o", "python_files="),  # collect cells, not the self-tests of suites
         *options,
         *rest,
         *([] if paths else folders),
     ]
     if resume is not None:
-        where = {"-n": workers, "--cluster": cluster, "--keys": keys}
-        progress = ["--progress", str(chosen["--progress"])]
-        as_it_was = _as_it_was(resume, where)
-        # A run that conform began names the plugin already.
-        plugin = () if _PLUGIN[1] in as_it_was else _PLUGIN
-        command[3:] = [*plugin, *progress, *as_it_was]
-    # A checkout may have a harness/ or a backends/ of its own in the working directory.
-    # What vendors' imports warn of, some forty lines a worker, is nobody's here to mend.
-    ours = {"PYTHONWARNINGS": "ignore", **os.environ, "PYTHONSAFEPATH": "1"}
-    status = subprocess.run(command, check=False, env=ours).returncode
+        placement = {"-n": workers, "--cluster": cluster, "--keys": session["keys"]}
+        progress = ["--progress", str(values["--progress"])]
+        arguments = _arguments_of_run(resume, placement)
+        # The recorded command of "conform run" has the plugin already.
+        plugin = () if _PLUGIN[1] in arguments else _PLUGIN
+        command[3:] = [*plugin, *progress, *arguments]
+    # PYTHONSAFEPATH: the working directory may have another harness/ or backends/.
+    # PYTHONWARNINGS: imports of vendors print some forty warnings per worker.
+    environment = {"PYTHONWARNINGS": "ignore", **os.environ, "PYTHONSAFEPATH": "1"}
+    status = subprocess.run(command, check=False, env=environment).returncode
     if status == _NOTHING_SELECTED:
         click.echo(
-            "conform: no cell matches; see what there is with: pytest suites --collect-only -q\n"
-            "What is left to the night takes a -m that names nightly: -m 'nightly or not nightly'.",
+            "conform: no cell matches; list all cells with: pytest suites --collect-only -q\n"
+            "Nightly cells are selected by a -m that names nightly: -m 'nightly or not nightly'.",
             err=True,
         )
     page = run_dir / "report.html"
-    # An older run's page, or none on a full disk, is not this run's.
+    # Do not print the page of an older run in the same folder.
     if is_new and page.exists():
         click.echo(page.resolve())
     sys.exit(status if status in (_GREEN, _RED) else 2)
 
 
-def _beside_resume() -> bool:
-    """Whether something was given that would make the run that is resumed another."""
+def _has_options_besides_resume() -> bool:
+    """Whether an option was given that would change the run to resume."""
     context = click.get_current_context()
-    anywhere = ("resume", "workers", "cluster", "keys", "mixed")
+    allowed = ("resume", "workers", "cluster", "keys", "allow_mixed_workers")
     return any(
         context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         for name in context.params
-        if name not in anywhere
+        if name not in allowed
     )
 
 
-# Arguments with a value that a run which is taken up again has anew, or has not at all.
-_ANEW = ("--run-dir", "--progress", "--resume")
+# Arguments with a value that are set anew, or dropped, when a run is resumed.
+_NOT_REPEATED = ("--run-dir", "--progress", "--resume")
 
 
-def _as_it_was(folder: Path, where: dict[str, str | None]) -> list[str]:
-    """What pytest is given to complete a run: what it was given, but for where its cells run.
+def _arguments_of_run(folder: Path, placement: dict[str, str | None]) -> list[str]:
+    """Arguments with which pytest completes a run: those of the run, except where its cells run.
 
     Args:
-        folder: the run's.
-        where: options that say it, those that are given now; None for as before.
+        folder: folder of the run.
+        placement: values of ``-n``, ``--cluster`` and ``--keys``; None for the recorded one.
 
     Raises:
-        RunUnreadable: it is no run.
+        RunUnreadable: the folder is not a run.
     """
     from harness.record.folder import load
 
-    given = iter(load(folder).info.command[1:])
-    elsewhere = where["--cluster"] is not None
-    # With workers of its own it needs no farm, and with a farm none of these.
-    moved = elsewhere or where["-n"] is not None
-    left = [*_ANEW, *(name for name, value in where.items() if value or moved)]
+    recorded = iter(load(folder).info.command[1:])
+    uses_cluster = placement["--cluster"] is not None
+    # Local workers and a cluster exclude each other, so that either replaces all three options.
+    is_moved = uses_cluster or placement["-n"] is not None
+    dropped = [*_NOT_REPEATED, *(name for name, value in placement.items() if value or is_moved)]
     kept: list[str] = []
-    for text in given:
-        if text in left:
-            next(given, None)
+    for text in recorded:
+        if text in dropped:
+            next(recorded, None)
         else:
             kept.append(text)
-    now = {**where, "-n": where["-n"] or ("0" if elsewhere else None)}
-    added = [text for name, value in now.items() if value for text in (name, value)]
+    current = {**placement, "-n": placement["-n"] or ("0" if uses_cluster else None)}
+    added = [text for name, value in current.items() if value for text in (name, value)]
     return [*kept, *added, "--resume", str(folder)]
 
 
 def _suite_folders(paths: Sequence[str]) -> list[str]:
-    """The folders below the root of the tests that hold what is run: the outermost packages."""
+    """Outermost packages that contain these paths."""
     found: dict[str, None] = {}
     for text in paths:
-        place = Path(text.partition("::")[0]).resolve()
-        folder = place if place.is_dir() else place.parent
+        path = Path(text.partition("::")[0]).resolve()
+        folder = path if path.is_dir() else path.parent
         while (folder / "__init__.py").exists() and (folder.parent / "__init__.py").exists():
             folder = folder.parent
         found[str(folder)] = None
@@ -254,14 +183,14 @@ def _suite_folders(paths: Sequence[str]) -> list[str]:
     "--against",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Run folder that the models are held against; what else changed: conform diff.",
+    help="Compare models with this older run; for all other cells use conform diff.",
 )
 def report(folder: Path | None, against: Path | None) -> None:
-    """Print a run and write report.md and report.html into its folder.
+    """Print a run; write report.md and report.html.
 
-    Models have a table of their own: delegates, bytes and constants, what lowering and executing
-    took, the first wrong node; with --against RUN what was otherwise in that run. The last line
-    printed is the path of the HTML page.
+    Models have their own table: delegates, bytes, constants, time of lowering and execution, first
+    diverging node; with --against RUN also the changes since that run. The last line of the output
+    is the path of the HTML report.
     """
     from rich.console import Console
 

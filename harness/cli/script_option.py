@@ -25,10 +25,10 @@ SCRIPT = click.option(
 )
 
 _SECONDS = 600.0
-_WORDS = {0: "the defect is gone", 1: "the defect shows", 2: "it cannot be tried here"}
+_MEANINGS = {0: "the defect is gone", 1: "the defect shows", 2: "it cannot be tried here"}
 
 
-def write(
+def write_and_run_script(
     path: Path,
     case: Case,
     target: Target,
@@ -59,7 +59,7 @@ def write(
         )
     with console.status("running the script"):
         code, said = _run(written.path)
-    console.print(f"script exits with {code}: {_WORDS.get(code, 'it failed')}")
+    console.print(f"script exits with {code}: {_MEANINGS.get(code, 'it failed')}")
     for line in said[-6:]:
         console.print(f"  {escape(line)}", soft_wrap=True)
 

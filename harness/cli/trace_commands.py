@@ -1,4 +1,4 @@
-"""``conform trace`` and ``conform reduce``: why a cell is red."""
+"""``conform trace`` and ``conform reduce``: explain why a cell is red."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare, progress, run_folder
-from harness.cli.script_option import SCRIPT, write
+from harness.cli.script_option import SCRIPT, write_and_run_script
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,36 +21,38 @@ if TYPE_CHECKING:
     from harness.tracing.trace_result import Found, TracedNode
 
 _ROWS = 24
-"""Rows of the table that are printed; a file that is saved has all."""
+"""Maximum of printed rows; JSON contains all."""
 
 _TARGET = click.option(
-    "--target", metavar="TARGET", help="Take CELL as a SOURCE of conform check, on this target."
+    "--target",
+    metavar="TARGET",
+    help="Treat CELL as a SOURCE of conform check and run it on this target.",
 )
 _INPUTS = click.option(
     "--inputs",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Inputs of such a SOURCE, as conform check reads them.",
+    help="Call that SOURCE with the inputs in this file (see conform check).",
 )
 
 
 @click.command()
 @click.argument("cell")
-@run_folder("Run folder whose seed is taken.")
-@click.option("--seed", type=int, help="Run seed; default: the run's, else 0.")
+@run_folder("Use the seed of this run folder.")
+@click.option("--seed", type=int, help="Use this run seed.  [default: seed of the run, or 0]")
 @SUITE_FOLDER
 @_TARGET
 @_INPUTS
-@click.option("--all-nodes", is_flag=True, help="Look at every node, of a green cell as well.")
+@click.option("--all-nodes", is_flag=True, help="Check every node, also of a green cell.")
 @click.option(
     "--taps",
     type=click.IntRange(min=1),
     default=24,
     show_default=True,
-    help="Values that a program returns at most beside its own.",
+    help="Return at most this many intermediate values from one program.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON in place of the table.")
-@click.option("--save", type=click.Path(path_type=Path), help="Write the JSON to this file.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--save", type=click.Path(path_type=Path), help="Write JSON to this file.")
 @SPEED
 def trace(
     cell: str,
@@ -65,7 +67,7 @@ def trace(
     save: Path | None,
     speed: bool,
 ) -> None:
-    """Find the first node of CELL where its target diverges from the oracle.
+    """Find the first diverging node of CELL.
 
     The exported graph is lowered and run on the target several times, with values of different
     nodes as additional outputs. Each value is compared with its own bound. Exit code: 0 the cell is
@@ -76,8 +78,8 @@ def trace(
 
     from harness.tracing.trace import trace as find
 
-    seed = seed_of(cell, folder, seed)
-    case, on = subject_of(cell, suites, target, inputs, seed)
+    seed = choose_seed(cell, folder, seed)
+    case, on = find_subject(cell, suites, target, inputs, seed)
     with progress() as say:
         found = find(
             case, on, seed=seed, all_nodes=all_nodes, taps=taps, on_progress=say, isolate=True
@@ -89,14 +91,14 @@ def trace(
     if as_json:
         click.echo(found.to_json())
     else:
-        show(found, Console(), _again(cell, target, inputs, seed, suites))
+        print_trace(found, Console(), _cell_arguments(cell, target, inputs, seed, suites))
     sys.exit(1 if found.problem is not None else 0)
 
 
 @click.command()
 @click.argument("cell")
-@run_folder("Run folder whose seed is taken.")
-@click.option("--seed", type=int, help="Run seed; default: the run's, else 0.")
+@run_folder("Use the seed of this run folder.")
+@click.option("--seed", type=int, help="Use this run seed.  [default: seed of the run, or 0]")
 @SUITE_FOLDER
 @_TARGET
 @_INPUTS
@@ -123,18 +125,18 @@ def reduce(
 
     from harness.tracing.reduce import reduce as shrink
 
-    seed = seed_of(cell, folder, seed)
-    case, on = subject_of(cell, suites, target, inputs, seed)
+    seed = choose_seed(cell, folder, seed)
+    case, on = find_subject(cell, suites, target, inputs, seed)
     with progress() as say:
         reduced = shrink(case, on, seed, on_progress=say)
-    show_reduced(reduced, Console())
+    print_reduced(reduced, Console())
     if script is not None:
         about = [
             f"Reduced from {reduced.cell}, seed {reduced.seed}: {len(reduced.nodes)} of "
             f"{reduced.total} nodes of its graph, with the inputs that a correct backend would "
             f"compute. The whole model: {reduced.original}"
         ]
-        write(
+        write_and_run_script(
             script,
             reduced.case,
             reduced.target,
@@ -145,7 +147,7 @@ def reduce(
         )
 
 
-def subject_of(
+def find_subject(
     name: str, suites: Path, target: str | None, inputs: Path | None, seed: int
 ) -> tuple[Case, Target]:
     """Return the case and the target of a cell, or of a user's model where a target is given.
@@ -157,8 +159,8 @@ def subject_of(
     """
     if target is None:
         if inputs is not None:
-            raise UsageError("--inputs are for a model: name its target, too, with --target")
-        return case_of(name, suites)
+            raise UsageError("--inputs applies to a model; name its target with --target")
+        return find_cell(name, suites)
     from harness.checking import cases, model_sources
     from harness.model.selection import parse_targets
 
@@ -169,7 +171,7 @@ def subject_of(
     ], on
 
 
-def case_of(cell: str, suites: Path) -> tuple[Case, Target]:
+def find_cell(cell: str, suites: Path) -> tuple[Case, Target]:
     """The case and the target that a cell's id names.
 
     Raises:
@@ -185,7 +187,7 @@ def case_of(cell: str, suites: Path) -> tuple[Case, Target]:
     return find_case(suites, name)[0], target
 
 
-def seed_of(cell: str, folder: Path | None, seed: int | None) -> int:
+def choose_seed(cell: str, folder: Path | None, seed: int | None) -> int:
     """The seed that was given, or that of the cell in a run, or 0.
 
     Raises:
@@ -197,13 +199,13 @@ def seed_of(cell: str, folder: Path | None, seed: int | None) -> int:
     return 0 if folder is None else load_run(folder).cell(cell).seed
 
 
-def show(found: Found, console: Console, again: str) -> None:
+def print_trace(found: Found, console: Console, arguments: str) -> None:
     """Print the result of a trace and the next command to run.
 
     Args:
         found: the result.
         console: the console.
-        again: arguments that name the cell to another command.
+        arguments: arguments that name the cell to another command.
     """
     from rich.markup import escape
 
@@ -215,17 +217,17 @@ def show(found: Found, console: Console, again: str) -> None:
     if found.note:
         console.print(f"note: {escape(found.note)}")
     if found.first is not None:
-        _show_first(found.first, found, console)
+        _print_first_node(found.first, found, console)
     if found.nodes:
-        _show_table(found, console)
+        _print_nodes(found, console)
     if found.problem is not None:
-        command = f"conform reduce {again} --script repro.py"
+        command = f"conform reduce {arguments} --script repro.py"
         console.print(f"To get the smallest program that reproduces it: [bold]{escape(command)}[/]")
     elif not found.nodes:
         console.print("To list every node, worst first, add --all-nodes.")
 
 
-def show_reduced(reduced: ReducedProgram, console: Console) -> None:
+def print_reduced(reduced: ReducedProgram, console: Console) -> None:
     """Print the reduced program."""
     from rich.markup import escape
 
@@ -244,7 +246,9 @@ def show_reduced(reduced: ReducedProgram, console: Console) -> None:
     console.print(f"{reduced.programs} programs tried")
 
 
-def _again(cell: str, target: str | None, inputs: Path | None, seed: int, suites: Path) -> str:
+def _cell_arguments(
+    cell: str, target: str | None, inputs: Path | None, seed: int, suites: Path
+) -> str:
     """Return the arguments that name a cell, or a model on a target, to another command."""
     import shlex
 
@@ -259,7 +263,7 @@ def _again(cell: str, target: str | None, inputs: Path | None, seed: int, suites
     return shlex.join([cell, *(str(word) for pair in options for word in pair)])
 
 
-def _show_first(first: TracedNode, found: Found, console: Console) -> None:
+def _print_first_node(first: TracedNode, found: Found, console: Console) -> None:
     from rich.markup import escape
 
     console.print(f"\nfirst diverging node: [bold]{escape(first.node)}[/]  {escape(first.op)}")
@@ -302,7 +306,7 @@ def _line(source: str) -> str:
     return ":".join(source.split(":")[:2]).rpartition("/")[2]
 
 
-def _show_table(found: Found, console: Console) -> None:
+def _print_nodes(found: Found, console: Console) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

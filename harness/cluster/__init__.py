@@ -1,7 +1,7 @@
-"""A run over many machines, on Dask: cells go to workers that can execute them, records come back.
+"""Runs the cells of a session on the workers of a Dask cluster.
 
-The pytest session of ``conform run --cluster`` collects, sends units of work and alone writes the
-record (:mod:`.plugin`, :mod:`.client`, :mod:`.ledger`, :mod:`.placing`). A worker (:mod:`.worker`)
-has processes that run cells of its own checkout (:mod:`.slot`, :mod:`.child`). May import all of
-the harness but the command line.
+The pytest session of ``conform run --cluster`` collects cells, sends units of work and writes all
+records (:mod:`.plugin`, :mod:`.client`, :mod:`.ledger`, :mod:`.placement`). A worker
+(:mod:`.worker`) has processes that run cells of its own checkout (:mod:`.slot`,
+:mod:`.slot_process`). May import all of the harness except the command line.
 """

@@ -1,5 +1,4 @@
-"""A session's side of a farm: workers are looked for and looked over, units sent, and what becomes
-of them told, in the order in which it arrives."""
+"""Client of a cluster: finds workers, sends units of work and yields their events in order."""
 
 from __future__ import annotations
 
@@ -14,41 +13,49 @@ from typing import Any
 
 import msgspec
 
-from harness.cluster.connection import Answer, Connection, FarmLost
-from harness.cluster.ledger import Flight, Ledger, Piece, Verdict
-from harness.cluster.messages import Began, Died, Ended, Hello, Outcome, Told, Unit
-from harness.cluster.placement import Place, differences
-from harness.cluster.worker import HELLO
+from harness.cluster.connection import Answer, ClusterLost, Connection
+from harness.cluster.ledger import Ledger, LossResult, SentItem, WorkItem
+from harness.cluster.messages import (
+    UnitCellBegan,
+    UnitCellDied,
+    UnitCellEnded,
+    UnitEvent,
+    UnitResult,
+    WorkerInfo,
+    WorkUnit,
+)
+from harness.cluster.placement import RemoteWorker, describe_differences
+from harness.cluster.worker import INFO_KEY
 from harness.record.host import Environment
 from harness.session.run_one import Asked
 
 _LOOK_SECONDS = 2.0
-# A unit's last events and its answer come on one connection; what does not come soon is lost.
-_STRAGGLE_SECONDS = 5.0
-_TURN_SECONDS = 0.5
-# How long a worker that can run nothing is left alone.
+# Events of a unit may arrive after its result; later ones are lost.
+_LATE_EVENT_SECONDS = 5.0
+_POLL_SECONDS = 0.5
+# A worker that cannot run anything gets no work for this long.
 _REST_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Started:
-    """A worker took a cell."""
+class ClusterCellStarted:
+    """A worker began a cell."""
 
     cell: str
     worker: str
 
 
 @dataclass(frozen=True)
-class Record:
-    """A cell came to its end.
+class ClusterCellEnded:
+    """A cell ended.
 
     Attributes:
-        cell: its id.
-        record: as JSON; None where its worker was lost with it.
-        claim: what it says of its limitation, as JSON.
-        worker: who ran it last.
-        is_dead: whether its process died, so that the record is yet to be judged.
-        attempts: the tries that did not end with a record, a sentence each.
+        cell: id of the cell.
+        record: record as JSON; None if its worker was lost.
+        claim: claim about its known issue, as JSON.
+        worker: name of the worker that ran it last.
+        is_dead: whether its process died, so that its status is not decided yet.
+        attempts: earlier failed attempts, a sentence each.
     """
 
     cell: str
@@ -60,25 +67,25 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Note:
-    """What whoever watches wants to know; red where cells stay without a record."""
+class ClusterNotice:
+    """A line for the user; red if cells stay without a record."""
 
     text: str
     is_red: bool = False
 
 
-Happening = Started | Record | Note
+ClusterEvent = ClusterCellStarted | ClusterCellEnded | ClusterNotice
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How the cells of a run are run, beside what each is asked.
+class UnitSettings:
+    """Settings of all units of a run.
 
     Attributes:
-        asked: of each.
-        root: the checkout.
-        cell_memory: GiB that one may hold where its case asks for no more.
-        speed: whether torch is kept quick.
+        asked: settings of the session for each cell.
+        root: root of the checkout.
+        cell_memory: memory limit of a cell in GiB, unless its case needs more.
+        speed: whether the speed parts are installed.
     """
 
     asked: Asked
@@ -87,222 +94,228 @@ class Manner:
     speed: bool
 
 
-class Farm:
+class ClusterSession:
     """The workers of a scheduler, and one run on them."""
 
     def __init__(
         self, connection: Connection, ours: Environment, *, mixed: bool, wait: float
     ) -> None:
-        """Listen to what workers tell.
+        """Subscribe to the events of the workers.
 
         Args:
-            connection: to the scheduler.
-            ours: what workers must have as well.
-            mixed: take those that have not.
-            wait: seconds to wait for a worker while there is none.
+            connection: connection to the scheduler.
+            ours: packages and checkout that workers must have.
+            mixed: whether to accept workers that differ.
+            wait: seconds to wait while there is no worker.
         """
         self._connection = connection
         self._ours, self._mixed, self._wait = ours, mixed, wait
         self._topic = f"conform-{uuid.uuid4().hex}"
-        self._happened: SimpleQueue[Callable[[], Iterator[Happening]]] = SimpleQueue()
-        self._seen: set[str] = set()
+        self._queue: SimpleQueue[Callable[[], Iterator[ClusterEvent]]] = SimpleQueue()
+        self._reported: set[str] = set()
         self._looked = self._alone_since = 0.0
-        self._deaths: dict[str, Died] = {}
+        self._deaths: dict[str, UnitCellDied] = {}
         self._unfit: dict[str, float] = {}  # until when, by name
         self._ledger = Ledger(())
-        self.places: list[Place] = []
-        connection.listen(self._topic, self._hear)
+        self.workers: list[RemoteWorker] = []
+        connection.listen(self._topic, self._queue_event)
 
-    def gather(self) -> Iterator[Note]:
+    def gather(self) -> Iterator[ClusterNotice]:
         """Wait for the first worker.
 
         Raises:
-            FarmLost: none comes, or all differ.
+            ClusterLost: there is no worker, or all of them differ.
         """
         end = time.monotonic() + self._wait
         while True:
             yield from self._look()
-            if self.places:
+            if self.workers:
                 return
             if time.monotonic() > end:
-                raise FarmLost(
-                    f"no worker at {self._connection.address} within {self._wait:g} s that can "
-                    "take part; start one in a checkout like this one with: conform worker "
+                raise ClusterLost(
+                    f"no usable worker at {self._connection.address} within {self._wait:g} s; "
+                    "start one in a checkout like this one with: conform worker "
                     f"{self._connection.address}"
                 )
             time.sleep(0.2)
 
-    def run(self, pieces: Sequence[Piece], manner: Manner) -> Iterator[Happening]:
-        """Have workers run cells.
+    def run(self, items: Sequence[WorkItem], unit_settings: UnitSettings) -> Iterator[ClusterEvent]:
+        """Run cells on the workers.
 
         Args:
-            pieces: all that is to run.
-            manner: how.
+            items: all cells to run.
+            unit_settings: settings of all units.
 
         Yields:
-            What happens; a :class:`Record` for each cell, once, unless a red :class:`Note` says
-            that nobody runs it.
+            Events; one :class:`ClusterCellEnded` for each cell, or a red :class:`ClusterNotice`
+            that names the cell.
 
         Raises:
-            FarmLost: the scheduler is gone, or all workers are and none comes.
+            ClusterLost: the scheduler is lost, or all workers are.
         """
-        self._ledger = Ledger(pieces)
+        self._ledger = Ledger(items)
         self._alone_since = time.monotonic()
         digests: dict[str, str] = {}
         while not self._ledger.is_over:
-            yield from self._look_again()
-            for key, flight in self._ledger.sendable(self.places):
-                file = flight.piece.file
+            yield from self._look_periodically()
+            for key, sent in self._ledger.take_sendable(self.workers):
+                file = sent.item.file
                 if file not in digests:
-                    digests[file] = hashlib.sha256((manner.root / file).read_bytes()).hexdigest()
-                self._send(key, flight, digests[file], manner)
+                    digests[file] = hashlib.sha256(
+                        (unit_settings.root / file).read_bytes()
+                    ).hexdigest()
+                self._send(key, sent, digests[file], unit_settings)
             try:
-                happened = self._happened.get(timeout=_TURN_SECONDS)
+                handle = self._queue.get(timeout=_POLL_SECONDS)
             except Empty:
                 continue
-            yield from happened()
-            while not self._happened.empty():
-                yield from self._happened.get()()
+            yield from handle()
+            while not self._queue.empty():
+                yield from self._queue.get()()
 
-    def _send(self, key: str, flight: Flight, digest: str, manner: Manner) -> None:
-        piece = flight.piece
-        unit = Unit(
+    def _send(self, key: str, sent: SentItem, digest: str, unit_settings: UnitSettings) -> None:
+        item = sent.item
+        unit = WorkUnit(
             key=key,
             topic=self._topic,
-            file=piece.file,
+            file=item.file,
             digest=digest,
-            case=piece.case,
-            cells=list(piece.cells),
-            asked=manner.asked,
-            cell_memory=manner.cell_memory,
-            speed=manner.speed,
+            case=item.case,
+            cells=list(item.cells),
+            asked=unit_settings.asked,
+            cell_memory=unit_settings.cell_memory,
+            speed=unit_settings.speed,
         )
-        able = [place for place in self.places if flight.needed <= place.labels]
-        # Whoever lost it is not asked again while there is somebody else.
-        others = [place.address for place in able if place.name not in piece.avoid]
-        most = max((place.memory for place in able), default=0.0)
+        capable = [worker for worker in self.workers if sent.needed <= worker.labels]
+        # Prefer workers that have not lost the unit.
+        others = [worker.address for worker in capable if worker.name not in item.avoid]
+        most = max((worker.memory for worker in capable), default=0.0)
         self._connection.send(
             f"{self._topic}-{key}",
             msgspec.json.encode(unit).decode(),
-            {**dict.fromkeys(flight.needed, 1.0), "memory": min(piece.memory, most)},
-            others if piece.avoid or self._unfit else [],
-            lambda answer: self._happened.put(lambda: self._answered(key, answer)),
+            {**dict.fromkeys(sent.needed, 1.0), "memory": min(item.memory, most)},
+            others if item.avoid or self._unfit else [],
+            lambda answer: self._queue.put(lambda: self._handle_answer(key, answer)),
         )
 
-    def _hear(self, message: Mapping[str, Any]) -> None:
-        """In Dask's thread: a worker tells of a cell."""
-        told = msgspec.json.decode(message["told"], type=Told)
-        self._happened.put(lambda: self._told(told))
+    def _queue_event(self, message: Mapping[str, Any]) -> None:
+        """Queue an event of a worker; runs in a thread of Dask."""
+        event = msgspec.json.decode(message["event"], type=UnitEvent)
+        self._queue.put(lambda: self._handle_event(event))
 
-    def _told(self, told: Told) -> Iterator[Happening]:
-        match event := told.event:
-            case Began():
-                if self._ledger.began(told.key, told.worker, event.cell):
-                    yield Started(event.cell, told.worker)
-            case Ended():
-                tries = tuple(self._ledger.attempts.get(event.cell, ()))
-                if self._ledger.ended(told.key, event.cell):
-                    yield Record(event.cell, event.record, event.claim, told.worker, False, tries)
-            case Died():
-                self._deaths[told.key] = event
+    def _handle_event(self, unit_event: UnitEvent) -> Iterator[ClusterEvent]:
+        match event := unit_event.event:
+            case UnitCellBegan():
+                if self._ledger.record_start(unit_event.key, unit_event.worker, event.cell):
+                    yield ClusterCellStarted(event.cell, unit_event.worker)
+            case UnitCellEnded():
+                attempts = tuple(self._ledger.attempts.get(event.cell, ()))
+                if self._ledger.record_end(unit_event.key, event.cell):
+                    yield ClusterCellEnded(
+                        event.cell, event.record, event.claim, unit_event.worker, False, attempts
+                    )
+            case UnitCellDied():
+                self._deaths[unit_event.key] = event
 
-    def _answered(self, key: str, answer: Answer) -> Iterator[Happening]:
-        """A unit has its answer, or its worker is lost."""
-        flight = self._ledger.flights.get(key)
-        if flight is None:
+    def _handle_answer(self, key: str, answer: Answer) -> Iterator[ClusterEvent]:
+        """Handle the result of a unit, or the loss of its worker."""
+        sent = self._ledger.sent_items.get(key)
+        if sent is None:
             return
         if answer.text is None:
             if not self._connection.is_alive:
-                raise FarmLost(f"the scheduler at {self._connection.address} is gone")
-            who = flight.worker or "a worker"
-            yield Note(f"{who} was lost with {flight.piece.case}: {answer.problem}")
-            yield from self._judged(self._ledger.lost(key, answer.problem), flight, None)
+                raise ClusterLost(f"the scheduler at {self._connection.address} is gone")
+            name = sent.worker or "a worker"
+            yield ClusterNotice(f"{name} was lost with {sent.item.case}: {answer.problem}")
+            yield from self._report_loss(self._ledger.record_loss(key, answer.problem), sent, None)
             return
-        outcome = msgspec.json.decode(answer.text, type=Outcome)
-        yield from self._stragglers(flight, outcome, key)
-        if outcome.died is not None:
+        result = msgspec.json.decode(answer.text, type=UnitResult)
+        yield from self._late_events(sent, result, key)
+        if result.died is not None:
             death = self._deaths.pop(key, None)
-            how = f"{flight.worker}: {_error_of(death)}"
+            how = f"{sent.worker}: {_error_of(death)}"
             is_final = death is not None and death.final
-            verdict = self._ledger.died(key, outcome.died, how, final=is_final)
-            yield from self._judged(verdict, flight, death)
-        elif outcome.refused:
-            yield Note(f"{outcome.worker} does not run {flight.piece.case}: {outcome.refused}")
-            if outcome.unfit:
-                self._unfit[outcome.worker] = time.monotonic() + _REST_SECONDS
-                self.places = [place for place in self.places if place.name not in self._unfit]
-            verdict = self._ledger.refused(key, outcome.worker, outcome.refused)
-            yield from self._judged(verdict, flight, None)
+            loss = self._ledger.record_death(key, result.died, how, final=is_final)
+            yield from self._report_loss(loss, sent, death)
+        elif result.refused:
+            yield ClusterNotice(f"{result.worker} does not run {sent.item.case}: {result.refused}")
+            if result.unfit:
+                self._unfit[result.worker] = time.monotonic() + _REST_SECONDS
+                self.workers = [worker for worker in self.workers if worker.name not in self._unfit]
+            loss = self._ledger.record_refusal(key, result.worker, result.refused)
+            yield from self._report_loss(loss, sent, None)
         else:
-            self._ledger.finished(key)
+            self._ledger.finish_unit(key)
 
-    def _stragglers(self, flight: Flight, outcome: Outcome, key: str) -> Iterator[Happening]:
-        """What was told of a unit before its answer, and may come after it."""
-        end = time.monotonic() + _STRAGGLE_SECONDS
+    def _late_events(self, sent: SentItem, result: UnitResult, key: str) -> Iterator[ClusterEvent]:
+        """Yield events that the worker sent before the result, and that arrive after it."""
+        end = time.monotonic() + _LATE_EVENT_SECONDS
         while time.monotonic() < end and (
-            any(cell in flight.open for cell in outcome.ended)
-            or (outcome.died is not None and key not in self._deaths)
+            any(cell in sent.open for cell in result.ended)
+            or (result.died is not None and key not in self._deaths)
         ):
             try:
-                yield from self._happened.get(timeout=0.1)()
+                yield from self._queue.get(timeout=0.1)()
             except Empty:
                 continue
 
-    def _judged(self, verdict: Verdict, flight: Flight, death: Died | None) -> Iterator[Happening]:
-        if (cell := verdict.dead) is not None:
-            yield Record(
+    def _report_loss(
+        self, loss: LossResult, sent: SentItem, death: UnitCellDied | None
+    ) -> Iterator[ClusterEvent]:
+        if (cell := loss.dead) is not None:
+            yield ClusterCellEnded(
                 cell,
                 None if death is None else death.record,
                 None,
-                flight.worker,
+                sent.worker,
                 death is None or not death.judged,
                 tuple(self._ledger.attempts[cell]),
             )
-        if verdict.abandoned:
-            names = ", ".join(verdict.abandoned)
-            yield Note(f"no worker runs {names}: {verdict.reason}", is_red=True)
+        if loss.abandoned:
+            names = ", ".join(loss.abandoned)
+            yield ClusterNotice(f"no worker runs {names}: {loss.reason}", is_red=True)
 
-    def _look_again(self) -> Iterator[Note]:
-        """Every now and then: who is there, and what waits for somebody who is not."""
+    def _look_periodically(self) -> Iterator[ClusterNotice]:
+        """Look for workers periodically; cancel units that no present worker can run."""
         if time.monotonic() - self._looked < _LOOK_SECONDS:
             return
         yield from self._look()
-        there = [place.labels for place in self.places]
-        if there:
+        labels = [worker.labels for worker in self.workers]
+        if labels:
             self._alone_since = time.monotonic()
-            for key, flight in self._ledger.flights.items():
-                if flight.running is None and not any(flight.needed <= each for each in there):
+            for key, sent in self._ledger.sent_items.items():
+                if sent.running is None and not any(sent.needed <= each for each in labels):
                     self._connection.cancel(f"{self._topic}-{key}")
         elif time.monotonic() - self._alone_since > self._wait:
-            raise FarmLost(
+            raise ClusterLost(
                 f"all workers at {self._connection.address} are gone, and none came within "
                 f"{self._wait:g} s"
             )
 
-    def _look(self) -> Iterator[Note]:
-        """See which workers there are; those that may not take part are named once."""
+    def _look(self) -> Iterator[ClusterNotice]:
+        """Update the list of workers; report each refused worker once."""
         self._looked = now = time.monotonic()
         self._unfit = {name: until for name, until in self._unfit.items() if until > now}
-        places = []
+        workers = []
         for address, about in self._connection.workers().items():
             name = str(about["name"])
-            hello, problems = None, ["it is none of conform's; start it with: conform worker"]
-            if HELLO in about:
-                hello = msgspec.json.decode(about[HELLO], type=Hello)
-                problems = differences(self._ours, hello.environment)
-            takes_part = hello is not None and (self._mixed or not problems)
-            if hello is not None and takes_part and name not in self._unfit:
+            info, problems = None, ["it was not started with: conform worker"]
+            if INFO_KEY in about:
+                info = msgspec.json.decode(about[INFO_KEY], type=WorkerInfo)
+                problems = describe_differences(self._ours, info.environment)
+            takes_part = info is not None and (self._mixed or not problems)
+            if info is not None and takes_part and name not in self._unfit:
                 memory = float(about["resources"].get("memory", 0))
-                places.append(Place(address, name, about["nthreads"], memory, hello))
-            if problems and name not in self._seen:
-                fate = "takes part all the same" if takes_part else "is refused"
-                hint = "" if self._mixed or hello is None else " (--mixed takes it as it is)"
-                yield Note(f"worker {name} {fate}: {'; '.join(problems)}{hint}")
-            self._seen.add(name)
-        self.places = places
+                workers.append(RemoteWorker(address, name, about["nthreads"], memory, info))
+            if problems and name not in self._reported:
+                status = "is accepted" if takes_part else "is refused"
+                hint = "" if self._mixed or info is None else " (accept with --allow-mixed-workers)"
+                yield ClusterNotice(f"worker {name} {status}: {'; '.join(problems)}{hint}")
+            self._reported.add(name)
+        self.workers = workers
 
 
-def _error_of(death: Died | None) -> str:
+def _error_of(death: UnitCellDied | None) -> str:
     if death is None:
         return "its process died"
     return str(msgspec.json.decode(death.record).get("error") or "its process died")

@@ -1,4 +1,4 @@
-"""Dask's client, as far as a session needs it: who is there, what is sent, what is heard."""
+"""Connection of a session to a Dask scheduler: lists workers, sends work, receives events."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from distributed import Client
 from distributed.scheduler import KilledWorker
 from distributed.security import Security
 
-from harness.cluster.tls import restrict
-from harness.cluster.worker import quiet, run_unit
+from harness.cluster.tls import restrict_pickles
+from harness.cluster.worker import run_unit, silence_dask
 from harness.errors import ConformError
 
 _SECONDS = 10
-# Of what Dask says of a failure, which may have a graph in it.
-_LONGEST = 300
+# Dask's error messages may contain a whole graph.
+_MAX_CHARACTERS = 300
 
 
-class FarmLost(ConformError):
-    """The scheduler is gone, or no worker came back."""
+class ClusterLost(ConformError):
+    """The scheduler is gone, or all workers are."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of work that was sent.
+    """The worker's answer to sent work.
 
     Attributes:
-        text: the worker's answer; None where there is none.
+        text: the answer; None if there is none.
         problem: why there is none.
     """
 
@@ -37,16 +37,16 @@ class Answer:
 
 
 class Connection:
-    """A connection to a scheduler. What is heard comes in a thread of Dask's."""
+    """A connection to a scheduler. Dask calls callbacks in a thread of its own."""
 
     def __init__(self, address: str, security: Security | None) -> None:
         """Connect.
 
         Raises:
-            FarmLost: there is no scheduler, or it does not take our keys.
+            ClusterLost: there is no scheduler, or it refuses our keys.
         """
-        quiet()
-        restrict(session=True)
+        silence_dask()
+        restrict_pickles(session=True)
         self.address = address
         self._futures: dict[str, Any] = {}
         try:
@@ -54,35 +54,35 @@ class Connection:
                 address, security=security, timeout=_SECONDS, set_as_default=False
             )
         except (OSError, TimeoutError) as error:
-            raise FarmLost(f"no scheduler answers at {address}: {error}") from error
+            raise ClusterLost(f"no scheduler answers at {address}: {error}") from error
 
     @property
     def is_alive(self) -> bool:
-        """Whether the scheduler is there."""
+        """Whether the scheduler is connected."""
         return bool(self._client.status == "running")
 
     @property
     def dashboard(self) -> str:
-        """Dask's own page, as the scheduler's machine sees it; empty where it has none."""
+        """URL of Dask's dashboard on the scheduler's machine; empty if it has none."""
         port = self._client.scheduler_info().get("services", {}).get("dashboard")
         return "" if port is None else f"http://127.0.0.1:{port}/status"
 
     def workers(self) -> Mapping[str, Mapping[str, Any]]:
-        """What the scheduler knows of its workers, by address.
+        """Read the scheduler's information about its workers, by address.
 
         Raises:
-            FarmLost: it is gone.
+            ClusterLost: the scheduler is gone.
         """
         try:
             about = self._client.sync(self._client.scheduler.identity, n_workers=-1)
             found: Mapping[str, Mapping[str, Any]] = about["workers"]
             return found
         except (OSError, TimeoutError, AttributeError, RuntimeError) as error:
-            raise FarmLost(f"the scheduler at {self.address} is gone") from error
+            raise ClusterLost(f"the scheduler at {self.address} is gone") from error
 
-    def listen(self, topic: str, heard: Callable[[Mapping[str, Any]], None]) -> None:
-        """Hear what workers log under a topic."""
-        self._client.subscribe_topic(topic, lambda event: heard(event[1]))
+    def listen(self, topic: str, callback: Callable[[Mapping[str, Any]], None]) -> None:
+        """Call a function with each event that workers log under a topic."""
+        self._client.subscribe_topic(topic, lambda event: callback(event[1]))
 
     def send(
         self,
@@ -90,16 +90,16 @@ class Connection:
         text: str,
         resources: Mapping[str, float],
         workers: Sequence[str],
-        answered: Callable[[Answer], None],
+        on_answer: Callable[[Answer], None],
     ) -> None:
-        """Have a worker run a unit.
+        """Send a unit of work to a worker.
 
         Args:
-            key: its name.
+            key: name of the unit.
             text: the unit, as JSON.
-            resources: what the worker must have announced.
+            resources: resources that the worker must have.
             workers: addresses to choose from; empty for all.
-            answered: is called once, in a thread of Dask's.
+            on_answer: called once, in a thread of Dask.
         """
         future = self._client.submit(
             run_unit,
@@ -114,21 +114,21 @@ class Connection:
 
         def done(future: Any) -> None:
             self._futures.pop(key, None)
-            answered(_answer(future))
+            on_answer(_read_answer(future))
 
         future.add_done_callback(done)
 
     def cancel(self, key: str) -> None:
-        """Call work back that nobody runs; it is answered as cancelled."""
+        """Cancel work that no worker runs; its answer is "cancelled"."""
         if (future := self._futures.get(key)) is not None:
             future.cancel()
 
     def close(self) -> None:
-        """Leave; the scheduler forgets what was not answered."""
+        """Disconnect; the scheduler drops unanswered work."""
         self._client.close(timeout=2)
 
 
-def _answer(future: Any) -> Answer:
+def _read_answer(future: Any) -> Answer:
     if future.status == "finished":
         return Answer(str(future.result()))
     if future.status != "error":
@@ -136,8 +136,8 @@ def _answer(future: Any) -> Answer:
     try:
         error = future.exception()
     except Exception as unread:
-        return Answer(None, f"Dask says what is not read here: {unread}")
+        return Answer(None, f"Dask's error cannot be read: {unread}")
     if isinstance(error, KilledWorker):
         return Answer(None, "it died")
     first = str(error).strip().partition("\\n")[0]
-    return Answer(None, f"Dask says: {first[:_LONGEST]}")
+    return Answer(None, f"Dask says: {first[:_MAX_CHARACTERS]}")

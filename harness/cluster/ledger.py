@@ -1,7 +1,7 @@
-"""What of a run waits, what is with workers, and what becomes of cells whose worker is lost.
+"""Tracks the cells of a run on a cluster: waiting, sent, ended, lost.
 
-It knows neither Dask nor pytest: it is told what happened, and says what is to be sent and which
-cells have come to an end.
+Uses neither Dask nor pytest: callers record events, and get the items to send and the cells that
+have ended.
 """
 
 from __future__ import annotations
@@ -12,29 +12,28 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.cluster.placement import Place, best, groups
+from harness.cluster.placement import RemoteWorker, find_best_labels, group_cells
 
-# A slot is sent its next unit while it runs one, so that it never waits for the client.
-_AHEAD = 2
-# A cell is tried so often before it is its own fault.
-_TRIES = 2
-# A unit that workers refuse, or that is lost with them before a cell of it began, is given up after
-# so many times.
-_PATIENCE, _PATIENCE_WITH_LOSSES = 5, 50
+# Units per slot: the next one is sent while one runs, so that slots never wait for the session.
+_UNITS_PER_SLOT = 2
+# A cell that ends its process this often is recorded as crashed.
+_MAX_ATTEMPTS = 2
+# A unit is abandoned after this many refusals, or losses before one of its cells began.
+_MAX_REFUSALS, _MAX_LOSSES = 5, 50
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Cells of one case that were not sent, or came back.
+class WorkItem:
+    """Cells of one case that wait for a worker.
 
     Attributes:
-        file: the suite's module, relative to the root.
+        file: module of the suite, relative to the root.
         case: name of the case.
         cells: ids.
-        seconds: how long they take, where that is known.
-        memory: GiB that one of them may hold.
-        avoid: names of workers that lost or refused it.
-        returned: how often it came back without a cell to blame.
+        seconds: expected duration, 0 if unknown.
+        memory: memory limit of one cell in GiB.
+        avoid: names of workers that lost or refused the item.
+        returned: number of returns for which no cell was at fault.
     """
 
     file: str
@@ -47,18 +46,18 @@ class Piece:
 
 
 @dataclass
-class Flight:
-    """A piece that is with a worker.
+class SentItem:
+    """A work item that was sent to a worker.
 
     Attributes:
-        piece: what was sent.
-        needed: the resources that it was sent for.
-        running: the cell under way, as far as is known.
-        worker: who runs it, as far as is known.
-        open: its cells that have not ended.
+        item: the work item.
+        needed: resources that the worker must have.
+        running: the running cell, if known.
+        worker: name of the worker, if known.
+        open: cells that have not ended.
     """
 
-    piece: Piece
+    item: WorkItem
     needed: frozenset[str]
     running: str | None = None
     worker: str = ""
@@ -66,12 +65,13 @@ class Flight:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What came of a loss.
+class LossResult:
+    """Consequence of a lost process, a lost worker or a refusal.
 
     Attributes:
-        dead: the cell that came to its end by it, or None.
-        abandoned: cells that nobody will run, and why.
+        dead: cell that ended by it, or None.
+        abandoned: cells that will not run.
+        reason: why not.
     """
 
     dead: str | None = None
@@ -80,178 +80,181 @@ class Verdict:
 
 
 class Ledger:
-    """The bookkeeping of a run.
+    """State of all cells of a run.
 
     Attributes:
-        attempts: by cell, the tries that did not end with a record of its own, a sentence each.
+        attempts: failed attempts by cell, a sentence each.
     """
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, items: Sequence[WorkItem]) -> None:
         self.attempts: dict[str, list[str]] = defaultdict(list)
         self._numbers = itertools.count()
-        self._flights: dict[str, Flight] = {}
+        self._sent_items: dict[str, SentItem] = {}
         self._ended: set[str] = set()
-        self._planned_for: tuple[frozenset[str], ...] | None = None
-        self._waiting: dict[frozenset[str], list[tuple[float, int, Piece]]] = {}
-        self._unplanned = list(pieces)
+        self._planned_labels: tuple[frozenset[str], ...] | None = None
+        self._waiting: dict[frozenset[str], list[tuple[float, int, WorkItem]]] = {}
+        self._unplanned = list(items)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing waits and nothing is with a worker."""
-        return not (self._flights or self._unplanned or any(self._waiting.values()))
+        """Whether no cell waits and no item is sent."""
+        return not (self._sent_items or self._unplanned or any(self._waiting.values()))
 
     @property
-    def flights(self) -> dict[str, Flight]:
-        """What is with workers, by key."""
-        return self._flights
+    def sent_items(self) -> dict[str, SentItem]:
+        """Sent items by key."""
+        return self._sent_items
 
-    def sendable(self, places: Sequence[Place]) -> Iterator[tuple[str, Flight]]:
-        """What is to be sent now, the longest first; each counts as sent from then on.
+    def take_sendable(self, workers: Sequence[RemoteWorker]) -> Iterator[tuple[str, SentItem]]:
+        """Take the items to send now, longest first. Each counts as sent from then on.
 
         Args:
-            places: the workers that there are.
+            workers: the available workers.
         """
-        self._plan(places)
-        slots = {needed: sum(place.slots for place in places if needed <= place.labels)
+        self._plan(workers)
+        slots = {needed: sum(worker.slots for worker in workers if needed <= worker.labels)
                  for needed in self._waiting}  # fmt: skip
-        most = _AHEAD * sum(place.slots for place in places)
+        most = _UNITS_PER_SLOT * sum(worker.slots for worker in workers)
         out: dict[frozenset[str], int] = defaultdict(int)
-        for flight in self._flights.values():
-            out[flight.needed] += 1
-        while len(self._flights) < most:
+        for sent in self._sent_items.values():
+            out[sent.needed] += 1
+        while len(self._sent_items) < most:
             ready = [
                 needed
                 for needed, queue in self._waiting.items()
-                if queue and out[needed] < _AHEAD * slots[needed]
+                if queue and out[needed] < _UNITS_PER_SLOT * slots[needed]
             ]
             if not ready:
                 return
             needed = min(ready, key=lambda each: self._waiting[each][0])
-            _, number, piece = heapq.heappop(self._waiting[needed])
+            _, number, item = heapq.heappop(self._waiting[needed])
             out[needed] += 1
-            flight = Flight(piece, needed, open=dict.fromkeys(piece.cells))
-            key = f"{piece.case}-{number}"
-            self._flights[key] = flight
-            yield key, flight
+            sent = SentItem(item, needed, open=dict.fromkeys(item.cells))
+            key = f"{item.case}-{number}"
+            self._sent_items[key] = sent
+            yield key, sent
 
-    def began(self, key: str, worker: str, cell: str) -> bool:
-        """A worker took a cell. A scheduler that is not ours may have given the unit to another
-        worker, after it lost the first.
+    def record_start(self, key: str, worker: str, cell: str) -> bool:
+        """Record that a worker began a cell.
+
+        A scheduler with other settings may have moved the unit to another worker.
 
         Returns:
-            Whether that counts: a worker that was taken for lost goes on with what others have.
+            False if the cell or its unit has ended: a worker that was considered lost may go on.
         """
-        flight = self._flights.get(key)
-        if flight is None or cell in self._ended:
+        sent = self._sent_items.get(key)
+        if sent is None or cell in self._ended:
             return False
-        if flight.running is not None and flight.worker not in ("", worker):
-            self.attempts[flight.running].append(f"{flight.worker} was lost")
-        flight.running, flight.worker = cell, worker
+        if sent.running is not None and sent.worker not in ("", worker):
+            self.attempts[sent.running].append(f"{sent.worker} was lost")
+        sent.running, sent.worker = cell, worker
         return True
 
-    def ended(self, key: str, cell: str) -> bool:
-        """A cell has a record.
+    def record_end(self, key: str, cell: str) -> bool:
+        """Record that a cell ended.
 
         Returns:
-            Whether it is its first: a worker that was taken for lost may send another.
+            Whether this is its first record: a worker that was considered lost may send another.
         """
-        flight = self._flights.get(key)
-        if flight is not None:
-            flight.open.pop(cell, None)
-            if flight.running == cell:
-                flight.running = None
+        sent = self._sent_items.get(key)
+        if sent is not None:
+            sent.open.pop(cell, None)
+            if sent.running == cell:
+                sent.running = None
         if cell in self._ended:
             return False
         self._ended.add(cell)
         return True
 
-    def finished(self, key: str) -> list[str]:
-        """A worker has answered a unit.
+    def finish_unit(self, key: str) -> list[str]:
+        """Record that a worker has finished a unit.
 
         Returns:
-            Its cells without a record, which wait again.
+            Cells of the unit without a record, which wait again.
         """
-        flight = self._flights.pop(key, None)
-        left = [] if flight is None else [cell for cell in flight.open if cell not in self._ended]
-        if flight is not None and left:
-            self._again(flight, left)
+        sent = self._sent_items.pop(key, None)
+        left = [] if sent is None else [cell for cell in sent.open if cell not in self._ended]
+        if sent is not None and left:
+            self._requeue(sent, left)
         return left
 
-    def died(self, key: str, cell: str, how: str, *, final: bool) -> Verdict:
-        """A cell ended its process.
+    def record_death(self, key: str, cell: str, how: str, *, final: bool) -> LossResult:
+        """Record that a process died while it ran a cell.
 
         Args:
-            key: of its unit.
-            cell: the one.
-            how: the process and its end, for the record.
-            final: whether another try would tell no more.
+            key: key of the unit.
+            cell: id of the cell.
+            how: worker and reason, for the record.
+            final: whether another attempt is useless.
         """
-        flight = self._flights.pop(key, None)
-        if flight is None:
-            return Verdict()
-        if cell in self._ended:  # by a worker that was taken for lost
-            return self._returned(flight, flight.worker, how, _PATIENCE_WITH_LOSSES)
+        sent = self._sent_items.pop(key, None)
+        if sent is None:
+            return LossResult()
+        if cell in self._ended:  # by a worker that was considered lost
+            return self._handle_return(sent, sent.worker, how, _MAX_LOSSES)
         self.attempts[cell].append(how)
-        return self._blamed(flight, cell, is_over=final or len(self.attempts[cell]) >= _TRIES)
+        return self._handle_fault(
+            sent, cell, is_over=final or len(self.attempts[cell]) >= _MAX_ATTEMPTS
+        )
 
-    def refused(self, key: str, worker: str, why: str) -> Verdict:
-        """A worker does not run a unit, or no more of it."""
-        flight = self._flights.pop(key, None)
-        if flight is None:
-            return Verdict()
-        return self._returned(flight, worker, why, _PATIENCE)
+    def record_refusal(self, key: str, worker: str, why: str) -> LossResult:
+        """Record that a worker refused the rest of a unit."""
+        sent = self._sent_items.pop(key, None)
+        if sent is None:
+            return LossResult()
+        return self._handle_return(sent, worker, why, _MAX_REFUSALS)
 
-    def lost(self, key: str, how: str) -> Verdict:
-        """The worker of a unit is gone, and nobody knows more."""
-        flight = self._flights.pop(key, None)
-        if flight is None:
-            return Verdict()
-        if flight.running is None or flight.running in self._ended:
-            return self._returned(flight, flight.worker, how, _PATIENCE_WITH_LOSSES)
-        self.attempts[flight.running].append(f"{flight.worker or 'its worker'} was lost: {how}")
-        tries = len(self.attempts[flight.running])
-        return self._blamed(flight, flight.running, is_over=tries >= _TRIES)
+    def record_loss(self, key: str, how: str) -> LossResult:
+        """Record that the worker of a unit is lost."""
+        sent = self._sent_items.pop(key, None)
+        if sent is None:
+            return LossResult()
+        if sent.running is None or sent.running in self._ended:
+            return self._handle_return(sent, sent.worker, how, _MAX_LOSSES)
+        self.attempts[sent.running].append(f"{sent.worker or 'its worker'} was lost: {how}")
+        attempts = len(self.attempts[sent.running])
+        return self._handle_fault(sent, sent.running, is_over=attempts >= _MAX_ATTEMPTS)
 
-    def _blamed(self, flight: Flight, cell: str, *, is_over: bool) -> Verdict:
-        """A cell was under way as its process or worker ended."""
+    def _handle_fault(self, sent: SentItem, cell: str, *, is_over: bool) -> LossResult:
+        """Handle the end of a process or worker during a cell."""
         if is_over:
             self._ended.add(cell)
-        left = [each for each in flight.open if each not in self._ended]
+        left = [each for each in sent.open if each not in self._ended]
         if left:
-            self._again(flight, left, avoid=flight.worker)
-        return Verdict(dead=cell if is_over else None)
+            self._requeue(sent, left, avoid=sent.worker)
+        return LossResult(dead=cell if is_over else None)
 
-    def _returned(self, flight: Flight, worker: str, why: str, patience: int) -> Verdict:
-        left = [each for each in flight.open if each not in self._ended]
-        if left and flight.piece.returned >= patience:
+    def _handle_return(self, sent: SentItem, worker: str, why: str, limit: int) -> LossResult:
+        left = [each for each in sent.open if each not in self._ended]
+        if left and sent.item.returned >= limit:
             self._ended.update(left)
-            return Verdict(abandoned=tuple(left), reason=why)
+            return LossResult(abandoned=tuple(left), reason=why)
         if left:
-            self._again(flight, left, avoid=worker, returned=flight.piece.returned + 1)
-        return Verdict()
+            self._requeue(sent, left, avoid=worker, returned=sent.item.returned + 1)
+        return LossResult()
 
-    def _again(
-        self, flight: Flight, cells: Sequence[str], *, avoid: str = "", returned: int = 0
+    def _requeue(
+        self, sent: SentItem, cells: Sequence[str], *, avoid: str = "", returned: int = 0
     ) -> None:
-        piece = flight.piece
-        avoided = piece.avoid | ({avoid} if avoid else set())
-        again = replace(piece, cells=tuple(cells), avoid=avoided, returned=returned)
+        item = sent.item
+        avoided = item.avoid | ({avoid} if avoid else set())
+        again = replace(item, cells=tuple(cells), avoid=avoided, returned=returned)
         self._unplanned.append(again)
 
-    def _plan(self, places: Sequence[Place]) -> None:
-        """Sort what waits by what it needs, anew where other workers are there."""
-        there = tuple(sorted({place.labels for place in places}, key=sorted))
-        if there != self._planned_for:
-            self._planned_for = there
-            self._unplanned += [piece for queue in self._waiting.values() for *_, piece in queue]
+    def _plan(self, workers: Sequence[RemoteWorker]) -> None:
+        """Group waiting items by the resources they need; start over if the workers changed."""
+        there = tuple(sorted({worker.labels for worker in workers}, key=sorted))
+        if there != self._planned_labels:
+            self._planned_labels = there
+            self._unplanned += [item for queue in self._waiting.values() for *_, item in queue]
             self._waiting = {}
-        if not (self._unplanned and places):
+        if not (self._unplanned and workers):
             return
-        labels = best(places)
-        for piece in self._unplanned:
-            for needed, cells in groups(piece.cells, places, labels):
-                share = piece.seconds * len(cells) / len(piece.cells)
-                part = replace(piece, cells=tuple(cells), seconds=share)
+        labels = find_best_labels(workers)
+        for item in self._unplanned:
+            for needed, cells in group_cells(item.cells, workers, labels):
+                share = item.seconds * len(cells) / len(item.cells)
+                part = replace(item, cells=tuple(cells), seconds=share)
                 heapq.heappush(
                     self._waiting.setdefault(needed, []), (-share, next(self._numbers), part)
                 )

@@ -1,5 +1,7 @@
-"""What client, workers and their processes say to each other: plain data, no code. Imports no torch
-and no Dask."""
+"""Messages between session, workers and their processes: plain data, no code.
+
+Imports neither torch nor Dask.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,19 @@ from harness.record.run import BackendState
 from harness.session.run_one import Asked
 
 
-class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """Cells of one case that one process runs one after the other, so that they share its export.
+class WorkUnit(msgspec.Struct, frozen=True, kw_only=True):
+    """Cells of one case that one process runs in sequence, so that they share one export.
 
     Attributes:
-        key: its name among all units of all runs.
-        topic: where its worker tells what becomes of it.
-        file: the suite's module, relative to the root of the checkout.
-        digest: SHA-256 of that file, of which the worker must have the same.
-        case: the name of the case.
-        cells: ids of its cells.
-        asked: what the session asks of each.
-        cell_memory: GiB that a cell may hold where its case asks for no more.
-        speed: whether torch is kept quick.
+        key: name of the unit, unique among all runs.
+        topic: Dask topic on which the worker reports events of the unit.
+        file: module of the suite, relative to the root of the checkout.
+        digest: SHA-256 of that file; the worker's file must have the same.
+        case: name of the case.
+        cells: ids of the cells.
+        asked: settings of the session for each cell.
+        cell_memory: memory limit of a cell in GiB, unless its case needs more.
+        speed: whether the speed parts are installed.
     """
 
     key: str
@@ -36,15 +38,15 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     speed: bool = True
 
 
-class Hello(msgspec.Struct, frozen=True, tag=True):
-    """What a worker is: told once, when its first process has loaded the vendors.
+class WorkerInfo(msgspec.Struct, frozen=True, tag=True):
+    """Description of a worker; its first process sends it after it has loaded the backends.
 
     Attributes:
         environment: host, packages, checkout.
-        backends: what they say of themselves.
-        delegates: by backend, the name that programs ask for it by, where that is another.
-        slow: the parts of :mod:`harness.pipeline.speed` that it goes without, and why.
-        gone: private names of vendors that it did not find.
+        backends: state of each backend.
+        delegates: id of the delegate in programs by backend, where it differs from the backend.
+        slow: parts of :mod:`harness.pipeline.speed` that are not installed, and why.
+        gone: private names of vendors that do not exist.
     """
 
     environment: Environment
@@ -54,29 +56,29 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     gone: dict[str, str] = {}
 
 
-class Began(msgspec.Struct, frozen=True, tag=True):
-    """A cell is under way."""
+class UnitCellBegan(msgspec.Struct, frozen=True, tag=True):
+    """A process began to run a cell."""
 
     cell: str
     stage: str = ""
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True):
-    """A cell has its record: JSON, as is what it says of the limitation that speaks of it."""
+class UnitCellEnded(msgspec.Struct, frozen=True, tag=True):
+    """A cell ended; record and claim about its known issue are JSON."""
 
     cell: str
     record: str
     claim: str | None = None
 
 
-class Died(msgspec.Struct, frozen=True, tag=True):
-    """A process ended in the middle of a cell.
+class UnitCellDied(msgspec.Struct, frozen=True, tag=True):
+    """A process died while it ran a cell.
 
     Attributes:
-        cell: the one.
-        record: what is known of it, as JSON.
-        judged: whether that is its own record, which was there before the process ended.
-        final: whether another try would tell no more: it took too long or too much memory.
+        cell: id of the cell.
+        record: incomplete record of the cell, as JSON.
+        judged: whether the record was complete before the process died.
+        final: whether another try is useless: the cell exceeded its time or memory limit.
     """
 
     cell: str
@@ -85,30 +87,32 @@ class Died(msgspec.Struct, frozen=True, tag=True):
     final: bool = False
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True):
-    """A unit that this worker will not or cannot run, and why; another may."""
+class UnitRefused(msgspec.Struct, frozen=True, tag=True):
+    """This worker cannot run the unit; another one may."""
 
     message: str
 
 
-class Finished(msgspec.Struct, frozen=True, tag=True):
-    """All cells of a unit were told of."""
+class UnitFinished(msgspec.Struct, frozen=True, tag=True):
+    """All cells of the unit have been reported."""
 
 
-Event = Hello | Began | Ended | Died | Refused | Finished
+ProcessMessage = (
+    WorkerInfo | UnitCellBegan | UnitCellEnded | UnitCellDied | UnitRefused | UnitFinished
+)
 
-decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+decoder: msgspec.json.Decoder[ProcessMessage] = msgspec.json.Decoder(ProcessMessage)
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker answers to a unit, beside what it told meanwhile.
+class UnitResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a unit; the worker reported its cells before.
 
     Attributes:
-        ended: the cells of which it told a record.
-        died: the cell in the middle of which its process ended.
-        refused: why it ran nothing, or stopped.
-        unfit: whether it would refuse any other as well.
-        worker: its name.
+        ended: cells whose record was reported.
+        died: cell during which the process died.
+        refused: why the worker ran nothing, or stopped.
+        unfit: whether the worker would refuse every unit.
+        worker: name of the worker.
     """
 
     ended: list[str] = []
@@ -118,9 +122,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     worker: str = ""
 
 
-class Told(msgspec.Struct, frozen=True):
-    """An event on its way to the client: of which unit, and by which worker."""
+class UnitEvent(msgspec.Struct, frozen=True):
+    """An event of a unit, with the name of the worker that reports it."""
 
     key: str
     worker: str
-    event: Began | Ended | Died
+    event: UnitCellBegan | UnitCellEnded | UnitCellDied

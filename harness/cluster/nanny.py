@@ -1,5 +1,4 @@
-"""A nanny of Dask's, and another in its place where it gives up: a machine that serves a farm has a
-worker as long as the scheduler answers."""
+"""Supervises a worker: restarts it, and Dask's nanny process, as long as the scheduler answers."""
 
 from __future__ import annotations
 
@@ -17,33 +16,33 @@ from distributed.comm.core import connect
 from distributed.security import Security
 from distributed.utils import get_ip
 
-from harness.cluster.tls import restrict
-from harness.cluster.worker import FarmWorker, close_doors, quiet
+from harness.cluster.tls import restrict_pickles
+from harness.cluster.worker import ClusterWorker, close_handlers, silence_dask
 from harness.errors import UsageError
 from harness.pytest_plugin.workers import fork_server
 
-# Of the worker itself; the processes that run cells have a watch of their own.
+# For the worker process itself; a memory monitor watches the processes that run cells.
 _OWN_MEMORY = "2GiB"
 _LOOK_SECONDS = 1.0
-# A nanny starts a worker that died within a moment. One that was killed as it started it forgets.
+# A nanny restarts a dead worker at once, but not one that was killed while it started.
 _IDLE_LOOKS = 5
 _RECONNECT_SECONDS = 60.0
 _ENDED = (Status.closing, Status.closed, Status.closing_gracefully, Status.failed)
 
 
-class FarmNanny(Nanny):
-    """Starts a worker again that died."""
+class ClusterNanny(Nanny):
+    """A Dask nanny that restarts a dead :class:`ClusterWorker`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        restrict()
-        quiet()
-        ours = {"worker_class": FarmWorker, "memory_limit": _OWN_MEMORY}
+        restrict_pickles()
+        silence_dask()
+        ours = {"worker_class": ClusterWorker, "memory_limit": _OWN_MEMORY}
         super().__init__(*args, **{**kwargs, **ours})
-        close_doors(self)
+        close_handlers(self)
 
     @property
     def has_worker(self) -> bool:
-        """Whether there is one, or one is about to be."""
+        """Whether a worker runs or starts."""
         return self.process is not None and self.process.status in (
             Status.starting,
             Status.running,
@@ -51,17 +50,17 @@ class FarmNanny(Nanny):
 
 
 @dataclass(frozen=True)
-class Post:
-    """Where a worker serves, and with what.
+class WorkerConfig:
+    """Settings of a worker.
 
     Attributes:
-        address: of the scheduler.
-        security: keys, where there are any.
-        root: the checkout.
-        name: of the worker, unique on its farm.
-        slots: processes that run cells.
-        room: GiB that their cells may take together; None for most of what is available.
-        host: where it listens; None for the interface that sees the scheduler.
+        address: address of the scheduler.
+        security: TLS keys; None without.
+        root: root of the checkout.
+        name: name of the worker, unique in its cluster.
+        slots: number of processes that run cells.
+        memory: memory in GiB for all cells together; None for most of the available memory.
+        host: address to listen on; None for the interface to the scheduler.
     """
 
     address: str
@@ -69,26 +68,26 @@ class Post:
     root: Path
     name: str
     slots: int
-    room: float | None = None
+    memory: float | None = None
     host: str | None = None
 
-    def nanny(self) -> FarmNanny:
-        """One that is not started yet."""
-        return FarmNanny(
+    def create_nanny(self) -> ClusterNanny:
+        """Create a nanny without starting it."""
+        return ClusterNanny(
             self.address,
             security=self.security,
             name=self.name,
-            # Dask would have the worker listen on all.
+            # Dask's default is to listen on all interfaces.
             host=self.host or get_ip(urlsplit(self.address).hostname),  # type: ignore[no-untyped-call]
             root=str(self.root),
             slots=self.slots,
-            room=self.room,
+            memory=self.memory,
             dashboard=False,
             dashboard_address="127.0.0.1:0",
         )
 
-    async def is_answered(self) -> bool:
-        """Whether the scheduler answers, now or in a while."""
+    async def is_scheduler_alive(self) -> bool:
+        """Whether the scheduler answers within a minute."""
         security: Any = self.security
         arguments = {} if security is None else security.get_connection_args("worker")
         reach: Any = connect
@@ -102,40 +101,40 @@ class Post:
         return False
 
 
-async def serve(post: Post, ready: Callable[[], None]) -> None:
+async def serve(config: WorkerConfig, on_ready: Callable[[], None]) -> None:
     """Run a worker until this is cancelled.
 
     Args:
-        post: where and with what.
-        ready: is told when it has begun.
+        config: settings of the worker.
+        on_ready: called when the worker has started.
 
     Raises:
-        UsageError: the scheduler does not answer any more.
-        RuntimeError: the worker does not start, the first time.
+        UsageError: the scheduler no longer answers.
+        RuntimeError: the worker does not start for the first time.
     """
-    # Of all workers of this process and those that take their places: one imports for them.
+    # One fork server imports torch for all workers that this process starts.
     fork_server.announce(os.environ)
     has_begun = False
     while True:
-        nanny = post.nanny()
+        nanny = config.create_nanny()
         try:
             await nanny
             if not has_begun:
-                ready()
+                on_ready()
             has_begun = True
-            await _until_useless(nanny)
+            await _wait_until_idle(nanny)
         except Exception:
             if not has_begun:
                 raise
         finally:
             with contextlib.suppress(Exception):
                 await nanny.close(timeout=_IDLE_LOOKS)
-        if not await post.is_answered():
-            raise UsageError(f"the scheduler at {post.address} does not answer any more")
+        if not await config.is_scheduler_alive():
+            raise UsageError(f"the scheduler at {config.address} no longer answers")
 
 
-async def _until_useless(nanny: FarmNanny) -> None:
-    """Until it ends, or has neither a worker nor one that starts."""
+async def _wait_until_idle(nanny: ClusterNanny) -> None:
+    """Wait until the nanny ends, or has no worker for several seconds."""
     idle = 0
     while nanny.status not in _ENDED and idle < _IDLE_LOOKS:
         await asyncio.sleep(_LOOK_SECONDS)

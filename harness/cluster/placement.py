@@ -1,6 +1,6 @@
-"""Which worker a cell goes to: the best runtime that there is, native before emulated.
+"""Chooses workers for cells: the best available runtime first, native before emulated.
 
-A worker announces what it can execute as resources of Dask's: ``native:MLXBackend``,
+A worker announces the runtimes that it has as Dask resources: ``native:MLXBackend``,
 ``emulated:mlx``, ``reference:tosa``, ``release:1.5.1``, ``memory`` in GiB.
 """
 
@@ -9,53 +9,53 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.cluster.messages import Hello
+from harness.cluster.messages import WorkerInfo
 from harness.record.host import Environment
 from harness.record.run import BackendState
 from harness.record.target import split_cell_id
 
-# From the best on. What executes nothing still lowers, and says why it does no more.
+# Best first. A worker that executes nothing can still lower.
 _RUNTIMES = ("native", "reference", "emulated")
 _LOWERS = "lowers"
 
 
 @dataclass(frozen=True)
-class Place:
-    """A worker as the client sees it.
+class RemoteWorker:
+    """A worker, from the point of view of the session.
 
     Attributes:
-        address: Dask's.
-        name: its name on the farm.
-        slots: the cells that it runs at once.
-        memory: GiB that they may take together.
-        hello: what it says of itself.
+        address: its Dask address.
+        name: its name in the cluster.
+        slots: number of cells that it runs at once.
+        memory: memory in GiB that they may use together.
+        info: its description of itself.
     """
 
     address: str
     name: str
     slots: int
     memory: float
-    hello: Hello
+    info: WorkerInfo
 
     @property
     def labels(self) -> frozenset[str]:
-        """The resources that it announces."""
-        return frozenset(labels_of(self.hello))
+        """Resources that it announces."""
+        return frozenset(list_labels(self.info))
 
 
-def label_of(backend: str, state: BackendState, delegates: Mapping[str, str]) -> str:
-    """What a worker announces of a backend; empty where it can do nothing for it."""
+def get_label(backend: str, state: BackendState, delegates: Mapping[str, str]) -> str:
+    """Build the resource that a worker announces for a backend; empty if it can do nothing."""
     if not state.available:
         return f"{_LOWERS}:{backend}" if state.can_lower else ""
-    # A native runtime is the vendor's, and goes by the name that programs ask for.
+    # Native runtimes are named by the id of the delegate in programs.
     name = delegates.get(backend, backend) if state.runtime == "native" else backend
     return f"{state.runtime}:{name}"
 
 
-def labels_of(hello: Hello) -> list[str]:
-    """All that a worker announces but its memory."""
-    found = [label_of(name, state, hello.delegates) for name, state in hello.backends.items()]
-    release = hello.environment.packages.get("executorch")
+def list_labels(info: WorkerInfo) -> list[str]:
+    """List all resources of a worker except its memory."""
+    found = [get_label(name, state, info.delegates) for name, state in info.backends.items()]
+    release = info.environment.packages.get("executorch")
     return [label for label in [*found, f"release:{release}" if release else ""] if label]
 
 
@@ -64,33 +64,35 @@ def _rank(label: str) -> int:
     return _RUNTIMES.index(kind) if kind in _RUNTIMES else len(_RUNTIMES)
 
 
-def best(places: Sequence[Place]) -> dict[str, str]:
-    """By backend, the label of the best that any worker can do for it; backends of which none can
-    do anything are absent."""
+def find_best_labels(workers: Sequence[RemoteWorker]) -> dict[str, str]:
+    """Find the label of the best runtime of each backend on any worker.
+
+    Backends that no worker can lower or execute are absent.
+    """
     found: dict[str, str] = {}
-    for place in places:
-        for backend, state in place.hello.backends.items():
-            label = label_of(backend, state, place.hello.delegates)
+    for worker in workers:
+        for backend, state in worker.info.backends.items():
+            label = get_label(backend, state, worker.info.delegates)
             if label and (backend not in found or _rank(label) < _rank(found[backend])):
                 found[backend] = label
     return found
 
 
-def groups(
-    cells: Sequence[str], places: Sequence[Place], labels: Mapping[str, str]
+def group_cells(
+    cells: Sequence[str], workers: Sequence[RemoteWorker], labels: Mapping[str, str]
 ) -> list[tuple[frozenset[str], list[str]]]:
     """Cells of one case in as few groups as workers allow, each with the resources it needs.
 
     Args:
         cells: their ids.
         places: the workers.
-        labels: :func:`best` of them.
+        labels: result of :func:`find_best_labels` for them.
     """
     found: list[tuple[frozenset[str], list[str]]] = []
-    offers = {place.labels for place in places}
+    offers = {worker.labels for worker in workers}
     for cell in cells:
         label = labels.get(split_cell_id(cell)[1].backend)
-        # What none can execute is for any of them to say why.
+        # If no worker can execute the cell, any worker can record the reason.
         own = frozenset([label] if label else [])
         for index, (needed, members) in enumerate(found):
             if any(needed | own <= offer for offer in offers):
@@ -101,8 +103,8 @@ def groups(
     return found
 
 
-def differences(ours: Environment, theirs: Environment) -> list[str]:
-    """How a worker's code differs from this session's, a part each; empty where it does not."""
+def describe_differences(ours: Environment, theirs: Environment) -> list[str]:
+    """List the differences between the packages and checkouts of this session and a worker."""
     found = []
     if ours.python != theirs.python:
         found.append(f"Python {theirs.python} in place of {ours.python}")

@@ -1,4 +1,4 @@
-"""What a farm needs beside the rest of the harness: the extra ``cluster``."""
+"""Checks that the packages of the extra ``cluster`` are installed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from harness.errors import UsageError
 
 
 @contextmanager
-def needed() -> Iterator[None]:
-    """Import what needs Dask.
+def require_dask() -> Iterator[None]:
+    """Context in which modules that need Dask are imported.
 
     Raises:
-        UsageError: it is not installed.
+        UsageError: Dask is not installed.
     """
     try:
         yield
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"a farm needs Dask ({error.name} is not installed): "
+            f"a cluster needs Dask ({error.name} is not installed): "
             "pip install executorch-conform[cluster]"
         ) from error

@@ -1,4 +1,4 @@
-"""A scheduler of Dask's for a farm, and workers beside it on the same machine."""
+"""Runs a Dask scheduler, and optionally workers on the same machine."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from distributed import Scheduler
 from distributed.security import Security
 
 from harness.cluster import nanny
-from harness.cluster.nanny import Post
-from harness.cluster.tls import restrict
-from harness.cluster.worker import close_doors, quiet
+from harness.cluster.nanny import WorkerConfig
+from harness.cluster.tls import restrict_pickles
+from harness.cluster.worker import close_handlers, silence_dask
 
 SETTINGS = {
-    # A unit whose worker is lost goes back to the session, which knows what to try again.
+    # The session decides whether to retry a unit whose worker is lost.
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.worker-ttl": "30s",
-    # Events are handed on, and nobody reads them later.
+    # Events are forwarded and not read later.
     "distributed.admin.low-level-log-length": 1000,
     "distributed.worker.memory.terminate": False,
 }
@@ -32,22 +32,22 @@ async def serve(
     security: Security | None,
     root: Path,
     local: int,
-    room: float | None,
+    memory: float | None,
     say: Callable[[str], None],
 ) -> None:
-    """Run a scheduler until this process is asked to end.
+    """Run a scheduler until this process gets SIGINT or SIGTERM.
 
     Args:
-        address: where it listens.
-        security: keys, where there are any.
-        root: the checkout of local workers.
-        local: how many there are, each with one slot.
-        room: GiB that the cells of each may take; None for an equal part of what is available.
+        address: address to listen on.
+        security: TLS keys; None without.
+        root: checkout of the local workers.
+        local: number of local workers, each with one slot.
+        memory: memory in GiB for the cells of each; None for an equal share of available memory.
         say: prints a line.
     """
-    quiet()
+    silence_dask()
     dask.config.set(SETTINGS)
-    restrict(scheduler=True)
+    restrict_pickles(scheduler=True)
     split = urlsplit(address)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -57,41 +57,42 @@ async def serve(
         port=split.port or 0,
         protocol=f"{split.scheme}://",
         security=security,
-        # Its page has no keys: it is for this machine.
+        # The dashboard has no access control: only this machine may see it.
         dashboard_address="127.0.0.1:0",
     )
-    close_doors(scheduler)
+    close_handlers(scheduler)
     async with scheduler:
         say(f"conform: scheduler at {scheduler.address}")
-        posts = [
-            Post(scheduler.address, security, root, f"local{number}", 1, room)
+        configs = [
+            WorkerConfig(scheduler.address, security, root, f"local{number}", 1, memory)
             for number in range(local)
         ]
         try:
-            await _serve_all(posts, stop, say)
+            await _serve_all(configs, stop, say)
         except ExceptionGroup as group:
             raise group.exceptions[0] from group
         say("conform: the scheduler ends")
 
 
 async def _serve_all(
-    posts: Sequence[Post], stop: asyncio.Event, say: Callable[[str], None]
+    configs: Sequence[WorkerConfig], stop: asyncio.Event, say: Callable[[str], None]
 ) -> None:
-    """Have workers until somebody says stop."""
+    """Run workers until ``stop`` is set."""
 
     async def announce() -> None:
-        for event in begun:
+        for event in started:
             await event.wait()
-        if posts:
+        if configs:
             say(
-                f"conform: {len(posts)} workers; use them: conform run --cluster {posts[0].address}"
+                f"conform: {len(configs)} workers; use them with: "
+                f"conform run --cluster {configs[0].address}"
             )
 
-    begun = [asyncio.Event() for _ in posts]
+    started = [asyncio.Event() for _ in configs]
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(nanny.serve(post, event.set))
-            for post, event in zip(posts, begun, strict=True)
+            group.create_task(nanny.serve(config, event.set))
+            for config, event in zip(configs, started, strict=True)
         ]
         tasks.append(group.create_task(announce()))
         await stop.wait()

@@ -1,5 +1,5 @@
-"""One process of a worker that runs cells, from the worker's side: started, handed units of work,
-replaced by another when a cell ended it."""
+"""Slots of a worker: each starts a process that runs cells, sends it units of work, and replaces it
+when a cell ends it."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from distributed.diskutils import WorkSpace
 from harness.cache_folders import cache_folder
 from harness.cluster import slot_process
 from harness.cluster.messages import (
-    Began,
-    Died,
-    Ended,
-    Event,
-    Finished,
-    Hello,
-    Outcome,
-    Refused,
-    Unit,
+    ProcessMessage,
+    UnitCellBegan,
+    UnitCellDied,
+    UnitCellEnded,
+    UnitFinished,
+    UnitRefused,
+    UnitResult,
+    WorkerInfo,
+    WorkUnit,
     decoder,
 )
-from harness.cluster.slot_process import Setting
+from harness.cluster.slot_process import SlotConfig
 from harness.errors import UsageError
 from harness.execution.child_process import how_it_ended
 from harness.execution.memory import GIB
@@ -46,140 +46,142 @@ from harness.record.host import available_memory
 from harness.workers.crash_record import complete, record_of
 from harness.workers.memory_monitor import Watch
 
-Tell = Callable[[Began | Ended | Died], None]
-"""Hears what becomes of the cells of a unit."""
+Report = Callable[[UnitCellBegan | UnitCellEnded | UnitCellDied], None]
+"""Receives the events of a unit."""
 
 _EXIT_SECONDS = 10.0
-# What other processes of the machine, and this one, need as well.
-_OF_WHAT_THERE_IS = 0.9
-# Less on its disk, and a worker takes no work: programs, kernels and stacks are written there.
-_LEAST_DISK = 64 << 20
+# The rest is for other processes.
+_SHARE_OF_MEMORY = 0.9
+# With less free disk space a worker refuses work, as it writes programs, kernels and stacks.
+_MIN_FREE_DISK = 64 << 20
 _NO_SPACE = os.strerror(errno.ENOSPC)
 
 
-class Slot:
-    """A process, started by the first unit and again after each that ended it. One thread at a time
-    may use it."""
+class ClusterSlot:
+    """A process that runs cells; started by the first unit, and again after a cell ended it.
 
-    def __init__(self, setting: Setting, watch: Watch) -> None:
-        self._setting = setting
+    Only one thread at a time may use a slot.
+    """
+
+    def __init__(self, config: SlotConfig, watch: Watch) -> None:
+        self._config = config
         self._watch = watch
         self._process: subprocess.Popen[bytes] | Forked | None = None
         self._socket: socket.socket | None = None
         self._lifeline: socket.socket | None = None
-        self._log = Path(setting.logs) / f"{setting.name}.log"
+        self._log = Path(config.logs) / f"{config.name}.log"
         self._code = ""
 
-    def start(self, *, speed: bool = True) -> Hello | None:
-        """Have a process that has loaded the vendors.
+    def start(self, *, speed: bool = True) -> WorkerInfo | None:
+        """Start the process, unless it runs, and wait until it has loaded the backends.
 
         Returns:
-            What it says of itself; None when it was there already.
+            Its description of this worker; None if it was running already.
 
         Raises:
-            UsageError: it does not start; the message has the end of what it printed.
+            UsageError: it does not start; the message contains the end of its output.
         """
-        if self._process is not None and self._setting.speed != speed:
+        if self._process is not None and self._config.speed != speed:
             self.close()
         if self._process is not None and self._process.poll() is None:
             return None
         self.close()
-        self._setting = msgspec.structs.replace(self._setting, speed=speed)
+        self._config = msgspec.structs.replace(self._config, speed=speed)
         self._socket, theirs = socket.socketpair()
         self._lifeline, watched = socket.socketpair()
         with theirs, watched, self._log.open("wb") as log:
-            begin = _forked if fork_server.is_possible() else _started
-            self._process = begin(self._setting, theirs, watched, log)
-        self._watch.add(self._setting.name)
+            start = _fork_process if fork_server.is_possible() else _start_process
+            self._process = start(self._config, theirs, watched, log)
+        self._watch.add(self._config.name)
         for event in self._events():
-            if isinstance(event, Hello):
-                return self._same(event)
-        fate = self._fate()
+            if isinstance(event, WorkerInfo):
+                return self._check_revision(event)
+        fate = self._describe_end()
         printed = self._log.read_text(errors="replace").strip().splitlines()
         self.close()
         raise UsageError("\n".join([f"a process that runs cells {fate}", *printed[-5:]]))
 
-    def _same(self, hello: Hello) -> Hello:
-        """What a process says of itself, whose code must be that of the one before it."""
-        code = hello.environment.revision
+    def _check_revision(self, info: WorkerInfo) -> WorkerInfo:
+        """Refuse a process whose checkout differs from the previous process's."""
+        code = info.environment.revision
         if self._code and code != self._code:
             self.close()
             raise UsageError(
-                f"the checkout of this worker was {self._code} when it began and is {code} now; "
-                "start the worker again"
+                f"the checkout of this worker changed from {self._code} to {code}; "
+                "restart the worker"
             )
         self._code = code
-        return hello
+        return info
 
-    def run(self, unit: Unit, tell: Tell) -> Outcome:
+    def run(self, unit: WorkUnit, report: Report) -> UnitResult:
         """Run the cells of a unit.
 
         Args:
-            unit: the work.
-            tell: hears of each cell.
+            unit: unit of work.
+            report: receives the events of the cells.
         """
         try:
-            if shutil.disk_usage(self._setting.logs).free < _LEAST_DISK:
+            if shutil.disk_usage(self._config.logs).free < _MIN_FREE_DISK:
                 raise OSError(errno.ENOSPC, _NO_SPACE)
             self.start(speed=unit.speed)
             self._send(unit)
         except (UsageError, OSError) as error:
-            return Outcome(refused=str(error), unfit=True)
+            return UnitResult(refused=str(error), unfit=True)
         ended: list[str] = []
         running: str | None = None
         for event in self._events():
             match event:
-                case Began():
+                case UnitCellBegan():
                     running = event.cell
-                    tell(event)
-                case Ended():
+                    report(event)
+                case UnitCellEnded():
                     cell = Cell.from_json(event.record)
                     if cell.status.is_red and _NO_SPACE in (cell.traceback or cell.error or ""):
-                        # It accuses the worker, and not what it ran.
+                        # The worker is at fault, not the cell.
                         self.close()
-                        return Outcome(ended=ended, refused=_NO_SPACE, unfit=True)
+                        return UnitResult(ended=ended, refused=_NO_SPACE, unfit=True)
                     ended.append(event.cell)
                     running = None
                     complete(cell, self._watch.take(cell.id))
-                    tell(msgspec.structs.replace(event, record=cell.to_json()))
-                case Finished():
-                    return Outcome(ended=ended)
-                case Refused():
-                    return Outcome(ended=ended, refused=event.message)
-        fate = self._fate()
+                    report(msgspec.structs.replace(event, record=cell.to_json()))
+                case UnitFinished():
+                    return UnitResult(ended=ended)
+                case UnitRefused():
+                    return UnitResult(ended=ended, refused=event.message)
+        fate = self._describe_end()
         self.close()
         if running is None:
-            return Outcome(ended=ended, refused=f"its process {fate} between two cells")
-        tell(self._death(running, unit.asked.seed, fate))
-        return Outcome(ended=ended, died=running)
+            return UnitResult(ended=ended, refused=f"its process {fate} between two cells")
+        report(self._record_death(running, unit.asked.seed, fate))
+        return UnitResult(ended=ended, died=running)
 
     def close(self) -> None:
         """End the process, if there is one."""
         process, self._process = self._process, None
         if process is not None:
-            self._watch.drop(self._setting.name)
+            self._watch.drop(self._config.name)
             process.kill()
             process.wait()
-        for end in (self._socket, self._lifeline):
-            if end is not None:
-                end.close()
+        for each in (self._socket, self._lifeline):
+            if each is not None:
+                each.close()
         self._socket = self._lifeline = None
 
-    def _send(self, unit: Unit) -> None:
+    def _send(self, unit: WorkUnit) -> None:
         if self._socket is None:
             raise OSError("its process is gone")
         self._socket.sendall(msgspec.json.encode(unit) + b"\n")
 
-    def _events(self) -> Iterator[Event]:
-        """What the process tells, until it ends."""
+    def _events(self) -> Iterator[ProcessMessage]:
+        """Yield messages of the process until it ends."""
         if self._socket is None:
             return
         with self._socket.makefile("rb") as lines, contextlib.suppress(ConnectionError):
             for line in lines:
                 yield decoder.decode(line)
 
-    def _fate(self) -> str:
-        """How the process ended, which has closed its side."""
+    def _describe_end(self) -> str:
+        """Describe how the process ended, after it closed its connection."""
         if self._process is None:
             return "is not running"
         try:
@@ -187,79 +189,80 @@ class Slot:
         except subprocess.TimeoutExpired:
             return "closed its connection"
 
-    def _death(self, name: str, seed: int, fate: str) -> Died:
-        logs, worker = Path(self._setting.logs), self._setting.name
+    def _record_death(self, name: str, seed: int, fate: str) -> UnitCellDied:
+        logs, worker = Path(self._config.logs), self._config.name
         seen = self._watch.take(name)
         cell, is_judged = record_of(logs, name, worker, seed, seen)
         was_ended = cell.status is Status.TIMEOUT or (seen is not None and bool(seen.verdict))
         if not is_judged and not was_ended and cell.traceback is None:
             cell.error = f"its process {fate}"
-        return Died(name, cell.to_json(), judged=is_judged, final=is_judged or was_ended)
+        return UnitCellDied(name, cell.to_json(), judged=is_judged, final=is_judged or was_ended)
 
 
-def _forked(
-    setting: Setting, connection: socket.socket, lifeline: socket.socket, log: IO[bytes]
+def _fork_process(
+    config: SlotConfig, connection: socket.socket, lifeline: socket.socket, log: IO[bytes]
 ) -> Forked:
-    """A process from one that has imported what it needs."""
-    said = Connection(os.dup(log.fileno()), readable=False)
+    """Fork a process from the fork server, which has imported torch and executorch."""
+    output = Connection(os.dup(log.fileno()), readable=False)
     try:
-        text = msgspec.json.encode(setting).decode()
-        return Forked(slot_process.forked, text, connection, lifeline, said, dict(os.environ))
+        text = msgspec.json.encode(config).decode()
+        return Forked(slot_process.run_forked, text, connection, lifeline, output, dict(os.environ))
     finally:
-        said.close()
+        output.close()
 
 
-def _started(
-    setting: Setting, connection: socket.socket, lifeline: socket.socket, log: IO[bytes]
+def _start_process(
+    config: SlotConfig, connection: socket.socket, lifeline: socket.socket, log: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    """A process by a command."""
+    """Start a process by a command."""
     ends = (connection.fileno(), lifeline.fileno())
     return subprocess.Popen(
-        # -P: a file in the working folder must not be taken for a module of ours.
+        # -P: modules in the working folder must not shadow ours.
         [sys.executable, "-P", "-m", slot_process.__name__,
-         msgspec.json.encode(setting).decode(), *map(str, ends)],
+         msgspec.json.encode(config).decode(), *map(str, ends)],
         pass_fds=ends,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        cwd=setting.root,
+        cwd=config.root,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
 
 
-class Crew:
-    """All processes of a worker, and what they share: a folder, the memory of the machine, and a
-    watch over it. Threads may call :meth:`run`; as many units run at once as there are slots.
+class SlotPool:
+    """All slots of a worker, which share a folder, a memory limit and a memory monitor.
+
+    Several threads may call :meth:`run`; one unit per slot runs at once.
 
     Attributes:
-        folder: logs and locks of the processes, until the crew is closed.
+        folder: logs and locks of the processes; removed when the pool is closed.
+        memory: memory limit of all cells together, in bytes.
     """
 
     def __init__(self, root: Path, slots: int, memory: float | None = None) -> None:
-        """Start nothing yet.
+        """Create the slots without starting processes.
 
         Args:
-            root: the checkout.
-            slots: processes.
-            memory: GiB that their cells may take together; None for most of what is available.
+            root: root of the checkout.
+            slots: number of processes.
+            memory: memory in GiB for all cells together; None for most of the available memory.
         """
-        room = int(available_memory() * _OF_WHAT_THERE_IS if memory is None else memory * GIB)
-        # What a worker leaves that was killed is removed when the next one starts.
-        place = cache_folder("workers")
-        space: Any = WorkSpace(str(place))
+        limit = int(available_memory() * _SHARE_OF_MEMORY if memory is None else memory * GIB)
+        # WorkSpace removes folders of killed workers.
+        space: Any = WorkSpace(str(cache_folder("workers")))
         self._space = space.new_work_dir(prefix="worker-")
         self.folder = Path(self._space.dir_path)
-        self.room = room
+        self.memory = limit
         self._watch = Watch(self.folder)
         self._watch.start()
-        self._free: SimpleQueue[Slot] = SimpleQueue()
+        self._free: SimpleQueue[ClusterSlot] = SimpleQueue()
         self._slots = [
-            Slot(
-                Setting(
+            ClusterSlot(
+                SlotConfig(
                     root=str(root.resolve()),
                     logs=str(self.folder),
                     name=f"slot{number}",
-                    room=room,
+                    memory=limit,
                 ),
                 self._watch,
             )
@@ -267,9 +270,9 @@ class Crew:
         ]
         for slot in self._slots:
             self._free.put(slot)
-        self._over = threading.Event()
+        self._is_closed = threading.Event()
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> SlotPool:
         return self
 
     def __exit__(
@@ -280,35 +283,35 @@ class Crew:
     ) -> None:
         self.close()
 
-    def hello(self) -> Hello:
-        """What a process of this worker says of itself.
+    def describe_worker(self) -> WorkerInfo:
+        """Start a process and return its description of this worker.
 
         Raises:
-            UsageError: it does not start.
+            UsageError: the process does not start.
         """
         slot = self._free.get()
         try:
             slot.close()
-            greeting = slot.start()
+            info = slot.start()
         finally:
             self._free.put(slot)
-        if greeting is None:
-            raise UsageError("a process that runs cells did not say what it is")
-        return greeting
+        if info is None:
+            raise UsageError("a process that runs cells did not describe itself")
+        return info
 
-    def run(self, unit: Unit, tell: Tell) -> Outcome:
-        """Run a unit in a process that is free."""
+    def run(self, unit: WorkUnit, report: Report) -> UnitResult:
+        """Run a unit in a free slot; wait for one if necessary."""
         slot = self._free.get()
         try:
-            return slot.run(unit, tell)
+            return slot.run(unit, report)
         finally:
             self._free.put(slot)
-            if self._over.is_set():
+            if self._is_closed.is_set():
                 slot.close()
 
     def close(self) -> None:
         """End all processes."""
-        self._over.set()
+        self._is_closed.set()
         for slot in self._slots:
             slot.close()
         self._watch.close()

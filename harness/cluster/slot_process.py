@@ -1,8 +1,9 @@
-"""A process that runs cells of this checkout for a worker: forked from one that has imported what
-it needs, where that is possible, else ``python -m harness.cluster.slot_process``.
+"""Process that runs cells of this checkout for a worker.
 
-It is handed units of work on a socket and tells on it what becomes of their cells. A cell that
-crashes, takes too long or too much memory ends the process; the worker starts another.
+The process is forked from the fork server where that is possible, otherwise started with
+``python -m harness.cluster.slot_process``. It reads units of work from a socket and writes events
+to it. A cell that crashes or exceeds its time or memory limit ends the process; the worker starts
+another one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
-from harness.cluster.messages import Began, Ended, Event, Finished, Hello, Refused, Unit
+from harness.cluster.messages import (
+    ProcessMessage,
+    UnitCellBegan,
+    UnitCellEnded,
+    UnitFinished,
+    UnitRefused,
+    WorkerInfo,
+    WorkUnit,
+)
 from harness.errors import ConformError, UsageError
 from harness.execution.child_process import die_with_parent
 from harness.execution.memory import GIB
@@ -39,94 +48,94 @@ from harness.workers.worker_status import Board, Doing
 if TYPE_CHECKING:
     from harness.pipeline.shared_case_work import SharedCaseWork
 
-CALLED = "conform-cells"
-"""The name of such a process, for ``ps`` and ``top``."""
+PROCESS_NAME = "conform-cells"
+"""Name of the process in ``ps`` and ``top``."""
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker tells its process as it starts.
+class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that a worker passes to its process.
 
     Attributes:
-        root: the checkout.
-        logs: the folder of its board and its stack; all processes of a worker share it.
-        name: its name there.
-        room: bytes that the cells of all processes of a worker may take together.
-        speed: whether torch is kept quick.
+        root: root of the checkout.
+        logs: folder of status and stack files, shared by all processes of the worker.
+        name: name of the process in that folder.
+        memory: memory limit in bytes for the cells of all processes of the worker together.
+        speed: whether to install the speed parts.
     """
 
     root: str
     logs: str
     name: str
-    room: int = 0
+    memory: int = 0
     speed: bool = True
 
 
-class _Process:
-    """This process: what it has loaded, and where it tells what it does."""
+class _CellRunner:
+    """Runs units of work in this process."""
 
-    def __init__(self, setting: Setting, stack: TextIO, shared_work: SharedCaseWork) -> None:
-        self.setting = setting
+    def __init__(self, config: SlotConfig, stack: TextIO, shared_work: SharedCaseWork) -> None:
+        self.config = config
         self.stack = stack
         self.shared_work = shared_work
-        self.board = Board(Path(setting.logs), setting.name)
+        self.board = Board(Path(config.logs), config.name)
 
-    def run(self, unit: Unit, tell: Callable[[Event], None]) -> None:
-        """Run the cells of a unit, and tell of each.
+    def run(self, unit: WorkUnit, send: Callable[[ProcessMessage], None]) -> None:
+        """Run the cells of a unit, and send their events.
 
         Raises:
-            ConformError: this checkout has another suite, or none of that name, or no such case.
+            ConformError: the suite is missing or differs in this checkout, or has no such case.
         """
         from harness.model import registry
 
-        suite = self._suite(unit)
+        suite = self._load_suite(unit)
         case = next((each for each in suite.cases if each.name == unit.case), None)
         if case is None:
             raise UsageError(f"{unit.file} has no case {unit.case} here")
-        on = {cell_id(case.name, target): target
+        targets = {cell_id(case.name, target): target
               for target in registry.targets_of(case, unit.asked.targets)}  # fmt: skip
         for name in unit.cells:
-            if name not in on:
+            if name not in targets:
                 raise UsageError(f"{unit.case} does not run on the target of {name} here")
             budget = round(GIB * max(unit.cell_memory, case.memory))
             doing = Doing(
                 pid=os.getpid(),
                 cell=name,
-                budget=min(budget, self.setting.room),
+                budget=min(budget, self.config.memory),
                 asked=budget,
             )
             meter = self.board.meter(doing)
             with (
                 self.board.admitted(
-                    msgspec.structs.replace(doing, base=meter.base), self.setting.room
+                    msgspec.structs.replace(doing, base=meter.base), self.config.memory
                 ),
-                self._timed(unit.asked.cell_timeout),
+                self._limit_time(unit.asked.cell_timeout),
             ):
-                tell(Began(name))
+                send(UnitCellBegan(name))
                 cell, claim = run_one.run(
                     case,
-                    on[name],
+                    targets[name],
                     suite,
                     unit.asked,
                     shared_work=self.shared_work,
-                    worker=self.setting.name,
+                    worker=self.config.name,
                     meter=meter,
                     board=self.board,
                 )
-            tell(Ended(name, cell.to_json(), None if claim is None else claim.to_json()))
+            send(UnitCellEnded(name, cell.to_json(), None if claim is None else claim.to_json()))
 
-    def _suite(self, unit: Unit) -> Suite:
-        """The suite of a unit, of this checkout: a unit names a file, and brings none."""
-        root = Path(self.setting.root)
+    def _load_suite(self, unit: WorkUnit) -> Suite:
+        """Load the suite of a unit from this checkout, and check that it is the same file."""
+        root = Path(self.config.root)
         path = (root / unit.file).resolve()
         if not path.is_relative_to(root) or not path.is_file() or not is_suite(path):
-            raise UsageError(f"{unit.file} is no suite of this checkout")
+            raise UsageError(f"{unit.file} is not a suite of this checkout")
         if hashlib.sha256(path.read_bytes()).hexdigest() != unit.digest:
-            raise UsageError(f"{unit.file} is another file here than where the run was started")
+            raise UsageError(f"{unit.file} differs from the file where the run was started")
         return load_suite(path)
 
     @contextmanager
-    def _timed(self, seconds: float) -> Iterator[None]:
-        """End the process when a cell takes too long, even inside native code."""
+    def _limit_time(self, seconds: float) -> Iterator[None]:
+        """End the process if a cell takes too long, even inside native code."""
         self.stack.seek(0)
         self.stack.truncate()
         faulthandler.dump_traceback_later(seconds, exit=True, file=self.stack)
@@ -136,8 +145,8 @@ class _Process:
             faulthandler.cancel_dump_traceback_later()
 
 
-def hello(root: Path) -> Hello:
-    """What this process is, once it has loaded all vendors."""
+def describe_worker(root: Path) -> WorkerInfo:
+    """Load all backends and describe this worker."""
     from harness import vendors
     from harness.model import registry
     from harness.model.backend import Delegating
@@ -145,7 +154,7 @@ def hello(root: Path) -> Hello:
 
     with run_one.vendor_warnings_ignored():
         backends = {name: registry.backend(name) for name in registry.names()}
-        return Hello(
+        return WorkerInfo(
             environment=environment(root),
             backends=registry.states(backends, None),
             delegates={name: one.delegate for name, one in backends.items()
@@ -155,75 +164,75 @@ def hello(root: Path) -> Hello:
         )  # fmt: skip
 
 
-def _serve(setting: Setting, connection: socket.socket) -> None:
-    with connection.makefile("rb") as orders:
+def _serve(config: SlotConfig, connection: socket.socket) -> None:
+    with connection.makefile("rb") as units:
 
-        def tell(event: Event) -> None:
+        def send(event: ProcessMessage) -> None:
             connection.sendall(msgspec.json.encode(event) + b"\n")
 
-        with stack_of(Path(setting.logs), setting.name).open("w+", encoding="utf-8") as stack:
+        with stack_of(Path(config.logs), config.name).open("w+", encoding="utf-8") as stack:
             faulthandler.enable(file=stack)
             import torch
 
             from harness.pipeline import speed
             from harness.pipeline.shared_case_work import SharedCaseWork
 
-            # As in a local run with a worker a core: a sum shows how many threads shared it.
+            # As in a local run with one worker per core: results of sums depend on the threads.
             torch.set_num_threads(1)
-            if setting.speed:
+            if config.speed:
                 speed.prepare()
-            greeting = hello(Path(setting.root))
-            if setting.speed:
+            info = describe_worker(Path(config.root))
+            if config.speed:
                 speed.install()
                 speed.tune_garbage_collector()
-            tell(greeting)
-            process = _Process(setting, stack, SharedCaseWork())
-            for line in orders:
+            send(info)
+            runner = _CellRunner(config, stack, SharedCaseWork())
+            for line in units:
                 try:
-                    process.run(msgspec.json.decode(line, type=Unit), tell)
-                    tell(Finished())
+                    runner.run(msgspec.json.decode(line, type=WorkUnit), send)
+                    send(UnitFinished())
                 except (ConformError, OSError) as error:
-                    tell(Refused(str(error)))
+                    send(UnitRefused(str(error)))
 
 
-def forked(
-    setting: str,
+def run_forked(
+    config: str,
     connection: socket.socket,
     lifeline: socket.socket,
     log: Connection,
     environ: Mapping[str, str],
 ) -> None:
-    """What :func:`main` does, in a process that was forked: with what it says going into a log."""
+    """Run :func:`main` in a forked process, with its output in a log."""
     nothing = os.open(os.devnull, os.O_RDONLY)
-    root = msgspec.json.decode(setting, type=Setting).root
+    root = msgspec.json.decode(config, type=SlotConfig).root
     fork_server.enter(root, environ, (nothing, log.fileno(), log.fileno()))
     os.close(nothing)
     log.close()
-    fork_server.name_process(CALLED)
-    main(setting, str(connection.detach()), str(lifeline.detach()))
+    fork_server.name_process(PROCESS_NAME)
+    main(config, str(connection.detach()), str(lifeline.detach()))
 
 
-def main(setting: str, connection: str, lifeline: str) -> None:
-    """Run cells for a worker until it has no more.
+def main(config: str, connection: str, lifeline: str) -> None:
+    """Run cells for a worker until the worker closes the connection.
 
     Args:
-        setting: a :class:`Setting` as JSON.
-        connection: number of the socket of units and what becomes of them.
-        lifeline: of one that closes when the worker ends.
+        config: a :class:`SlotConfig` as JSON.
+        connection: file descriptor of the socket for units and events.
+        lifeline: file descriptor of a socket that closes when the worker ends.
     """
-    # Crashing is what the process is for: no core files.
+    # Cells are expected to crash this process: write no core files.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # What to do at an interrupt from the keyboard is for the worker to say.
+    # The worker handles keyboard interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     silence_vendors()
     quiet_imports()
     with (
         socket.socket(fileno=int(lifeline)) as watched,
-        socket.socket(fileno=int(connection)) as told,
+        socket.socket(fileno=int(connection)) as events,
         contextlib.suppress(ConnectionError),
     ):
         die_with_parent(watched)
-        _serve(msgspec.json.decode(setting, type=Setting), told)
+        _serve(msgspec.json.decode(config, type=SlotConfig), events)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Who may speak to whom on a farm, and what a worker does for them: TLS in both directions beyond
-loopback, and no code but this checkout's.
+"""Security of a cluster: mutual TLS beyond loopback, and no code from peers.
 
-Dask sends functions as pickles, and a pickle may call anything. Here a pickle that names anything
-but :func:`harness.cluster.worker.run_unit`, and what Dask wraps a call of it in, is refused.
+Dask sends functions as pickles, and a pickle may call any function. This module refuses pickles
+that name anything except :func:`harness.cluster.worker.run_unit` and Dask's wrapper of its call.
 """
 
 from __future__ import annotations
@@ -32,32 +31,31 @@ from harness.vendors.replacements import Replacing
 
 AUTHORITY, AUTHORITY_KEY = "authority.pem", "authority-key.pem"
 NODE, NODE_KEY = "node.pem", "node-key.pem"
-"""The files of ``conform cluster keys``. The authority's key makes further nodes, and is needed by
-none."""
+"""Files of ``conform cluster keys``. The authority's key signs further nodes; no part of a cluster
+needs it."""
 
 _DAYS = 365
 _ALLOWED = {
     ("dask._task_spec", "Task"),
     ("harness.cluster.worker", "run_unit"),
 }
-# What a scheduler unwraps of work that it is handed.
+# Wrappers of work that a scheduler unpickles.
 _ALLOWED_IN_SCHEDULER = {("dask._expr", "Expr._reconstruct"), ("dask._expr", "LLGExpr")}
-# How a session is told that work was lost.
+# The error with which a session learns of lost work.
 _ALLOWED_IN_SESSION = {("distributed.scheduler", "KilledWorker")}
-CLOSED = (
+CLOSED_HANDLERS = (
     "run run_coroutine run_function upload_file update_data scatter actor_execute actor_attribute "
     "plugin-add plugin_add register_scheduler_plugin register_worker_plugin register_nanny_plugin "
     "benchmark_disk benchmark_hardware dump_cluster_state_to_url adaptive_target"
 ).split()
-"""What Dask's servers offer beside tasks: other ways to bring code or files, or to have some
-written."""
+"""Handlers of Dask's servers through which peers could send code or write files."""
 
 
 def make_keys(folder: Path) -> None:
-    """Write an authority, and a node's certificate and key that it signs, valid for a year.
+    """Write a certificate authority, and a node certificate and key, valid for a year.
 
     Raises:
-        UsageError: the folder has such files already, or cannot be written.
+        UsageError: the folder has keys already, or cannot be written.
     """
     if any((folder / name).exists() for name in (AUTHORITY, AUTHORITY_KEY, NODE, NODE_KEY)):
         raise UsageError(f"{folder} has keys already; choose another folder, or remove them")
@@ -111,15 +109,15 @@ def _write_secret(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
         file.write(data)
 
 
-def secured(address: str, keys: Path | None) -> tuple[str, Security | None]:
-    """An address with its protocol, and how to speak to it.
+def resolve_address(address: str, keys: Path | None) -> tuple[str, Security | None]:
+    """Complete an address with its protocol, and load its keys.
 
     Args:
         address: ``HOST:PORT``, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
-        keys: the folder of ``conform cluster keys``; None on loopback alone.
+        keys: folder of ``conform cluster keys``; None on loopback.
 
     Raises:
-        UsageError: no address; one beyond loopback, and no keys; keys that are not there.
+        UsageError: the address is invalid, or is beyond loopback without keys, or keys are missing.
     """
     protocol, separator, rest = address.partition("://")
     if not separator:
@@ -130,20 +128,20 @@ def secured(address: str, keys: Path | None) -> tuple[str, Security | None]:
     except ValueError:
         host, port = None, None
     if protocol not in ("tcp", "tls") or not host or port is None:
-        raise UsageError(f"{address!r} is no address; they are spelled such as tls://farm:8786")
+        raise UsageError(f"{address!r} is not an address; write it like tls://scheduler:8786")
     if keys is None:
         if protocol == "tls" or not is_loopback(host):
             raise UsageError(
-                f"{address} is beyond this machine, and needs keys: make them once with "
-                "conform cluster keys FOLDER, and give --keys FOLDER to all parts"
+                f"{address} is not on this machine and needs keys: create them once with "
+                "conform cluster keys FOLDER, and give --keys FOLDER to all parts of the cluster"
             )
         return f"tcp://{rest}", None
     if protocol == "tcp":
-        raise UsageError(f"{address} is not encrypted; with --keys it is spelled tls://{rest}")
+        raise UsageError(f"{address} is not encrypted; with --keys use tls://{rest}")
     missing = [name for name in (AUTHORITY, NODE, NODE_KEY) if not (keys / name).is_file()]
     if missing:
         raise UsageError(
-            f"{keys} has no {' and no '.join(missing)}; keys are made by: conform cluster keys"
+            f"{keys} has no {' and no '.join(missing)}; create keys with: conform cluster keys"
         )
     own = {f"tls_{part}_{kind}": str(keys / name)
            for part in ("scheduler", "worker", "client")
@@ -153,7 +151,7 @@ def secured(address: str, keys: Path | None) -> tuple[str, Security | None]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach it."""
+    """Whether only this machine can reach a host."""
     if host == "localhost":
         return True
     try:
@@ -163,8 +161,8 @@ def is_loopback(host: str) -> bool:
 
 
 class _NoShuffle(WorkerPlugin):
-    """Stands for the plugin that every scheduler of Dask's hands to its workers, which reads what
-    peers send in its own way."""
+    """Replaces the shuffle plugin that Dask's scheduler sends to workers: it reads data of peers
+    without these checks."""
 
     name = "shuffle"
 
@@ -180,8 +178,8 @@ class _Unpickler(pickle.Unpickler):
             return stand_in
         if (module, name) not in self.allowed:
             raise pickle.UnpicklingError(
-                f"{module}.{name} is nothing that a peer may name here; this process runs cells of "
-                "its own checkout"
+                f"{module}.{name} is not allowed in messages of peers; this process only "
+                "runs cells of its own checkout"
             )
         return super().find_class(module, name)
 
@@ -190,21 +188,21 @@ def _loads(data: Any, *, buffers: Any = ()) -> Any:
     return _Unpickler(io.BytesIO(data), buffers=buffers).load()
 
 
-def restrict(*, scheduler: bool = False, session: bool = False) -> None:
-    """Have Dask in this process read no pickle that names anything but a unit of work.
+def restrict_pickles(*, scheduler: bool = False, session: bool = False) -> None:
+    """Make Dask in this process refuse pickles that name anything except a unit of work.
 
     Args:
-        scheduler: whether a scheduler is here, which reads what work is wrapped in.
-        session: whether work is sent from here, and answered.
+        scheduler: whether this process is a scheduler, which reads wrappers of work.
+        session: whether this process is a session, which reads answers.
     """
     _Unpickler.allowed |= _ALLOWED
     if scheduler:
         _Unpickler.allowed |= _ALLOWED_IN_SCHEDULER
     if session:
         _Unpickler.allowed |= _ALLOWED_IN_SESSION
-    # Its modules have the function by several names, all of which call the standard one by this.
-    shut = SimpleNamespace(**{name: getattr(pickle, name) for name in dir(pickle)})
-    shut.loads = _loads
+    # Dask's modules have several functions that all call pickle.loads through this name.
+    restricted = SimpleNamespace(**{name: getattr(pickle, name) for name in dir(pickle)})
+    restricted.loads = _loads
     modules: list[Any] = [protocol_pickle, distributed.scheduler, distributed.client]
     for module in modules:
-        Replacing("cluster")(module, "pickle", shut)
+        Replacing("cluster")(module, "pickle", restricted)

@@ -1,4 +1,4 @@
-"""A worker of a farm: Dask's, around processes that run cells of this checkout."""
+"""A Dask worker whose processes run cells of this checkout."""
 
 from __future__ import annotations
 
@@ -11,66 +11,81 @@ from typing import Any
 import msgspec
 from distributed import Worker, get_worker
 
-from harness.cluster.messages import Began, Died, Ended, Hello, Told, Unit
-from harness.cluster.placement import labels_of
-from harness.cluster.slot import Crew
-from harness.cluster.tls import CLOSED, restrict
+from harness.cluster.messages import (
+    UnitCellBegan,
+    UnitCellDied,
+    UnitCellEnded,
+    UnitEvent,
+    WorkerInfo,
+    WorkUnit,
+)
+from harness.cluster.placement import list_labels
+from harness.cluster.slot import SlotPool
+from harness.cluster.tls import CLOSED_HANDLERS, restrict_pickles
 from harness.execution.memory import GIB
 
-HELLO = "conform"
-"""Under which a worker's :class:`Hello`, as JSON, is among what its scheduler knows of it."""
+INFO_KEY = "conform"
+"""Key of a worker's :class:`WorkerInfo`, as JSON, in the scheduler's information about it."""
 
 
-class FarmWorker(Worker):
-    """A worker of Dask's that runs units of work and nothing else."""
+class ClusterWorker(Worker):
+    """A Dask worker that only runs units of work."""
 
     def __init__(
-        self, *args: Any, root: str, slots: int, room: float | None = None, **kwargs: Any
+        self, *args: Any, root: str, slots: int, memory: float | None = None, **kwargs: Any
     ) -> None:
-        restrict()
-        quiet()
-        self.crew = Crew(Path(root), slots, room)
-        hello = self.crew.hello()
-        resources = {label: float(slots) for label in labels_of(hello)}
+        restrict_pickles()
+        silence_dask()
+        self.slot_pool = SlotPool(Path(root), slots, memory)
+        info = self.slot_pool.describe_worker()
+        resources = {label: float(slots) for label in list_labels(info)}
         ours = {
             "nthreads": slots,
-            "resources": {**resources, "memory": self.crew.room / GIB},
-            "startup_information": {HELLO: functools.partial(_told, hello)},
+            "resources": {**resources, "memory": self.slot_pool.memory / GIB},
+            "startup_information": {INFO_KEY: functools.partial(_encode_info, info)},
         }
         super().__init__(*args, **{**kwargs, **ours})
-        close_doors(self)
+        close_handlers(self)
 
     async def close(self, *args: Any, **kwargs: Any) -> Any:
         """End the processes, then the worker."""
-        await asyncio.to_thread(self.crew.close)
+        await asyncio.to_thread(self.slot_pool.close)
         return await super().close(*args, **kwargs)
 
 
-def quiet() -> None:
-    """What Dask logs of peers that come and go is said by us, where it matters."""
+def silence_dask() -> None:
+    """Silence Dask's log about peers; the session reports lost workers itself."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
 
-def close_doors(server: Any) -> None:
-    """Take from one of Dask's servers what is there for code of peers."""
-    for name in CLOSED:
+def close_handlers(server: Any) -> None:
+    """Remove the handlers of a Dask server through which peers could send code or files."""
+    for name in CLOSED_HANDLERS:
         server.handlers.pop(name, None)
 
 
-def _told(hello: Hello, worker: Worker) -> str:
-    return msgspec.json.encode(hello).decode()
+def _encode_info(info: WorkerInfo, worker: Worker) -> str:
+    return msgspec.json.encode(info).decode()
 
 
 def run_unit(text: str) -> str:
-    """What the scheduler has a worker do: a :class:`Unit` as JSON, answered by an
-    :class:`~harness.cluster.messages.Outcome` as JSON. Each cell is told of meanwhile."""
+    """Run a unit of work; the scheduler calls this function in workers.
+
+    Args:
+        text: a :class:`WorkUnit` as JSON. Its events are logged under its topic.
+
+    Returns:
+        A :class:`~harness.cluster.messages.UnitResult` as JSON.
+    """
     worker: Any = get_worker()
-    unit = msgspec.json.decode(text, type=Unit)
-    tell = functools.partial(_tell, worker, unit)
-    outcome = worker.crew.run(unit, tell)
-    return msgspec.json.encode(msgspec.structs.replace(outcome, worker=worker.name)).decode()
+    unit = msgspec.json.decode(text, type=WorkUnit)
+    report = functools.partial(_report, worker, unit)
+    result = worker.slot_pool.run(unit, report)
+    return msgspec.json.encode(msgspec.structs.replace(result, worker=worker.name)).decode()
 
 
-def _tell(worker: Any, unit: Unit, event: Began | Ended | Died) -> None:
-    told = Told(unit.key, worker.name, event)
-    worker.log_event(unit.topic, {"told": msgspec.json.encode(told).decode()})
+def _report(
+    worker: Any, unit: WorkUnit, event: UnitCellBegan | UnitCellEnded | UnitCellDied
+) -> None:
+    unit_event = UnitEvent(unit.key, worker.name, event)
+    worker.log_event(unit.topic, {"event": msgspec.json.encode(unit_event).decode()})

@@ -7,11 +7,7 @@ attaches its records to its reports.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,15 +37,15 @@ from harness.pytest_plugin.items import (
     SELECTED,
 )
 from harness.pytest_plugin.nightly import TIERS
-from harness.pytest_plugin.progress import MODES, Progress
+from harness.pytest_plugin.options import OPTIONS, add_to_parser
+from harness.pytest_plugin.progress import Progress
 from harness.pytest_plugin.workers import fork_server
 from harness.pytest_plugin.workers.watchdog import Watchdog
 from harness.record.contradictions import INTEGERS
 from harness.record.folder import check_writable, new_folder
 from harness.record.host import available_memory
-from harness.record.target import LISTED, Target
+from harness.record.target import Target
 from harness.session.result_cache.dependencies import Sources
-from harness.tracing import AUTOMATIC_TRACE_SECONDS
 from harness.vendors.quiet import quiet_imports
 
 _PLUGINS, _PUBLIC = "PYTEST_PLUGINS", "harness.pytest_plugin"
@@ -59,122 +55,7 @@ _WORKER_RESTARTS = 500
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of a conformance run."""
-    group = parser.getgroup("conform", "ExecuTorch conformance")
-    group.addoption(
-        "--targets",
-        metavar="LIST",
-        default=None,
-        help=f"comma-separated targets: {LISTED} (default: those of a plain run, and those that "
-        "cases name themselves)",
-    )
-    group.addoption(
-        "--run-dir",
-        metavar="DIR",
-        default="",
-        help="folder for the record of this run (default: runs/<time>)",
-    )
-    group.addoption(
-        "--seed", type=int, default=0, help="run seed of weights and inputs (default: 0)"
-    )
-    group.addoption(
-        "--require-delegation",
-        metavar="LIST",
-        default=None,
-        help="comma-separated targets, all of them selected, on which a cell fails when nothing "
-        "was delegated",
-    )
-    group.addoption(
-        "--compare-runtimes",
-        action="store_true",
-        help="where a backend runs natively and has an emulation too (mlx on a Mac), run both; "
-        "they must come to the same verdict",
-    )
-    group.addoption(
-        "--lower-only",
-        action="store_true",
-        help="stop at the serialized programs; nothing is executed, and cells end as lowered",
-    )
-    group.addoption(
-        "--keep",
-        choices=("none", "red", "all"),
-        default="none",
-        help="keep program, inputs, actual and expected outputs and a BundledProgram of red cells, "
-        "or of all, in the run folder (default: none)",
-    )
-    group.addoption(
-        "--incremental",
-        action="store_true",
-        help="take the results of cells of which nothing has changed that they hang on, and keep "
-        "those of cells that run (docs/incremental.md)",
-    )
-    group.addoption(
-        "--results",
-        metavar="URL",
-        default="",
-        help="where --incremental keeps results: a folder, or a URL that fsspec knows, such as "
-        "s3://bucket/results (default: in the user's cache folder)",
-    )
-    group.addoption(
-        "--resume",
-        metavar="RUN",
-        default="",
-        help="complete a run that was stopped, in its folder: cells with a record are not run "
-        "again; all other arguments are to be those that it was given",
-    )
-    group.addoption(
-        "--changed-since",
-        metavar="REV",
-        default="",
-        help="only the cells that can be affected by what differs from this revision of git, "
-        "uncommitted and new files included",
-    )
-    group.addoption(
-        "--no-speed",
-        action="store_true",
-        help="replace no function of torch, executorch or execnet, fork no workers and leave the "
-        "garbage collector as it is; programs are the same (docs/adr/0004). "
-        f"The variable {speed.NO_SPEED_VARIABLE} leaves out single parts: "
-        "passes.fake_results,graph_code",
-    )
-    group.addoption(
-        "--cell-timeout",
-        type=_above_zero("seconds", "300"),
-        default=300.0,
-        metavar="SECONDS",
-        help="a cell that takes longer is recorded as timeout (default: 300; needs xdist)",
-    )
-    group.addoption(
-        "--cell-memory",
-        type=_above_zero("GiB", "3"),
-        default=3.0,
-        metavar="GIB",
-        help="a cell that holds more above its worker's base, child processes included, is ended "
-        "and recorded as crashed; a Case may ask for more, and no two cells run together that "
-        "might take more than is available (default: 3; needs xdist: with -n 0 nothing is ended, "
-        "and what the machine does not have is refused)",
-    )
-    group.addoption(
-        "--trace-time",
-        type=_seconds,
-        default=AUTOMATIC_TRACE_SECONDS,
-        metavar="SECONDS",
-        help="how long to look for the first node at which a model whose outputs are wrong leaves "
-        "the oracle, as far as --cell-timeout leaves time (default: %(default)g; 0 for not at all)",
-    )
-    group.addoption(
-        "--progress",
-        choices=MODES,
-        default="dots",
-        help="how to show where the run is: a letter a cell as pytest does, a line now and then, "
-        "or a view that stays in place (default: %(default)s)",
-    )
-    group.addoption(
-        "--fresh-workers",
-        action="store_true",
-        help="start each of xdist's workers anew; on Linux those that stand for dead ones, "
-        "and all where there are more than cores, are otherwise forked from a process that has "
-        "imported torch and executorch",
-    )
+    add_to_parser(parser.getgroup("conform", "ExecuTorch conformance"), OPTIONS)
     parser.addini("conform_suites", "folders whose modules declare CASES", "args", ["suites"])
     parser.addini(
         TIERS, "tags that -m takes whole, cells that are left to the night included", "args"
@@ -295,22 +176,6 @@ def _leave_out_unchanged(config: pytest.Config) -> None:
         sources = Sources(hooks.suite_folders(config), config.rootpath)
         config.stash[CHANGED] = OnlyChanged(sources, changed)
         config.pluginmanager.register(config.stash[CHANGED], "conform-changed")
-
-
-def _above_zero(unit: str, such_as: str) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        with contextlib.suppress(ValueError):
-            if 0 < (value := float(text)) < math.inf:
-                return value
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of {unit} above 0, such as {such_as}"
-        )
-
-    return read
-
-
-def _seconds(text: str) -> float:
-    return 0.0 if text == "0" else _above_zero("seconds", "120")(text)
 
 
 def _check_options(config: pytest.Config) -> None:

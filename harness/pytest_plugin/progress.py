@@ -26,7 +26,6 @@ from harness.pytest_plugin.items import CELL_PROPERTY, cell_of
 from harness.record.cell import Status
 from harness.record.target import split_cell_id
 
-MODES = ("dots", "lines", "live")
 _EVERY = 20.0  # seconds between lines
 _RED_SHOWN = 5
 _RUNNING_SHOWN = 16
@@ -263,14 +262,14 @@ class Progress:
         elif self._tally is not None:
             self._print(self._tally.line())
 
-    def on_farm(self, slots: int) -> None:
-        """Cells run elsewhere, so many at a time."""
+    def set_cluster_slots(self, slots: int) -> None:
+        """Set the number of cells that run at once on a cluster."""
         self._workers = slots
         if self._tally is not None:
             self._tally.workers = slots
 
-    def place(self, cell: str, worker: str) -> None:
-        """A worker of a farm takes a cell."""
+    def set_worker(self, cell: str, worker: str) -> None:
+        """Record that a worker of a cluster runs a cell."""
         if self._tally is not None:
             self._tally.places[cell] = worker
 

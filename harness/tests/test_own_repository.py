@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.new_backend.command import rendered
+from harness.cli.new_backend.command import render_templates
 
 ROOT = Path(__file__).parents[2]
 SUITE, BACKEND = ROOT / "docs" / "own-suite.md", ROOT / "docs" / "own-backend.md"
@@ -112,7 +112,7 @@ def _of(said: dict[str, str], *words: str) -> str:
 
 
 def test_the_page_shows_what_the_command_writes() -> None:
-    written = rendered("mine")
+    written = render_templates("mine")
     assert _files(BACKEND) == {name: text for name, text in written.items() if name != "README.md"}
     assert set(_files(SUITE)) == {
         "conftest.py", "mine/__init__.py", "mine/cases.py", "mine/limitations.py", ".ci/gate.toml",

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from harness.checking.messages import CellEnded, CellsPlanned, CellStarted, CellTraced, CheckRequest
 from harness.checking.supervisor import supervise
 from harness.cli import main
-from harness.cli.check_progress import Following
+from harness.cli.check_progress import CheckFollower
 from harness.record.cell import Cell, Status
 from harness.record.folder import load, now
 from harness.record.run import Run, RunInfo
@@ -275,12 +275,12 @@ def test_a_mismatch_is_traced_and_its_record_says_where_it_begins(
 def test_a_record_is_kept_whatever_tracing_comes_to(tmp_path: Path) -> None:
     run = Run(path=tmp_path, info=RunInfo(started=now(), seed=0), cells=[])
     lines: list[str] = []
-    following = Following(run, tmp_path / "saved", lambda cell: "again", lines.append)
+    following = CheckFollower(run, tmp_path / "saved", lambda cell: "again", lines.append)
     cell = Cell(case="net", target="null:eager", status=Status.FAILED, stage="lower", error="no")
-    following.see(CellsPlanned([cell.id], [], {}))
-    following.see(CellStarted(cell.id))
-    following.see(CellEnded(cell.to_json()))
-    following.see(CellTraced(cell.id, problem="the process was ended by SIGSEGV"))
+    following.handle(CellsPlanned([cell.id], [], {}))
+    following.handle(CellStarted(cell.id))
+    following.handle(CellEnded(cell.to_json()))
+    following.handle(CellTraced(cell.id, problem="the process was ended by SIGSEGV"))
     following.flush()
     assert following.writer is not None
     following.writer.close(exit_status=1)

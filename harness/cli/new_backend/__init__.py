@@ -1,1 +1,1 @@
-"""``conform new-backend``: a repository for a backend out of tree, which runs as it is written."""
+"""``conform new-backend``: create a repository for a backend in another package."""

@@ -1,4 +1,4 @@
-"""Write the repository from its templates; names are checked before anything is written."""
+"""Renders the templates of the repository; checks names before it writes."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
     "--into",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Where to write it; default: conform-NAME here. It must not have files yet.",
+    help="Write to this folder, which must be empty.  [default: conform-NAME]",
 )
 def new_backend(name: str, into: Path | None) -> None:
-    """Write a repository for a backend of your own, NAME: entry point, recipes, known gaps, cases,
+    """Create a repository for your own backend NAME: entry point, recipes, known issues, cases,
     gate and workflow.
 
-    All of it runs as it is written, with XNNPACK in place of your delegate; then make it yours.
+    It runs unchanged, with XNNPACK as the delegate; then replace XNNPACK by your delegate.
     """
     from harness.model import registry
 
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise click.BadParameter(
-            f"{name!r} cannot stand before the colon of a target; lower case letters, digits and _",
+            f"{name!r} is not a valid backend name; use lower case letters, digits and _",
             param_hint="NAME",
         )
     if name in registry.names():
-        raise click.BadParameter(f"there is a backend {name!r} already", param_hint="NAME")
+        raise click.BadParameter(f"backend {name!r} exists already", param_hint="NAME")
     into = into or Path(f"conform-{name.replace('_', '-')}")
     if into.exists() and any(into.iterdir()):
-        raise click.UsageError(f"{into} has files already; --into names another folder")
-    for path, text in rendered(name).items():
+        raise click.UsageError(f"{into} is not empty; choose another folder with --into")
+    for path, text in render_templates(name).items():
         (into / path).parent.mkdir(parents=True, exist_ok=True)
         (into / path).write_text(text, encoding="utf-8")
         click.echo(into / path)
@@ -51,8 +51,8 @@ def new_backend(name: str, into: Path | None) -> None:
     )
 
 
-def rendered(name: str) -> dict[str, str]:
-    """The files of the repository by path, in the order in which one reads them."""
+def render_templates(name: str) -> dict[str, str]:
+    """Render all files of the repository, by path, in reading order."""
     templates = _environment()
     package = f"conform_{name}"
     words = {"name": name, "dashed": name.replace("_", "-"), "package": package}
@@ -62,7 +62,7 @@ def rendered(name: str) -> dict[str, str]:
     }
     return {
         re.sub(f"^{_PACKAGE}/", f"{package}/", path): found[path]
-        for path in sorted(found, key=_rank)
+        for path in sorted(found, key=_reading_order)
     }
 
 
@@ -77,7 +77,7 @@ _ORDER = (
 )
 
 
-def _rank(path: str) -> tuple[int, str]:
+def _reading_order(path: str) -> tuple[int, str]:
     name = path.rpartition("/")[2]
     return (_ORDER.index(name) if name in _ORDER else len(_ORDER), path)
 

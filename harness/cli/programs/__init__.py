@@ -1,1 +1,1 @@
-"""``conform inspect`` and ``conform exec``: any program, whoever made it."""
+"""``conform inspect`` and ``conform exec``: inspect and execute any program."""

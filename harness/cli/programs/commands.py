@@ -1,4 +1,4 @@
-"""``conform inspect`` and ``conform exec``: any program, whoever emitted it."""
+"""``conform inspect`` and ``conform exec``: inspect and execute any program."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ PROGRAM = click.argument("program", type=click.Path(path_type=Path), metavar="PR
 
 @click.command()
 @PROGRAM
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--listing/--no-listing",
     default=True,
     show_default=True,
-    help="List what the payloads of delegates hold, as far as their backends read them.",
+    help="List the content of payloads that their backends can read.",
 )
 def inspect(program: Path, as_json: bool, listing: bool) -> None:
-    """Print what is in a program: methods, delegates, kernels, data, memory, payloads.
+    """Print the contents of a program: methods, delegates, kernels, data, memory, payloads.
 
-    Nothing of the program is executed.
+    The program is not executed.
     """
     silence_vendors()
     from rich.console import Console
@@ -39,7 +39,7 @@ def inspect(program: Path, as_json: bool, listing: bool) -> None:
     from harness.execution.any_program.description import describe_program
 
     data = _read(program)
-    with _speaking_of(program):
+    with _naming_file(program):
         found = describe_program(data, listings=listing)
     if as_json:
         import msgspec
@@ -58,23 +58,25 @@ def inspect(program: Path, as_json: bool, listing: bool) -> None:
     "files",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="A file with the inputs of one call: .pt .npy .npz .safetensors, an image or a .wav. "
-    "Given again, it is the next call; state persists.",
+    help="Call the program with these inputs: .pt .npy .npz .safetensors, an image or a .wav. "
+    "Repeat for further calls; state persists.",
 )
-@click.option("--random", is_flag=True, help="Seeded inputs of the declared types and shapes.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of --random.")
-@click.option("--method", help="Which method; default: forward, or the only one.")
+@click.option(
+    "--random", is_flag=True, help="Call the program with random inputs of the declared types."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Use this seed for --random.")
+@click.option("--method", help="Run this method.  [default: forward, or the only one]")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Write the outputs: .pt (a list a call), .npz or .safetensors.",
+    help="Write outputs to this file: .pt (a list per call), .npz or .safetensors.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=300.0,
     show_default=True,
-    help="Seconds that all calls may take.",
+    help="Stop after this many seconds for all calls.",
 )
 def execute(
     program: Path,
@@ -85,14 +87,14 @@ def execute(
     out: Path | None,
     timeout: float,
 ) -> None:
-    """Run a program and print a row for each output.
+    """Execute a program and print a row for each output.
 
-    Each delegate is executed by the ExecuTorch runtime where that has it, else by the backend that
-    has a reference model or an emulation of it; all in a process of its own.
+    The ExecuTorch runtime executes each delegate that it contains; other delegates run on the
+    reference model or the emulation of their backend. All of it runs in a separate process.
 
-    A .pt holds a tensor, a list of inputs, or a dict of inputs by name; nothing in it is executed.
-    An image is uint8 (height, width, channels), and is laid out and scaled to 0..1 as the first
-    input wants it; a .wav is float32 (channels, samples). Neither is resized or normalized.
+    A .pt contains a tensor, a list of inputs, or a dict of inputs by name; code in it is not
+    executed. An image is uint8 (height, width, channels), and is laid out and scaled to 0..1 as the
+    first input requires; a .wav is float32 (channels, samples). Neither is resized or normalized.
     """
     silence_vendors()
     from rich.console import Console
@@ -106,35 +108,35 @@ def execute(
     if out is not None:
         output_files.check_suffix(out)
     data = _read(program)
-    with _speaking_of(program):
+    with _naming_file(program):
         parsed = run.load(data, method)
-        who = require(payload.id for payload in parsed.delegates)
+        executors = require(payload.id for payload in parsed.delegates)
     calls = _calls(parsed, program, files, seed if random else None)
-    with _speaking_of(program):
+    with _naming_file(program):
         execution = run.run(data, parsed, calls, timeout)
-    program_text.show_outputs(parsed, execution, who, Console())
+    program_text.show_outputs(parsed, execution, executors, Console())
     if out is not None:
         output.write(out, output_files.encode(out, execution.outputs))
         click.echo(out)
 
 
 def _read(path: Path) -> bytes:
-    """The bytes of a file.
+    """Read a program.
 
     Raises:
-        ProgramError: it is a folder, or is not there.
+        ProgramError: the file is a folder, or does not exist.
     """
     if path.is_dir():
         raise ProgramError(f"{path} is a folder, not a program")
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise ProgramError(f"{path}: there is no such file") from error
+        raise ProgramError(f"{path}: no such file") from error
 
 
 @contextmanager
-def _speaking_of(path: Path) -> Iterator[None]:
-    """Name the file in what is wrong with it."""
+def _naming_file(path: Path) -> Iterator[None]:
+    """Prefix errors about the program with its path."""
     try:
         yield
     except ProgramError as error:
@@ -142,10 +144,10 @@ def _speaking_of(path: Path) -> Iterator[None]:
 
 
 def _calls(program: Program, path: Path, files: Sequence[Path], seed: int | None) -> list[Inputs]:
-    """The flat inputs of each call.
+    """Return the flat inputs of each call.
 
     Raises:
-        InputError: a file is none of inputs, they do not fit, or none are given.
+        InputError: a file contains no inputs, they do not fit, or none were given.
     """
     import torch
 
@@ -155,7 +157,7 @@ def _calls(program: Program, path: Path, files: Sequence[Path], seed: int | None
 
     if seed is not None:
         if files:
-            raise ConflictingOptions("--inputs and --random say two things; give one of them")
+            raise ConflictingOptions("--inputs and --random exclude each other; give one of them")
         return [bind_inputs.random_inputs(program, seed)]
     if not files:
         if not program.plan.inputs:

@@ -1,4 +1,4 @@
-"""A program, and what it returned, for a terminal."""
+"""Prints a program and its outputs to a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def show(path: Path, program: ProgramFacts, out: Console) -> None:
-    """Print what is in a program."""
+    """Print the contents of a program."""
     out.rule(styled(str(path), "bold"), align="left")
     grid = new_grid()
     named = program.named_data
@@ -37,7 +37,7 @@ def show(path: Path, program: ProgramFacts, out: Console) -> None:
     if program.external:
         names = ", ".join(program.external[:3]) + (" …" if len(program.external) > 3 else "")
         what = text.count(len(program.external), "constant")
-        grid.add_row("elsewhere", styled(f"{what} in a .ptd beside it: {names}", "yellow"))
+        grid.add_row("external", styled(f"{what} in a separate .ptd: {names}", "yellow"))
     out.print(grid)
     constant = [method for method in program.methods if _is_constant(method)]
     for method in program.methods:
@@ -87,15 +87,15 @@ def _method(method: MethodFacts, out: Console) -> None:
         if one.listing:
             section(out, f"{one.id}, delegate {number} of {method.name}")
             for line in one.listing:
-                # As it is: a listing has its own columns.
+                # A listing has its own columns.
                 out.print(styled(line), soft_wrap=True, highlight=False)
 
 
 def show_outputs(
-    program: Program, execution: Execution, who: Mapping[str, Executor], out: Console
+    program: Program, execution: Execution, executors: Mapping[str, Executor], out: Console
 ) -> None:
-    """Print who executed a program and a row for each output of each call."""
-    parts = [f"{delegate} {one.runtime}" for delegate, one in who.items()]
+    """Print which runtimes executed a program, and a row for each output of each call."""
+    parts = [f"{delegate} {one.runtime}" for delegate, one in executors.items()]
     kernels = len(program.plan.operators)
     if kernels or not parts:
         parts.append(f"{text.count(kernels, 'kernel')} of the ExecuTorch runtime")
@@ -107,13 +107,13 @@ def show_outputs(
     )
     for call, outputs in enumerate(execution.outputs):
         for number, (name, value) in enumerate(zip(names, outputs, strict=True)):
-            place = [str(call)] if several else []
-            table.add_row(*place, str(number), styled(name), *_figures(value))
+            prefix = [str(call)] if several else []
+            table.add_row(*prefix, str(number), styled(name), *_figures(value))
     out.print(table)
 
 
 def _figures(value: Any) -> Sequence[str]:
-    """Type, smallest, largest and mean value, and whether all are finite."""
+    """Format type, minimum, maximum, mean, and whether all values are finite."""
     import torch
 
     if not isinstance(value, torch.Tensor):

@@ -1,1 +1,1 @@
-"""Commands on what runs share: the machines of a farm, and results that need no second run."""
+"""Commands for resources that runs share: clusters and caches."""

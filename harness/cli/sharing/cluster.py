@@ -1,4 +1,4 @@
-"""``conform worker`` and ``conform cluster``: the parts of a farm beside the session."""
+"""``conform cluster`` and ``conform worker``: keys, scheduler and workers of a cluster."""
 
 from __future__ import annotations
 
@@ -19,21 +19,26 @@ KEYS = click.option(
     "--keys",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Keys of the farm (conform cluster keys). Needed for anything but loopback.",
+    help="Read TLS keys from this folder (conform cluster keys); required beyond this machine.",
 )
 
 
 @click.command()
 @click.argument("address")
-@click.option("-n", "slots", type=click.IntRange(min=1), help="Cells at once; default: one a core.")
-@click.option("--name", help="Name in records; default: the host's and the process's.")
+@click.option(
+    "-n",
+    "slots",
+    type=click.IntRange(min=1),
+    help="Run this many cells at once.  [default: one per core]",
+)
+@click.option("--name", help="Use this name in records.  [default: HOST-PID]")
 @click.option(
     "--memory",
     type=ABOVE_ZERO,
     metavar="GIB",
-    help="What its cells may take together; default: nine tenths of what is available.",
+    help="Limit the memory of all cells together.  [default: 90 % of the available memory]",
 )
-@click.option("--host", help="Where it listens; default: the interface that sees the scheduler.")
+@click.option("--host", help="Listen on this address.  [default: the interface to the scheduler]")
 @KEYS
 def worker(
     address: str,
@@ -43,47 +48,49 @@ def worker(
     host: str | None,
     keys: Path | None,
 ) -> None:
-    """Run cells of this checkout for the scheduler at ADDRESS, until it ends.
+    """Run cells of this checkout for the scheduler at ADDRESS, until the scheduler ends.
 
-    A nanny starts the worker again when it dies; each slot is a process that runs one cell at a
-    time, and another takes its place when a cell ends it. Nothing that a peer sends is executed: a
-    unit of work names a suite of this checkout, and a checkout that differs from the session's is
-    refused, or takes part under its own name (conform run --mixed).
+    A supervisor restarts the worker if it dies. Each slot is a process that runs one cell at a
+    time, and is replaced if a cell ends it. The worker executes no code from the network: a unit of
+    work names a suite of this checkout. A session refuses workers whose checkout differs from its
+    own, unless it runs with --allow-mixed-workers.
     """
-    farm = _dask()
+    modules = _import_cluster()
     from harness.record.host import available_cores
 
-    address, security = farm.tls.secured(address, keys)
+    address, security = modules.tls.resolve_address(address, keys)
     count = slots or available_cores()
-    own = name or f"{platform.node()}-{os.getpid()}"
+    worker_name = name or f"{platform.node()}-{os.getpid()}"
 
-    def ready() -> None:
-        click.echo(f"conform: worker {own} serves {address}, slots: {count}")
+    def print_ready() -> None:
+        click.echo(f"conform: worker {worker_name} serves {address}, slots: {count}")
 
-    post = farm.nanny.Post(address, security, Path.cwd(), own, count, memory, host)
-    _run(farm.nanny.serve(post, ready))
+    config = modules.nanny.WorkerConfig(
+        address, security, Path.cwd(), worker_name, count, memory, host
+    )
+    _run(modules.nanny.serve(config, print_ready))
 
 
 @click.group()
 def cluster() -> None:
-    """A farm: keys, a scheduler, workers of this machine.
+    """Run cells on several processes or machines.
 
-    On one machine: conform cluster up --local 2, and then conform run --cluster ADDRESS with the
-    address that it prints. On several: conform cluster keys, conform cluster up, and on each a
-    conform worker; docs/cluster.md has the commands.
+    On one machine: run conform cluster up --local 2, then conform run --cluster ADDRESS with the
+    printed address. On several: run conform cluster keys, conform cluster up, and conform worker on
+    each machine; docs/cluster.md lists the commands.
     """
 
 
 @cluster.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 def keys(folder: Path) -> None:
-    """Write into FOLDER what all parts of a farm need to trust each other.
+    """Create the TLS keys of a cluster in FOLDER.
 
-    Give the folder, without authority-key.pem, to every machine, and --keys FOLDER to every part.
-    The keys are valid for a year.
+    Copy the folder without authority-key.pem to every machine, and give --keys FOLDER to the
+    scheduler, the workers and the session. The keys are valid for a year.
     """
-    _dask().trust.make_keys(folder)
-    click.echo(f"conform: keys in {folder}; authority-key.pem is needed by no part of a farm")
+    _import_cluster().tls.make_keys(folder)
+    click.echo(f"conform: keys in {folder}; do not copy authority-key.pem to other machines")
 
 
 @cluster.command()
@@ -91,48 +98,52 @@ def keys(folder: Path) -> None:
     "--address",
     default="tcp://127.0.0.1:8786",
     show_default=True,
-    help="Where the scheduler listens; port 0 for a free one.",
+    help="Listen on this address; port 0 chooses a free port.",
 )
 @click.option(
     "--local",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Workers to start here as well, each with one slot.",
+    show_default=True,
+    help="Start N workers on this machine as well, each with one slot.",
 )
 @click.option(
-    "--memory", type=ABOVE_ZERO, metavar="GIB", help="What the cells of a local worker may take."
+    "--memory",
+    type=ABOVE_ZERO,
+    metavar="GIB",
+    help="Limit the memory of each local worker's cells.  [default: an equal share]",
 )
 @KEYS
 def up(address: str, local: int, memory: float | None, keys: Path | None) -> None:
-    """Run a scheduler until it is interrupted; the first line printed has its address."""
-    farm = _dask()
-    address, security = farm.tls.secured(address, keys)
-    _run(farm.scheduler.serve(address, security, Path.cwd(), local, memory, click.echo))
+    """Run a scheduler until it is interrupted; the first line of the output has its address."""
+    modules = _import_cluster()
+    address, security = modules.tls.resolve_address(address, keys)
+    _run(modules.scheduler.serve(address, security, Path.cwd(), local, memory, click.echo))
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Until it ends, or somebody interrupts it.
+    """Run a coroutine until it ends or is interrupted.
 
     Raises:
-        UsageError: it does not begin.
+        UsageError: it does not start.
     """
     with contextlib.suppress(KeyboardInterrupt):
         try:
             asyncio.run(coroutine)
         except (RuntimeError, OSError, TimeoutError) as error:
-            raise UsageError(f"it does not start: {error.__cause__ or error}") from error
+            raise UsageError(f"cannot start: {error.__cause__ or error}") from error
 
 
-def _dask() -> Any:
-    """The modules that need Dask.
+def _import_cluster() -> Any:
+    """Import the modules that need Dask.
 
     Raises:
-        UsageError: it is not installed.
+        UsageError: Dask is not installed.
     """
     from harness.cluster import requirements
 
-    with requirements.needed():
+    with requirements.require_dask():
         import harness.cluster.nanny
         import harness.cluster.scheduler
         import harness.cluster.tls

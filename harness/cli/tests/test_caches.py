@@ -105,9 +105,12 @@ def test_everything_is_cleared_but_what_running_workers_hold(below: Path) -> Non
     ("arguments", "message"),
     [
         (("prune",), "give --max-size, --max-age or both; or --clear"),
-        (("prune", "kernels", "--clear"), "no cache kernels; there are: results,"),
-        (("prune", "--max-size", "much"), "--max-size 'much' is not spelled such as 500M"),
-        (("prune", "templates", "--clear", "--results", "x"), "--results names the place"),
+        (("prune", "kernels", "--clear"), "no cache kernels; choose from: results,"),
+        (("prune", "--max-size", "much"), "--max-size 'much' is not valid; write it like 500M"),
+        (
+            ("prune", "templates", "--clear", "--results", "x"),
+            "--result-cache applies to the cache",
+        ),
     ],
 )
 def test_nonsense_removes_nothing(below: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Farms for tests: workers as they announce themselves, and real ones on this machine."""
+"""Clusters for tests: described workers, and real workers on this machine."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 
 from harness.cluster import slot_process
-from harness.cluster.messages import Hello
-from harness.cluster.placement import Place
-from harness.cluster.slot_process import CALLED
+from harness.cluster.messages import WorkerInfo
+from harness.cluster.placement import RemoteWorker
+from harness.cluster.slot_process import PROCESS_NAME
 from harness.pytest_plugin.tests import sessions
 from harness.record.host import Environment
 from harness.record.run import BackendState
@@ -64,7 +64,7 @@ SUITE = """
 _OF_A_RUN = ("--targets", "null:eager", "--progress", "lines")
 
 
-def place(name: str, *, slots: int = 1, memory: float = 8.0, **runtimes: str) -> Place:
+def place(name: str, *, slots: int = 1, memory: float = 8.0, **runtimes: str) -> RemoteWorker:
     """A worker; without runtimes one that has the null backend alone."""
     states = {
         backend: BackendState(
@@ -75,8 +75,8 @@ def place(name: str, *, slots: int = 1, memory: float = 8.0, **runtimes: str) ->
         for backend, runtime in (runtimes or {"null": "emulated"}).items()
     }
     packages = {"executorch": "1.5.1"}
-    return Place(
-        f"tcp://{name}", name, slots, memory, Hello(Environment(packages=packages), states)
+    return RemoteWorker(
+        f"tcp://{name}", name, slots, memory, WorkerInfo(Environment(packages=packages), states)
     )
 
 
@@ -164,7 +164,10 @@ def runners_of(root: Path) -> list[psutil.Process]:
         each
         for each in psutil.process_iter()
         if _of(each, "cwd") == str(root)
-        and (_of(each, "name") == CALLED or slot_process.__name__ in (_of(each, "cmdline") or ()))
+        and (
+            _of(each, "name") == PROCESS_NAME
+            or slot_process.__name__ in (_of(each, "cmdline") or ())
+        )
     ]
 
 

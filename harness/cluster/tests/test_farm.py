@@ -276,7 +276,7 @@ def test_a_worker_with_another_checkout_is_refused_by_name(tmp_path: Path) -> No
         refused = run(ours, "refused", "--cluster", address, "--cluster-wait", "3")
         assert refused.returncode != 0
         assert "worker local0 is refused: checkout" in refused.stdout
-        mixed = run(ours, "mixed", "--cluster", address, "--mixed")
+        mixed = run(ours, "mixed", "--cluster", address, "--allow-mixed-workers")
         assert mixed.returncode == 0, said(mixed)
     found = load(ours / "mixed")
     assert found.info.hosts["local0"].git_commit != found.info.environment.git_commit
@@ -287,8 +287,8 @@ def test_a_worker_with_another_checkout_is_refused_by_name(tmp_path: Path) -> No
     ("options", "words"),
     [
         (("--cluster", "farm:1"), "needs keys"),
-        (("--cluster", "nonsense"), "is no address"),
-        (("--cluster", "127.0.0.1:1", "--keep", "all"), "--keep writes where a cell runs"),
+        (("--cluster", "nonsense"), "is not an address"),
+        (("--cluster", "127.0.0.1:1", "--keep", "all"), "--keep writes files on the workers"),
     ],
 )
 def test_misuse_is_said_before_anything_runs(

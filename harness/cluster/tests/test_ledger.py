@@ -5,17 +5,17 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness.cluster.ledger import Ledger, Piece
+from harness.cluster.ledger import Ledger, WorkItem
 from harness.cluster.tests.farms import place
 
 
-def piece(name: str, cells: int = 1, seconds: float = 0.0) -> Piece:
+def piece(name: str, cells: int = 1, seconds: float = 0.0) -> WorkItem:
     made = tuple(f"{name}/{number}@null:eager" for number in range(cells))
-    return Piece("suites/a.py", name, made, seconds)
+    return WorkItem("suites/a.py", name, made, seconds)
 
 
 def sent(ledger: Ledger, *places: object) -> dict[str, tuple[str, ...]]:
-    return {key: flight.piece.cells for key, flight in ledger.sendable(places)}  # type: ignore[arg-type]
+    return {key: sent_item.item.cells for key, sent_item in ledger.take_sendable(places)}  # type: ignore[arg-type]
 
 
 def test_longest_first_and_two_a_slot() -> None:
@@ -30,51 +30,51 @@ def test_longest_first_and_two_a_slot() -> None:
 def test_a_cell_that_ends_two_processes_is_dead_and_the_rest_goes_on() -> None:
     ledger = Ledger([piece("case", cells=3)])
     (first,) = sent(ledger, place("a"), place("b"))
-    ledger.began(first, "a", "case/0@null:eager")
-    assert ledger.ended(first, "case/0@null:eager")
-    ledger.began(first, "a", "case/1@null:eager")
-    assert ledger.died(first, "case/1@null:eager", "a: SIGSEGV", final=False).dead is None
+    ledger.record_start(first, "a", "case/0@null:eager")
+    assert ledger.record_end(first, "case/0@null:eager")
+    ledger.record_start(first, "a", "case/1@null:eager")
+    assert ledger.record_death(first, "case/1@null:eager", "a: SIGSEGV", final=False).dead is None
     (second,) = sent(ledger, place("a"), place("b"))
-    flight = ledger.flights[second]
-    assert flight.piece.cells == ("case/1@null:eager", "case/2@null:eager")
-    assert flight.piece.avoid == {"a"}
-    ledger.began(second, "b", "case/1@null:eager")
-    assert ledger.died(second, "case/1@null:eager", "b: SIGSEGV", final=False).dead
+    sent_item = ledger.sent_items[second]
+    assert sent_item.item.cells == ("case/1@null:eager", "case/2@null:eager")
+    assert sent_item.item.avoid == {"a"}
+    ledger.record_start(second, "b", "case/1@null:eager")
+    assert ledger.record_death(second, "case/1@null:eager", "b: SIGSEGV", final=False).dead
     assert ledger.attempts["case/1@null:eager"] == ["a: SIGSEGV", "b: SIGSEGV"]
     ((third, cells),) = sent(ledger, place("a"), place("b")).items()
     assert cells == ("case/2@null:eager",)
-    ledger.ended(third, "case/2@null:eager")
-    ledger.finished(third)
+    ledger.record_end(third, "case/2@null:eager")
+    ledger.finish_unit(third)
     assert ledger.is_over
 
 
 def test_a_timeout_is_not_tried_again() -> None:
     ledger = Ledger([piece("case")])
     (key,) = sent(ledger, place("a"))
-    ledger.began(key, "a", "case/0@null:eager")
-    assert ledger.died(key, "case/0@null:eager", "a: timeout", final=True).dead
+    ledger.record_start(key, "a", "case/0@null:eager")
+    assert ledger.record_death(key, "case/0@null:eager", "a: timeout", final=True).dead
     assert ledger.is_over
 
 
 def test_a_lost_worker_costs_the_cell_that_ran() -> None:
     ledger = Ledger([piece("case", cells=2)])
     (key,) = sent(ledger, place("a"), place("b"))
-    ledger.began(key, "a", "case/0@null:eager")
-    assert ledger.lost(key, "it died").dead is None
+    ledger.record_start(key, "a", "case/0@null:eager")
+    assert ledger.record_loss(key, "it died").dead is None
     assert ledger.attempts == {"case/0@null:eager": ["a was lost: it died"]}
     ((again, cells),) = sent(ledger, place("b")).items()
     assert len(cells) == 2
     # The first worker was cut off, and not dead: what it sends late is no second record.
-    assert ledger.ended(key, "case/0@null:eager")
-    ledger.began(again, "b", "case/0@null:eager")
-    assert not ledger.ended(again, "case/0@null:eager")
+    assert ledger.record_end(key, "case/0@null:eager")
+    ledger.record_start(again, "b", "case/0@null:eager")
+    assert not ledger.record_end(again, "case/0@null:eager")
 
 
 def test_what_every_worker_refuses_is_given_up_with_its_reason() -> None:
     ledger = Ledger([piece("case", cells=2)])
     for _ in range(20):
         for key in sent(ledger, place("a")):
-            verdict = ledger.refused(key, "a", "no such suite")
+            verdict = ledger.record_refusal(key, "a", "no such suite")
             if verdict.abandoned:
                 assert verdict.reason == "no such suite"
                 assert len(verdict.abandoned) == 2
@@ -86,13 +86,13 @@ def test_what_every_worker_refuses_is_given_up_with_its_reason() -> None:
 def test_another_runtime_that_comes_later_gets_what_waits() -> None:
     emulating, native = place("linux", mlx="emulated"), place("mac", mlx="native")
     work = [
-        Piece("suites/a.py", f"case{number}", (f"case{number}@mlx:fp32",)) for number in range(9)
+        WorkItem("suites/a.py", f"case{number}", (f"case{number}@mlx:fp32",)) for number in range(9)
     ]
     ledger = Ledger(work)
-    first = list(ledger.sendable([emulating]))
-    assert {flight.needed for _, flight in first} == {frozenset({"emulated:mlx"})}
-    then = list(ledger.sendable([emulating, native]))
-    assert {flight.needed for _, flight in then} == {frozenset({"native:mlx"})}
+    first = list(ledger.take_sendable([emulating]))
+    assert {sent_item.needed for _, sent_item in first} == {frozenset({"emulated:mlx"})}
+    then = list(ledger.take_sendable([emulating, native]))
+    assert {sent_item.needed for _, sent_item in then} == {frozenset({"native:mlx"})}
 
 
 EVENTS = ("ends", "dies", "is lost", "refuses", "answers", "ends late")
@@ -113,46 +113,46 @@ def test_each_cell_comes_to_one_end(sizes: list[int], fates: list[tuple[int, str
     gone: list[tuple[str, str]] = []  # cells of units that were lost, with the unit's key
 
     def happen(key: str, fate: str) -> None:
-        flight = ledger.flights[key]
+        sent_item = ledger.sent_items[key]
         if fate == "ends late":
             for old, cell in gone[:1]:
-                assert not ledger.began(old, "a", cell)
-                ends[cell] += ledger.ended(old, cell)
+                assert not ledger.record_start(old, "a", cell)
+                ends[cell] += ledger.record_end(old, cell)
             del gone[:1]
             return
-        cell = next(iter(flight.open), None)
-        worker = "a" if "a" not in flight.piece.avoid else "b"
+        cell = next(iter(sent_item.open), None)
+        worker = "a" if "a" not in sent_item.item.avoid else "b"
         if cell is not None and fate != "refuses":
-            ledger.began(key, worker, cell)
+            ledger.record_start(key, worker, cell)
         if fate == "ends" and cell is not None:
-            ends[cell] += ledger.ended(key, cell)
+            ends[cell] += ledger.record_end(key, cell)
             return
         if fate == "answers" or cell is None:
-            ledger.finished(key)
+            ledger.finish_unit(key)
             return
-        gone.extend((key, each) for each in flight.open)
+        gone.extend((key, each) for each in sent_item.open)
         verdict = (
-            ledger.died(key, cell, f"{worker}: died", final=False)
+            ledger.record_death(key, cell, f"{worker}: died", final=False)
             if fate == "dies"
-            else ledger.lost(key, "it died")
+            else ledger.record_loss(key, "it died")
             if fate == "is lost"
-            else ledger.refused(key, worker, "no")
+            else ledger.record_refusal(key, worker, "no")
         )
         ends.update([verdict.dead] if verdict.dead else [])
         ends.update(verdict.abandoned)
 
     for which, fate in fates:
-        list(ledger.sendable(places))
-        keys = list(ledger.flights)
+        list(ledger.take_sendable(places))
+        keys = list(ledger.sent_items)
         if keys:
             happen(keys[which % len(keys)], fate)
     for _ in range(10_000):
-        list(ledger.sendable(places))
+        list(ledger.take_sendable(places))
         if ledger.is_over:
             break
-        happen(next(iter(ledger.flights)), "ends")
-        for key in [key for key, flight in ledger.flights.items() if not flight.open]:
-            ledger.finished(key)
+        happen(next(iter(ledger.sent_items)), "ends")
+        for key in [key for key, sent_item in ledger.sent_items.items() if not sent_item.open]:
+            ledger.finish_unit(key)
     assert ledger.is_over
     assert set(ends) == expected
     assert set(ends.values()) == {1}

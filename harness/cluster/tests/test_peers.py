@@ -10,7 +10,7 @@ import pytest
 from distributed import Client, WorkerPlugin
 
 from harness.cluster.tests.farms import local_farm, run, write_suite
-from harness.cluster.worker import HELLO
+from harness.cluster.worker import INFO_KEY
 
 
 class Plugin(WorkerPlugin):
@@ -60,7 +60,7 @@ def test_no_way_of_dasks_runs_what_a_peer_sends(tmp_path: Path) -> None:
             place = tmp_path / f"harm{number}"
             with Client(address, timeout=10, set_as_default=False) as client:  # type: ignore[no-untyped-call]
                 workers = client.scheduler_info()["workers"].values()
-                assert all(HELLO in worker for worker in workers)
+                assert all(INFO_KEY in worker for worker in workers)
                 with contextlib.suppress(Exception):
                     attempt(client, str(place))
             assert not place.exists(), name

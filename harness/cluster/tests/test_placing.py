@@ -1,6 +1,6 @@
 """Cells go to the best runtime, as few groups as workers allow; who differs is named."""
 
-from harness.cluster.placement import best, differences, groups
+from harness.cluster.placement import describe_differences, find_best_labels, group_cells
 from harness.cluster.tests.farms import place
 from harness.record.host import Environment
 
@@ -8,12 +8,12 @@ from harness.record.host import Environment
 def test_native_comes_before_emulated_and_lowering_last() -> None:
     linux = place("linux", mlx="emulated", tosa="reference", metal="lowers")
     mac = place("mac", mlx="native", tosa="lowers", metal="none")
-    assert best([linux]) == {
+    assert find_best_labels([linux]) == {
         "mlx": "emulated:mlx",
         "tosa": "reference:tosa",
         "metal": "lowers:metal",
     }
-    assert best([linux, mac]) == {
+    assert find_best_labels([linux, mac]) == {
         "mlx": "native:mlx", "tosa": "reference:tosa", "metal": "lowers:metal",
     }  # fmt: skip
 
@@ -22,19 +22,21 @@ def test_cells_that_one_worker_can_run_stay_together() -> None:
     linux = place("linux", mlx="emulated", tosa="reference", xnnpack="native")
     mac = place("mac", mlx="native", xnnpack="native")
     cells = ["a@xnnpack:fp32", "a@mlx:fp32", "a@tosa:fp", "a@tosa:int"]
-    found = groups(cells, [linux, mac], best([linux, mac]))
+    found = group_cells(cells, [linux, mac], find_best_labels([linux, mac]))
     assert found == [
         (frozenset({"native:xnnpack", "native:mlx"}), ["a@xnnpack:fp32", "a@mlx:fp32"]),
         (frozenset({"reference:tosa"}), ["a@tosa:fp", "a@tosa:int"]),
     ]
-    ((needed, together),) = groups(cells, [linux], best([linux]))
+    ((needed, together),) = group_cells(cells, [linux], find_best_labels([linux]))
     assert together == cells
     assert needed == {"native:xnnpack", "emulated:mlx", "reference:tosa"}
 
 
 def test_what_none_can_execute_goes_to_any_that_says_why() -> None:
     only = place("linux", xnnpack="native", metal="none")
-    assert groups(["a@metal:fp32"], [only], best([only])) == [(frozenset(), ["a@metal:fp32"])]
+    assert group_cells(["a@metal:fp32"], [only], find_best_labels([only])) == [
+        (frozenset(), ["a@metal:fp32"])
+    ]
 
 
 def test_differences_are_named() -> None:
@@ -42,8 +44,8 @@ def test_differences_are_named() -> None:
     theirs = Environment(
         python="3.12.1", packages={"torch": "2.12.0", "mlx": "0.32"}, git_commit="b" * 40
     )
-    assert differences(ours, ours) == []
-    assert differences(ours, theirs) == [
+    assert describe_differences(ours, ours) == []
+    assert describe_differences(ours, theirs) == [
         "Python 3.12.1 in place of 3.11.7",
         "mlx 0.32 in place of none",
         "torch 2.12.0 in place of 2.13.0",

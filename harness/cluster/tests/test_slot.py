@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from harness.cluster import slot_process
-from harness.cluster.messages import Began, Died, Ended, Unit
-from harness.cluster.slot import Crew
+from harness.cluster.messages import UnitCellBegan, UnitCellDied, UnitCellEnded, WorkUnit
+from harness.cluster.slot import SlotPool
 from harness.cluster.tests.farms import environment, runners_of, write_suite
 from harness.pytest_plugin.workers import fork_server
 from harness.record.cell import Cell, Status
@@ -29,24 +29,26 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def crew(root: Path) -> Iterator[Crew]:
-    with Crew(root, 1) as made:
+def crew(root: Path) -> Iterator[SlotPool]:
+    with SlotPool(root, 1) as made:
         yield made
 
 
-def unit(root: Path, case: str, asked: Asked = ASKED, **changes: str) -> Unit:
+def unit(root: Path, case: str, asked: Asked = ASKED, **changes: str) -> WorkUnit:
     file = "suites/small.py"
     digest = hashlib.sha256((root / file).read_bytes()).hexdigest()
     given = {"file": file, "digest": digest, **changes}
-    return Unit(key="k", topic="t", case=case, cells=[f"{case}@null:eager"], asked=asked, **given)
+    return WorkUnit(
+        key="k", topic="t", case=case, cells=[f"{case}@null:eager"], asked=asked, **given
+    )
 
 
-def test_a_cell_has_its_record(crew: Crew, root: Path) -> None:
-    told: list[Began | Ended | Died] = []
+def test_a_cell_has_its_record(crew: SlotPool, root: Path) -> None:
+    told: list[UnitCellBegan | UnitCellEnded | UnitCellDied] = []
     outcome = crew.run(unit(root, "plain/0"), told.append)
     assert outcome.ended == ["plain/0@null:eager"]
-    assert isinstance(told[0], Began)
-    assert isinstance(told[1], Ended)
+    assert isinstance(told[0], UnitCellBegan)
+    assert isinstance(told[1], UnitCellEnded)
     cell = Cell.from_json(told[1].record)
     assert (cell.status, cell.runtime, cell.suite) == (Status.PASSED, "emulated", "suites.small")
 
@@ -55,16 +57,16 @@ def test_where_nothing_is_forked_a_command_starts_it(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fork_server, "is_possible", lambda: False)
-    with Crew(root, 1) as crew:
+    with SlotPool(root, 1) as crew:
         assert crew.run(unit(root, "plain/0"), lambda event: None).ended
         assert slot_process.__name__ in {part for one in runners_of(root) for part in one.cmdline()}
 
 
-def test_a_crash_has_its_stack_and_the_next_cell_runs(crew: Crew, root: Path) -> None:
-    told: list[Began | Ended | Died] = []
+def test_a_crash_has_its_stack_and_the_next_cell_runs(crew: SlotPool, root: Path) -> None:
+    told: list[UnitCellBegan | UnitCellEnded | UnitCellDied] = []
     assert crew.run(unit(root, "ends"), told.append).died == "ends@null:eager"
     death = told[-1]
-    assert isinstance(death, Died)
+    assert isinstance(death, UnitCellDied)
     assert not death.final
     cell = Cell.from_json(death.record)
     assert cell.status is Status.CRASHED
@@ -73,25 +75,25 @@ def test_a_crash_has_its_stack_and_the_next_cell_runs(crew: Crew, root: Path) ->
     assert crew.run(unit(root, "plain/1"), told.append).ended == ["plain/1@null:eager"]
 
 
-def test_a_cell_that_takes_too_long_is_ended_for_good(crew: Crew, root: Path) -> None:
-    told: list[Began | Ended | Died] = []
+def test_a_cell_that_takes_too_long_is_ended_for_good(crew: SlotPool, root: Path) -> None:
+    told: list[UnitCellBegan | UnitCellEnded | UnitCellDied] = []
     short = Asked(cell_timeout=1, selected=["null:eager"])
     assert crew.run(unit(root, "slow/0", short), told.append).died
     death = told[-1]
-    assert isinstance(death, Died)
+    assert isinstance(death, UnitCellDied)
     assert death.final
     assert Cell.from_json(death.record).status is Status.TIMEOUT
 
 
-def test_work_that_is_not_of_this_checkout_is_refused(crew: Crew, root: Path) -> None:
+def test_work_that_is_not_of_this_checkout_is_refused(crew: SlotPool, root: Path) -> None:
     def why(case: str = "plain/0", **changes: str) -> str:
         outcome = crew.run(unit(root, case, **changes), lambda event: None)
         assert not outcome.ended
         return outcome.refused
 
-    assert "another file here" in why(digest="0" * 64)
-    assert "no suite of this checkout" in why(file="../elsewhere.py")
-    assert "no suite of this checkout" in why(file="/etc/passwd")
+    assert "differs from the file" in why(digest="0" * 64)
+    assert "is not a suite of this checkout" in why(file="../elsewhere.py")
+    assert "is not a suite of this checkout" in why(file="/etc/passwd")
     assert "has no case" in why("nothing")
 
 
@@ -99,12 +101,12 @@ WORKER = """
 import sys, threading, time
 from pathlib import Path
 import msgspec
-from harness.cluster.messages import Unit
-from harness.cluster.slot import Crew
+from harness.cluster.messages import WorkUnit
+from harness.cluster.slot import SlotPool
 
-crew = Crew(Path(sys.argv[1]), 1)
-crew.hello()
-unit = msgspec.json.decode(sys.argv[2], type=Unit)
+crew = SlotPool(Path(sys.argv[1]), 1)
+crew.describe_worker()
+unit = msgspec.json.decode(sys.argv[2], type=WorkUnit)
 crew.run(unit, lambda event: print(crew.folder, flush=True))
 """
 
@@ -123,7 +125,7 @@ def test_processes_end_with_their_worker(root: Path) -> None:
     psutil.wait_procs([runner], timeout=10)
     assert not runner.is_running() or runner.status() == psutil.STATUS_ZOMBIE
     assert list(folder.iterdir())
-    with Crew(root, 1) as crew:
+    with SlotPool(root, 1) as crew:
         assert not folder.exists()
         assert crew.folder.parent == folder.parent
     assert not crew.folder.exists()

@@ -241,10 +241,10 @@ def _counts(claim: str) -> bool:
 
 
 def _store(config: pytest.Config) -> Store | None:
-    place = config.getoption("results")
+    place = config.getoption("result_cache")
     if not config.getoption("incremental"):
         if place:
-            raise UsageError("--results says where --incremental keeps results; give both")
+            raise UsageError("--result-cache has no effect without --incremental; give both")
         return None
     # What is kept of a cell is written while it runs.
     return None if config.getoption("keep") == "all" else Store(place or default_place())

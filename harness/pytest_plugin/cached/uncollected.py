@@ -25,7 +25,8 @@ from harness.session.backend_states import Ready
 from harness.session.result_cache import platform_facts, source_tree
 
 # Options with a value that says nothing of which cells there are.
-_ASIDE = ("--run-dir", "--results", "--progress", "-n", "--numprocesses", "--maxprocesses")
+_ASIDE = ("--run-dir", "--result-cache", "--results", "--progress", "-n", "--numprocesses",
+          "--maxprocesses")  # fmt: skip
 # What selects by what earlier sessions left, or looks at items that are made here.
 _BY_MEMORY = ("lf", "failedfirst", "newfirst", "stepwise", "collectonly", "usepdb", "changed_since",
               "pyargs", "setupplan", "setuponly", "setupshow")  # fmt: skip

@@ -253,9 +253,9 @@ def test_an_expected_backend_that_did_not_load_is_red(project: Path, workers: st
         (("--targets", "null:eagre"), "did you mean 'eager'"),
         (("--targets", "null/eager"), "backend:recipe"),
         (("--no-such-option",), "unrecognized arguments"),
-        (("--cell-memory", "0"), "--cell-memory: '0' is no number of GiB above 0, such as 3"),
-        (("--cell-memory", "3G"), "'3G' is no number of GiB"),
-        (("--cell-timeout", "nan"), "'nan' is no number of seconds above 0, such as 300"),
+        (("--cell-memory", "0"), "--cell-memory: '0' is not a number of GiB above 0, such as 3"),
+        (("--cell-memory", "3G"), "'3G' is not a number of GiB"),
+        (("--cell-timeout", "nan"), "'nan' is not a number of seconds above 0, such as 300"),
     ],
 )
 def test_a_wrong_option_is_one_line_and_red(

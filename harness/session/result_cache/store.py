@@ -70,9 +70,9 @@ class Store:
         try:
             self._files, root = fsspec.url_to_fs(os.path.expanduser(place))
         except (ImportError, ValueError) as error:
-            raise UsageError(f"--results {place}: {error}") from error
+            raise UsageError(f"--result-cache {place}: {error}") from error
         except Exception as error:  # whatever a driver makes of an address or of credentials
-            raise UsageError(f"--results {place}: {type(error).__name__}: {error}") from error
+            raise UsageError(f"--result-cache {place}: {type(error).__name__}: {error}") from error
         self._root = str(root).rstrip("/")
         self._is_local = "file" in _protocols(self._files)
         self._lock = threading.Lock()

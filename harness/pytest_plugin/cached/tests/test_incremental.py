@@ -19,7 +19,7 @@ from harness.pytest_plugin.tests.sessions import (
 from harness.record.cell import Status
 from harness.record.folder import load
 
-REUSING = ("--incremental", "--results", "results")
+REUSING = ("--incremental", "--result-cache", "results")
 
 # How a cell of each kind ends, and the entries that it takes for some to.
 KINDS = """
@@ -257,8 +257,8 @@ def test_keeping_everything_takes_nothing(project: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--results", "results"), "--results says where --incremental keeps results"),
-        (("--incremental", "--results", "nope://a"), "--results nope://a: Protocol not known"),
+        (("--result-cache", "results"), "--result-cache has no effect without --incremental"),
+        (("--incremental", "--results", "nope://a"), "--result-cache nope://a: Protocol not known"),
     ],
 )
 def test_a_place_without_use_or_that_nothing_reaches_is_an_error(

@@ -113,7 +113,7 @@ def test_what_cells_said_of_limitations_outlives_the_process(project: Path) -> N
 
 
 def test_it_goes_on_taking_results_where_it_did(project: Path) -> None:
-    reusing = ("--incremental", "--results", "results")
+    reusing = ("--incremental", "--result-cache", "results")
     assert run(project, "-n", "1", *reusing, folder="before").returncode == 0
     assert run(project, "-n", "1").returncode == 0
     stop(project, records=2)

@@ -123,7 +123,7 @@ def test_a_place_that_refuses_is_said_once_and_is_no_error(tmp_path: Path) -> No
 
 
 def test_a_place_that_nothing_reaches_is_misuse() -> None:
-    with pytest.raises(UsageError, match="--results nosuch://bucket"):
+    with pytest.raises(UsageError, match="--result-cache nosuch://bucket"):
         Store("nosuch://bucket/results")
 
 
