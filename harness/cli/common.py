@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.errors import RunUnreadable
+from harness.pytest_plugin.options import SessionOption
 from harness.vendors.quiet import silence_vendors as silence_vendors
 
 if TYPE_CHECKING:
@@ -53,6 +54,40 @@ def _check_folder(context: click.Context, parameter: click.Parameter, folder: Pa
     if source is click.core.ParameterSource.COMMANDLINE and not folder.is_dir():
         raise click.BadParameter(f"{folder} is not a folder", context, parameter)
     return folder
+
+
+def session_options(*options: SessionOption) -> Callable[[Callable[..., None]], Any]:
+    """Declare session options to a command. Each is None when absent: pytest has the defaults."""
+
+    def decorate(command: Callable[..., None]) -> Any:
+        declared: Any = command
+        for option in reversed(options):
+            if option.is_in_run:
+                declared = _declare(option)(declared)
+        return declared
+
+    return decorate
+
+
+def _declare(option: SessionOption) -> Callable[[Any], Any]:
+    default = f"  [default: {option.default_help}]" if option.default_help else ""
+    types = {
+        "path": click.Path(path_type=Path),
+        "integer": click.INT,
+        "positive": ABOVE_ZERO,
+        "limit": click.FloatRange(min=0),
+        "choice": click.Choice(option.choices),
+    }
+    return click.option(
+        option.name,
+        *option.old_names,
+        option.attribute,
+        cls=RenamedOption,
+        metavar=option.metavar,
+        type=types.get(option.kind),
+        is_flag=option.kind == "flag",
+        help=f"{option.help}.{default}",
+    )
 
 
 SUITE_FOLDER = click.option(

@@ -13,8 +13,7 @@ from typing import Any
 
 import click
 
-from harness.cli.common import RUNS, SPEED, SUITES, load_run
-from harness.cli.session_options import session_options
+from harness.cli.common import RUNS, SPEED, SUITES, load_run, session_options
 from harness.cluster.options import OPTIONS as CLUSTER_OPTIONS
 from harness.pytest_plugin.options import OPTIONS
 
