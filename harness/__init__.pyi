@@ -48,9 +48,9 @@ from .model.backend import (
 from .model.case import (
     Built as Built,
     Call as Call,
+    CallInputs as CallInputs,
     Case as Case,
     Exporter as Exporter,
-    Given as Given,
     Inputs as Inputs,
     arguments as arguments,
 )
@@ -86,7 +86,7 @@ from .record.cell import (
     Cell as Cell,
     Delegation as Delegation,
     Numerics as Numerics,
-    Property as Property,
+    PassProperty as PassProperty,
     Status as Status,
 )
 from .record.defect import Defect as Defect

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _STYLES = {
     Outcome.PASSED: "blue",
     Outcome.UNDELEGATED: "cyan",
-    Outcome.UNTELLING: "yellow",
+    Outcome.VACUOUS: "yellow",
     Outcome.XFAILED: "yellow",
     Outcome.NOT_RUN: "bold yellow",
     Outcome.XPASSED: "bold magenta",

@@ -7,8 +7,8 @@ import shlex
 from collections import Counter
 
 from harness.record.cell import Cell, Numerics
-from harness.record.evidence import Cause
-from harness.record.folder import KEPT
+from harness.record.evidence import VacuousCause
+from harness.record.folder import SAVED
 from harness.record.host import Environment
 from harness.record.run import Run, RunInfo
 from reports import summary, text
@@ -55,8 +55,8 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("System", _join(env.platform, env.processor, cores)),
         ("Python", env.python),
         ("Not run here", _taken(run)),
-        ("Slower without", "; ".join(f"{part} ({why})" for part, why in info.slow.items())),
-        ("Gone upstream", "; ".join(info.gone.values())),
+        ("Slower without", "; ".join(f"{part} ({why})" for part, why in info.slow_parts.items())),
+        ("Gone upstream", "; ".join(info.missing_names.values())),
     ]
     return [(name, text.line(value, 600)) for name, value in pairs if value]
 
@@ -96,7 +96,7 @@ def commit(run: Run) -> str:
 
 def source_link(cell: Cell, info: RunInfo) -> str | None:
     """Where the line that makes a cell's case is on the web; None where that is not known."""
-    env = place(info, cell.part)
+    env = place(info, cell.merged_part)
     match = re.fullmatch(r"([\w/.-]+\.py):(\d+)", cell.source)
     if match is None or not env.git_home or not env.git_commit:
         return None
@@ -106,7 +106,7 @@ def source_link(cell: Cell, info: RunInfo) -> str | None:
 
 def is_kept_folder(path: str) -> bool:
     """Whether a record's ``kept`` is what a run writes, and leads nowhere else."""
-    return re.fullmatch(rf"{KEPT}/[\w@+.-]+(/[\w@+.-]+)?", path) is not None and ".." not in path
+    return re.fullmatch(rf"{SAVED}/[\w@+.-]+(/[\w@+.-]+)?", path) is not None and ".." not in path
 
 
 def packages(run: Run) -> list[tuple[str, str]]:
@@ -163,12 +163,16 @@ def divergence(cell: Cell) -> str:
             return text.line(str(found), 600)
         which = "a node that leaves the oracle" if found.note else FIRST_NODE
         return text.line(f"{which}: {found}", 600)
-    return text.line(f"first wrong node not known: {cell.untraced}", 600) if cell.untraced else ""
+    return (
+        text.line(f"first wrong node not known: {cell.trace_skipped}", 600)
+        if cell.trace_skipped
+        else ""
+    )
 
 
 def known(cell: Cell) -> list[str]:
     """The known issues that a red cell shows the signs of, a line each."""
-    return [f"known: {text.line(str(issue), 900)}" for issue in cell.known]
+    return [f"known: {text.line(str(issue), 900)}" for issue in cell.known_issues]
 
 
 def defects(cell: Cell) -> list[str]:
@@ -180,18 +184,18 @@ def evidence(cell: Cell) -> str:
     """Which share of the outputs is conclusive, and the case's reason where that is too little to
     be evidence; nothing where it was not measured."""
     best = max(
-        (row for row in cell.numerics if row.telling is not None),
-        key=lambda row: (row.is_conclusive, row.telling),
+        (row for row in cell.numerics if row.conclusive_share is not None),
+        key=lambda row: (row.is_conclusive, row.conclusive_share),
         default=None,
     )
     if best is None:
         return ""
     why = vacuous(best)  # names the output
     which = f" of {_output(best)}" if (best.output or best.name) and not why else ""
-    share = f"{100 * (best.telling or 0.0):.3g} % of the elements{which} are conclusive"
+    share = f"{100 * (best.conclusive_share or 0.0):.3g} % of the elements{which} are conclusive"
     if best.is_conclusive:
         return f"{share}: the best constant gets them wrong"
-    reason = cell.untelling or "the case gives no reason"
+    reason = cell.vacuous_reason or "the case gives no reason"
     return f"vacuous: {share}; {why}{'; ' if why else ''}{reason}"
 
 
@@ -201,17 +205,17 @@ def vacuous(row: Numerics) -> str:
     why = row.vacuous
     if why is None or row.is_conclusive:
         return ""
-    if why.cause is Cause.EMPTY:
+    if why.cause is VacuousCause.EMPTY:
         return f"{_output(row)}: it has no elements"
-    of = f"{why.alike:,} of {text.count(row.elements, 'element')}"
+    of = f"{why.passing_elements:,} of {text.count(row.elements, 'element')}"
     if why.constant is None:
         return f"{_output(row)}: no perturbed run says anything of {of}: their bounds are infinite"
     what = {
-        Cause.EQUAL: "all values are equal"
-        if why.alike == row.elements
+        VacuousCause.EQUAL: "all values are equal"
+        if why.passing_elements == row.elements
         else "so many of the values are equal",
-        Cause.WIDE: "its bounds are wider than its values",
-        Cause.SPREAD: "its bounds are as wide as the spread of its values",
+        VacuousCause.WIDE: "its bounds are wider than its values",
+        VacuousCause.SPREAD: "its bounds are as wide as the spread of its values",
     }[why.cause]
     constant = f"the constant {text.measure(why.constant)}"
     within = "is within its bound" if row.elements == 1 else "are within their bounds"
@@ -272,7 +276,7 @@ def sizes(cell: Cell) -> str:
     """At which sizes a program whose inputs vary was executed, and at which not; empty for none."""
     lines = [
         f"{one} varies, {one.span}; tested at {', '.join(map(str, dict.fromkeys(one.sizes)))}"
-        for one in cell.dynamic
+        for one in cell.dynamic_dimensions
     ]
     return "; ".join([*lines, *cell.untried_sizes])
 

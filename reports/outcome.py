@@ -18,7 +18,7 @@ class Outcome(enum.Enum):
 
     PASSED = "passed"
     UNDELEGATED = "undelegated"
-    UNTELLING = "untelling"
+    VACUOUS = "vacuous"
     MISMATCH = "mismatch"
     FAILED = "failed"
     CRASHED = "crashed"
@@ -36,8 +36,8 @@ class Outcome(enum.Enum):
         if cell is None:
             return cls.NOT_RUN
         if cell.status is Status.PASSED:
-            if not cell.is_telling:
-                return cls.UNTELLING
+            if not cell.is_conclusive:
+                return cls.VACUOUS
             if cell.delegation.delegates == 0:
                 return cls.UNDELEGATED
         return cls(cell.status.value)
@@ -91,7 +91,7 @@ def words(outcome: Outcome, severity: Severity | None) -> str:
     return outcome.label if severity is None else f"{outcome.label}, {severity.value}"
 
 
-_WITHOUT_STATUS = {Outcome.UNDELEGATED, Outcome.UNTELLING, Outcome.NOT_RUN}
+_WITHOUT_STATUS = {Outcome.UNDELEGATED, Outcome.VACUOUS, Outcome.NOT_RUN}
 
 _TEXTS = {
     Outcome.PASSED: ("passed, delegated", "✓", "executed, within its bound"),
@@ -100,7 +100,7 @@ _TEXTS = {
         "○",
         "executed within its bound, but the backend took no node",
     ),
-    Outcome.UNTELLING: (
+    Outcome.VACUOUS: (
         "vacuous pass",
         "◌",
         "within its bound, but a constant would pass in place of its outputs at all but a few "
@@ -121,7 +121,7 @@ _TEXTS = {
 _BADNESS = [
     Outcome.PASSED,
     Outcome.UNDELEGATED,
-    Outcome.UNTELLING,
+    Outcome.VACUOUS,
     Outcome.UNSUPPORTED,
     Outcome.LOWERED,
     Outcome.UNAVAILABLE,

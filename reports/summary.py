@@ -65,9 +65,9 @@ class Totals:
         return sum(number for outcome, number in self.counts.items() if outcome.is_pass)
 
     @property
-    def untelling(self) -> int:
+    def vacuous(self) -> int:
         """Within bounds, where a constant would have been, too; evidence of nothing."""
-        return self.counts[Outcome.UNTELLING]
+        return self.counts[Outcome.VACUOUS]
 
     @property
     def red(self) -> int:

@@ -240,7 +240,7 @@ def op(
     dynamic_shapes: Sequence[Any] | None = None,
     calls: Sequence[Sequence[Input]] = (),
     tags: Iterable[str] = (),
-    untelling: str = "",
+    vacuous: str = "",
     **kwargs: Any,
 ) -> Case:
     """A case that calls a function.
@@ -252,13 +252,13 @@ def op(
         dynamic_shapes: per input, as ``torch.export.export`` takes it.
         calls: inputs of further calls.
         tags: more words; the tags that follow from the inputs are added.
-        untelling: why the outputs carry no signal, where they do not.
+        vacuous: why the outputs carry no signal, where they do not.
         kwargs: the function's other arguments.
     """
     apply = _APPLY[len(inputs)]
     shapes = None if dynamic_shapes is None else tuple(dynamic_shapes)
     case = _case(name, lambda: apply(function, kwargs), inputs, shapes, calls, tags, None)
-    return replace(case, untelling=untelling)
+    return replace(case, vacuous=vacuous)
 
 
 def nn_case(
@@ -268,7 +268,7 @@ def nn_case(
     dynamic_shapes: Sequence[Any] | None = None,
     calls: Sequence[Sequence[Input]] = (),
     tags: Iterable[str] = (),
-    untelling: str = "",
+    vacuous: str = "",
 ) -> Case:
     """A case around a module with weights.
 
@@ -279,11 +279,11 @@ def nn_case(
         dynamic_shapes: per input, as ``torch.export.export`` takes it.
         calls: inputs of further calls.
         tags: more words; the tags that follow from the inputs are added.
-        untelling: why the outputs carry no signal, where they do not.
+        vacuous: why the outputs carry no signal, where they do not.
     """
     shapes = None if dynamic_shapes is None else tuple(dynamic_shapes)
     case = _case(name, module, inputs, shapes, calls, tags, torch.float32)
-    return replace(case, untelling=untelling)
+    return replace(case, vacuous=vacuous)
 
 
 def explain(cases: Sequence[Case], reasons: dict[str, str]) -> list[Case]:
@@ -294,7 +294,7 @@ def explain(cases: Sequence[Case], reasons: dict[str, str]) -> list[Case]:
     """
     for name in reasons.keys() - {case.name for case in cases}:
         raise KeyError(name)
-    return [replace(case, untelling=reasons.get(case.name, case.untelling)) for case in cases]
+    return [replace(case, vacuous=reasons.get(case.name, case.vacuous)) for case in cases]
 
 
 def _case(

@@ -310,4 +310,4 @@ def test_a_quantizer_that_writes_to_the_callers_mask_is_red(
     cell = run_cell(Case("masked", lambda: (Masked(), (torch.randn(1, 6, 6),))), target)
     assert (cell.status, cell.stage) == (Status.FAILED, "quantize")
     assert cell.error == "AlteredByCall: prepare changed what it was given: buffer mask"
-    assert cell.altered == ["buffer mask"]
+    assert cell.side_effects == ["buffer mask"]

@@ -12,7 +12,7 @@ from harness.checking import dynamic_dimensions
 from harness.checking.dynamic_dimensions import DynamicProgram, RequestedDimension
 from harness.checking.model_sources import CheckedModel, InputSet, case_name
 from harness.errors import CaseError
-from harness.model.case import Built, Case, Given, arguments
+from harness.model.case import Built, CallInputs, Case, arguments
 from harness.numerics.module_runs import EagerRuns
 from harness.pipeline.dynamic_sizes.extra_calls import choose_sizes
 from harness.pipeline.explain.model_frames import find_model_frame
@@ -30,14 +30,14 @@ class _Group:
 
     sets: list[InputSet]
     dynamic_program: DynamicProgram | None = None
-    further: tuple[Given, ...] = ()
+    further: tuple[CallInputs, ...] = ()
 
     @property
-    def calls(self) -> list[Given]:
+    def calls(self) -> list[CallInputs]:
         """The inputs of each call."""
         return [*(one.given for one in self.sets), *self.further]
 
-    def accepts(self, given: Given) -> bool:
+    def accepts(self, given: CallInputs) -> bool:
         """Whether the program accepts these inputs: of the same shapes, or within its ranges."""
         if _signature(given) == _signature(self.sets[0].given):
             return True
@@ -209,7 +209,7 @@ def _run_module(
         ) from error
 
 
-def _signature(given: Given) -> Any:
+def _signature(given: CallInputs) -> Any:
     leaves, spec = tree_flatten(arguments(given))
     return spec, [
         (leaf.shape, leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves

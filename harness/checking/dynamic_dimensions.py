@@ -13,7 +13,7 @@ from torch.export import Dim, ExportedProgram, ShapesCollection
 
 from harness.checking import exported_programs
 from harness.errors import CaseError, UsageError, describe
-from harness.model.case import Given, arguments
+from harness.model.case import CallInputs, arguments
 from harness.pipeline.dynamic_sizes import symbols
 from harness.pipeline.dynamic_sizes.symbols import Range
 from harness.pipeline.explain.model_frames import find_model_frame
@@ -97,7 +97,7 @@ class DynamicProgram:
 
 
 def export_dynamic(
-    module: torch.nn.Module, given: Given, requested: Sequence[RequestedDimension] | str
+    module: torch.nn.Module, given: CallInputs, requested: Sequence[RequestedDimension] | str
 ) -> DynamicProgram:
     """Export a model with the requested dynamic dimensions.
 
@@ -135,7 +135,9 @@ def export_dynamic(
     return DynamicProgram(program, found, tuple(_describe_differences(program, given, tensors)))
 
 
-def export_again(module: torch.nn.Module, given: Given, handed: ExportedProgram) -> DynamicProgram:
+def export_again(
+    module: torch.nn.Module, given: CallInputs, handed: ExportedProgram
+) -> DynamicProgram:
     """Export the module of a ``.pt2`` program again, with the ranges that it declares.
 
     Raises:
@@ -162,7 +164,7 @@ def export_again(module: torch.nn.Module, given: Given, handed: ExportedProgram)
 
 def _choose_ranges(
     program: ExportedProgram,
-    given: Given,
+    given: CallInputs,
     requested: Sequence[tuple[RequestedDimension, torch.Tensor]],
 ) -> list[dict[Any, Range]]:
     """Ranges of symbols to try if the program's ranges differ from the requested ones.
@@ -188,7 +190,7 @@ def _choose_ranges(
 
 def _requested_sizes(
     program: ExportedProgram,
-    given: Given,
+    given: CallInputs,
     requested: Sequence[tuple[RequestedDimension, torch.Tensor]],
 ) -> Iterator[tuple[RequestedDimension, torch.SymInt]]:
     """Each dimension with a requested range, and its size."""
@@ -201,7 +203,7 @@ def _requested_sizes(
 
 def _describe_differences(
     program: ExportedProgram,
-    given: Given,
+    given: CallInputs,
     requested: Sequence[tuple[RequestedDimension, torch.Tensor]],
 ) -> Iterator[str]:
     for one, size in _requested_sizes(program, given, requested):
@@ -228,7 +230,11 @@ def _format_range(span: Range | None) -> str:
 
 
 def _make_shapes(
-    module: torch.nn.Module, given: Given, requested: Sequence[RequestedDimension], *, follow: bool
+    module: torch.nn.Module,
+    given: CallInputs,
+    requested: Sequence[RequestedDimension],
+    *,
+    follow: bool,
 ) -> Any:
     """The ``dynamic_shapes`` of the requested dimensions.
 
@@ -261,7 +267,7 @@ def _make_shapes(
     return collection.dynamic_shapes(module, args, kwargs)
 
 
-def export_with(module: torch.nn.Module, given: Given, dynamic_shapes: Any) -> ExportedProgram:
+def export_with(module: torch.nn.Module, given: CallInputs, dynamic_shapes: Any) -> ExportedProgram:
     """Export with dynamic shapes.
 
     Raises:
@@ -284,7 +290,7 @@ def export_with(module: torch.nn.Module, given: Given, dynamic_shapes: Any) -> E
         ) from error
 
 
-def explain_rejected_inputs(program: ExportedProgram, given: Given) -> str | None:
+def explain_rejected_inputs(program: ExportedProgram, given: CallInputs) -> str | None:
     """Why an exported program rejects these inputs; None if it accepts them."""
     args, kwargs = arguments(given)
     try:

@@ -11,7 +11,7 @@ import torch
 from torch.export import Dim, ExportedProgram
 
 from harness.errors import UsageError, describe
-from harness.model.case import Given, arguments, named
+from harness.model.case import CallInputs, arguments, make_call
 from harness.pipeline.dynamic_sizes import symbols
 from harness.pipeline.dynamic_sizes.symbols import Range
 from harness.vendors.torch import TreeSpec, tree_unflatten
@@ -40,10 +40,10 @@ def as_module(program: ExportedProgram) -> torch.fx.GraphModule:
     return module
 
 
-def example_inputs(program: ExportedProgram) -> Given | None:
+def example_inputs(program: ExportedProgram) -> CallInputs | None:
     """The inputs that the program was exported with; None if it does not have them."""
     example = program.example_inputs
-    return None if example is None else named(*example)
+    return None if example is None else make_call(*example)
 
 
 def dynamic_shapes(program: ExportedProgram, *, is_exact: bool = True) -> Any:
@@ -99,7 +99,7 @@ def _hints(program: ExportedProgram) -> list[dict[int, Any] | None]:
     return leaves
 
 
-def arrange_inputs(program: ExportedProgram, given: Given) -> Given:
+def arrange_inputs(program: ExportedProgram, given: CallInputs) -> CallInputs:
     """Pass inputs by position where the program was exported with positional inputs.
 
     A program rejects such inputs by name, where a module accepts both.
@@ -110,7 +110,7 @@ def arrange_inputs(program: ExportedProgram, given: Given) -> Given:
     names = _parameters(program)[len(args) : positions]
     if not all(name in kwargs for name in names):
         return given
-    return named((*args, *(kwargs.pop(name) for name in names)), kwargs)
+    return make_call((*args, *(kwargs.pop(name) for name in names)), kwargs)
 
 
 def _parameters(program: ExportedProgram) -> list[str]:

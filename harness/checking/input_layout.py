@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from harness.errors import CaseError
-from harness.model.case import Built, Case, Given, arguments
+from harness.model.case import Built, CallInputs, Case, arguments
 from harness.model.trees import leaves, map_leaves
 from harness.record.cell import Cell, Status
 
@@ -83,7 +83,7 @@ def _describe_views(built: Built) -> Iterator[str]:
             )
 
 
-def _tensors(given: Given) -> Iterator[tuple[str, torch.Tensor]]:
+def _tensors(given: CallInputs) -> Iterator[tuple[str, torch.Tensor]]:
     positional, by_name = arguments(given)
     pairs = [*((f"input {number}", one) for number, one in enumerate(positional)),
              *((f"input {name}", one) for name, one in by_name.items())]  # fmt: skip

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 
 from harness.checking import exported_programs, named_objects
 from harness.errors import UsageError
-from harness.model.case import Call, Given, arguments, named
+from harness.model.case import Call, CallInputs, arguments, make_call
 from harness.model.files.input_files import read_inputs
 from harness.model.seeding import seeded
 
@@ -29,7 +29,7 @@ class InputSet:
     """The inputs of one call, with a label for names and messages."""
 
     label: str
-    given: Given
+    given: CallInputs
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def load_model(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> Check
             subject = _load_object(title, spec, found)
     if files:
         like = _positional(subject.sets[0].given) if subject.sets else ()
-        given = [named(*read_inputs(path, like)) for path in files]
+        given = [make_call(*read_inputs(path, like)) for path in files]
         if subject.program is not None:
             given = [exported_programs.arrange_inputs(subject.program, one) for one in given]
         sets = [InputSet(path.name, one) for path, one in zip(files, given, strict=True)]
@@ -99,7 +99,7 @@ def case_name(text: str) -> str:
     return re.sub(r"[\s@\[\]]+", "_", text).strip("_") or "model"
 
 
-def as_given(value: Any) -> Given:
+def as_given(value: Any) -> CallInputs:
     """Convert a value to the inputs of one call.
 
     Args:
@@ -143,7 +143,9 @@ def _load_object(name: str, spec: str, found: Any) -> CheckedModel:
         case (torch.nn.Module() as module, inputs):
             return CheckedModel(name, module, (InputSet("example", _as_given(spec, inputs)),))
         case (torch.nn.Module() as module, tuple() | list() as args, Mapping() as kwargs):
-            return CheckedModel(name, module, (InputSet("example", named(tuple(args), kwargs)),))
+            return CheckedModel(
+                name, module, (InputSet("example", make_call(tuple(args), kwargs)),)
+            )
     raise UsageError(f"{spec} returns {_type_name(found)}; it must return {_RETURNS}")
 
 
@@ -171,14 +173,14 @@ def _call(spec: str, function: Callable[[], Any]) -> Any:
     return named_objects.run_user_code(f"{spec} raises", function)
 
 
-def _as_given(spec: str, value: Any) -> Given:
+def _as_given(spec: str, value: Any) -> CallInputs:
     try:
         return as_given(value)
     except UsageError as error:
         raise UsageError(f"{spec}: {error}") from None
 
 
-def _positional(given: Given) -> list[torch.Tensor]:
+def _positional(given: CallInputs) -> list[torch.Tensor]:
     return [item for item in arguments(given)[0] if isinstance(item, torch.Tensor)]
 
 

@@ -254,7 +254,7 @@ class _CheckProcess:
             stage=self.stage,
             error=error,
             traceback="\n".join(self._log_lines[-_LOG_LINES:]) or None,
-            frame=self.frame,
+            model_frame=self.frame,
             vendor_frame=find_vendor_frame_in_stack(self._stack),
             seconds=time.monotonic() - self._since,
             memory=seen.peaks if seen is not None else {},

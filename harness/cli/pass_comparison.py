@@ -48,7 +48,7 @@ class PassComparison:
 
     @property
     def _broken(self) -> list[str]:
-        return [f"{one.name}: {one.detail}" for one in self.cell.properties if one.kept is False]
+        return [f"{one.name}: {one.detail}" for one in self.cell.properties if one.holds is False]
 
 
 def print_comparisons(console: Console, title: str, rows: Sequence[PassComparison]) -> None:

@@ -132,7 +132,7 @@ class _JudgedSpecimen:
     @property
     def passed(self) -> bool:
         """Whether the cell passed conclusively: a constant output would fail."""
-        return self.cell.status is Status.PASSED and self.cell.is_telling
+        return self.cell.status is Status.PASSED and self.cell.is_conclusive
 
     @property
     def problem(self) -> str | None:
@@ -160,7 +160,7 @@ def find_wrong_verdict(specimen: Specimen, cell: Cell) -> str | None:
     if cell.refused_call is not None and specimen.expected is Expected.CONFORMS:
         return "it was lowered for this size"
     if specimen.expected is not Expected.DIFFERS:
-        if cell.altered:
+        if cell.side_effects:
             return "a call changes its inputs or its module"
         if any(form.problem is not None for form in cell.intermediates):
             return "it is changed before it is lowered"
@@ -173,7 +173,7 @@ def find_wrong_verdict(specimen: Specimen, cell: Cell) -> str | None:
         case Expected.CONFORMS | Expected.VACUOUS:
             if cell.status is not Status.PASSED:
                 return None if _ends_early(cell) else "it is a correct program"
-            if specimen.expected is Expected.VACUOUS and cell.is_telling:
+            if specimen.expected is Expected.VACUOUS and cell.is_conclusive:
                 return "it counts as conclusive, but a constant output passes too"
     return None
 

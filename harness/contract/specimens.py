@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from harness.model.case import Call, Case, Given, Inputs
+from harness.model.case import Call, CallInputs, Case, Inputs
 
 
 class Expected(enum.Enum):
@@ -77,8 +77,8 @@ def make_specimen(
     expected: Expected = Expected.CONFORMS,
     *,
     kwargs: Callable[[], dict[str, Any]] = dict,
-    calls: Callable[[], Sequence[Given]] | None = None,
-    draws: bool = False,
+    calls: Callable[[], Sequence[CallInputs]] | None = None,
+    random_outputs: bool = False,
     **buffers: torch.Tensor,
 ) -> Specimen:
     """Make a program that calls a function with a module and its inputs.
@@ -91,15 +91,15 @@ def make_specimen(
         expected: the correct verdict.
         kwargs: makes the inputs by name of the first call.
         calls: makes further calls.
-        draws: whether the case declares that the function draws random numbers.
+        random_outputs: whether the case declares that the function draws random numbers.
         buffers: state of the module, by name.
     """
     case = Case(
         f"specimen/{name}",
         lambda: (FunctionModule(function, buffers), inputs(), kwargs()),
         calls=calls,
-        draws=draws,
-        untelling="a constant by intent" if expected is Expected.VACUOUS else "",
+        random_outputs=random_outputs,
+        vacuous="a constant by intent" if expected is Expected.VACUOUS else "",
     )
     return Specimen(case, expected, kind)
 
@@ -284,14 +284,14 @@ _add_specimen(
     Expected.REFUSED,
 )
 _add_specimen(SpecimenKind.RANDOMNESS, "python_state", _count, _matrix, Expected.REFUSED)
-_add_specimen(SpecimenKind.RANDOMNESS, "declared_draws", _noise, _large, draws=True)
+_add_specimen(SpecimenKind.RANDOMNESS, "declared_draws", _noise, _large, random_outputs=True)
 _add_specimen(
     SpecimenKind.RANDOMNESS,
     "declared_draws_wrong",
     lambda _, x: x + plant_fault(1.0, 1.2) * torch.rand(64, 64),
     _large,
     Expected.DIFFERS,
-    draws=True,
+    random_outputs=True,
 )
 
 # No signal.

@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind
 
 from harness.errors import CaseError
-from harness.model.case import Given, arguments, named
+from harness.model.case import CallInputs, arguments, make_call
 from harness.vendors.torch import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
 
@@ -78,7 +78,7 @@ class Interface:
         """Positions of the inputs that the program says it changes."""
         return frozenset(place.index for place in self.places if place.role == "input")
 
-    def arrange(self, inputs: Given) -> Given:
+    def arrange(self, inputs: CallInputs) -> CallInputs:
         """The inputs of a call with the keys of their dicts in the order of the export.
 
         Raises:
@@ -91,7 +91,7 @@ class Interface:
             raise CaseError(
                 f"the inputs of a call do not fit the inputs that were exported: {reason}"
             ) from error
-        return named(*tree_unflatten(leaves, self.in_spec))
+        return make_call(*tree_unflatten(leaves, self.in_spec))
 
     def difference(self, spec: TreeSpec) -> str | None:
         """How the program's tree of outputs differs from another one, or None."""

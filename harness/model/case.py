@@ -1,4 +1,4 @@
-"""Case: what is tested. Frozen data, shared by every target; nothing is built until needed."""
+"""Case: a module and its inputs. Frozen data, shared by every target; built on demand."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Inputs = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Call:
-    """The inputs of one call of a module, where some have names; a plain tuple is a call without.
+    """The inputs of one call of a module with keyword inputs; a plain tuple is a call without.
 
-    A node of torch's trees, so that ``tree_map`` and the like reach its leaves: those of ``args``,
-    then those of ``kwargs``.
+    Registered with torch's pytree, so that ``tree_map`` reaches its leaves: those of ``args``, then
+    those of ``kwargs``.
 
     Attributes:
         args: positional inputs.
@@ -51,47 +51,49 @@ def _register_call() -> None:
     register_dataclass(Call)
 
 
-Given = Inputs | Call
-"""The inputs of one call: a tuple of positional ones, or a :class:`Call`."""
+CallInputs = Inputs | Call
+"""The inputs of one call: a tuple of positional inputs, or a :class:`Call`."""
 
 Build = Callable[
     [], "tuple[torch.nn.Module, Inputs] | tuple[torch.nn.Module, Inputs, Mapping[str, Any]]"
 ]
-Calls = Callable[[], Sequence[Given]]
+Calls = Callable[[], Sequence[CallInputs]]
 
 
-def arguments(given: Given) -> tuple[Inputs, dict[str, Any]]:
-    """The positional inputs of a call, and those by name."""
-    return (given.args, dict(given.kwargs)) if isinstance(given, Call) else (tuple(given), {})
+def arguments(inputs: CallInputs) -> tuple[Inputs, dict[str, Any]]:
+    """Return the positional and the keyword inputs of a call."""
+    return (inputs.args, dict(inputs.kwargs)) if isinstance(inputs, Call) else (tuple(inputs), {})
 
 
-def named(args: Inputs, kwargs: Mapping[str, Any] | None) -> Given:
-    """A call with inputs by name, or a plain tuple where there are none."""
+def make_call(args: Inputs, kwargs: Mapping[str, Any] | None) -> CallInputs:
+    """Return a call with keyword inputs, or a plain tuple if there are none."""
     return Call(args, kwargs) if kwargs else tuple(args)
 
 
-Make = Callable[["torch.nn.Module", Given, str], "tuple[ExportedProgram, ExecutorchProgramManager]"]
+Make = Callable[
+    ["torch.nn.Module", CallInputs, str], "tuple[ExportedProgram, ExecutorchProgramManager]"
+]
 
 
 @dataclass(frozen=True)
 class Exporter:
-    """Another way to a program than this harness': people ship what the exporter of their model's
-    library made, with patches, partitioners and a configuration of its own.
+    """A third-party exporter that makes the program instead of the harness, such as the exporter of
+    a model's library with its own patches, partitioners and configuration.
 
     Attributes:
-        name: whose it is, for people.
-        make: takes the module, the inputs of the first call (both are copies, which it may change)
-            and the name of a backend; returns the ATen program that it lowered and what exir's
-            ``EdgeProgramManager.to_executorch`` emitted of it.
-        targets: globs over the targets that it has a backend for, separated by ``|``.
+        name: display name.
+        make: takes the module, the inputs of the first call (both are copies that it may change)
+            and the name of a backend; returns the ATen program that it lowered and the result of
+            exir's ``EdgeProgramManager.to_executorch``.
+        targets: globs over the targets that it supports, separated by ``|``.
     """
 
     name: str
     make: Make
     targets: str
 
-    def refuses(self, target: Target) -> str | None:
-        """Why it makes no program for a target, or None."""
+    def find_refusal(self, target: Target) -> str | None:
+        """Return why the exporter does not support a target, or None."""
         if speaks_of(self.targets, target):
             return None
         return f"{self.name} exports for {self.targets.replace('|', ', ')} only"
@@ -99,32 +101,33 @@ class Exporter:
 
 @dataclass(frozen=True)
 class Built:
-    """A case made concrete for one seed: the module in eval mode and the inputs of each call.
+    """The module in eval mode and the inputs of each call of a case, for one seed.
 
-    The first call's inputs are the ones that are exported and calibrated with.
+    Export and calibration use the inputs of the first call.
     """
 
     module: torch.nn.Module
-    calls: tuple[Given, ...]
+    calls: tuple[CallInputs, ...]
 
     @property
-    def inputs(self) -> Given:
+    def inputs(self) -> CallInputs:
         """The inputs of the first call."""
         return self.calls[0]
 
     @property
-    def published(self) -> Mapping[str, Any] | None:
-        """The values that its program publishes, by method name; None for none."""
+    def constant_methods(self) -> Mapping[str, Any] | None:
+        """The constant methods of the program: values by method name; None for none."""
         return getattr(self.module, "constant_methods", None)
 
     @property
     def state(self) -> list[torch.Tensor]:
-        """The parameters and buffers of the module; in place of one that wraps others, those."""
+        """The parameters and buffers of the module; a tensor that wraps others is replaced by
+        these."""
         return list(plain_state(self.module))
 
     @property
-    def quantized(self) -> list[str]:
-        """Classes of the weights that wrap other tensors: what torchao and its like quantized."""
+    def quantized_classes(self) -> list[str]:
+        """The classes of weights that wrap other tensors, as torchao's quantized weights do."""
         return sorted({type(tensor).__name__ for tensor in wrappers(self.module)})
 
     @property
@@ -137,10 +140,10 @@ class Built:
         return [leaf for leaf in tree_leaves(self.calls) if isinstance(leaf, torch.Tensor)]
 
     def is_row_major(self, *, dense_only: bool = False) -> bool:
-        """Whether all input tensors lie row by row.
+        """Whether all input tensors are contiguous.
 
         Args:
-            dense_only: leave out those with gaps, which a caller packs before it passes them.
+            dense_only: skip tensors with gaps, which a caller packs before the call.
         """
         import torch
 
@@ -150,10 +153,13 @@ class Built:
         )
 
     def cast(self, dtype: str) -> Built:
-        """The same with float32 weights and inputs in another floating dtype, by its name.
+        """Return a copy with float32 weights and inputs in another floating dtype.
 
-        Of a tensor that wraps others it is what the class makes of ``.to(dtype)``; quantized
-        weights keep their codes.
+        A tensor that wraps others is converted by its own ``.to(dtype)``; quantized weights keep
+        their codes.
+
+        Args:
+            dtype: its name in torch, such as ``bfloat16``.
         """
         import torch
 
@@ -173,40 +179,39 @@ class Built:
 
 @dataclass(frozen=True)
 class Case:
-    """What is tested: a module, its inputs, and how they may vary.
+    """A test case: a module, its inputs, and how the inputs may vary.
 
     Attributes:
         name: unique over all suites; ``op/variant``, no ``@``.
-        build: makes ``(module, inputs)`` or ``(module, inputs, inputs by name)``. Called with every
-            random generator seeded from (run seed, name), so weights and inputs depend on nothing
-            else. An attribute ``constant_methods`` of the module is what its program publishes
-            (exir's word).
-        op: the operator or model under test, for grouping; by default the name up to ``/``.
-        dynamic_shapes: as ``torch.export.export`` takes it. Ends of the ranges that no call has
-            are added (:mod:`harness.pipeline.dynamic_sizes.extra_calls`).
-        calls: makes the inputs of further calls of the same program (other shapes within
-            the bounds, or the next step of a stateful module), run after the first: tuples, or
-            a :class:`Call` where some have names.
+        build: returns ``(module, inputs)`` or ``(module, inputs, keyword inputs)``. It is called
+            with every random generator seeded from (run seed, name), so weights and inputs depend
+            on nothing else. The module's attribute ``constant_methods`` becomes the constant
+            methods of the program.
+        op: the operator or model under test, for grouping; default: the name up to ``/``.
+        dynamic_shapes: as ``torch.export.export`` takes it. The harness adds calls for the ends of
+            the ranges that no call covers (:mod:`harness.pipeline.dynamic_sizes.extra_calls`).
+        calls: returns the inputs of further calls of the same program (other shapes within the
+            ranges, or the next step of a stateful module): tuples, or a :class:`Call` with keyword
+            inputs. They run after the first call.
         tags: words for ``-m`` and for grouping, such as ``dynamic`` or ``model``.
-        targets: globs over targets, separated by ``|``, of a case that is meant for some only;
-            a plain run takes it to all that match. Empty: every target that a run selects.
-        by_day: globs over those of them that are cheap enough for every change; a plain run leaves
-            the others to the night. What ``--targets`` asks for runs.
-        untelling: why its outputs carry no signal (zeros, a constant), so that a pass is vacuous;
-            a case without a reason is expected to be conclusive
+        targets: globs over targets, separated by ``|``, if the case suits only some targets; a
+            plain run then selects all that match. Empty: every target that a run selects.
+        plain_targets: globs over the targets that a plain run selects; the nightly run adds the
+            others. ``--targets`` overrides it.
+        vacuous: why the outputs cannot show an error (zeros, a constant), so that a pass is
+            vacuous. Without a reason the case is expected to be conclusive
             (:mod:`harness.numerics.metrics.conclusiveness`).
-        draws: the module draws random numbers, and targets make draws of their own: outputs are
-            compared by their distribution alone. Without it such a module is refused.
-        memory: GiB above the worker's base that a cell of it may hold, where that is more than
-            ``--cell-memory``. Cells that do not fit beside it wait until it has ended.
-        exporter: makes its program in place of the harness' export, lowering and emission; the
-            recipe then stands for dtype and bounds. Its targets are the case's, unless
-            ``targets`` says otherwise; a cell on another one is ``unsupported``. The reference is
-            the module's own, as for every case.
-        changes: on targets that add passes, operators of the edge dialect by name, and how often
-            they must be there before and after these.
-        source: the line that makes it, ``suites/ops/unary.py:12``; found by itself where that is
-            in a module's own body.
+        random_outputs: the module returns random numbers that each target draws itself: outputs are
+            compared by their distribution alone. Otherwise such a module is refused.
+        memory: GiB above the worker's base that a cell may hold, if more than ``--cell-memory``.
+            Cells that do not fit next to it wait until it has ended.
+        exporter: makes the program instead of the harness' export, lowering and emission; the
+            recipe then stands for dtype and bounds. ``targets`` defaults to the exporter's; a cell
+            on another target is ``unsupported``. The reference is the module, as for every case.
+        changed_ops: on targets with added passes, edge operators by name, with the expected number
+            of calls before and after these passes.
+        source: the line that makes the case, ``suites/ops/unary.py:12``; found automatically if
+            that line is at module level.
     """
 
     name: str
@@ -216,12 +221,12 @@ class Case:
     calls: Calls | None = None
     tags: frozenset[str] = field(default_factory=frozenset)
     targets: str = ""
-    by_day: str = "*"
-    untelling: str = ""
-    draws: bool = False
+    plain_targets: str = "*"
+    vacuous: str = ""
+    random_outputs: bool = False
     memory: float = 0.0
     exporter: Exporter | None = None
-    changes: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
+    changed_ops: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
     source: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -230,14 +235,14 @@ class Case:
         if printable(self.name) != self.name:
             raise CaseError(f"case name {self.name!r} cannot be written as UTF-8")
         if not 0 <= self.memory < math.inf:
-            raise CaseError(f"case {self.name!r} asks for {self.memory:g} GiB of memory; 0 or more")
+            raise CaseError(f"case {self.name!r} has memory={self.memory:g} GiB; use 0 or more")
         object.__setattr__(self, "tags", frozenset(map(str, self.tags)))
         if not self.op:
             object.__setattr__(self, "op", self.name.partition("/")[0])
         if self.exporter is not None and not self.targets:
             object.__setattr__(self, "targets", self.exporter.targets)
         if not self.source:
-            object.__setattr__(self, "source", _line_of_module())
+            object.__setattr__(self, "source", _find_module_line())
 
     @classmethod
     def from_module(
@@ -248,37 +253,37 @@ class Case:
         kwargs: Mapping[str, Any] | None = None,
         *,
         dynamic_shapes: Any = None,
-        calls: Sequence[Given] = (),
+        calls: Sequence[CallInputs] = (),
         tags: Sequence[str] = (),
     ) -> Case:
-        """A case around a module and inputs that exist already; both are copied on build.
+        """Make a case from an existing module and inputs; each build copies both.
 
-        What of the module cannot be copied is shared (:mod:`harness.model.copies`), and the case
-        cannot be built once somebody has written to a tensor of that.
+        Parts of the module that cannot be copied are shared (:mod:`harness.model.copies`); building
+        the case fails once a shared tensor has been written to.
 
         Args:
             name: unique name of the case.
             module: any exportable module.
             inputs: positional inputs, a tuple.
-            kwargs: inputs by name.
+            kwargs: keyword inputs.
             dynamic_shapes: as ``torch.export.export`` takes it.
-            calls: inputs of further calls: tuples, or a :class:`Call` where some have names.
+            calls: inputs of further calls: tuples, or a :class:`Call` with keyword inputs.
             tags: words for selection and grouping.
         """
-        given = {} if kwargs is None else kwargs
+        keyword_inputs = {} if kwargs is None else kwargs
         shared: list[Shared] = []
 
         def build() -> tuple[torch.nn.Module, Inputs, Mapping[str, Any]]:
             for tensor in shared:
                 tensor.check()
             made, shared[:] = copy_module(module)
-            return made, *copy.deepcopy(_settled((inputs, given)))
+            return made, *copy.deepcopy(_normalize_inputs((inputs, keyword_inputs)))
 
         return cls(
             name,
             build,
             dynamic_shapes=dynamic_shapes,
-            calls=(lambda: copy.deepcopy(_settled(list(calls)))) if calls else None,
+            calls=(lambda: copy.deepcopy(_normalize_inputs(list(calls)))) if calls else None,
             tags=frozenset(tags),
         )
 
@@ -286,38 +291,37 @@ class Case:
         """Build the module and inputs for one run seed.
 
         Raises:
-            CaseError: the build raises or returns something else than a module with its inputs.
+            CaseError: the build raises, or does not return a module with its inputs.
         """
-
         with seeded(seed, self.name):
             try:
                 made = self.build()
                 further = tuple(self.calls()) if self.calls else ()
             except Exception as error:
                 raise CaseError(f"case {self.name!r} cannot be built: {describe(error)}") from error
-        module, inputs = self._taken_apart(made)
-        calls = tuple(_settled((inputs, *further)))
+        module, inputs = self._split_build(made)
+        calls = tuple(_normalize_inputs((inputs, *further)))
         if not all(isinstance(call, tuple | Call) for call in calls):
             raise CaseError(f"case {self.name!r}: calls must be a sequence of tuples of inputs")
-        return Built(_for_inference(module), calls)
+        return Built(_prepare_for_inference(module), calls)
 
-    def _taken_apart(self, made: Any) -> tuple[torch.nn.Module, Given]:
-        """What a build returned: the module, and the inputs of the first call."""
+    def _split_build(self, made: Any) -> tuple[torch.nn.Module, CallInputs]:
+        """Split the result of a build into the module and the inputs of the first call."""
         import torch
 
         match made:
             case (torch.nn.Module() as module, tuple() as inputs):
                 return module, inputs
             case (torch.nn.Module() as module, tuple() as inputs, Mapping() as kwargs):
-                return module, named(inputs, kwargs)
+                return module, make_call(inputs, kwargs)
         raise CaseError(
             f"case {self.name!r}: build must return (module, tuple of inputs) or (module, tuple of "
-            f"inputs, mapping of inputs by name)"
+            f"inputs, mapping of keyword inputs)"
         )
 
 
-def _line_of_module() -> str:
-    """The line of the module that is being imported, by its dotted name; empty where none is."""
+def _find_module_line() -> str:
+    """Return ``path:line`` of the module that is being imported; empty if none is."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back  # type: ignore[assignment]  # None ends it
@@ -326,12 +330,13 @@ def _line_of_module() -> str:
     return f"{frame.f_globals['__name__'].replace('.', '/')}.py:{frame.f_lineno}"
 
 
-def _for_inference(module: torch.nn.Module) -> torch.nn.Module:
-    """The module in eval mode and without gradients; what ``torch.export`` made has one mode and
-    refuses to change it.
+def _prepare_for_inference(module: torch.nn.Module) -> torch.nn.Module:
+    """Put the module into eval mode without gradients.
+
+    A module from ``torch.export`` has only one mode and refuses to change it; that is no error.
 
     Raises:
-        CaseError: another module refuses, or it is none that can be exported.
+        CaseError: another module refuses, or it cannot be exported.
     """
     import torch
 
@@ -342,23 +347,23 @@ def _for_inference(module: torch.nn.Module) -> torch.nn.Module:
     try:
         module.eval()
     except Exception as error:
-        if "eval" not in vars(module):  # where ExportedProgram.module puts one that refuses
+        if "eval" not in vars(module):  # ExportedProgram.module() puts a refusing eval() there
             raise CaseError(f"the module has no eval mode: {describe(error)}") from error
     return module.requires_grad_(False)
 
 
-def _settled(inputs: Any) -> Any:
-    """Inputs as an application passes them: no gradients, and each element in a place of its own,
-    because a program knows an order of dimensions and no strides."""
+def _normalize_inputs(inputs: Any) -> Any:
+    """Return inputs as an application passes them: without gradients or overlapping elements,
+    because a program knows a dimension order and no strides."""
     import torch
 
     from harness.vendors.torch import _debug_has_internal_overlap, tree_map
 
-    def settle(item: Any) -> Any:
+    def normalize(item: Any) -> Any:
         if not isinstance(item, torch.Tensor):
             return item
         item = item.detach()
         overlapping = _debug_has_internal_overlap(item) == 1
         return item.contiguous() if overlapping else item
 
-    return tree_map(settle, inputs)
+    return tree_map(normalize, inputs)

@@ -217,7 +217,7 @@ class Recipe:
     def refuses(self, case: Case, built: Built) -> str | None:
         """Why the recipe does not claim to do a case, or None."""
         quantizes = self.quantizer is not None or self.quantize_weights is not None
-        if quantizes and (classes := built.quantized):
+        if quantizes and (classes := built.quantized_classes):
             return (
                 f"weights of the module are quantized already ({', '.join(classes)}), and the "
                 f"recipe {self.name} quantizes those of a float module"

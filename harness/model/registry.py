@@ -149,7 +149,7 @@ def note_known_issues(cell: Cell) -> None:
     """Put into the record of a red cell the known issues that it shows the signs of; the table is
     not imported for others."""
     if cell.status.is_red:
-        cell.known = recognise(cell, known_issues())
+        cell.known_issues = recognise(cell, known_issues())
 
 
 def _table(where: str) -> Sequence[KnownIssue]:
@@ -215,13 +215,13 @@ def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) ->
     """Whether a plain run leaves a cell to the nightly run.
 
     It does where the case has the tag, or where nobody selected the target and the case runs on
-    another recipe of the backend or leaves the target out of ``by_day``.
+    another recipe of the backend or leaves the target out of ``plain_targets``.
     """
     if NIGHTLY in case.tags:
         return True
     if selected is not None:
         return False
-    if not any(any_glob(case.by_day, each) for each in (str(target), *_like(target))):
+    if not any(any_glob(case.plain_targets, each) for each in (str(target), *_like(target))):
         return True
     if target not in nightly_targets():
         return False

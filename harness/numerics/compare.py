@@ -219,7 +219,7 @@ def compare_output(
         eager_sqnr_db=to_eager.sqnr_db,
         model_sqnr_db=None if model is None else Difference.from_tensors(actual, model).sqnr_db,
         max_steps=None if step is None else errors.max_abs / step,
-        telling=share,
+        conclusive_share=share,
         vacuous=find_vacuous_reason(oracle, bound, share),
         name=place.path if "'" in place.path else "",
         severity=classify_severity(actual, oracle, bound, eager, alternatives, step)

@@ -1,4 +1,4 @@
-"""Compare random outputs by their distribution, for cases that ask for it (``Case.draws``)."""
+"""Compare random outputs by their distribution, for cases that ask for it (``Case.random_outputs``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from harness.execution.interface import Interface
-from harness.model.case import Given
+from harness.model.case import CallInputs
 from harness.numerics.compare import (
     Verdict,
     find_structure_problem,
@@ -27,7 +27,7 @@ _SAMPLES = 8
 
 def compare_draws(
     module: torch.nn.Module,
-    calls: Sequence[Given],
+    calls: Sequence[CallInputs],
     actual: Sequence[Sequence[Any]],
     interface: Interface,
     seed: int,
@@ -92,7 +92,7 @@ def _compare_value(value: Any, drawn: Sequence[Any], call: int, place: Any) -> N
         bound_used=statistic / critical,
         exceeding=sample.numel() if wrong else 0,
         elements=sample.numel(),
-        telling=max(0.0, 1 - critical),
+        conclusive_share=max(0.0, 1 - critical),
         severity=classify_share(statistic) if wrong else None,
         problem=f"the distributions differ: statistic {statistic:.3g}, critical {critical:.3g}"
         if wrong

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from harness.model.case import Given, arguments
+from harness.model.case import CallInputs, arguments
 from harness.model.copies import copy_tensor
 from harness.model.seeding import seeded_with
 from harness.numerics.arithmetic import Float64Mode, get_storage_id, widen_dtype
@@ -68,7 +68,7 @@ class Float64State:
         calls: inputs of each call; not changed.
     """
 
-    def __init__(self, module: torch.nn.Module, calls: Sequence[Given]) -> None:
+    def __init__(self, module: torch.nn.Module, calls: Sequence[CallInputs]) -> None:
         self._state = _state(module)
         self._leaves, self._spec = tree_flatten(list(calls))
         # Tied parameters stay tied; inputs are separate, even if one tensor is given twice.
@@ -86,7 +86,7 @@ class Float64State:
         """Number of elements of state and inputs."""
         return sum(tensor.numel() for tensor in _tensors(list(self._given.values())))
 
-    def make_run_arguments(self) -> tuple[State, list[Given]]:
+    def make_run_arguments(self) -> tuple[State, list[CallInputs]]:
         """Return state and calls in containers that the run may change."""
         state = {name: self._wide[key][0] for name, key in self._names.items()}
         leaves = [self._wide[f"input {at}"][0] for at in range(len(self._leaves))]
@@ -113,7 +113,7 @@ class Float64State:
 
 def run_calls(
     module: torch.nn.Module,
-    calls: Sequence[Given],
+    calls: Sequence[CallInputs],
     seed: int = 0,
     inputs: Collection[int] | None = None,
     within: AbstractContextManager[Any] | None = None,
@@ -141,9 +141,9 @@ class EagerRuns:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._results: dict[torch.nn.Module, tuple[Sequence[Given], list[CallResult]]] = {}
+        self._results: dict[torch.nn.Module, tuple[Sequence[CallInputs], list[CallResult]]] = {}
 
-    def __call__(self, module: torch.nn.Module, calls: Sequence[Given]) -> list[CallResult]:
+    def __call__(self, module: torch.nn.Module, calls: Sequence[CallInputs]) -> list[CallResult]:
         """Return the results of a module for each call; see :func:`run_calls`."""
         known, results = self._results.get(module, ((), []))
         if not _is_prefix(calls, known):
@@ -152,7 +152,7 @@ class EagerRuns:
         return results[: len(calls)]
 
 
-def _is_prefix(calls: Sequence[Given], known: Sequence[Given]) -> bool:
+def _is_prefix(calls: Sequence[CallInputs], known: Sequence[CallInputs]) -> bool:
     """Whether ``known`` begins with ``calls``: the same objects, in the same order."""
     leaves, spec = tree_flatten(list(calls))
     others, other_spec = tree_flatten(list(known[: len(calls)]))
@@ -162,7 +162,7 @@ def _is_prefix(calls: Sequence[Given], known: Sequence[Given]) -> bool:
 @one_thread()
 def run_calls_in_float64(
     module: torch.nn.Module,
-    calls: Sequence[Given],
+    calls: Sequence[CallInputs],
     mode: Float64Mode,
     seed: int = 0,
     inputs: Collection[int] = (),
@@ -201,7 +201,7 @@ def run_calls_in_float64(
     ]
 
 
-def find_coarsest_dtype(module: torch.nn.Module, calls: Sequence[Given]) -> torch.dtype:
+def find_coarsest_dtype(module: torch.nn.Module, calls: Sequence[CallInputs]) -> torch.dtype:
     """Return the floating dtype of state and inputs with the largest roundoff, without one-byte
     types."""
     floating = [
@@ -215,8 +215,8 @@ def find_coarsest_dtype(module: torch.nn.Module, calls: Sequence[Given]) -> torc
 def _run(
     module: torch.nn.Module,
     state: State,
-    calls: Sequence[Given],
-    given: Sequence[Given],
+    calls: Sequence[CallInputs],
+    given: Sequence[CallInputs],
     seed: int,
     inputs: Collection[int] | None,
     within: AbstractContextManager[Any] | None = None,

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from harness.execution.interface import Place
-from harness.model.case import Given
+from harness.model.case import CallInputs
 from harness.model.precision import Precision
 from harness.model.seeding import restored
 from harness.numerics.bounds import BoundEstimator
@@ -66,7 +66,7 @@ class Reference:
 
 def compute_reference(
     module: torch.nn.Module,
-    calls: Sequence[Given],
+    calls: Sequence[CallInputs],
     precision: Precision,
     seed: int,
     semantics: OperatorSemantics = GENERIC_SEMANTICS,
@@ -106,7 +106,7 @@ def compute_reference(
 def add_bounds(
     exact: UnperturbedRuns,
     module: torch.nn.Module,
-    calls: Sequence[Given],
+    calls: Sequence[CallInputs],
     precision: Precision,
     seed: int,
     semantics: OperatorSemantics = GENERIC_SEMANTICS,

@@ -15,7 +15,7 @@ import torch
 
 from harness.errors import NotDeterministic
 from harness.execution.interface import Place, output_paths
-from harness.model.case import Given
+from harness.model.case import CallInputs
 from harness.numerics.arithmetic import Float64Mode, RunRecord
 from harness.numerics.determinism import LARGE, RandomDraws, outputs_agree
 from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemantics
@@ -59,7 +59,7 @@ class UnperturbedRuns:
 
 def run_unperturbed(
     module: torch.nn.Module,
-    calls: Sequence[Given],
+    calls: Sequence[CallInputs],
     seed: int,
     semantics: OperatorSemantics = GENERIC_SEMANTICS,
     *,
@@ -181,7 +181,7 @@ def _check_agreement(
     first: Sequence[CallResult],
     second: Sequence[CallResult],
     module: torch.nn.Module,
-    calls: Sequence[Given],
+    calls: Sequence[CallInputs],
 ) -> None:
     """Check that two runs with different random numbers agree.
 

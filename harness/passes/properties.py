@@ -19,7 +19,7 @@ from harness.model.recipe import KnownPass
 from harness.passes.equality import unequal
 from harness.passes.interpreter import Observed, observe
 from harness.passes.pass_log import Rewriting
-from harness.record.cell import Property
+from harness.record.cell import PassProperty
 
 Bounds = Callable[[], Sequence[Sequence["torch.Tensor | None"]]]
 """How far each output of each call may be from what it was; None where it must be the same."""
@@ -69,19 +69,19 @@ class Proof:
         return any(one.rounds for one in self.known)
 
 
-def properties(proof: Proof) -> list[Property]:
+def properties(proof: Proof) -> list[PassProperty]:
     """Every property by name: kept, broken, or not looked at and why."""
     found = []
     for name, look in _PROPERTIES.items():
         try:
             problem = look(proof)
         except NotLooked as reason:
-            found.append(Property(name=name, kept=None, detail=str(reason)))
+            found.append(PassProperty(name=name, holds=None, detail=str(reason)))
         except Exception as error:
             # What the pass made cannot be run, saved or passed again.
-            found.append(Property(name=name, kept=False, detail=describe(error)))
+            found.append(PassProperty(name=name, holds=False, detail=describe(error)))
         else:
-            found.append(Property(name=name, kept=problem is None, detail=problem or ""))
+            found.append(PassProperty(name=name, holds=problem is None, detail=problem or ""))
     return found
 
 

@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from harness.errors import StageOrderError
 from harness.execution.interface import Interface
 from harness.model.backend import Execution
-from harness.model.case import Given
+from harness.model.case import CallInputs
 from harness.model.recipe import Lowered
 from harness.numerics.compare import Verdict
 from harness.numerics.oracle import Reference
@@ -62,7 +62,7 @@ class LowerArtifact:
 class RunArtifact:
     """The inputs, outputs and times of the executed calls."""
 
-    calls: Sequence[Given]
+    calls: Sequence[CallInputs]
     execution: Execution
     stopwatch: Stopwatch
 

@@ -44,8 +44,8 @@ from harness.record.cell import (
     Delegation,
     Divergence,
     Intermediate,
-    Output,
-    Property,
+    OutputValues,
+    PassProperty,
     Status,
     is_model,
 )
@@ -128,10 +128,10 @@ class CellRun:
         self.stopwatch: Stopwatch | None = None
         self.encodings: list[Encoding] = []
         self.runtime = "none"
-        self.outputs: list[Output] = []
-        self.properties: list[Property] = []
+        self.outputs: list[OutputValues] = []
+        self.properties: list[PassProperty] = []
         self.intermediates: list[Intermediate] = []
-        self.altered: list[str] = []
+        self.side_effects: list[str] = []
         self.changed_ops: dict[str, tuple[int, int]] = {}
         self.verdict: Verdict | None = None
         self.severity: Severity | None = None
@@ -252,7 +252,7 @@ class CellRun:
         self.refused_call = cause.call if isinstance(cause, SizeRefused) else None
         status, error = Status.FAILED, describe(cause)
         if isinstance(cause, AlteredByCall):
-            self.altered = cause.names
+            self.side_effects = cause.names
         if isinstance(cause, UnsupportedProgram):
             status = Status.UNSUPPORTED
         elif is_refusal(cause):
@@ -305,7 +305,7 @@ class CellRun:
         self.properties = tester.check_pass_properties()
         if tester.rewriting is not None:
             self.changed_ops = changed_ops(tester.rewriting)
-        broken = [f"{one.name}: {one.detail}" for one in self.properties if one.kept is False]
+        broken = [f"{one.name}: {one.detail}" for one in self.properties if one.holds is False]
         if not broken:
             return outcome
         problem = f"the passes do not keep {'; '.join(broken)}"
@@ -326,7 +326,7 @@ class CellRun:
             self.on_compared(tester)
         if CROSS_BACKEND in tester.case.tags:
             self.outputs = [
-                Output(call=call, output=index, values=tensor.double().flatten().tolist())
+                OutputValues(call=call, output=index, values=tensor.double().flatten().tolist())
                 for call, outputs in enumerate(execution.outputs)
                 for index, tensor in enumerate(outputs)
                 if isinstance(tensor, torch.Tensor) and tensor.is_floating_point()

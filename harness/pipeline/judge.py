@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from harness.errors import ConflictingOptions, StageFailure
 from harness.execution.process_lock import exclusive
 from harness.model.backend import Attempt, Backend, Emulating, Execution
-from harness.model.case import Built, Case, Given, Inputs
+from harness.model.case import Built, CallInputs, Case, Inputs
 from harness.model.precision import Precision
 from harness.model.recipe import Lowered, Recipe
 from harness.numerics.compare import Verdict, compare
@@ -33,7 +33,7 @@ from harness.pipeline.reference.intermediate import FloatModule, compare_form
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.stage_clock import StageClock
 from harness.pipeline.stages import flatten
-from harness.record.cell import Intermediate, Property
+from harness.record.cell import Intermediate, PassProperty
 from harness.vendors.torch import tree_leaves
 
 
@@ -57,7 +57,7 @@ class JudgingStages(StageClock, ArtifactReader):
     _runs: EagerRuns
     _shared_work: SharedCaseWork | None
 
-    def run(self, calls: Sequence[Given] | None = None, *, steady: bool = False) -> Self:
+    def run(self, calls: Sequence[CallInputs] | None = None, *, steady: bool = False) -> Self:
         """Execute the serialized bytes for each call.
 
         Args:
@@ -90,7 +90,7 @@ class JudgingStages(StageClock, ArtifactReader):
         self._artifacts.put("run", RunArtifact(chosen, execution, stopwatch))
         return self
 
-    def compute_reference(self, calls: Sequence[Given] | None = None) -> Self:
+    def compute_reference(self, calls: Sequence[CallInputs] | None = None) -> Self:
         """Compute the expected outputs from :attr:`reference_module`."""
         ran, module = self._artifacts.run, self.reference_module
         if calls is None:
@@ -123,7 +123,11 @@ class JudgingStages(StageClock, ArtifactReader):
             reference: used instead of the result of :meth:`compute_reference`.
         """
         ran: RunArtifact = self._artifacts.need("run", "compare")
-        if reference is None and self._artifacts.compute_reference is None and not self.case.draws:
+        if (
+            reference is None
+            and self._artifacts.compute_reference is None
+            and not self.case.random_outputs
+        ):
             self.compute_reference()
         verdict = self._compare_outputs(
             ran.calls, ran.execution, reference or self._artifacts.compute_reference
@@ -147,7 +151,7 @@ class JudgingStages(StageClock, ArtifactReader):
             execution = self.backend.emulate(lowered.data, flat)
         return self._compare_outputs(ran.calls, execution, self._artifacts.compute_reference)
 
-    def check_pass_properties(self) -> list[Property]:
+    def check_pass_properties(self) -> list[PassProperty]:
         """Check the properties that the target's added passes must keep; empty if it adds none."""
         rewriting = self.rewriting
         if rewriting is None:
@@ -167,8 +171,8 @@ class JudgingStages(StageClock, ArtifactReader):
                     rewriting,
                     [tree_leaves(inputs) for inputs in calls],
                     self.recipe.added,
-                    self.case.changes,
-                    None if self.case.draws else bounds,
+                    self.case.changed_ops,
+                    None if self.case.random_outputs else bounds,
                 )
             )
 
@@ -268,7 +272,9 @@ class JudgingStages(StageClock, ArtifactReader):
         built, in_spec = self.built, exported.call_spec.in_spec
         with self._stage("reference"), self.attribute_errors("quantize"):
             calls = add_observing_call(self._runs, built.module, exported, built.calls)
-            judge = None if self.case.draws else functools.partial(self._refer_float, calls)
+            judge = (
+                None if self.case.random_outputs else functools.partial(self._refer_float, calls)
+            )
             original = FloatModule(built.module, calls, self._runs, judge, self.recipe.narrowed)
             paused = functools.partial(stages.pause_observers, prepared)
             rewritten = compare_form("rewritten", prepared, in_spec, original, paused)
@@ -277,7 +283,7 @@ class JudgingStages(StageClock, ArtifactReader):
             plain = exported.module(check_guards=False)
             return [compare_form("exported", plain, in_spec, original), rewritten]
 
-    def _refer_float(self, calls: Sequence[Given], changed: Collection[int]) -> Reference:
+    def _refer_float(self, calls: Sequence[CallInputs], changed: Collection[int]) -> Reference:
         """The reference of the float module."""
         module, runs = self.built.module, self._runs
         precision = float_precision(self.recipe)
@@ -291,7 +297,7 @@ class JudgingStages(StageClock, ArtifactReader):
         )
 
     def _compare_outputs(
-        self, calls: Sequence[Given], execution: Execution, reference: Reference | None
+        self, calls: Sequence[CallInputs], execution: Execution, reference: Reference | None
     ) -> Verdict:
         with self._stage("compare"):
             if reference is None:  # the module draws random numbers
@@ -306,7 +312,7 @@ class JudgingStages(StageClock, ArtifactReader):
                 narrowed=self.recipe.narrowed,
             )
 
-    def _flat(self, calls: Sequence[Given]) -> list[Inputs]:
+    def _flat(self, calls: Sequence[CallInputs]) -> list[Inputs]:
         return [self.serialized.program.arrange(tree_leaves(inputs)) for inputs in calls]
 
     def _precision(self) -> Precision:

@@ -15,7 +15,7 @@ def find_unsupported_reason(tester: Tester) -> str | None:
     exporter, recipe = tester.case.exporter, tester.recipe
     with exclusive(), tester.attribute_errors("build"):
         if exporter is not None:
-            if (reason := exporter.refuses(tester.target)) is not None:
+            if (reason := exporter.find_refusal(tester.target)) is not None:
                 return reason
             if recipe.quantizer is not None or recipe.quantize_weights is not None:
                 name = exporter.name

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from harness.model.case import Built, Case, Given
+from harness.model.case import Built, CallInputs, Case
 from harness.model.precision import Asked, Precision, answer_of
 from harness.numerics.determinism import LARGE
 from harness.numerics.formats.semantics import GENERIC_SEMANTICS
@@ -86,7 +86,7 @@ class SharedCaseWork:
         self,
         case: Case,
         built: Built,
-        calls: Sequence[Given],
+        calls: Sequence[CallInputs],
         precision: Precision,
         runs: EagerRuns,
         changed: Collection[int] = (),
@@ -133,7 +133,7 @@ class SharedCaseWork:
             self._case, self._exported, self._exact, self._references = case, {}, {}, {}
 
 
-def _identify_module(built: Built, calls: Sequence[Given], runs: EagerRuns) -> list[Any]:
+def _identify_module(built: Built, calls: Sequence[CallInputs], runs: EagerRuns) -> list[Any]:
     """State, inputs and eager outputs, which identify a module that the case built."""
     returned = [leaf for call in runs(built.module, calls) for leaf in collect_values(call)]
     return [*built.state, *tree_leaves(list(calls)), *returned]

@@ -24,7 +24,7 @@ from executorch.exir.backend.partitioner import Partitioner
 from torch.export import ExportedProgram
 
 from harness.errors import ConflictingOptions
-from harness.model.case import Given, arguments
+from harness.model.case import CallInputs, arguments
 from harness.model.copies import copy_tensor
 from harness.pipeline.reference.calls import find_written_buffers
 from harness.vendors.torch import is_traceable_wrapper_subclass, tree_map
@@ -67,7 +67,7 @@ class LowerOptions:
 
 def export(
     module: torch.nn.Module,
-    inputs: Given,
+    inputs: CallInputs,
     *,
     dynamic_shapes: Any = None,
     strict: bool = False,
@@ -122,7 +122,7 @@ def _copy_written_buffers(program: ExportedProgram) -> None:
 
 
 def quantize(
-    exported: ExportedProgram, quantizer: Any, calibration: Sequence[Given]
+    exported: ExportedProgram, quantizer: Any, calibration: Sequence[CallInputs]
 ) -> torch.fx.GraphModule:
     """Quantize with PT2E: :func:`prepare`, then :func:`convert`."""
     return convert(prepare(exported, quantizer), calibration)
@@ -145,7 +145,9 @@ def prepare(exported: ExportedProgram, quantizer: Any) -> torch.fx.GraphModule:
     return prepared
 
 
-def convert(prepared: torch.fx.GraphModule, calibration: Sequence[Given]) -> torch.fx.GraphModule:
+def convert(
+    prepared: torch.fx.GraphModule, calibration: Sequence[CallInputs]
+) -> torch.fx.GraphModule:
     """Calibrate a prepared graph and convert it.
 
     Calibration does not change inputs and state: the calls get copies of the inputs, and the

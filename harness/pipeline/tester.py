@@ -25,7 +25,7 @@ from harness.execution.memory import Meter
 from harness.execution.program import Program
 from harness.model import registry
 from harness.model.backend import Backend
-from harness.model.case import Built, Case, Given
+from harness.model.case import Built, CallInputs, Case
 from harness.model.copies import copy_module
 from harness.model.recipe import Lowered, Recipe
 from harness.model.seeding import case_seed
@@ -151,11 +151,15 @@ class Tester(JudgingStages, GraphChecks):
         held = {**program.state_dict, **program.constants}
         held = {name: value for name, value in held.items() if name not in written}
         self._alteration_check.track("the exported program", held)
-        graph = self._graph(program) if converted is not None or self.built.quantized else None
+        graph = (
+            self._graph(program) if converted is not None or self.built.quantized_classes else None
+        )
         self._artifacts.put("export", ExportArtifact(program, shapes, strict, graph))
         return self
 
-    def quantize(self, quantizer: Any = None, calibration: Sequence[Given] | None = None) -> Self:
+    def quantize(
+        self, quantizer: Any = None, calibration: Sequence[CallInputs] | None = None
+    ) -> Self:
         """PT2E-quantize the exported program and export the result again, with the same options.
 
         The quantizer may rewrite the float graph. The rewritten graph is compared with the module
@@ -192,7 +196,9 @@ class Tester(JudgingStages, GraphChecks):
         exported = self._need_exported("to_edge")
         with self._vendor("to_edge"):
             edge = stages.to_edge(
-                exported.program, edge_config or self.recipe.edge_config(), self.built.published
+                exported.program,
+                edge_config or self.recipe.edge_config(),
+                self.built.constant_methods,
             )
             self._artifacts.put("to_edge", edge)
         return self
@@ -246,7 +252,7 @@ class Tester(JudgingStages, GraphChecks):
                 options = replace(
                     options,
                     edge_config=options.edge_config or self.recipe.edge_config(),
-                    constant_methods=options.constant_methods or self.built.published,
+                    constant_methods=options.constant_methods or self.built.constant_methods,
                 )
             with rejections.record_rejections(self.recipe, options.partitioners) as why:
                 manager = stages.lower_any(edge or exported.program, options)
@@ -285,7 +291,7 @@ class Tester(JudgingStages, GraphChecks):
         self._run_module_eagerly()
         with self._vendor("ship"):
             shipment = run_exporter(exporter, self.built, self.target.backend, self.recipe)
-        graph = self._graph(shipment.exported) if self.built.quantized else None
+        graph = self._graph(shipment.exported) if self.built.quantized_classes else None
         self._artifacts.put("export", ExportArtifact(shipment.exported, graph=graph))
         self._artifacts.put("lower", shipment.partitioned)
         self._artifacts.put("to_executorch", shipment.emitted)

@@ -33,7 +33,7 @@ from harness.pytest_plugin.items import (
 )
 from harness.pytest_plugin.workers.watchdog import load_and_settle
 from harness.record.cell import Cell, Status
-from harness.record.folder import kept_of, now
+from harness.record.folder import now, saved_folder
 from harness.record.host import environment
 from harness.record.recorder import LOGS, Recorder
 from harness.record.run import RunInfo
@@ -52,6 +52,11 @@ _NAMED = 5
 _BY_ITSELF = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 
+def vacuous_policy(config: pytest.Config) -> str:
+    """Return the value of ``conform_vacuous``: ``warn`` or ``error``."""
+    return str(config.getini("conform_untelling") or config.getini("conform_vacuous"))
+
+
 class Controller:
     """Owns the run folder: the only process of a session that writes records."""
 
@@ -66,7 +71,7 @@ class Controller:
         self._deaths = 0
         self._idle_deaths = 0
         self._recorded_at_death = -1
-        self._untelling: list[str] = []
+        self._vacuous: list[str] = []
         self._claims = Claims()
         self._logs = Path(config.getoption("run_dir")) / LOGS
         self._watch = Watch(self._logs)
@@ -214,11 +219,11 @@ class Controller:
 
     def _keep(self, cell: Cell) -> None:
         """What a worker that died left of a cell: its program and inputs, where that was asked."""
-        left = Path(self.config.getoption("run_dir")) / kept_of(cell.id)
+        left = Path(self.config.getoption("run_dir")) / saved_folder(cell.id)
         if not left.is_dir():
             return
         if cell.status.is_red or self.config.getoption("keep") == "all":
-            cell.kept = kept_of(cell.id)
+            cell.saved_to = saved_folder(cell.id)
         else:
             shutil.rmtree(left, ignore_errors=True)
 
@@ -263,19 +268,18 @@ class Controller:
 
     def _listen(self, cell: Cell) -> None:
         """Note a vacuous pass."""
-        if cell.status is Status.PASSED and not cell.is_telling and not cell.untelling:
-            self._untelling.append(cell.id)
+        if cell.status is Status.PASSED and not cell.is_conclusive and not cell.vacuous_reason:
+            self._vacuous.append(cell.id)
 
     def _signals(self) -> list[str]:
-        """Vacuous passes, where that is asked to be an error."""
-        if not self._untelling or self.config.getini("conform_untelling") == "warn":
+        """Return the error for vacuous passes if ``conform_vacuous`` is ``error``."""
+        if not self._vacuous or vacuous_policy(self.config) == "warn":
             return []
-        named = ", ".join(self._untelling[:_NAMED])
-        more = f" and {len(self._untelling) - _NAMED} more" if self._untelling[_NAMED:] else ""
+        named = ", ".join(self._vacuous[:_NAMED])
+        more = f" and {len(self._vacuous) - _NAMED} more" if self._vacuous[_NAMED:] else ""
         return [
-            f"{len(self._untelling)} cells passed vacuously: a constant would pass in place of "
-            f"their outputs. Give the cases better inputs, or a reason (untelling=...): "
-            f"{named}{more}"
+            f"{len(self._vacuous)} cells passed vacuously: any constant output would pass. Give "
+            f"the cases better inputs, or a reason with Case(vacuous=...): {named}{more}"
         ]
 
     def _may_have_cells(self) -> bool:
@@ -331,8 +335,8 @@ class Controller:
             environment=environment(self.config.rootpath),
             lower_only=option("lower_only"),
             speed=not option("no_speed"),
-            slow={} if ready is None else ready.slow,
-            gone={} if ready is None else ready.gone,
+            slow_parts={} if ready is None else ready.slow,
+            missing_names={} if ready is None else ready.gone,
             hosts=self.config.stash.get(HOSTS, {}),
         )
         with _ending_the_session(), vendor_warnings_ignored():

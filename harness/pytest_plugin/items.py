@@ -188,8 +188,8 @@ def told(cell: Cell, verbose: int) -> str:
     if cell.first_divergence is not None:
         how = "" if cell.first_divergence.fails else "leaves the oracle at "
         lines.append(f"  {how}{cell.first_divergence}")
-    elif cell.untraced:
-        lines.append(f"  no first node: {cell.untraced}")
+    elif cell.trace_skipped:
+        lines.append(f"  no first node: {cell.trace_skipped}")
     return "\n".join([*lines, f"  repro: {cell.repro}"])
 
 

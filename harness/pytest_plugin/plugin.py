@@ -26,7 +26,7 @@ from harness.pytest_plugin.cached.changed_since import (
 )
 from harness.pytest_plugin.cached.session_cache import Reuse
 from harness.pytest_plugin.cached.uncollected import FILES_INPUT, Listed, Narrowed, foreseen, narrow
-from harness.pytest_plugin.controller import Controller, check_demanded
+from harness.pytest_plugin.controller import Controller, check_demanded, vacuous_policy
 from harness.pytest_plugin.durations import Durations
 from harness.pytest_plugin.item_selection import Choosing
 from harness.pytest_plugin.items import (
@@ -61,12 +61,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         TIERS, "tags that -m takes whole, cells that are left to the night included", "args"
     )
     parser.addini(
-        "conform_untelling",
-        "what a vacuous pass of a case without a reason (untelling=...) does: warn counts it, "
-        "error makes the run red; default: warn",
+        "conform_vacuous",
+        "report (warn) or fail (error) on vacuous passes of cases without a reason, "
+        "Case(vacuous=...); default: warn",
         "string",
         "warn",
     )
+    parser.addini("conform_untelling", "deprecated name of conform_vacuous", "string", "")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -184,9 +185,11 @@ def _check_options(config: pytest.Config) -> None:
         raise UsageError(f"--seed of {seed.bit_length()} bits does not fit 64 bits with a sign")
     if config.getoption("lower_only") and config.getoption("compare_runtimes"):
         raise ConflictingOptions("--lower-only executes nothing; leave out --compare-runtimes")
-    signals = config.getini("conform_untelling")
-    if signals not in ("warn", "error"):
-        raise UsageError(f"conform_untelling is {signals!r}; there are warn and error")
+    if config.getini("conform_untelling"):
+        note = "the ini option conform_untelling is deprecated; rename it to conform_vacuous"
+        config.issue_config_time_warning(DeprecationWarning(note), stacklevel=2)
+    if (policy := vacuous_policy(config)) not in ("warn", "error"):
+        raise UsageError(f"conform_vacuous is {policy!r}; use warn or error")
     speed.read_excluded_parts()  # says which name is none
 
 

@@ -1,8 +1,8 @@
 """Cell: the record of one case on one target. Plain data; imports no torch.
 
-``Cell.to_json()`` is a line of ``cells.jsonl``; :func:`Cell.from_json` reads it back.
-JSON has no infinities or NaN, so non-finite floats are written as ``"inf"``, ``"-inf"`` and
-``"nan"``.
+``Cell.to_json()`` writes a line of ``cells.jsonl``; :func:`Cell.from_json` reads it back, also
+from earlier schema versions (:mod:`harness.record.migrations`). JSON has no infinities or NaN, so
+non-finite floats are written as ``"inf"``, ``"-inf"`` and ``"nan"``.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ import msgspec
 
 from harness.record.defect import Defect
 from harness.record.evidence import Vacuity, is_conclusive
+from harness.record.migrations import upgrade_cell
 from harness.record.number_text import read_number, spell
 from harness.record.program_data import Dimension, Encoding
 from harness.record.severity import Severity
 from harness.record.target import cell_id
 
 SUITES = "suites"
-"""The folder in which suites are looked for unless another is named."""
+"""The folder of suites unless another is named."""
 
 CROSS_BACKEND = "cross_backend"
 """Tag of a case whose records keep weights and outputs, so that reports compare its targets."""
 
 
-MODEL, PUBLISHED, NIGHT_MODEL = "model", "published", "night_model"
-"""Tags of cases that are models: small ones, those of published shapes, and what of the small ones
-is left to the night."""
+MODEL, PUBLISHED, NIGHTLY_MODEL = "model", "published", "night_model"
+"""Tags of cases that are models: small models, models of published shapes, and small models that
+only the nightly run selects."""
 
 
 def is_model(tags: Collection[str]) -> bool:
-    """Whether a case of these tags is a model: its executions are timed, and its wrong outputs are
-    traced."""
-    return not {MODEL, PUBLISHED, NIGHT_MODEL}.isdisjoint(tags)
+    """Whether a case with these tags is a model: the harness times its calls and traces its wrong
+    outputs."""
+    return not {MODEL, PUBLISHED, NIGHTLY_MODEL}.isdisjoint(tags)
 
 
 class Status(enum.Enum):
@@ -47,9 +48,9 @@ class Status(enum.Enum):
     FAILED = "failed"  # a stage raised, or a requirement (delegation, check) does not hold
     CRASHED = "crashed"  # the process died, or was refused memory
     TIMEOUT = "timeout"
-    UNAVAILABLE = "unavailable"  # the backend is not here; says nothing about conformance
-    UNSUPPORTED = "unsupported"  # the target declares that it does not do this
-    LOWERED = "lowered"  # lowered, and nothing on this host can execute it
+    UNAVAILABLE = "unavailable"  # the backend is not installed; no statement about conformance
+    UNSUPPORTED = "unsupported"  # the target declares that it does not support the case
+    LOWERED = "lowered"  # lowered, and no runtime on this host can execute it
     XFAILED = "xfailed"  # failed as a limitation predicts
     XPASSED = "xpassed"  # passed although a limitation says it cannot
 
@@ -69,12 +70,12 @@ _RED = {
 
 
 class Delegation(msgspec.Struct, frozen=True, kw_only=True):
-    """What the partitioner gave to the backend and what it left over.
+    """How the partitioner divided a program into delegated and fallback nodes.
 
-    Nodes are calls in the edge dialect, counted once each after lowering; ops map the
-    operator's name to its number of calls. Reading a tuple element is not a call. ``reasons`` has,
-    for operators that were left over, why: what the backend's partitioner said, with the number of
-    calls it said it of. Where it said nothing there is no entry.
+    Nodes are calls in the edge dialect, counted once each after lowering; reading a tuple element
+    is not a call. ``delegated_ops`` and ``undelegated_ops`` map an operator's name to its number of
+    calls. ``reasons`` maps a fallback operator to the partitioner's reasons, each with the number
+    of calls it applies to; an operator without a stated reason has no entry.
     """
 
     delegates: int = 0
@@ -86,22 +87,23 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Numerics(msgspec.Struct, frozen=True, kw_only=True):
-    """One output of one call against the float64 oracle; see docs/numerics.md.
+    """The comparison of one output of one call with the float64 oracle; see docs/numerics.md.
 
     The worst element is the one with the largest error / bound: ``worst_error`` is its error,
-    ``bound`` its bound, ``bound_used`` the quotient (at most 1 when the output conforms);
-    ``max_abs`` is the largest error of all, which may be another element's. ``severity`` says how
-    wrong an output is that does not conform. ``eager_*`` compare with eager in the recipe's
-    dtype, ``model_sqnr_db`` with the float model before quantization. ``max_steps`` is the
-    largest error in steps of the output's quantization, where the quantized graph ends in one.
+    ``bound`` its bound, ``bound_used`` the quotient (at most 1 when the output conforms).
+    ``max_abs`` is the largest error of all elements, perhaps of another one. ``exceeding`` counts
+    elements outside their bounds. ``severity`` grades an output that does not conform. ``eager_*``
+    compare with eager in the recipe's dtype, ``model_sqnr_db`` with the float model before
+    quantization. ``max_steps`` is the largest error in quantization steps of the output, where the
+    quantized graph ends in a quantized value.
 
-    ``role`` says what was compared: an ``output``, or an ``input`` that the program changed, whose
-    position ``output`` then is. ``dtype`` names a Python type where a program returns a number.
-    ``name`` is its path in the tree of outputs where that has names. ``telling`` is the share of
-    the elements that the best constant gets wrong, which alone are conclusive; None in records of
-    schema 2 and before. ``vacuous`` says why a pass is no evidence where that share is too small.
-    ``pattern`` is what the errors look like, where they look like something: ``scaled by 1.001``.
-    ``problem`` says it, too.
+    ``role`` is ``output``, or ``input`` for an input that the program changes; ``output`` is then
+    the input's position. ``dtype`` names a Python type where a program returns a number. ``name``
+    is the output's path in a tree of named outputs. ``conclusive_share`` is the share of elements
+    that the best constant gets wrong, the only elements that are evidence; None in records of
+    schema 2 and before. ``vacuous`` explains why a pass is no evidence where that share is too
+    small. ``pattern`` describes the errors if they follow a simple rule: ``scaled by 1.001``;
+    ``problem`` repeats it.
     """
 
     call: int
@@ -125,7 +127,7 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     eager_sqnr_db: float | None = None
     model_sqnr_db: float | None = None
     max_steps: float | None = None
-    telling: float | None = None
+    conclusive_share: float | None = None
     role: str = "output"
     problem: str | None = None
     pattern: str = ""
@@ -136,11 +138,12 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether it is evidence if it conforms. What was not measured counts as evidence."""
-        return self.telling is None or is_conclusive(self.telling, self.elements)
+        """Whether a conforming output is evidence; True where the share was not measured."""
+        share = self.conclusive_share
+        return share is None or is_conclusive(share, self.elements)
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True):
+class OutputValues(msgspec.Struct, frozen=True, kw_only=True):
     """The values of one floating output of one call, row-major."""
 
     call: int
@@ -148,24 +151,24 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     values: list[float]
 
 
-class Property(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the passes a target adds must keep of a program (docs/passes.md).
+class PassProperty(msgspec.Struct, frozen=True, kw_only=True):
+    """A property of a program that the target's added passes must preserve (docs/passes.md).
 
-    ``kept`` is None where it was not looked at. ``detail`` says what broke it, or why nobody
-    looked.
+    ``holds`` is None where the property was not checked. ``detail`` describes the violation, or why
+    there was no check.
     """
 
     name: str
-    kept: bool | None
+    holds: bool | None
     detail: str = ""
 
 
 class Intermediate(msgspec.Struct, frozen=True, kw_only=True):
-    """A form of the program between the module and what was lowered, compared with the module.
+    """A form of the program between the module and the lowered graph, compared with the module.
 
-    ``name`` is ``exported`` (what torch.export made) or ``rewritten`` (the float graph after the
-    quantizer rewrote it, without observers). ``problem`` says which output differs and how; None
-    where all conform. ``identical`` is there where every value is the module's own, bit for bit:
+    ``name`` is ``exported`` (the result of torch.export) or ``rewritten`` (the float graph after
+    the quantizer rewrote it, without observers). ``problem`` names an output that differs and how;
+    None where all conform. ``identical`` means that every value equals the module's bit for bit:
     then no bound was computed, and ``numerics`` is empty.
     """
 
@@ -176,17 +179,17 @@ class Intermediate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """The first node of the exported graph where a target leaves the oracle; or the node of the
-    program that fails to execute.
+    """The first diverging node of the exported graph, or the node that fails to execute.
 
-    ``module`` is the path of the module that it is from, ``source`` the line of the model.
-    ``error`` and ``bound`` are those of the element that uses most of its bound, ``bound_used`` is
-    their quotient. ``born`` says whether the error arises in the node itself when it is
-    handed the oracle's inputs; None where that is not known. ``note`` is there where the search was
-    not taken to its end. ``fails`` is the other kind: the node raises, and there are no values;
-    ``stage`` is that which fails then, and ``note`` says how the node was found where that took a
-    search. ``arguments`` are what the node is called with, as far as they are known:
-    ``float32[1, 3, 8, 8] channels-last``, ``approximate='tanh'``.
+    ``module`` is the path of the node's module, ``source`` the line of the model. ``error`` and
+    ``bound`` are of the element that uses most of its bound, ``bound_used`` is their quotient.
+    ``originates_here`` says whether the node is outside its bound even with the oracle's inputs;
+    False means that the error is inherited, None that it was not tried. ``note`` says why the
+    search stopped early.
+
+    ``fails`` marks the other kind: the node raises, and there are no values. ``stage`` is then the
+    failing stage, and ``note`` says how the node was found, if by search. ``arguments`` are the
+    node's known arguments: ``float32[1, 3, 8, 8] channels-last``, ``approximate='tanh'``.
     """
 
     node: str
@@ -197,7 +200,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     error: float = 0.0
     bound: float = 0.0
     bound_used: float = 0.0
-    born: bool | None = None
+    originates_here: bool | None = None
     note: str = ""
     fails: bool = False
     stage: str = ""
@@ -207,16 +210,22 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
         if self.fails:
             how = "to execute" if self.stage in ("", "run") else f"in {self.stage}"
             return f"{self._place}: fails {how}{f'; {self.note}' if self.note else ''}"
-        how = {True: "born there", False: "not born there", None: "origin not tried"}[self.born]
-        return (
-            f"{self._place}: error {self.error:.3g}, "
-            f"{self.bound_used:.3g} times its bound, {how}{f'; {self.note}' if self.note else ''}"
-        )
+        origin = _ORIGINS[self.originates_here]
+        note = f"; {self.note}" if self.note else ""
+        used = f"{self.bound_used:.3g} times its bound"
+        return f"{self._place}: error {self.error:.3g}, {used}; {origin}{note}"
 
     @property
     def _place(self) -> str:
         where = "".join(f", {part}" for part in (self.module, self.source) if part)
         return f"{self.node} ({self.op}){where}"
+
+
+_ORIGINS = {
+    True: "the error originates here",
+    False: "the error is inherited",
+    None: "the error's origin was not searched",
+}
 
 
 class LimitationRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,9 +235,9 @@ class LimitationRef(msgspec.Struct, frozen=True, kw_only=True):
     link: str | None = None
 
 
-class KnownRef(msgspec.Struct, frozen=True, kw_only=True):
-    """A known issue that a red cell shows the signs of: its cause, what shows it, and what a model
-    can do about it; the last two are empty where there is none."""
+class KnownIssueRef(msgspec.Struct, frozen=True, kw_only=True):
+    """A known issue that a red cell matches: its cause, evidence, and a workaround for the model;
+    ``link`` and ``workaround`` are empty where there is none."""
 
     cause: str
     link: str = ""
@@ -240,9 +249,9 @@ class KnownRef(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.cause.rstrip('.')}{link}{advice.rstrip('.')}"
 
 
-class Cached(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a record is from that this run took from the store of results: ``run`` is the name of
-    the folder of the run that executed the cell, ``host`` its machine, ``when`` it ended there."""
+class CacheOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """The origin of a record that was reused from the result cache: ``run`` is the name of the run
+    folder that executed the cell, ``host`` its machine, ``when`` the cell ended there."""
 
     run: str
     host: str
@@ -252,40 +261,39 @@ class Cached(msgspec.Struct, frozen=True, kw_only=True):
 class Cell(msgspec.Struct, kw_only=True):
     """The record of one case on one target.
 
-    ``stages`` and ``seconds`` are wall-clock seconds; ``overhead`` is the part of
-    ``seconds`` that no stage, reference or vendor call accounts for; ``program_bytes`` is
-    the size of the serialized program. ``constant_bytes`` is what of it are constants, in its
-    constant segment, in named data and in payloads as far as they can be read,
-    ``duplicate_constant_bytes`` what of that is there once more than it need be; None where there
-    is no program, as in records of before. ``planned_memory`` is the bytes that the memory plan
-    takes for values, by memory id from 1 on, at the largest dynamic sizes. ``first_seconds`` and
-    ``steady_seconds`` are of the first call once a program is loaded and of the middle of a few
-    further ones, on this host
-    whatever the runtime; None where nothing was executed, or once only. ``encodings`` are its
-    quantized weights, where the recipe says how to find them; ``outputs`` the values, of cases
-    tagged :data:`CROSS_BACKEND` only.
-    ``memory`` is what each stage held at most, in bytes above what the process held as the cell
-    began, child processes included; empty where it was not measured, as in records of before.
-    ``severity`` is that of the worst output of a mismatch, expected or not; None for all else, and
-    in records of schema 3 and before.
-    ``part`` names the part of a merged run it is from. ``untelling`` is the case's own reason why
-    its outputs carry no signal. ``frame`` is the line of the model's own code, ``file:line: code``,
-    at which its stage raised, where that is known. ``command`` runs the cell again where no suite
-    has its case. ``first_divergence`` is there where the cell was traced; ``untraced`` says why a
-    model whose outputs are wrong has none. ``kept`` is the folder, relative to the run's, that has
-    its program, inputs and outputs; empty where nothing was kept. ``source`` is the line of the
-    suite that makes its case, ``suites/ops/unary.py:12``. ``attempts`` says, of a cell whose worker
-    or process was lost, how each try before the last ended. ``cached`` is there where the cell did
-    not run here, and all else in the record is what another run made of it (docs/incremental.md).
-    ``defects`` are all those that its execution went past (``--past-defects``).
-    ``dynamic`` are the dimensions of inputs that vary, with the sizes that were executed;
-    ``untried_sizes`` says which were not, and why. ``refused_call`` is the number of the first call
-    that the program refuses for its sizes, which are within their ranges.
-    ``intermediates`` compares forms of the program between the module and what was lowered with the
-    module, in their order. ``vendor_frame`` is the innermost line of a vendor's Python at which its
-    stage raised, spelled from ``site-packages``. ``known`` are the known issues whose signs it
-    shows: hints, which change neither ``status`` nor exit codes. ``altered`` names what a vendor's
-    call changed although it belongs to its caller, such as ``buffer mask``.
+    Times and sizes. ``stages`` and ``seconds`` are wall-clock seconds; ``overhead`` is the part of
+    ``seconds`` outside stages, references and vendor calls. ``memory`` is the peak of each stage in
+    bytes above the process at the start of the cell, child processes included; empty where it was
+    not measured. ``program_bytes`` is the size of the serialized program, ``constant_bytes`` its
+    constants (constant segment, named data, and payloads that can be read),
+    ``duplicate_constant_bytes`` the part of these that is stored more than once; None without a
+    program. ``planned_memory`` is the bytes of each planned memory by memory id from 1 on, at the
+    largest dynamic sizes. ``first_seconds`` is the time of the first call of a loaded program,
+    ``steady_seconds`` the median of a few further calls; None if there was no such call.
+
+    Evidence. ``severity`` is that of the worst output of a mismatch, expected or not; None
+    otherwise, and in records of schema 3 and before. ``vacuous_reason`` is the case's reason why
+    its pass is vacuous. ``encodings`` are its quantized weights, where the recipe can find them;
+    ``outputs`` the values, of cases tagged :data:`CROSS_BACKEND` only. ``intermediates`` compares
+    forms of the program before lowering with the module, in order. ``side_effects`` names state of
+    the caller that a vendor's call changed, such as ``buffer mask``. ``defects`` are those that
+    execution went past (``--past-defects``). ``dynamic_dimensions`` are the inputs' dynamic
+    dimensions with the executed sizes, ``untried_sizes`` the sizes that were not executed, and why.
+    ``refused_call`` is the number of the first call that the program refuses although its sizes are
+    within their ranges.
+
+    Failures. ``model_frame`` is the line of the model's code, ``file:line: code``, at which the
+    stage raised; ``vendor_frame`` the innermost line of a vendor's Python, relative to
+    ``site-packages``. ``first_divergence`` is the result of tracing; ``trace_skipped`` says why a
+    model with wrong outputs has none. ``known_issues`` are those whose conditions the cell meets;
+    they change neither ``status`` nor exit codes. ``attempts`` says how each earlier attempt ended,
+    of a cell that lost its worker or process.
+
+    Origin. ``source`` is the suite's line that makes the case, ``suites/ops/unary.py:12``.
+    ``command`` runs the cell again where no suite has its case. ``merged_part`` names the part of a
+    merged run. ``saved_to`` is the folder of the saved program, inputs and outputs, relative to the
+    run folder; empty without one. ``cached`` is set where the cell did not run here: the rest of
+    the record is then that of another run (docs/incremental.md).
     """
 
     case: str
@@ -313,29 +321,29 @@ class Cell(msgspec.Struct, kw_only=True):
     steady_seconds: float | None = None
     limitation: LimitationRef | None = None
     encodings: list[Encoding] = []
-    outputs: list[Output] = []
+    outputs: list[OutputValues] = []
     worker: str | None = None
-    part: str | None = None
-    untelling: str = ""
-    frame: str | None = None
+    merged_part: str | None = None
+    vacuous_reason: str = ""
+    model_frame: str | None = None
     command: str = ""
     first_divergence: Divergence | None = None
-    untraced: str = ""
-    properties: list[Property] = []
+    trace_skipped: str = ""
+    properties: list[PassProperty] = []
     changed_ops: dict[str, tuple[int, int]] = {}
-    kept: str = ""
+    saved_to: str = ""
     source: str = ""
     attempts: list[str] = []
-    cached: Cached | None = None
+    cached: CacheOrigin | None = None
     severity: Severity | None = None
     defects: list[Defect] = []
-    dynamic: list[Dimension] = []
+    dynamic_dimensions: list[Dimension] = []
     untried_sizes: list[str] = []
     refused_call: int | None = None
     intermediates: list[Intermediate] = []
-    altered: list[str] = []
+    side_effects: list[str] = []
     vendor_frame: str = ""
-    known: list[KnownRef] = []
+    known_issues: list[KnownIssueRef] = []
 
     @property
     def id(self) -> str:
@@ -345,41 +353,42 @@ class Cell(msgspec.Struct, kw_only=True):
     @property
     def repro(self) -> str:
         """The command that runs this cell again."""
-        return self.command or f"conform repro {shlex.quote(self.id)}{self._where}"
+        return self.command or f"conform repro {shlex.quote(self.id)}{self._repro_options}"
 
     @property
     def peak_memory(self) -> int | None:
-        """The most that any stage held, in bytes; None where it was not measured."""
+        """The peak memory of all stages, in bytes; None where it was not measured."""
         return max(self.memory.values(), default=None)
 
     @property
-    def why(self) -> str:
-        """The command that finds the first node where it leaves the oracle."""
-        return f"conform trace {shlex.quote(self.id)}{self._where}"
+    def trace_command(self) -> str:
+        """The command that finds the first diverging node."""
+        return f"conform trace {shlex.quote(self.id)}{self._repro_options}"
 
     @property
-    def _where(self) -> str:
-        """Its seed, and the folder of its suite where that is not the usual one."""
+    def _repro_options(self) -> str:
+        """The options for its seed, and for the folder of its suite if that is not the default."""
         folder = self.suite.partition(".")[0]
-        aside = f" --suites {shlex.quote(folder)}" if folder not in ("", SUITES) else ""
-        return f" --seed {self.seed}{aside}"
+        suites = f" --suites {shlex.quote(folder)}" if folder not in ("", SUITES) else ""
+        return f" --seed {self.seed}{suites}"
 
     @property
     def nothing_delegated(self) -> bool:
-        """Whether the cell executed without the backend having taken a single node."""
+        """Whether the cell executed and the backend took no node."""
         return self.runtime != "none" and self.delegation.delegates == 0
 
     @property
-    def telling(self) -> float | None:
-        """The share of conclusive elements, of the output with most; None where not measured."""
-        return max((row.telling for row in self.numerics if row.telling is not None), default=None)
+    def conclusive_share(self) -> float | None:
+        """The largest share of conclusive elements of an output; None where not measured."""
+        shares = (row.conclusive_share for row in self.numerics)
+        return max((share for share in shares if share is not None), default=None)
 
     @property
-    def is_telling(self) -> bool:
-        """Whether a pass is conclusive: of one output at least enough elements are. Records from
-        before this was measured count as conclusive."""
-        return self.telling is None or any(
-            row.telling is not None and row.is_conclusive for row in self.numerics
+    def is_conclusive(self) -> bool:
+        """Whether a pass is evidence: at least one output has enough conclusive elements. Records
+        without that measurement count as conclusive."""
+        return self.conclusive_share is None or any(
+            row.conclusive_share is not None and row.is_conclusive for row in self.numerics
         )
 
     def to_json(self) -> str:
@@ -395,8 +404,9 @@ class Cell(msgspec.Struct, kw_only=True):
         """
         record = msgspec.json.decode(line)
         if isinstance(record, dict):
+            upgrade_cell(record)
             forms = [each for each in record.get("intermediates") or () if isinstance(each, dict)]
-            # Only where numbers stand: elsewhere "inf" is a word.
+            # Only numeric fields: elsewhere "inf" is text.
             for part in (
                 record,
                 record.get("stages"),
@@ -405,14 +415,14 @@ class Cell(msgspec.Struct, kw_only=True):
                 *(row.get("vacuous") for row in rows if isinstance(row, dict)),
                 *(row for each in forms for row in each.get("numerics") or ()),
             ):
-                _read_spelled(part)
+                _restore_numbers(part)
             for output in record.get("outputs") or ():
                 if isinstance(output, dict) and isinstance(output.get("values"), list):
                     output["values"] = [read_number(value) for value in output["values"]]
         return msgspec.convert(record, type=cls)
 
 
-_WORDS = {
+_TEXT_FIELDS = {
     field.name
     for record in (Cell, Numerics, Divergence)
     for field in msgspec.structs.fields(record)
@@ -420,7 +430,7 @@ _WORDS = {
 }
 
 
-def _read_spelled(part: Any) -> None:
+def _restore_numbers(part: Any) -> None:
     for key, value in part.items() if isinstance(part, dict) else ():
-        if key not in _WORDS:
+        if key not in _TEXT_FIELDS:
             part[key] = read_number(value)

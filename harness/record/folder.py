@@ -21,12 +21,13 @@ import msgspec
 from harness.errors import RunUnreadable, RunUnwritable
 from harness.record import contradictions
 from harness.record.cell import Cell
+from harness.record.migrations import upgrade_run
 from harness.record.run import SCHEMA_VERSION, Run, RunInfo
 
 RUN_FILE = "run.json"
 CELLS_FILE = "cells.jsonl"
-KEPT = "kept"
-"""The folder, in a run's, of what was kept of cells."""
+SAVED = "kept"
+"""The folder of saved programs, inputs and outputs of cells, in a run folder."""
 
 # Only lines with that many digits in a row can have an integer of more than 64 bits.
 _LONG = re.compile(rb"[0-9]{19}")
@@ -41,11 +42,11 @@ NOT_A_RECORD = (
 )
 
 
-def kept_of(cell: str) -> str:
-    """The folder of what is kept of a cell, relative to the run's: a name that any file system and
-    any link takes."""
+def saved_folder(cell: str) -> str:
+    """The folder of a cell's saved files, relative to the run folder; its name is valid in any file
+    system and link."""
     plain = re.sub(r"[^A-Za-z0-9@+.-]+", "_", cell)
-    return f"{KEPT}/{plain[:120]}-{hashlib.sha256(cell.encode()).hexdigest()[:6]}"
+    return f"{SAVED}/{plain[:120]}-{hashlib.sha256(cell.encode()).hexdigest()[:6]}"
 
 
 class RunWriter:
@@ -237,6 +238,7 @@ def load(path: Path | str, *, torn: bool = True) -> Run:
         ) from error
     try:
         record = msgspec.json.decode(raw)
+        upgrade_run(record)
         info = msgspec.convert(record, type=RunInfo)
     except NOT_A_RECORD as error:
         raise RunUnreadable(f"{file} is not a run record: {error}") from error

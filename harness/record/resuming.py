@@ -45,7 +45,7 @@ def check_unchanged(run: Run, here: Environment, inputs: Mapping[str, str]) -> N
     Args:
         run: which is to be completed.
         here: this host, its packages and its checkout.
-        inputs: digests of what cells hang on, as in ``RunInfo.inputs``.
+        inputs: digests of what cells hang on, as in ``RunInfo.dependency_digests``.
 
     Raises:
         UsageError: naming what is otherwise.
@@ -67,7 +67,7 @@ def check_unchanged(run: Run, here: Environment, inputs: Mapping[str, str]) -> N
     # What has no name of its own: files that git does not know, packages that are not recorded.
     unnamed = [
         f"{name} are not what they were"
-        for name, digest in run.info.inputs.items()
+        for name, digest in run.info.dependency_digests.items()
         if inputs.get(name, digest) != digest
     ]
     if changed := changed or unnamed:

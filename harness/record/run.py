@@ -1,4 +1,4 @@
-"""Run: what a run says of itself, and its cells. Plain data; imports no torch."""
+"""Run: the description of a run, and its cells. Plain data; imports no torch."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from harness.record.host import Environment
 #: optional: ``telling`` and ``role`` of numerics, ``untelling`` of a cell. 4 adds, all optional:
 #: ``severity`` of numerics and of a cell; ``worst_error``, ``vacuous`` and ``name`` of numerics.
 #: ``error`` of ``first_divergence`` is that of the element with the ``bound``; 3 had the largest
-#: error of all. Not counted, because a reader of 3 without them loses nothing else: of a cell
-#: ``memory``, bytes of constants, seconds of executions, ``first_divergence`` with ``stage`` and
-#: ``arguments``, ``untraced``, ``attempts``, ``known``, ``vendor_frame`` and ``cached``, which is
-#: there where another run executed the cell; of a run ``hosts``, ``inputs`` and ``resumed``.
-SCHEMA_VERSION = 4
+#: error of all. 5 renames fields: see :mod:`harness.record.migrations`. Optional fields that a
+#: reader can ignore do not change the version.
+SCHEMA_VERSION = 5
 # A run in which every record is damaged must still fit on a page.
 _DAMAGE_SHOWN = 20
 
 
 class BackendState(msgspec.Struct, kw_only=True):
-    """What a backend said of itself when the run started; ``available`` is that it can execute,
-    ``unverified`` what it goes by and was not read for the installed release, ``tools`` what of the
-    host executes, besides its processor: a compiler."""
+    """The state of a backend when the run started: ``available`` means that it can execute,
+    ``unverified`` names facts that were not checked for the installed release, ``tools`` the
+    host's tools that take part in execution, such as a compiler."""
 
     available: bool
     reason: str = ""
@@ -37,11 +35,11 @@ class BackendState(msgspec.Struct, kw_only=True):
     tools: str = ""
 
 
-class Part(msgspec.Struct, kw_only=True):
-    """One of the runs that a merged run was made of; ``Cell.part`` has its ``name``.
+class MergedPart(msgspec.Struct, kw_only=True):
+    """One of the runs that a merged run consists of; ``Cell.merged_part`` has its ``name``.
 
-    ``cells`` counts its records; ``superseded`` names those left out because another part
-    executed the cell and this one had no way to.
+    ``cells`` counts its records; ``superseded`` lists cells whose record was dropped because this
+    part could not execute them and another part did.
     """
 
     name: str
@@ -62,17 +60,20 @@ class Part(msgspec.Struct, kw_only=True):
 
 
 class RunInfo(msgspec.Struct, kw_only=True):
-    """``run.json``. ``expected`` lists the ids of all selected cells; ``exit_status`` is None
-    until the run has ended, and so is ``records``, the number of lines it wrote. ``complete`` says
-    that it ended by itself, with a record of every cell. ``merged_from`` has the parts of a merged
-    run. ``lower_only`` was asked for: nothing was executed. ``speed`` says whether what keeps torch
-    quick (:mod:`harness.pipeline.speed`) was installed; None where that is not known. ``slow`` has
-    the parts of it that the installed release went without, and why; ``gone`` the private names of
-    torch and ExecuTorch that it has not, and what to do (:mod:`harness.vendors`). ``hosts`` has, of
-    a run on a farm, where each worker is and what it has, by the name that cells call it.
-    ``inputs`` are digests of what its cells hang on, by what they are of
-    (:mod:`harness.session.result_cache`);
-    ``resumed`` says when it was taken up again after it had been stopped."""
+    """``run.json``: the description of a run.
+
+    ``expected`` lists the ids of all selected cells. ``exit_status`` and ``records``, the number of
+    lines written, are None until the run has ended. ``complete`` means that the run ended by itself
+    and every cell has a record. ``merged_from`` has the parts of a merged run. ``lower_only`` means
+    that execution was not requested. ``speed`` says whether the speed parts
+    (:mod:`harness.pipeline.speed`) were installed; None where that is not known. ``slow_parts`` are
+    speed parts that do not fit the installed release, and why; ``missing_names`` the private names
+    that the installed torch and ExecuTorch do not have, and what to do (:mod:`harness.vendors`).
+    ``hosts`` describes, for a run on a cluster, the host of each worker by the worker's name.
+    ``dependency_digests`` are digests of the cells' dependencies by kind
+    (:mod:`harness.session.result_cache`). ``resumed_at`` lists when the run was resumed after it
+    had been stopped.
+    """
 
     schema: int = SCHEMA_VERSION
     started: str = ""
@@ -88,21 +89,21 @@ class RunInfo(msgspec.Struct, kw_only=True):
     problems: list[str] = []
     environment: Environment = msgspec.field(default_factory=Environment)
     records: int | None = None
-    merged_from: list[Part] = []
+    merged_from: list[MergedPart] = []
     lower_only: bool = False
     speed: bool | None = None
-    slow: dict[str, str] = {}
-    gone: dict[str, str] = {}
+    slow_parts: dict[str, str] = {}
+    missing_names: dict[str, str] = {}
     hosts: dict[str, Environment] = {}
-    inputs: dict[str, str] = {}
-    resumed: list[str] = []
+    dependency_digests: dict[str, str] = {}
+    resumed_at: list[str] = []
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """A loaded run: its info, its cells in the order they ended, and what is wrong with it.
+    """A loaded run: its info, its cells in the order they ended, and its damage.
 
-    ``damage`` says what of its files cannot be read or contradicts itself, a line each; the cells
-    of such lines are not among ``cells``.
+    ``damage`` has a message for each line of its files that cannot be read or contradicts itself;
+    ``cells`` leaves these lines out.
     """
 
     path: Path

@@ -16,7 +16,7 @@ from harness.model.case import Case
 from harness.model.limitation import find, judge
 from harness.model.registry import note_known_issues
 from harness.record.cell import Cell
-from harness.record.folder import kept_of
+from harness.record.folder import saved_folder
 from harness.record.target import Target, cell_id
 from harness.session.discovery import Suite
 from harness.session.stale_limitations import Claim, claim_of
@@ -120,7 +120,7 @@ def run(
         )
     cell.suite, cell.worker = suite.name, worker
     if keep is not None and keep.folder.is_dir():
-        cell.kept = kept_of(cell.id)
+        cell.saved_to = saved_folder(cell.id)
     cell = _explained(cell, case, asked, testers, meter or Meter(), board)
     note_known_issues(cell)
     return cell, claim_of(cell, case, suite, asked.targets)
@@ -145,7 +145,7 @@ def _keep(cell: str, asked: Asked) -> CellFolder | None:
 
     if asked.keep == "none":
         return None
-    folder = Path(asked.run_dir) / kept_of(cell)
+    folder = Path(asked.run_dir) / saved_folder(cell)
     return CellFolder(folder, only_red=asked.keep == "red", for_run=True)
 
 

@@ -20,23 +20,23 @@ ROOT = Path(__file__).parents[2]
 def test_the_public_names_are_these() -> None:
     assert sorted(harness.__all__) == [
         "AtenKernels", "Attempt", "Availability", "Backend", "BlockQuantizedTensor", "Built",
-        "CROSS_BACKEND", "Call", "Case", "CaseError", "Cell", "CellFolder", "Child",
+        "CROSS_BACKEND", "Call", "CallInputs", "Case", "CaseError", "Cell", "CellFolder", "Child",
         "ConformError", "Defect", "DefectLog", "DelegateHandle", "DelegateLoader",
         "DelegatePayload", "Delegating", "Delegation", "Describing", "Emulating", "Encoding",
-        "Execution", "Exporter", "Found", "GENERIC_SEMANTICS", "Given", "Held", "Holding",
-        "InputError", "Inputs", "Inspectable", "Interpreter", "Knowing", "KnownIssue",
-        "KnownPass", "Limitation", "LowerOptions", "Lowered", "Meter", "MxProduct", "Numerics",
-        "OperatorSemantics", "PassCase", "Precision", "Program", "ProgramError", "Property",
-        "QuantizedMatmul", "Recipe", "Recognising", "Reference", "Run", "RuntimeKernels",
-        "Script", "Selecting", "Severity", "SharedCaseWork", "Specimen", "StageFailure",
-        "Status", "Target", "Tester", "TracedNode", "UnsupportedProgram", "UsageError",
-        "Verdict", "arguments", "check", "check_backend", "compute_reference", "describe",
-        "execute", "go_past", "has_module", "installed", "installed_as", "installed_within",
-        "is_sped_up", "native_backends", "op_name", "past_defects", "registry", "run_cell",
-        "run_native", "torch_dtype", "trace", "uncalibratable", "unread", "with_divergence",
+        "Execution", "Exporter", "Found", "GENERIC_SEMANTICS", "Held", "Holding", "InputError",
+        "Inputs", "Inspectable", "Interpreter", "Knowing", "KnownIssue", "KnownPass", "Limitation",
+        "LowerOptions", "Lowered", "Meter", "MxProduct", "Numerics", "OperatorSemantics",
+        "PassCase", "PassProperty", "Precision", "Program", "ProgramError", "QuantizedMatmul",
+        "Recipe", "Recognising", "Reference", "Run", "RuntimeKernels", "Script", "Selecting",
+        "Severity", "SharedCaseWork", "Specimen", "StageFailure", "Status", "Target", "Tester",
+        "TracedNode", "UnsupportedProgram", "UsageError", "Verdict", "arguments", "check",
+        "check_backend", "compute_reference", "describe", "execute", "go_past", "has_module",
+        "installed", "installed_as", "installed_within", "is_sped_up", "native_backends", "op_name",
+        "past_defects", "registry", "run_cell", "run_native", "torch_dtype", "trace",
+        "uncalibratable", "unread", "with_divergence",
     ]  # fmt: skip
     for name in harness.__all__:
-        is_alias = name in ("DelegateHandle", "DelegateLoader", "Given")
+        is_alias = name in ("DelegateHandle", "DelegateLoader", "CallInputs")
         assert getattr(harness, name).__doc__ or is_alias, name
     with pytest.raises(AttributeError, match="no_such_name"):
         harness.no_such_name  # noqa: B018

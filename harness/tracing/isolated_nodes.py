@@ -10,7 +10,7 @@ import torch
 from torch.fx import Node
 
 from harness.execution.process_lock import exclusive
-from harness.model.case import Given
+from harness.model.case import CallInputs
 from harness.numerics.arithmetic import Float64Mode
 from harness.numerics.formats.semantics import OperatorSemantics
 from harness.numerics.module_runs import run_calls, run_calls_in_float64
@@ -38,7 +38,7 @@ class WindowBuilder:
     """
 
     flow: ValueFlow
-    calls: tuple[Given, ...]
+    calls: tuple[CallInputs, ...]
     call: int
     candidates: frozenset[Node]
     semantics: OperatorSemantics

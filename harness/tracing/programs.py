@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from harness.model.case import Given
+from harness.model.case import CallInputs
 from harness.tracing.candidates import find_weight_preparation, is_dequantize, is_quantize
 from harness.tracing.value_flow import ValueFlow
 from harness.vendors.torch import _PyTreeCodeGen, tree_structure
@@ -28,13 +28,13 @@ class ProbeProgram:
     """
 
     module: GraphModule
-    calls: tuple[Given, ...]
+    calls: tuple[CallInputs, ...]
     dynamic_shapes: Any = None
     values: tuple[Node | None, ...] = ()
 
 
 def build_tapped(
-    flow: ValueFlow, taps: Sequence[Node], calls: tuple[Given, ...], shapes: Any
+    flow: ValueFlow, taps: Sequence[Node], calls: tuple[CallInputs, ...], shapes: Any
 ) -> ProbeProgram:
     """Build the whole program with the values of some nodes as additional outputs."""
     graph, copies = _copy_graph(flow)
@@ -46,13 +46,15 @@ def build_tapped(
     return ProbeProgram(module, calls, shapes, (*(None for _ in plain), *taps))
 
 
-def build_prefix(flow: ValueFlow, end: Node, calls: tuple[Given, ...], shapes: Any) -> ProbeProgram:
+def build_prefix(
+    flow: ValueFlow, end: Node, calls: tuple[CallInputs, ...], shapes: Any
+) -> ProbeProgram:
     """Build the program up to a node, whose value is its output."""
     return build_multi_prefix(flow, [end], calls, shapes)
 
 
 def build_multi_prefix(
-    flow: ValueFlow, ends: Sequence[Node], calls: tuple[Given, ...], shapes: Any
+    flow: ValueFlow, ends: Sequence[Node], calls: tuple[CallInputs, ...], shapes: Any
 ) -> ProbeProgram:
     """Build the program up to some nodes, whose values are its outputs."""
     graph, copies = _copy_graph(flow)

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.fx import Node
 
-from harness.model.case import Given
+from harness.model.case import CallInputs
 from harness.record.cell import Numerics
 from harness.tracing.candidates import find_candidates, is_data_movement
 from harness.tracing.measurements import NodeMeasurement, measure_nodes
@@ -49,7 +49,7 @@ class DivergenceSearch:
 
     runner: TrialRunner
     flow: ValueFlow
-    calls: tuple[Given, ...]
+    calls: tuple[CallInputs, ...]
     taps: int = MAX_TAPS
     candidates: list[Node] = field(default_factory=list)
     measurements: dict[Node, NodeMeasurement] = field(default_factory=dict)

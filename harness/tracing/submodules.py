@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from harness.execution.process_lock import exclusive
-from harness.model.case import Case, Given, Inputs, arguments, named
+from harness.model.case import CallInputs, Case, Inputs, arguments, make_call
 from harness.model.recipe import Recipe
 from harness.numerics.control_flow import compilation_disabled
 from harness.tracing.trial import TrialResult, TrialRunner
@@ -63,20 +63,20 @@ def find_smallest_submodule(runner: TrialRunner, whole: TrialResult) -> FailingS
     return FailingSubmodule(case, recipe, outcome, note)
 
 
-def _make_case(runner: TrialRunner, module: torch.nn.Module, given: Given) -> Case:
+def _make_case(runner: TrialRunner, module: torch.nn.Module, given: CallInputs) -> Case:
     return Case(f"{runner.case.name}/reduced", lambda: (module, *arguments(given)))
 
 
 def _record_child_calls(
-    module: torch.nn.Module, inputs: Given
-) -> list[tuple[str, torch.nn.Module, Given]]:
+    module: torch.nn.Module, inputs: CallInputs
+) -> list[tuple[str, torch.nn.Module, CallInputs]]:
     """Return the children that a run of the module calls, with the inputs of their first calls."""
-    calls: dict[str, tuple[str, torch.nn.Module, Given]] = {}
+    calls: dict[str, tuple[str, torch.nn.Module, CallInputs]] = {}
 
     def watch(name: str, child: torch.nn.Module) -> Any:
         def hook(_: torch.nn.Module, args: Inputs, kwargs: dict[str, Any]) -> None:
             if name not in calls:
-                calls[name] = (name, child, tree_map(_copy, named(args, kwargs)))
+                calls[name] = (name, child, tree_map(_copy, make_call(args, kwargs)))
 
         return child.register_forward_pre_hook(hook, with_kwargs=True)
 

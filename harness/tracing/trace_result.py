@@ -158,9 +158,9 @@ def add_trace(cell: Cell, found: Found | str) -> Cell:
             return with_divergence(cell, found)
         green = "the cell was green when it was run again for tracing"
         found = found.note or ("no node is wrong" if found.problem else green)
-    return msgspec.structs.replace(cell, untraced=found)
+    return msgspec.structs.replace(cell, trace_skipped=found)
 
 
 def with_divergence(cell: Cell, found: Found) -> Cell:
     """Return a copy of a cell's record that names the first diverging node."""
-    return msgspec.structs.replace(cell, first_divergence=found.divergence, untraced="")
+    return msgspec.structs.replace(cell, first_divergence=found.divergence, trace_skipped="")

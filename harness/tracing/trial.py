@@ -123,7 +123,7 @@ class TrialRunner:
         self._begun = time.monotonic()
         self._seconds = math.inf if seconds is None else seconds
         self._longest = 0.0
-        if case.draws:
+        if case.random_outputs:
             raise ConflictingOptions(
                 f"{self.cell}: random numbers that a module draws are compared by their "
                 f"distribution; single values cannot be compared"

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
-from harness.model.case import Given, Inputs
+from harness.model.case import CallInputs, Inputs
 from harness.numerics.module_runs import run_calls
 from harness.vendors.torch import _PyTreeCodeGen, tree_leaves
 
@@ -119,7 +119,7 @@ class ValueFlow:
     input_dependent: set[Node] = field(default_factory=set)
 
     @classmethod
-    def observe(cls, module: GraphModule, calls: Sequence[Given]) -> ValueFlow:
+    def observe(cls, module: GraphModule, calls: Sequence[CallInputs]) -> ValueFlow:
         """Run the first call and observe it."""
         flow = cls(module)
         observer = _FlowObserver(flow)

@@ -63,7 +63,7 @@ def record_of(
     judged = worker_status.kept(logs, worker, name)
     if judged is None:
         return cell, False
-    judged.untraced = f"tracing it ended the worker: {cell.error}"
+    judged.trace_skipped = f"tracing it ended the worker: {cell.error}"
     complete(judged, seen)
     return judged, True
 

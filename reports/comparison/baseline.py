@@ -16,8 +16,9 @@ import msgspec
 from harness.errors import RunUnreadable, RunUnwritable
 from harness.record.folder import NOT_A_RECORD, check_schema, replace_file
 from harness.record.host import Environment
+from harness.record.migrations import upgrade_baseline_cell
 from harness.record.number_text import read_number, spell_number
-from harness.record.run import SCHEMA_VERSION, BackendState, Part, Run, RunInfo
+from harness.record.run import SCHEMA_VERSION, BackendState, MergedPart, Run, RunInfo
 from harness.record.target import cell_id
 from reports import text
 from reports.comparison.snapshot import CellFacts, Snapshot, take
@@ -41,7 +42,7 @@ class _Header(msgspec.Struct, kw_only=True, omit_defaults=True):
     problems: list[str] = []
     backends: dict[str, BackendState] = {}
     environment: Environment = msgspec.field(default_factory=Environment)
-    merged_from: list[Part] = []
+    merged_from: list[MergedPart] = []
 
 
 def store(path: Path, run: Run | Snapshot, *, times: bool = False) -> Snapshot:
@@ -102,7 +103,9 @@ def load(path: Path) -> Snapshot:
     cells: dict[str, CellFacts] = {}
     for number, line in enumerate(lines[1:], start=2):
         try:
-            cell = msgspec.convert(_spelled(msgspec.json.decode(line)), type=CellFacts)
+            record = msgspec.json.decode(line)
+            upgrade_baseline_cell(record)
+            cell = msgspec.convert(_spelled(record), type=CellFacts)
         except NOT_A_RECORD as error:
             raise RunUnreadable(
                 f"{path} line {number} is not a cell of a baseline: {error}; restore the file, or "

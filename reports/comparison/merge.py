@@ -13,9 +13,9 @@ import msgspec
 
 from harness.errors import RunUnwritable, UsageError
 from harness.record.cell import Cell, Status
-from harness.record.folder import KEPT, RunWriter, check_writable, load as load_run
+from harness.record.folder import SAVED, RunWriter, check_writable, load as load_run
 from harness.record.host import Environment
-from harness.record.run import BackendState, Part, Run, RunInfo
+from harness.record.run import BackendState, MergedPart, Run, RunInfo
 from reports import text
 from reports.facts import is_kept_folder
 from reports.outcome import Outcome
@@ -85,10 +85,10 @@ def merge(out: Path, runs: Sequence[Run]) -> Merged:
     )
 
 
-def _parts(runs: Sequence[Run]) -> tuple[list[Part], list[Cell], dict[str, Path]]:
+def _parts(runs: Sequence[Run]) -> tuple[list[MergedPart], list[Cell], dict[str, Path]]:
     """The parts, under names of their own, all records with the name of their part, and the folders
     of what was kept by what they are called in the merged run."""
-    parts: list[Part] = []
+    parts: list[MergedPart] = []
     cells: list[Cell] = []
     taken: set[str] = set()
     folders: dict[str, Path] = {}
@@ -101,18 +101,18 @@ def _parts(runs: Sequence[Run]) -> tuple[list[Part], list[Cell], dict[str, Path]
             parts.append(msgspec.structs.replace(part, name=name))
         only = next(iter(renamed.values()))
         for cell in run.cells:
-            there = is_kept_folder(cell.kept) and (run.path / cell.kept).is_dir()
-            place = f"{KEPT}/{number}-{Path(cell.kept).name}" if there else ""
+            there = is_kept_folder(cell.saved_to) and (run.path / cell.saved_to).is_dir()
+            place = f"{SAVED}/{number}-{Path(cell.saved_to).name}" if there else ""
             if there:
-                folders[place] = run.path / cell.kept
-            whose = renamed.get(cell.part, only)
-            cells.append(msgspec.structs.replace(cell, part=whose, kept=place))
+                folders[place] = run.path / cell.saved_to
+            whose = renamed.get(cell.merged_part, only)
+            cells.append(msgspec.structs.replace(cell, merged_part=whose, saved_to=place))
     return parts, cells, folders
 
 
-def _part(run: Run) -> Part:
+def _part(run: Run) -> MergedPart:
     info = run.info
-    return Part(
+    return MergedPart(
         name=text.line(run.path.resolve().name, 80),
         started=info.started,
         ended=info.ended,
@@ -147,7 +147,7 @@ def _executed(cells: list[Cell]) -> tuple[list[Cell], dict[str, list[str]]]:
     left_out: dict[str, list[str]] = defaultdict(list)
     for cell in cells:
         if _KNOWS.get(cell.status, _ANSWER) < most[cell.id]:
-            left_out[cell.part or ""].append(cell.id)
+            left_out[cell.merged_part or ""].append(cell.id)
         else:
             kept.append(cell)
     return kept, left_out
@@ -156,10 +156,10 @@ def _executed(cells: list[Cell]) -> tuple[list[Cell], dict[str, list[str]]]:
 def _conflicts(cells: list[Cell]) -> tuple[int, list[str]]:
     by_cell: dict[str, dict[str, Outcome]] = defaultdict(dict)
     for cell in cells:
-        known = by_cell[cell.id].get(cell.part or "")
+        known = by_cell[cell.id].get(cell.merged_part or "")
         found = Outcome.of(cell)
         if known is None or found.badness > known.badness:
-            by_cell[cell.id][cell.part or ""] = found
+            by_cell[cell.id][cell.merged_part or ""] = found
     several = {name: found for name, found in by_cell.items() if len(found) > 1}
     lines = [
         f"{name}: " + ", ".join(f"{outcome.label} in {part}" for part, outcome in found.items())
@@ -170,7 +170,7 @@ def _conflicts(cells: list[Cell]) -> tuple[int, list[str]]:
 
 
 def _info(
-    runs: Sequence[Run], parts: list[Part], cells: list[Cell], conflicts: list[str]
+    runs: Sequence[Run], parts: list[MergedPart], cells: list[Cell], conflicts: list[str]
 ) -> RunInfo:
     backends = _backends(parts)
     problems = [f"conflict: {line}" for line in conflicts]
@@ -199,13 +199,13 @@ def _info(
         merged_from=parts,
         lower_only=all(run.info.lower_only for run in runs),
         speed=speeds.pop() if len(speeds) == 1 else None,
-        slow={part: why for run in runs for part, why in run.info.slow.items()},
-        gone={name: what for run in runs for name, what in run.info.gone.items()},
+        slow_parts={part: why for run in runs for part, why in run.info.slow_parts.items()},
+        missing_names={name: what for run in runs for name, what in run.info.missing_names.items()},
         hosts={name: host for run in runs for name, host in run.info.hosts.items()},
     )
 
 
-def _differences(parts: list[Part]) -> list[str]:
+def _differences(parts: list[MergedPart]) -> list[str]:
     """What parts of one run must have in common, and do not."""
     seeds = sorted({part.seed for part in parts})
     commits = sorted({part.environment.git_commit or "unknown" for part in parts})
@@ -221,7 +221,7 @@ def _short(commit: str) -> str:
     return text.line(commit, 200)[:12]
 
 
-def _backends(parts: list[Part]) -> dict[str, BackendState]:
+def _backends(parts: list[MergedPart]) -> dict[str, BackendState]:
     """A backend is available when it is in some part; its reasons name theirs."""
     made: dict[str, BackendState] = {}
     for name in sorted({name for part in parts for name in part.backends}):
@@ -259,7 +259,7 @@ def _exit_status(runs: Sequence[Run], *, red: bool) -> int | None:
     return max([*unexplained, int(red)], default=0)
 
 
-def _environment(parts: list[Part]) -> Environment:
+def _environment(parts: list[MergedPart]) -> Environment:
     """What all parts have in common; the rest is with each part."""
     places = [part.environment for part in parts]
     first = places[0]
@@ -277,7 +277,7 @@ def _environment(parts: list[Part]) -> Environment:
     return made
 
 
-def _remarks(parts: list[Part], superseded: dict[str, list[str]]) -> list[str]:
+def _remarks(parts: list[MergedPart], superseded: dict[str, list[str]]) -> list[str]:
     lines = [
         f"{part}: {text.count(len(cells), 'record')} left out, another part executed them: "
         f"{cells[0]}{' …' if len(cells) > 1 else ''}"
@@ -297,8 +297,8 @@ def _write(out: Path, info: RunInfo, cells: list[Cell], folders: Mapping[str, Pa
         writer = RunWriter(draft, info)
         for cell in cells:
             writer.append(cell)
-            if cell.kept:
-                shutil.copytree(folders[cell.kept], draft / cell.kept)
+            if cell.saved_to:
+                shutil.copytree(folders[cell.saved_to], draft / cell.saved_to)
         writer.close(exit_status=info.exit_status, ended=info.ended, complete=info.complete)
         draft.replace(out)
     except OSError as error:

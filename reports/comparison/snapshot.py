@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from harness.record.cell import Cached, Cell, Status
+from harness.record.cell import CacheOrigin, Cell, Status
 from harness.record.host import Environment
 from harness.record.run import Run, RunInfo
 from harness.record.severity import Severity
@@ -58,8 +58,8 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     program_bytes: int = 0
     planned_memory: int = 0
     seconds: float | None = None
-    part: str | None = None
-    cached: Cached | None = None
+    merged_part: str | None = None
+    cached: CacheOrigin | None = None
     severity: Severity | None = None
 
     @property
@@ -112,7 +112,7 @@ class Snapshot(msgspec.Struct, kw_only=True):
 
     def environment(self, cell: CellFacts) -> Environment:
         """Where a cell ran: in a merged run that of its part."""
-        return facts.place(self.info, cell.part)
+        return facts.place(self.info, cell.merged_part)
 
     @property
     def environments(self) -> list[Environment]:
@@ -191,7 +191,7 @@ def _facts(row: Row, seed: int) -> CellFacts:
         program_bytes=cell.program_bytes,
         planned_memory=sum(cell.planned_memory),
         seconds=None if cell.cached else cell.seconds,
-        part=cell.part,
+        merged_part=cell.merged_part,
         cached=cell.cached,
         severity=cell.severity,
     )

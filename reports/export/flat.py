@@ -34,7 +34,7 @@ def columns(frame: Frame) -> pa.Table:
         absent = None
         if name.startswith(("seconds_", "memory_")):
             absent = frame[name].isna().to_numpy()  # a stage that the cell did not come to
-        elif name in ("telling", "memory"):
+        elif name in ("conclusive_share", "memory"):
             absent = frame[name].isna().to_numpy()  # not measured
         elif name in _OF_OUTPUTS and "outputs" in frame.columns:
             absent = (frame["outputs"] == 0).to_numpy()

@@ -22,7 +22,7 @@ from reports.outcome import Outcome
 from reports.summary import Row, Summary
 from reports.verdict import RunVerdict
 
-_SKIPPED = {Outcome.XFAILED, Outcome.UNSUPPORTED, Outcome.LOWERED, Outcome.UNTELLING}
+_SKIPPED = {Outcome.XFAILED, Outcome.UNSUPPORTED, Outcome.LOWERED, Outcome.VACUOUS}
 _ERROR = {Outcome.CRASHED, Outcome.TIMEOUT, Outcome.UNAVAILABLE, Outcome.NOT_RUN}
 _MESSAGE = 1_000
 _BODY = 20_000
@@ -80,7 +80,7 @@ def _case(suite: ElementTree.Element, row: Row, run: Run) -> None:
     cell = row.cell or Cell(
         case=row.case, target=row.target, status=Status.UNAVAILABLE, seed=run.info.seed
     )
-    reason = cell.error or cell.untelling
+    reason = cell.error or cell.vacuous_reason
     if outcome in _SKIPPED and cell.limitation is not None:
         reason = cell.limitation.reason
         lines.append(f"limitation: {reason}")

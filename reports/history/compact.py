@@ -194,8 +194,8 @@ def _parts(run: Run) -> list[tuple[Night, list[summary.Row]]]:
 
 def _part_of(row: summary.Row, info: RunInfo) -> str:
     names = [part.name for part in info.merged_from]
-    if row.cell is not None and row.cell.part in names:
-        return str(row.cell.part)
+    if row.cell is not None and row.cell.merged_part in names:
+        return str(row.cell.merged_part)
     # An expected cell without a record: of a part that has its target, if possible one that
     # did not end.
     having = [part for part in info.merged_from if row.target in part.targets]

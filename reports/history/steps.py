@@ -68,7 +68,7 @@ _COLUMNS = [
 ]  # fmt: skip
 
 # A cell that failed early took less time; only those that went all the way are compared.
-_EXECUTED = [Outcome.PASSED, Outcome.UNDELEGATED, Outcome.UNTELLING, Outcome.MISMATCH,
+_EXECUTED = [Outcome.PASSED, Outcome.UNDELEGATED, Outcome.VACUOUS, Outcome.MISMATCH,
              Outcome.XPASSED]  # fmt: skip
 
 

@@ -150,7 +150,7 @@ def _rate(row: Any) -> str:
 
 
 def _nights(past: History, table: pd.DataFrame, limit: int, unit: str) -> Section:
-    kept = ["passed", "rated", "conclusive", "red", "xfailed", "passed_not_telling",
+    kept = ["passed", "rated", "conclusive", "red", "xfailed", "passed_vacuously",
             "lowered_only", "unsupported", "unavailable", "not_run", "disappeared",
             "seconds"]  # fmt: skip
     order = ["started", "day", "line", "run", "commit"]
@@ -166,7 +166,7 @@ def _nights(past: History, table: pd.DataFrame, limit: int, unit: str) -> Sectio
             text.seconds(row["seconds"]),
         ])  # fmt: skip
     names = [unit, "line", "commit", "passed of rated", "red", "xfailed",
-             Outcome.UNTELLING.label, Outcome.LOWERED.label, "unsupported", "unavailable",
+             Outcome.VACUOUS.label, Outcome.LOWERED.label, "unsupported", "unavailable",
              "not run", "gone", "time"]  # fmt: skip
     note = f"gone: cells that the {unit} before had; time: of all cells, one after the other"
     return Section(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.record.cell import Cell
-from harness.record.evidence import Cause
+from harness.record.evidence import VacuousCause
 from harness.record.run import Run
 from reports import facts, text
 from reports.console import new_grid, new_table, section, style_of, styled
@@ -40,8 +40,9 @@ _WIDE = (
     "and so where it becomes that wide."
 )
 _ADVICE = {
-    Cause.EMPTY: "Give inputs for which it has elements.",
-    Cause.EQUAL: "Give inputs for which they differ, or return a value from before they saturate.",
+    VacuousCause.EMPTY: "Give inputs for which it has elements.",
+    VacuousCause.EQUAL: "Give inputs for which they differ, or return a value from before they "
+    "saturate.",
 }
 
 
@@ -107,7 +108,7 @@ def _word(cell: Cell) -> str:
 def _legend(cells: Sequence[Cell], out: Console) -> None:
     """What the signs of this table mean, where the word beside them does not say all of it."""
     shown = dict.fromkeys(map(Outcome.of, cells))
-    for outcome in (Outcome.UNDELEGATED, Outcome.UNTELLING):
+    for outcome in (Outcome.UNDELEGATED, Outcome.VACUOUS):
         if outcome in shown:
             out.print(styled(f"{outcome.symbol} {outcome.label}: {outcome.meaning}", "dim"))
     quantized = [cell.target for cell in cells if facts.model_sqnr(cell) is not None]
@@ -154,7 +155,7 @@ def _why(cells: Sequence[Cell], out: Console) -> None:
     groups: dict[tuple[Outcome, str, str, str], list[Cell]] = {}
     for cell in cells:
         if cell.error:
-            key = Outcome.of(cell), cell.stage or "", cell.error, cell.frame or ""
+            key = Outcome.of(cell), cell.stage or "", cell.error, cell.model_frame or ""
             groups.setdefault(key, []).append(cell)
     if not groups:
         return
@@ -177,9 +178,9 @@ def _why(cells: Sequence[Cell], out: Console) -> None:
             out.print(_indented(styled(f"at {near}")))
         shown = ""
         for cell in members:
-            if cell.first_divergence is not None or cell.untraced:
+            if cell.first_divergence is not None or cell.trace_skipped:
                 out.print(_indented(styled(f"{cell.target}: {facts.divergence(cell)}")))
-            if cell.untraced and cell.first_divergence is None and outcome.is_red:
+            if cell.trace_skipped and cell.first_divergence is None and outcome.is_red:
                 out.print(styled(f"  trace it with: {cell.repro} --trace", "dim"), soft_wrap=True)
             if cell.vendor_frame and cell.vendor_frame != shown:
                 shown = cell.vendor_frame
@@ -195,7 +196,7 @@ def _why(cells: Sequence[Cell], out: Console) -> None:
 
 def _vacuous(cells: Sequence[Cell], out: Console) -> None:
     """Of each pass that is no evidence, which output, what in it is the cause, and what helps."""
-    shown = [cell for cell in cells if Outcome.of(cell) is Outcome.UNTELLING]
+    shown = [cell for cell in cells if Outcome.of(cell) is Outcome.VACUOUS]
     if not shown:
         return
     section(out, f"Vacuous: {text.count(len(shown), 'pass', 'passes')} without evidence")
@@ -212,14 +213,14 @@ def _vacuous(cells: Sequence[Cell], out: Console) -> None:
             out.print(_indented(styled(f"and {more}", "dim")))
 
 
-def _advice(cell: Cell, cause: Cause) -> str:
+def _advice(cell: Cell, cause: VacuousCause) -> str:
     """What helps against a cause, on this target."""
     if cause in _ADVICE:
         return _ADVICE[cause]
     recipe = re.split("[+-]", cell.target.partition(":")[2])[0]
     if recipe not in _FINEST:
         return _FINER.format(recipe=recipe)
-    if cause is Cause.INFINITE:
+    if cause is VacuousCause.INFINITE:
         return "Give inputs for which no value on the way leaves the range of the dtype."
     return _WIDE
 

@@ -65,7 +65,7 @@ def _numbers(numbers: list[Numerics]) -> str:
 
 
 def _versions(cell: Cell, info: RunInfo) -> str:
-    place = facts.place(info, cell.part)
+    place = facts.place(info, cell.merged_part)
     named = [f"{name} {place.packages[name]}" for name in _PACKAGES if name in place.packages]
     host = [f"Python {place.python}", place.platform, place.machine, f"{cell.runtime} runtime"]
     return text.line(", ".join(filter(None, [*named, *host])), 600)

@@ -157,8 +157,8 @@ def _totals(found: Summary) -> str:
         "Rated are all cells but the unsupported ones; unavailable and not-run cells are in "
         "it, so that not running cannot raise the rate."
     )
-    if Outcome.UNTELLING in shown:
-        note += f" {Outcome.UNTELLING.label.capitalize()}: {Outcome.UNTELLING.meaning}."
+    if Outcome.VACUOUS in shown:
+        note += f" {Outcome.VACUOUS.label.capitalize()}: {Outcome.VACUOUS.meaning}."
     return f"## Targets\n\n{table(header, body, header[2:])}\n\n{note}"
 
 

@@ -241,7 +241,7 @@ def _same_host(now: Run, row: Row, then: Run, before: Row | None) -> bool:
     if row.cell is None or before is None or before.cell is None:
         return False
     return facts.same_host(
-        facts.place(now.info, row.cell.part), facts.place(then.info, before.cell.part)
+        facts.place(now.info, row.cell.merged_part), facts.place(then.info, before.cell.merged_part)
     )
 
 

@@ -61,7 +61,7 @@ def _row(without: Row, row: Row, target: Target) -> tuple[str, ...]:
         _both(text.decibels(worst_sqnr(before)), text.decibels(worst_sqnr(after))),
         _both(text.measure(worst_bound_used(before)), text.measure(worst_bound_used(after))),
         _changed(after),
-        "; ".join(f"{one.name}: {one.detail}" for one in after.properties if one.kept is False)
+        "; ".join(f"{one.name}: {one.detail}" for one in after.properties if one.holds is False)
         or _KEPT[not after.properties],
     )
 

@@ -100,11 +100,11 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
     if cell.error:
         section(out, "Error")
         out.print(styled(cell.error, "red" if outcome.is_red else ""))
-        if cell.frame:
-            out.print(styled(f"at {cell.frame}"))
+        if cell.model_frame:
+            out.print(styled(f"at {cell.model_frame}"))
         if cell.vendor_frame:
             out.print(styled(f"raised at {cell.vendor_frame}"))
-    if cell.known:
+    if cell.known_issues:
         section(out, "Known issues with these signs")
         for line in facts.known(cell):
             out.print(styled(line))
@@ -126,9 +126,9 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         out.print(styled(str(cell.first_divergence)))
         if cell.first_divergence.arguments:
             out.print(styled(f"called with {'; '.join(cell.first_divergence.arguments)}", "dim"))
-    elif cell.untraced:
+    elif cell.trace_skipped:
         section(out, "First wrong node")
-        out.print(styled(f"not known: {cell.untraced}"))
+        out.print(styled(f"not known: {cell.trace_skipped}"))
     section(out, "Delegation")
     out.print(styled(facts.delegation(cell) or "not lowered, or no node to delegate"))
     for name, ops in (
@@ -157,7 +157,7 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
     out.print(styled(cell.repro, "bold"), soft_wrap=True)
     if any(row.problem for row in cell.numerics) and cell.first_divergence is None:
         section(out, "Which node makes it so")
-        out.print(styled(cell.why, "bold"), soft_wrap=True)
+        out.print(styled(cell.trace_command, "bold"), soft_wrap=True)
 
 
 def _header(found: Summary, judged: RunVerdict, out: Console) -> None:
@@ -204,8 +204,8 @@ def _totals(found: Summary, out: Console) -> None:
     out.print(
         styled("rated: all cells but the unsupported; passed: executed and within bounds", "dim")
     )
-    if Outcome.UNTELLING in shown:
-        out.print(styled(f"{Outcome.UNTELLING.label}: {Outcome.UNTELLING.meaning}", "dim"))
+    if Outcome.VACUOUS in shown:
+        out.print(styled(f"{Outcome.VACUOUS.label}: {Outcome.VACUOUS.meaning}", "dim"))
 
 
 def _totals_table(totals: list[Totals], shown: list[Outcome]) -> Table:

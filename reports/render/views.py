@@ -74,9 +74,9 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
     view |= {
         "stage": text.line(cell.stage or "", 80),
         "error": text.clean(cell.error or "", _ERROR),
-        "frame": text.line(cell.frame or "", 400),
+        "model_frame": text.line(cell.model_frame or "", 400),
         "vendor": text.line(cell.vendor_frame, 400),
-        "known": facts.known(cell),
+        "known_issues": facts.known(cell),
         "runtime": "" if cell.runtime == "none" else text.line(cell.runtime, 40),
         "delegation": facts.delegation(cell),
         "nodes": [taken.delegated_nodes, taken.undelegated_nodes],
@@ -107,7 +107,10 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "evidence": text.line(facts.evidence(cell), 400),
         "fails": 1 if cell.first_divergence is not None and cell.first_divergence.fails else "",
         "diverges": text.line(
-            str(cell.first_divergence or (cell.untraced and f"not known: {cell.untraced}")), 600
+            str(
+                cell.first_divergence or (cell.trace_skipped and f"not known: {cell.trace_skipped}")
+            ),
+            600,
         ),
     }
     if cell.limitation is not None:
@@ -119,7 +122,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
     view |= {
         "source": text.line(cell.source, 300),
         "source_href": safe_link(facts.source_link(cell, run.info)),
-        "kept": cell.kept if facts.is_kept_folder(cell.kept) else "",
+        "saved_to": cell.saved_to if facts.is_kept_folder(cell.saved_to) else "",
         "issue": texts.add(issue_text(cell, row.outcome, run.info)) if row.outcome.is_red else None,
     }
     view = {name: value for name, value in view.items() if value not in ("", [], None)}

@@ -15,11 +15,11 @@ from reports.tables.lazy import Frame, pandas
 _COLUMNS = [
     "case", "op", "suite", "target", "backend", "recipe", "status", "outcome", "severity", "red",
     "counted", "stage", "error", "runtime", "delegates", "delegated_nodes", "undelegated_nodes",
-    "nothing_delegated", "outputs", "telling", "untelling", "max_abs", "sqnr_db", "bound_used",
-    "problem", "seconds", "overhead", "memory", "program_bytes", "constant_bytes",
+    "nothing_delegated", "outputs", "conclusive_share", "vacuous_reason", "max_abs", "sqnr_db",
+    "bound_used", "problem", "seconds", "overhead", "memory", "program_bytes", "constant_bytes",
     "duplicate_constant_bytes", "planned_memory", "first_seconds", "steady_seconds",
     "limitation", "link", "tags",
-    "seed", "worker", "part", "repro",
+    "seed", "worker", "merged_part", "repro",
 ]  # fmt: skip
 
 
@@ -29,13 +29,13 @@ def frame(run: Run) -> Frame:
     ``outcome`` splits ``passed`` by whether anything was delegated. ``severity`` is that of the
     worst output of a mismatch, expected or not; missing in older records. ``max_abs`` and
     ``bound_used`` are the largest over the outputs, ``sqnr_db`` the smallest, NaN if any output
-    has NaN or there is no output (``outputs`` tells the two apart). ``telling`` is the share of
-    elements that the best constant gets wrong, of the most telling output; missing in older
-    records. ``untelling`` is the case's reason for there being none. ``seconds_<stage>`` has the
-    stages. ``memory`` is the most that a stage held, in bytes, ``memory_<stage>`` has the stages;
-    missing where it was not measured. ``constant_bytes`` is what of ``program_bytes`` are
-    constants, ``duplicate_constant_bytes`` what of these need not be there; ``planned_memory`` the
-    bytes that the program plans for values; ``first_seconds`` and
+    has NaN or there is no output (``outputs`` tells the two apart). ``conclusive_share`` is the
+    share of elements that the best constant gets wrong, of the output with the largest share;
+    missing in older records. ``vacuous_reason`` is the case's reason for a vacuous pass.
+    ``seconds_<stage>`` has the stages. ``memory`` is the peak of all stages in bytes,
+    ``memory_<stage>`` has the stages; missing where it was not measured. ``constant_bytes`` is the
+    part of ``program_bytes`` that holds constants, ``duplicate_constant_bytes`` the part of these
+    that is stored more than once; ``planned_memory`` is the planned bytes; ``first_seconds`` and
     ``steady_seconds`` are of single calls of the program, on our host. ``counted`` is False for a
     record of a cell that has a worse one.
     """
@@ -76,8 +76,8 @@ def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
         "undelegated_nodes": cell.delegation.undelegated_nodes,
         "nothing_delegated": cell.nothing_delegated,
         "outputs": len(cell.numerics),
-        "telling": _number(cell.telling),
-        "untelling": cell.untelling or None,
+        "conclusive_share": _number(cell.conclusive_share),
+        "vacuous_reason": cell.vacuous_reason or None,
         "problem": worst.problem if worst else None,
         "seconds": cell.seconds,
         "overhead": facts.overhead(cell),
@@ -93,7 +93,7 @@ def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
         "tags": " ".join(cell.tags),
         "seed": cell.seed,
         "worker": cell.worker,
-        "part": cell.part,
+        "merged_part": cell.merged_part,
         "repro": cell.repro,
         **{name: _number(value) for name, value in numbers.items()},
         **{f"seconds_{name}": value for name, value in cell.stages.items()},

@@ -16,7 +16,7 @@ def totals(run: Run) -> Frame:
     """A row per target, each outcome counted apart.
 
     ``pass_rate`` is ``passed / rated`` and ``rated`` is all cells but the unsupported ones;
-    unavailable, lowered-only, not-run and untelling cells are in it and have columns of their own.
+    unavailable, lowered-only, not-run and vacuous cells are in it and have columns of their own.
     It is NaN, not 0, where no cell passed, failed or was red.
     """
     records = [
@@ -76,7 +76,7 @@ def column(outcome: Outcome) -> str:
     special = {
         Outcome.PASSED: "passed_delegated",
         Outcome.UNDELEGATED: "passed_nothing_delegated",
-        Outcome.UNTELLING: "passed_not_telling",
+        Outcome.VACUOUS: "passed_vacuously",
         Outcome.LOWERED: "lowered_only",
     }
     return special.get(outcome, outcome.value)

@@ -15,7 +15,7 @@ function cellState(cell, [symbol, label, meaning, red]) {
   const words = make("span", {}, make("b", {}, label + severity + where), make("span", { class: "quiet" }, ` · ${meaning}`));
   const sign = make("span", { class: `swatch o-${cell.outcome}`, "aria-hidden": "true" }, symbol);
   const error = cell.error ? [make("pre", { class: `error${red ? "" : " calm"}` }, cell.error)] : [];
-  if (cell.frame) error.push(make("p", { class: "quiet mono" }, `at ${cell.frame}`));
+  if (cell.model_frame) error.push(make("p", { class: "quiet mono" }, `at ${cell.model_frame}`));
   if (cell.vendor) error.push(make("p", { class: "quiet mono" }, `raised at ${cell.vendor}`));
   return [make("div", { class: "state" }, sign, words), ...error];
 }
@@ -93,7 +93,7 @@ function defectsPart(cell) {
 
 // Files beside the page of a run; elsewhere their folder, which the run has.
 function keptPart(cell, folder) {
-  const files = make("p", { class: "mono" }, folder === "" ? make("a", { href: `${cell.kept}/` }, cell.kept) : `${folder}/${cell.kept}`);
+  const files = make("p", { class: "mono" }, folder === "" ? make("a", { href: `${cell.saved_to}/` }, cell.saved_to) : `${folder}/${cell.saved_to}`);
   return part("Kept", files, make("p", { class: "quiet" }, "Program, inputs, actual and expected outputs, bounds, and a bundled program for ExecuTorch's runners, as far as the cell came."));
 }
 
@@ -116,14 +116,14 @@ function aboutPart(cell) {
 function cellBody(cell, texts, heads, folder = "") {
   const made = make("div", { class: "parts" });
   if (cell.reason) made.append(limitationPart(cell));
-  if (cell.known) made.append(part("Known issues with these signs", make("ul", { class: "notes" }, cell.known.map((line) => make("li", {}, line)))));
+  if (cell.known_issues) made.append(part("Known issues with these signs", make("ul", { class: "notes" }, cell.known_issues.map((line) => make("li", {}, line)))));
   if (cell.defects) made.append(defectsPart(cell));
   if (cell.numerics) made.append(numericsPart(cell, heads));
   if (cell.diverges) made.append(divergencePart(cell));
   if (cell.delegation || cell.taken || cell.left) made.append(delegationPart(cell));
   if (cell.stages || cell.seconds) made.append(timesPart(cell));
   made.append(aboutPart(cell));
-  if (cell.kept) made.append(keptPart(cell, folder));
+  if (cell.saved_to) made.append(keptPart(cell, folder));
   if (cell.traceback !== undefined) {
     const trace = part("Traceback", make("pre", { class: "trace", tabindex: "0" }, texts[cell.traceback]));
     trace.className = "full";

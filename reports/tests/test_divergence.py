@@ -22,7 +22,7 @@ FOUND = Divergence(
     error=2.3e-4,
     bound=6.4e-7,
     bound_used=float("inf"),
-    born=True,
+    originates_here=True,
 )
 
 
@@ -39,7 +39,7 @@ def test_a_record_keeps_it_and_older_ones_have_none() -> None:
     line = traced().to_json()
     assert Cell.from_json(line).first_divergence == FOUND
     assert Cell.from_json(line.replace('"first_divergence"', '"other"')).first_divergence is None
-    assert str(FOUND).endswith("error 0.00023, inf times its bound, born there")
+    assert str(FOUND).endswith("error 0.00023, inf times its bound; the error originates here")
 
 
 def test_every_page_shows_it(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_wrong_cell_without_says_how_to_find_it() -> None:
 
 def test_why_a_wrong_model_was_not_traced_is_shown(tmp_path: Path) -> None:
     known = traced()
-    known.first_divergence, known.untraced = None, "it takes 90 s to run it once"
+    known.first_divergence, known.trace_skipped = None, "it takes 90 s to run it once"
     run = write(tmp_path / "r", [known])
     out = Console(file=io.StringIO(), width=200)
     terminal.show(known, out)

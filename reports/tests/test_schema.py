@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from harness.errors import RunUnreadable
 from harness.record.cell import Status
@@ -14,12 +15,17 @@ from harness.record.folder import CELLS_FILE, RUN_FILE, load
 from harness.record.run import SCHEMA_VERSION
 from reports.comparison import baseline
 from reports.comparison.diff import diff
+from reports.comparison.snapshot import take
+from reports.outcome import Outcome
 from reports.render import markdown
 from reports.summary import Summary
 from reports.tests.runs import cell, write
 
 #: Records of a real run, trimmed; crashed, timeout, unavailable and lowered added in its form.
 SCHEMA1 = Path(__file__).parent / "data" / "schema1"
+
+#: Synthetic records of schema 4, before fields were renamed, with a baseline of the same run.
+SCHEMA4 = Path(__file__).parent / "data" / "schema4"
 
 
 def test_runs_of_schema_1_load_with_every_status() -> None:
@@ -30,10 +36,10 @@ def test_runs_of_schema_1_load_with_every_status() -> None:
     assert run.missing == ["softmax/last_dim@tosa:int"]
     assert run.info.records is None
     assert run.info.merged_from == []
-    assert all(item.part is None for item in run.cells)
+    assert all(item.merged_part is None for item in run.cells)
     # What was not measured then is not known, which is not the same as nothing.
     assert {(item.constant_bytes, item.first_seconds) for item in run.cells} == {(None, None)}
-    assert all(item.untraced == "" for item in run.cells)
+    assert all(item.trace_skipped == "" for item in run.cells)
     mismatch = next(item for item in run.cells if item.status is Status.MISMATCH)
     assert mismatch.numerics[0].bound_used > 300
     assert Summary.of(run).overall.red == 5
@@ -46,6 +52,42 @@ def test_runs_of_schema_1_render_compare_and_store(tmp_path: Path) -> None:
     found = diff(stored, run)
     assert {change.kind.value for change in found.changes} == {"still-failing"}
     assert stored.info.schema == SCHEMA_VERSION
+
+
+def test_fields_of_schema_4_have_their_present_names() -> None:
+    run = load(SCHEMA4)
+    assert run.info.schema == 4
+    assert not run.damage
+    info = run.info
+    assert set(info.slow_parts) == {"lean"}
+    assert set(info.missing_names) == {"torch._x"}
+    assert info.dependency_digests == {"files": "0123"}
+    assert info.resumed_at == ["2026-06-10T10:00:00+00:00"]
+    passed, vacuous, mismatch, failed = run.cells
+    assert [item.merged_part for item in run.cells] == ["linux", "linux", "mac", "mac"]
+    assert (passed.saved_to, passed.conclusive_share) == ("kept/add_a-1", 0.9)
+    assert passed.intermediates[0].numerics[0].conclusive_share == 0.8
+    assert passed.properties[0].holds is True
+    assert passed.dynamic_dimensions[0].sizes == [2, 8]
+    assert vacuous.vacuous_reason == "zeros by design"
+    assert vacuous.numerics[0].vacuous is not None
+    assert vacuous.numerics[0].vacuous.passing_elements == 6
+    assert mismatch.first_divergence is not None
+    assert mismatch.first_divergence.originates_here is True
+    assert [issue.cause for issue in mismatch.known_issues] == ["Loses digits."]
+    assert mismatch.side_effects == ["buffer mask"]
+    assert (failed.model_frame, failed.trace_skipped) == ("net.py:3: x", "it takes 9 s")
+    assert Summary.of(run).overall.counts[Outcome.VACUOUS] == 1
+
+
+def test_baselines_of_schema_4_equal_their_run() -> None:
+    stored = baseline.load(SCHEMA4 / "baseline.jsonl")
+    assert stored.info.schema == 4
+    assert [item.outcome.value for item in stored.cells.values()] == [
+        "passed", "vacuous", "mismatch", "failed"
+    ]  # fmt: skip
+    cells = take(load(SCHEMA4)).cells
+    assert stored.cells == {name: replace(item, seconds=None) for name, item in cells.items()}
 
 
 def test_a_newer_schema_is_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_records_keep_it_and_older_ones_have_none(tmp_path: Path) -> None:
     file = tmp_path / "r" / "cells.jsonl"
     file.write_text(re.sub(r',"severity":"\w+"', "", lines))
     info = tmp_path / "r" / "run.json"
-    info.write_text(info.read_text().replace('"schema": 4', '"schema": 3'))
+    info.write_text(info.read_text().replace('"schema": 5', '"schema": 3'))
     old = load(tmp_path / "r")
     assert old.info.schema == 3
     assert not old.damage
@@ -223,7 +223,7 @@ ANY_TARGET = '[[target]]\nmatch = "*"\n'
         ("passed", "failed", MAJOR, True),
         ("passed", "crashed", MAJOR, True),
         ("passed", "timeout", MAJOR, True),
-        ("passed", "untelling", MAJOR, True),
+        ("passed", "vacuous", MAJOR, True),
         # The entry of a target has the say.
         ("passed", "major", f'{MAJOR}{ANY_TARGET}severity_at_least = "critical"', False),
         ("passed", "minor", f'{MAJOR}{ANY_TARGET}severity_at_least = "minor"', True),

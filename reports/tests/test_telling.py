@@ -26,28 +26,28 @@ TODAY = datetime.date(2026, 6, 15)
 WORDS = "vacuous pass"
 
 
-def untelling(case: str = "full/constant", target: str = "xnnpack:fp32", **fields: Any) -> Cell:
-    return cell(case, target, numerics=[numerics(telling=0.0)], **fields)
+def vacuous_cell(case: str = "full/constant", target: str = "xnnpack:fp32", **fields: Any) -> Cell:
+    return cell(case, target, numerics=[numerics(conclusive_share=0.0)], **fields)
 
 
 def test_an_outcome_of_its_own() -> None:
-    assert Outcome.of(untelling()) is Outcome.UNTELLING
-    assert Outcome.of(untelling(delegation=Delegation(undelegated_nodes=1))) is Outcome.UNTELLING
-    assert Outcome.of(cell(numerics=[numerics(telling=0.1)])) is Outcome.PASSED
-    # One telling output is enough, and what was not measured counts as telling.
-    several = [numerics(telling=0.0), numerics(output=1, telling=0.5)]
+    assert Outcome.of(vacuous_cell()) is Outcome.VACUOUS
+    assert Outcome.of(vacuous_cell(delegation=Delegation(undelegated_nodes=1))) is Outcome.VACUOUS
+    assert Outcome.of(cell(numerics=[numerics(conclusive_share=0.1)])) is Outcome.PASSED
+    # One conclusive output is enough; an output without the measurement counts as conclusive.
+    several = [numerics(conclusive_share=0.0), numerics(output=1, conclusive_share=0.5)]
     assert Outcome.of(cell(numerics=several)) is Outcome.PASSED
     assert Outcome.of(cell()) is Outcome.PASSED
     # What is red stays red.
-    red = untelling(status=Status.MISMATCH)
+    red = vacuous_cell(status=Status.MISMATCH)
     assert Outcome.of(red) is Outcome.MISMATCH
-    assert not Outcome.UNTELLING.is_pass
-    assert not Outcome.UNTELLING.is_conclusive
-    assert not Outcome.UNTELLING.is_red
+    assert not Outcome.VACUOUS.is_pass
+    assert not Outcome.VACUOUS.is_conclusive
+    assert not Outcome.VACUOUS.is_red
 
 
 def test_it_is_rated_and_not_passed(tmp_path: Path) -> None:
-    run = write(tmp_path / "r", [cell("a"), untelling("b"), untelling("c")])
+    run = write(tmp_path / "r", [cell("a"), vacuous_cell("b"), vacuous_cell("c")])
     total = Summary.of(run).overall
     assert (total.cells, total.rated, total.passed, total.conclusive) == (3, 3, 1, 1)
     assert total.rate_text == "1 of 3 (33.3 %)"
@@ -57,7 +57,7 @@ def test_it_is_rated_and_not_passed(tmp_path: Path) -> None:
 
 
 def test_a_run_of_nothing_else_did_not_pass(tmp_path: Path) -> None:
-    judged = RunVerdict.of(write(tmp_path / "r", [untelling("b")]))
+    judged = RunVerdict.of(write(tmp_path / "r", [vacuous_cell("b")]))
     assert judged.kind is VerdictKind.HOLLOW
     assert not judged.is_good
 
@@ -70,7 +70,7 @@ def _terminal(run: Any) -> str:
 
 @pytest.mark.parametrize("render", [_terminal, markdown.render, html.render])
 def test_reports_count_it_apart_and_say_what_it_means(tmp_path: Path, render: Any) -> None:
-    shown = render(write(tmp_path / "r", [cell("a"), untelling("b")]))
+    shown = render(write(tmp_path / "r", [cell("a"), vacuous_cell("b")]))
     assert WORDS in shown.lower()
     assert "a constant would pass in place of" in " ".join(shown.split())
 
@@ -78,10 +78,10 @@ def test_reports_count_it_apart_and_say_what_it_means(tmp_path: Path, render: An
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"numerics": [numerics(telling=0.0)], "untelling": "zeros by design"},
+        ({"numerics": [numerics(conclusive_share=0.0)], "vacuous_reason": "zeros by design"},
          "vacuous: 0 % of the elements are conclusive; zeros by design"),
-        ({"numerics": [numerics(telling=0.0)]}, "the case gives no reason"),
-        ({"numerics": [numerics(telling=0.875)]}, "87.5 % of the elements"),
+        ({"numerics": [numerics(conclusive_share=0.0)]}, "the case gives no reason"),
+        ({"numerics": [numerics(conclusive_share=0.875)]}, "87.5 % of the elements"),
     ],
 )  # fmt: skip
 def test_a_cell_says_how_telling_it_is(fields: dict[str, Any], words: str) -> None:
@@ -91,26 +91,28 @@ def test_a_cell_says_how_telling_it_is(fields: dict[str, Any], words: str) -> No
 
 
 def test_exports_have_a_column(tmp_path: Path) -> None:
-    cells = [cell("a"), untelling("b", untelling="zeros by design"),
-             cell("c", numerics=[numerics(telling=0.25)])]  # fmt: skip
+    cells = [cell("a"), vacuous_cell("b", vacuous_reason="zeros by design"),
+             cell("c", numerics=[numerics(conclusive_share=0.25)])]  # fmt: skip
     run = write(tmp_path / "r", cells)
     frame = tables.frame(run)
-    assert frame["telling"].tolist()[1:] == [0.0, 0.25]
-    assert frame["telling"].isna().tolist() == [True, False, False]
-    assert frame["outcome"].tolist() == ["passed", "untelling", "passed"]
-    assert tables.totals(run)["passed_not_telling"].tolist() == [1]
+    assert frame["conclusive_share"].tolist()[1:] == [0.0, 0.25]
+    assert frame["conclusive_share"].isna().tolist() == [True, False, False]
+    assert frame["outcome"].tolist() == ["passed", "vacuous", "passed"]
+    assert tables.totals(run)["passed_vacuously"].tolist() == [1]
     exported = json.loads(render([run], "json"))
     columns = [column["name"] for column in exported["columns"]]
-    values = [row[columns.index("telling")] for row in exported["rows"]]
+    values = [row[columns.index("conclusive_share")] for row in exported["rows"]]
     assert values == [None, 0.0, 0.25]
-    assert [row[columns.index("untelling")] for row in exported["rows"]][1] == "zeros by design"
+    assert [row[columns.index("vacuous_reason")] for row in exported["rows"]][
+        1
+    ] == "zeros by design"
     xml = junit.render(run).decode()
     assert xml.count("<skipped") == 1
     assert "vacuous pass: zeros by design" in xml
 
 
 def test_a_target_that_tells_nothing_has_no_verdict(tmp_path: Path) -> None:
-    cells = [cell("a"), cell("b"), untelling("c", "tosa:fp"), untelling("d", "tosa:fp")]
+    cells = [cell("a"), cell("b"), vacuous_cell("c", "tosa:fp"), vacuous_cell("d", "tosa:fp")]
     run = write(tmp_path / "r", cells)
     judged = judge(run, run, parse(""), today=TODAY)
     assert judged.exit_code == 2
@@ -125,6 +127,6 @@ def test_a_target_that_tells_nothing_has_no_verdict(tmp_path: Path) -> None:
 
 def test_losing_the_signal_is_a_change(tmp_path: Path) -> None:
     before = write(tmp_path / "a", [cell("x")])
-    after = write(tmp_path / "b", [untelling("x")])
+    after = write(tmp_path / "b", [vacuous_cell("x")])
     assert [change.kind for change in diff(before, after).changes] == [Kind.SIGNAL_LOST]
     assert [change.kind for change in diff(after, before).changes] == [Kind.SIGNAL_GAINED]

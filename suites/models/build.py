@@ -2,7 +2,7 @@
 
 ::
 
-    model("deit/tiny", deit, pictures(64), pictures(64), by_day="xnnpack:*")
+    model("deit/tiny", deit, pictures(64), pictures(64), plain_targets="xnnpack:*")
 
 Two scales. ``tiny`` is small in layers, width and vocabulary, and shaped as the published ones in
 what kernels ask for: head dimensions of 64, inner dimensions that are multiples of 32, strides and
@@ -65,7 +65,7 @@ def model(
     module: Callable[[], torch.nn.Module],
     *calls: Make,
     dynamic: Any = None,
-    by_day: str = "",
+    plain_targets: str = "",
     targets: str = USUAL,
     tags: Iterable[str] = (),
     memory: float = 0.0,
@@ -77,7 +77,7 @@ def model(
         module: makes it, with telling weights.
         calls: each makes the inputs of a call; one or more.
         dynamic: as ``torch.export.export`` takes ``dynamic_shapes``.
-        by_day: globs over targets that a plain run takes it to; ``-m model`` takes it to all.
+        plain_targets: globs over targets that a plain run selects; ``-m model`` selects all.
         targets: globs over those at all.
         tags: words beside ``model``.
         memory: GiB that a cell may hold, where that is much.
@@ -91,6 +91,6 @@ def model(
         calls=(lambda: [one() for one in further]) if further else None,
         tags=frozenset(words),
         targets=targets,
-        by_day=by_day,
+        plain_targets=plain_targets,
         memory=memory,
     )

@@ -16,7 +16,7 @@ import torch
 from executorch.exir import ExecutorchProgramManager
 from torch.export import ExportedProgram
 
-from harness import Case, Exporter, Given, Inputs, arguments
+from harness import CallInputs, Case, Exporter, Inputs, arguments
 from suites.models import language, speech, text, vision
 from suites.models.build import VOCABULARY
 from suites.models.inputs import mel, padded, picture, tokens, waveform
@@ -27,7 +27,7 @@ Parts = tuple[torch.nn.Module, dict[str, Any]]
 
 
 def make(
-    module: torch.nn.Module, inputs: Given, backend: str
+    module: torch.nn.Module, inputs: CallInputs, backend: str
 ) -> tuple[ExportedProgram, ExecutorchProgramManager]:
     """What ``ExecutorchExporter`` makes of a model."""
     from transformers.exporters.configs import ExecutorchConfig
@@ -171,7 +171,7 @@ def _take_caches_apart(model: torch.nn.Module) -> None:
             _pytree._deregister_pytree_node(kind)
 
 
-_BY_DAY = {"llama": "*", "llama_decode": "*"}
+_PLAIN_TARGETS = {"llama": "*", "llama_decode": "*"}
 # Of two networks of convolutions the one that takes three times as long.
 _AT_NIGHT = {"mobilenet_v2": frozenset({"fp32", "night_model", "nightly"})}
 
@@ -181,7 +181,7 @@ CASES: list[Case] = [
         partial(build, parts),
         tags=_AT_NIGHT.get(name, frozenset({"fp32", "model"})),
         targets="xnnpack:fp32|mlx:fp32",
-        by_day=_BY_DAY.get(name, ""),
+        plain_targets=_PLAIN_TARGETS.get(name, ""),
         exporter=EXPORTER,
     )
     for name, parts in MODELS.items()

@@ -138,7 +138,7 @@ def generation(
     steps: int = STEPS,
     dynamic: Any = None,
     targets: str = USUAL,
-    by_day: str = "",
+    plain_targets: str = "",
 ) -> Case:
     """A case of one conversation for each prompt, and the first prompt again.
 
@@ -150,7 +150,7 @@ def generation(
         steps: tokens that are generated after the first of them; 4 are after others.
         dynamic: as ``torch.export.export`` takes it; prompts are then one call each.
         targets: globs over targets.
-        by_day: see :class:`harness.Case`.
+        plain_targets: see :class:`harness.Case`.
     """
     further: list[Inputs] = []
     at_once = dynamic is not None
@@ -174,7 +174,7 @@ def generation(
         calls=lambda: list(further),
         tags=frozenset(words),
         targets=targets,
-        by_day=by_day,
+        plain_targets=plain_targets,
     )
 
 
@@ -198,7 +198,7 @@ CASES: list[Case] = [
         "llama/decode",
         lambda: Shipped(llama()),
         plain,
-        by_day="xnnpack:fp32|mlx:fp32|metal:fp32|tosa:fp",
+        plain_targets="xnnpack:fp32|mlx:fp32|metal:fp32|tosa:fp",
     ),
     generation("llama/decode_positioned", lambda: Positioned(llama()), masked, targets=FLOAT),
     generation("lfm2/decode_positioned", lambda: Positioned(lfm2()), masked, targets=FLOAT),

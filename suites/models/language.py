@@ -156,7 +156,7 @@ CASES: list[Case] = [
         sentence(12),
         sentence(12),
         targets=EVERY,
-        by_day="xnnpack:int8|tosa:int|tosa:mxfp8_e4m3|*:int4",
+        plain_targets="xnnpack:int8|tosa:int|tosa:mxfp8_e4m3|*:int4",
     ),
     model("qwen3/tiny", lambda: Causal(qwen3()), sentence(12), sentence(12)),
     model(

@@ -298,7 +298,7 @@ CASES: list[Case] = [
         "resnet/tiny",
         resnet,
         *_TWO,
-        by_day="*:fp32|tosa:fp|tosa:int|xnnpack:int8",
+        plain_targets="*:fp32|tosa:fp|tosa:int|xnnpack:int8",
         targets=_RESNET,
     ),
     model("efficientnet/tiny", efficientnet, *_TWO, targets=PICTURES),

@@ -13,8 +13,8 @@ from suites.opinfo.sampling import DTYPES, Pick
 _TARGETS = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"
 _OF_OTHERS = "portable:fp32|xnnpack:fp32"
 """Of other dtypes than float32."""
-_BY_DAY = "xnnpack:fp32|mlx:fp32"
-_UNTELLING = "torch chose the inputs, and what becomes of some of them is constant or empty"
+_PLAIN_TARGETS = "xnnpack:fp32|mlx:fp32"
+_VACUOUS = "torch chose the inputs, and what becomes of some of them is constant or empty"
 _CHOSEN = Path(__file__).with_name("samples.json")
 
 
@@ -31,8 +31,8 @@ def _cases() -> Iterator[Case]:
                     op=op,
                     tags=frozenset({"opinfo", dtype}),
                     targets=_TARGETS if dtype == "float32" else _OF_OTHERS,
-                    by_day=_BY_DAY if is_first else "",
-                    untelling=_UNTELLING,
+                    plain_targets=_PLAIN_TARGETS if is_first else "",
+                    vacuous=_VACUOUS,
                 )
 
 

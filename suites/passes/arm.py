@@ -46,7 +46,7 @@ SOFTMAXES = [
     graph("far_from_zero", lambda x: (x - 3000).softmax(-1)),
     graph("masked", lambda x: x.masked_fill(x > 0.5, -torch.inf).softmax(-1),
           lambda: (torch.linspace(-2, 2, 24).reshape(6, 4).T.contiguous(),)),
-    graph("one", lambda x: x[:, :1].softmax(-1), untelling="of one element it is 1"),
+    graph("one", lambda x: x[:, :1].softmax(-1), vacuous="of one element it is 1"),
     Case("attention", lambda: (
         Attention(),
         (torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), torch.randn(5, 5)),

@@ -8,7 +8,7 @@ from suites.passes.graphs import CAST, MOVED, REPEATED, WRITABLE
 
 CASES = [
     replace(graph, name=f"graph/{kind}_{graph.name}", op="graph", targets="portable:fp32",
-            tags=graph.tags | {"passes"}, changes={})
+            tags=graph.tags | {"passes"}, changed_ops={})
     for kind, graphs in (("repeated", REPEATED), ("written", WRITABLE), ("moved", MOVED),
                          ("cast", CAST))
     for graph in graphs

@@ -33,18 +33,18 @@ def graph(
     *,
     buffer: bool = False,
     dynamic: bool = False,
-    draws: bool = False,
-    untelling: str = "",
-    changes: Mapping[str, tuple[int, int]] | None = None,
+    random_outputs: bool = False,
+    vacuous: str = "",
+    changed_ops: Mapping[str, tuple[int, int]] | None = None,
 ) -> Case:
     """A case of a function; ``changes`` are those of the passes that it is for."""
     return Case(
         name,
         lambda: (Function(function, buffer=buffer), inputs()),
         dynamic_shapes={"inputs": (ROWS,)} if dynamic else None,
-        draws=draws,
-        untelling=untelling,
-        changes=changes or {},
+        random_outputs=random_outputs,
+        vacuous=vacuous,
+        changed_ops=changed_ops or {},
     )
 
 
@@ -71,23 +71,24 @@ def _entangled(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tenso
 
 
 REPEATED = [
-    graph("expression", lambda x: x.exp() + x.exp(), changes={"aten.exp.default": (2, 1)}),
+    graph("expression", lambda x: x.exp() + x.exp(), changed_ops={"aten.exp.default": (2, 1)}),
     graph("chain", lambda x: torch.sin(torch.exp(x)) * torch.sin(torch.exp(x)),
-          changes={"aten.exp.default": (2, 1), "aten.sin.default": (2, 1)}),
+          changed_ops={"aten.exp.default": (2, 1), "aten.sin.default": (2, 1)}),
     graph("masks", lambda x: torch.where(x > 0, x, -x) + torch.where(x > 0, x * 2, x),
-          changes={"aten.gt.Scalar": (2, 1)}),
-    graph("outputs", lambda x: (torch.exp(x), torch.exp(x)), changes={"aten.exp.default": (2, 2)}),
+          changed_ops={"aten.gt.Scalar": (2, 1)}),
+    graph("outputs", lambda x: (torch.exp(x), torch.exp(x)),
+          changed_ops={"aten.exp.default": (2, 2)}),
     graph("sizes", lambda x: x.sum(0) / x.shape[0] + x.amax(0) * x.shape[0], dynamic=True),
     graph("length_and_number", lambda x: x + torch.ones(x.shape[0]).sum() - torch.ones(1).sum(),
           dynamic=True),
-    graph("draws", lambda x: (torch.rand(4, 6) + 1) * (torch.rand(4, 6) + x), draws=True,
-          changes={"aten.rand.default": (2, 2)}),
+    graph("draws", lambda x: (torch.rand(4, 6) + 1) * (torch.rand(4, 6) + x), random_outputs=True,
+          changed_ops={"aten.rand.default": (2, 2)}),
     graph("state", _written, buffer=True),
     graph("numbers", lambda x: (torch.ops.aten.mul.Scalar(x, 2) - 1) / 3
           + (torch.ops.aten.mul.Scalar(x, 2.0) - 1) / 3, whole),
     graph("zeros", lambda x: x * (torch.ops.aten.mul.Scalar(x, 0.0).reciprocal().sign()
           + torch.ops.aten.mul.Scalar(x, -0.0).reciprocal().sign() * 2),
-          untelling="either sign of a zero is within the bounds; the pass must keep it"),
+          vacuous="either sign of a zero is within the bounds; the pass must keep it"),
     graph("truths", lambda x: torch.ops.aten.add.Scalar(x, True).exp()
           + torch.ops.aten.add.Scalar(x, 1).exp()),
 ]  # fmt: skip

@@ -25,7 +25,7 @@ SKIPPED = "skipped_upstream"
 """Tag of a program that upstream's suite holds and skips on every flow."""
 
 _TARGETS = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"
-_UNTELLING = "upstream chose the inputs, and what becomes of some of them is constant"
+_VACUOUS = "upstream chose the inputs, and what becomes of some of them is constant"
 
 Test = Callable[..., None]
 
@@ -160,6 +160,6 @@ def _case(each: Harvested, number: int, program: Program, among: int) -> Case:
         dynamic_shapes=program.dynamic_shapes,
         tags=frozenset({"upstream", *([SKIPPED] if each.skips else [])}),
         targets=_TARGETS,
-        by_day="xnnpack:fp32",
-        untelling=_UNTELLING,
+        plain_targets="xnnpack:fp32",
+        vacuous=_VACUOUS,
     )

@@ -11,12 +11,12 @@ from suites.upstream.harvest import SKIPPED, cases_of, harvest
 
 
 def _cases() -> Iterator[Case]:
-    by_day: set[str] = set()
+    seen: set[str] = set()
     for case in (case for each in harvest() for case in cases_of(each)):
-        if case.op in by_day or SKIPPED in case.tags:
-            yield replace(case, by_day="")
+        if case.op in seen or SKIPPED in case.tags:
+            yield replace(case, plain_targets="")
         else:
-            by_day.add(case.op)
+            seen.add(case.op)
             yield case
 
 

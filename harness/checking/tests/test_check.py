@@ -108,9 +108,9 @@ def test_a_model_that_does_not_export_names_its_line(folder: Path) -> None:
     (case,) = cases.plan_cases(subject).cases
     cell = check.check_cell(case, check.resolve_targets("null:eager")[0], seed=0)
     assert (cell.status, cell.stage) == (Status.FAILED, "export")
-    assert cell.frame is not None
-    assert cell.frame.endswith("if x.sum() > 0:")
-    assert "my_model.py:" in cell.frame
+    assert cell.model_frame is not None
+    assert cell.model_frame.endswith("if x.sum() > 0:")
+    assert "my_model.py:" in cell.model_frame
 
 
 def test_misuse_is_an_error_and_no_cell() -> None:

@@ -60,8 +60,8 @@ def test_a_target_that_ends_the_process_is_a_row_and_the_others_run(folder: Path
     assert [cell.status for cell in cells] == [Status.CRASHED, Status.PASSED]
     crashed, passed = cells
     assert crashed.error == f"the process was ended by {signal.SIGSEGV.name}"
-    assert crashed.frame is not None
-    assert crashed.frame.endswith("ctypes.string_at(0)")
+    assert crashed.model_frame is not None
+    assert crashed.model_frame.endswith("ctypes.string_at(0)")
     assert crashed.stage in ("export", "reference", "build")
     assert "the file is read" in done.stderr
     assert passed.repro == "conform check deadly.py:Deadly --targets portable:fp32 --seed 0"
@@ -119,8 +119,8 @@ def test_a_target_that_never_ends_is_a_timeout_with_its_line(folder: Path) -> No
                 began.append(event.cell)
     assert [cell.status for cell in cells] == [Status.TIMEOUT, Status.PASSED]
     assert cells[0].error == "it did not end within 20 s"
-    assert cells[0].frame is not None
-    assert cells[0].frame.endswith("time.sleep(600)")
+    assert cells[0].model_frame is not None
+    assert cells[0].model_frame.endswith("time.sleep(600)")
     assert 20 <= cells[0].seconds < 60
     assert len(plans) == 1
     assert began == plans[0].cells
@@ -164,7 +164,7 @@ def test_a_crash_says_its_last_words_its_node_and_what_was_delegated(folder: Pat
         assert found.source.startswith("aborts.py:")
         assert cell.program_bytes > 0
         assert cell.delegation.undelegated_ops["aten.sum.dim_IntList"] == 1
-        assert ["rank is 0" in issue.workaround for issue in cell.known] == [True]
+        assert ["rank is 0" in issue.workaround for issue in cell.known_issues] == [True]
     assert cells[1].delegation.delegates > 0
 
 
@@ -196,7 +196,7 @@ def test_a_crash_in_lowering_names_its_node(folder: Path) -> None:
     assert cell.first_divergence is not None
     assert (cell.first_divergence.op, cell.first_divergence.stage) == ("aten.tanh.default", "lower")
     assert cell.first_divergence.source.endswith("return torch.tanh(hidden) * total")
-    assert cell.known == []
+    assert cell.known_issues == []
 
 
 @pytest.mark.nightly
@@ -230,10 +230,10 @@ def test_nothing_that_was_not_run_is_green(folder: Path) -> None:
     assert unsupported.returncode == 2, unsupported.stderr
     assert "unsupported" in unsupported.stdout
     assert "NOTHING PASSED" in unsupported.stdout
-    untelling = conform(folder, "small.py:blank", "--targets", "portable:fp32")
-    assert untelling.returncode == 2, untelling.stderr
+    vacuous = conform(folder, "small.py:blank", "--targets", "portable:fp32")
+    assert vacuous.returncode == 2, vacuous.stderr
     assert "output 0: 12 of 12 elements are within their bounds of the constant 0: all values" in (
-        " ".join(untelling.stdout.split())
+        " ".join(vacuous.stdout.split())
     )
     told = conform(folder, "small.py:build", "--targets", "portable:fp32,tosa:mxfp4")
     assert told.returncode == 0, told.stderr
@@ -267,7 +267,7 @@ def test_a_mismatch_is_traced_and_its_record_says_where_it_begins(
     wrong, right = load(folder / "saved").cells
     assert wrong.first_divergence is not None
     assert wrong.first_divergence.op == "aten.gelu.default"
-    assert wrong.first_divergence.born is True
+    assert wrong.first_divergence.originates_here is True
     assert wrong.first_divergence.source.startswith("net.py:8")
     assert (right.status, right.first_divergence) == (Status.PASSED, None)
 
@@ -287,4 +287,4 @@ def test_a_record_is_kept_whatever_tracing_comes_to(tmp_path: Path) -> None:
     assert lines == ["1 of 1: net@null:eager"]
     (kept,) = load(tmp_path / "saved").cells
     assert (kept.command, kept.status) == ("again", Status.FAILED)
-    assert kept.untraced == "the process was ended by SIGSEGV"
+    assert kept.trace_skipped == "the process was ended by SIGSEGV"

@@ -11,7 +11,7 @@ from torch.export import Dim, export
 from harness.checking import cases, dynamic_dimensions, exported_programs, model_sources
 from harness.checking.model_sources import CheckedModel, InputSet
 from harness.errors import CaseError, ConformError
-from harness.model.case import Call, Given, arguments
+from harness.model.case import Call, CallInputs, arguments
 
 
 class Masked(torch.nn.Module):
@@ -26,7 +26,7 @@ class Masked(torch.nn.Module):
         return summed * factor
 
 
-def planned(*asked: str, given: Given | None = None) -> cases.CasePlan:
+def planned(*asked: str, given: CallInputs | None = None) -> cases.CasePlan:
     given = given or Call((torch.randn(4, 10, 8),), {"mask": torch.ones(4, 10)})
     subject = CheckedModel("masked", Masked(), (InputSet("example", given),))
     return cases.plan_cases(subject, dynamic_dimensions.parse_dynamic(asked))
@@ -44,7 +44,7 @@ def _of(name: str, program: torch.export.ExportedProgram) -> CheckedModel:
     )
 
 
-def shapes_of(given: Given) -> list[tuple[int, ...]]:
+def shapes_of(given: CallInputs) -> list[tuple[int, ...]]:
     args, kwargs = arguments(given)
     return [tuple(tensor.shape) for tensor in (*args, *kwargs.values())]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harness import Status, check
-from harness.model.case import named
+from harness.model.case import make_call
 
 
 def picture() -> torch.Tensor:
@@ -35,7 +35,7 @@ def test_the_input_is_named_and_contiguous_is_tried(
     assert cell.error is not None
     assert f"not contiguous: input 0 has {strides}" in cell.error
     assert cell.error.endswith("with .contiguous() on it the cell passes")
-    causes = [issue.cause for issue in cell.known]
+    causes = [issue.cause for issue in cell.known_issues]
     is_picture = make is picture and cell.status is Status.FAILED
     assert any("pictures of batch size 1" in cause for cause in causes) is is_picture, causes
 
@@ -47,7 +47,7 @@ class Broken(torch.nn.Module):
 
 def test_a_failure_of_another_cause_is_not_blamed_on_the_layout() -> None:
     """XNNPACK's runtime has no sort, whatever the strides."""
-    inputs = named((torch.randn(6, 4).T,), {"scale": torch.ones(4, 6)})
+    inputs = make_call((torch.randn(6, 4).T,), {"scale": torch.ones(4, 6)})
     (cell,) = check(Broken(), inputs, targets=["xnnpack:fp32"])
     assert cell.status is not Status.PASSED
     assert cell.error is not None
@@ -56,7 +56,7 @@ def test_a_failure_of_another_cause_is_not_blamed_on_the_layout() -> None:
 
 
 def test_contiguous_inputs_are_not_mentioned() -> None:
-    inputs = named((torch.randn(4, 6),), {"scale": torch.ones(4, 6)})
+    inputs = make_call((torch.randn(4, 6),), {"scale": torch.ones(4, 6)})
     (cell,) = check(Broken(), inputs, targets=["xnnpack:fp32"])
     assert cell.status is not Status.PASSED
     assert "contiguous" not in str(cell.error)

@@ -45,7 +45,7 @@ def test_the_verdict_is_right(specimen: Specimen) -> None:
     cell = run_cell(specimen.case, "null:eager")
     assert find_wrong_verdict(specimen, cell) is None, cell.error
     if specimen.case.name in _ALTERED:
-        assert (cell.status, cell.altered) == (Status.FAILED, _ALTERED[specimen.case.name])
+        assert (cell.status, cell.side_effects) == (Status.FAILED, _ALTERED[specimen.case.name])
         return
     assert cell.status is _STATUS[specimen.expected], f"{cell.stage}: {cell.error}"
 

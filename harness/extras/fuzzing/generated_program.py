@@ -105,7 +105,7 @@ class GeneratedProgram:
             lines += [f"        dynamic_shapes=({shapes},),"]
             lines += [f"        calls=lambda: [({longer},)],"]
         if self.draws:
-            lines.append("        draws=True,")
+            lines.append("        random_outputs=True,")
         if targets:
             lines.append(f"        targets={targets!r},")
         body = "\n".join(lines)

@@ -49,13 +49,13 @@ def make_pass_judge(
         except Exception as error:
             return Problem("raises", f"the pass raises {describe(error)}")
         calls = [tree_leaves(inputs) for inputs in built.calls]
-        proof = Proof(rewriting, calls, known, case.changes)
+        proof = Proof(rewriting, calls, known, case.changed_ops)
         try:
             proof.before  # noqa: B018
         except Exception:
             return None
         for one in properties(proof):
-            if one.kept is False:
+            if one.holds is False:
                 return Problem(one.name, f"{one.name}: {one.detail}")
         return None
 

@@ -17,11 +17,11 @@ import torch
 from harness.errors import InputError, describe
 from harness.model.files import media
 
-Given = tuple[tuple[Any, ...], dict[str, Any]]
+CallArguments = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional inputs and keyword inputs of one call."""
 
 
-def read_inputs(path: Path, like: Sequence[torch.Tensor] = ()) -> Given:
+def read_inputs(path: Path, like: Sequence[torch.Tensor] = ()) -> CallArguments:
     """Read the inputs of one call.
 
     ==================================  ===========================================================
@@ -88,7 +88,7 @@ def _check(where: str, value: Any) -> None:
             )
 
 
-def _pickled(path: Path) -> Given:
+def _pickled(path: Path) -> CallArguments:
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
@@ -119,7 +119,7 @@ def _named(values: Mapping[Any, Any]) -> dict[str, Any]:
     return dict(values)
 
 
-def _numbered(values: Mapping[str, Any]) -> Given:
+def _numbered(values: Mapping[str, Any]) -> CallArguments:
     """Values whose names are ``0``, ``1``, ... or as ``numpy.savez`` numbers them come first."""
     numbers = {
         int(found[1]): name
@@ -134,7 +134,7 @@ def _numbered(values: Mapping[str, Any]) -> Given:
     return args, {name: value for name, value in values.items() if name not in numbers.values()}
 
 
-def _array(path: Path) -> Given:
+def _array(path: Path) -> CallArguments:
     # Opened here: numpy leaves the file of a damaged archive open.
     with path.open("rb") as file:
         loaded = numpy.load(file, allow_pickle=False)
@@ -143,7 +143,7 @@ def _array(path: Path) -> Given:
         return (_tensor(loaded),), {}
 
 
-def _arrays(path: Path) -> Given:
+def _arrays(path: Path) -> CallArguments:
     with path.open("rb") as file:
         loaded = numpy.load(file, allow_pickle=False)
         if isinstance(loaded, numpy.ndarray):
@@ -164,13 +164,13 @@ def _tensor(array: numpy.ndarray[Any, Any]) -> torch.Tensor:
         ) from error
 
 
-def _safetensors(path: Path) -> Given:
+def _safetensors(path: Path) -> CallArguments:
     from safetensors.torch import load_file
 
     return _numbered(load_file(path))
 
 
-_READERS: dict[str, Callable[[Path], Given | media.Array]] = {
+_READERS: dict[str, Callable[[Path], CallArguments | media.Array]] = {
     ".pt": _pickled,
     ".pth": _pickled,
     ".npy": _array,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from harness.errors import LimitationError
 from harness.model.known_issues.operator_names import base_name, named_in
-from harness.record.cell import Cell, KnownRef, Status
+from harness.record.cell import Cell, KnownIssueRef, Status
 from harness.record.host import vectors
 from harness.record.target import Target, any_glob, speaks_of
 from harness.vendors.versions import installed_within
@@ -85,9 +85,9 @@ class KnownIssue:
         )
 
     @property
-    def ref(self) -> KnownRef:
+    def ref(self) -> KnownIssueRef:
         """What a record keeps."""
-        return KnownRef(cause=self.cause, link=self.link, workaround=self.workaround)
+        return KnownIssueRef(cause=self.cause, link=self.link, workaround=self.workaround)
 
     def _fits(self, fact: _Fact, cell: Cell) -> bool:
         if re.search(self.error, fact.error) is None:
@@ -122,7 +122,7 @@ class _Fact(NamedTuple):
     arguments: str
 
 
-def recognise(cell: Cell, issues: Iterable[KnownIssue]) -> list[KnownRef]:
+def recognise(cell: Cell, issues: Iterable[KnownIssue]) -> list[KnownIssueRef]:
     """The known issues that a red cell shows the signs of, each cause once; a few at most.
 
     Args:
@@ -131,7 +131,7 @@ def recognise(cell: Cell, issues: Iterable[KnownIssue]) -> list[KnownRef]:
     """
     if not cell.status.is_red:
         return []
-    found: dict[str, KnownRef] = {}
+    found: dict[str, KnownIssueRef] = {}
     for issue in issues:
         # What limitations say of one place in several ways is one cause.
         name = issue.link or issue.cause

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, Given, run_cell
+from harness import CallInputs, Case, run_cell
 from harness.pipeline.tests.test_shipping import facts
 from harness.record.cell import Status
 from suites.models import exporter, language
@@ -32,7 +32,7 @@ CASES = {case.name: case for case in exporter.CASES}
     ],
 )
 def test_a_weight_that_is_half_a_percent_off_is_red(name: str, target: str, weight: str) -> None:
-    def make(module: torch.nn.Module, inputs: Given, backend: str) -> Any:
+    def make(module: torch.nn.Module, inputs: CallInputs, backend: str) -> Any:
         module.get_parameter(weight).mul_(1.005)
         return exporter.make(module, inputs, backend)
 

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from harness.record.evidence import Cause, Vacuity, is_conclusive
+from harness.record.evidence import Vacuity, VacuousCause, is_conclusive
 
 _SAMPLE = 2**20
 
@@ -48,7 +48,7 @@ def find_vacuous_reason(oracle: torch.Tensor, bound: torch.Tensor, share: float)
         return None
     values, reach = _sample(oracle, bound)
     if not len(values):
-        return Vacuity(cause=Cause.EMPTY, alike=0)
+        return Vacuity(cause=VacuousCause.EMPTY, passing_elements=0)
     alike, constant = _find_best_constant(values, reach)
     constant = _find_recognizable_constant(values, reach, alike, constant)
 
@@ -60,12 +60,14 @@ def find_vacuous_reason(oracle: torch.Tensor, bound: torch.Tensor, share: float)
     equal = values == constant if constant == constant else values.isnan()
     whole = elements / len(values)  # scales counts of a sample to all elements
     if suffices(unjudged):
-        return Vacuity(cause=Cause.INFINITE, alike=round(int(unjudged.sum()) * whole))
+        return Vacuity(
+            cause=VacuousCause.INFINITE, passing_elements=round(int(unjudged.sum()) * whole)
+        )
     if suffices(equal):
-        cause = Cause.EQUAL
+        cause = VacuousCause.EQUAL
     else:
-        cause = Cause.WIDE if suffices(values.abs() <= reach) else Cause.SPREAD
-    return Vacuity(cause=cause, alike=round(alike * whole), constant=constant)
+        cause = VacuousCause.WIDE if suffices(values.abs() <= reach) else VacuousCause.SPREAD
+    return Vacuity(cause=cause, passing_elements=round(alike * whole), constant=constant)
 
 
 def _sample(oracle: torch.Tensor, bound: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -18,7 +18,7 @@ import torch
 from torch.export import ExportedProgram
 
 from harness.errors import describe
-from harness.model.case import Given, arguments, named
+from harness.model.case import CallInputs, arguments, make_call
 from harness.pipeline.dynamic_sizes import symbols
 from harness.pipeline.dynamic_sizes.symbols import ElementCount, Values
 from harness.record.program_data import Dimension
@@ -37,7 +37,7 @@ _NAMED = 3
 # Skip at most this many sizes that guards exclude; guards may require multiples of a number.
 _STEPS = 128
 
-Run = Callable[[Sequence[Given]], object]
+Run = Callable[[Sequence[CallInputs]], object]
 """Runs the module for a sequence of calls; raises an error if it rejects one."""
 
 
@@ -52,7 +52,7 @@ class ExecutedSizes:
         untried: sizes that are not executed, and why, a line each.
     """
 
-    calls: tuple[Given, ...] = ()
+    calls: tuple[CallInputs, ...] = ()
     dimensions: list[Dimension] = field(default_factory=list)
     untried: list[str] = field(default_factory=list)
 
@@ -70,7 +70,7 @@ class ExecutedSizes:
         ) + (f" and {len(other) - _NAMED} more" if len(other) > _NAMED else "")
 
 
-def choose_sizes(program: ExportedProgram, calls: Sequence[Given], run: Run) -> ExecutedSizes:
+def choose_sizes(program: ExportedProgram, calls: Sequence[CallInputs], run: Run) -> ExecutedSizes:
     """Choose sizes that a program's calls do not cover.
 
     Args:
@@ -84,7 +84,7 @@ def choose_sizes(program: ExportedProgram, calls: Sequence[Given], run: Run) -> 
 
 
 class _SizeChooser:
-    def __init__(self, program: ExportedProgram, calls: Sequence[Given], run: Run) -> None:
+    def __init__(self, program: ExportedProgram, calls: Sequence[CallInputs], run: Run) -> None:
         self._program = program
         self._calls = list(calls)
         self._run = run
@@ -100,7 +100,7 @@ class _SizeChooser:
 
     def sizes(self) -> ExecutedSizes:
         example = self._seen[0]
-        added: list[Given] = []
+        added: list[CallInputs] = []
         if example is None or not all(example.values()):
             self._untried.append("no other size: single dimensions do not determine all sizes")
         else:
@@ -215,13 +215,13 @@ class _SizeChooser:
             )
         return elements <= self._max_elements
 
-    def _keep_accepted(self, wanted: list[Given]) -> list[Given]:
+    def _keep_accepted(self, wanted: list[CallInputs]) -> list[CallInputs]:
         """The calls that the module accepts; the program need not accept more than its module."""
         try:
             self._run([*self._calls, *wanted])
             return wanted
         except Exception:  # a module may raise any error
-            accepted: list[Given] = []
+            accepted: list[CallInputs] = []
         for call in wanted:
             try:
                 self._run([*self._calls, *accepted, call])
@@ -251,7 +251,7 @@ class _SizeChooser:
                 assert None not in sizes  # the example determines all symbols
                 yield tuple(size for size in sizes if size is not None)
 
-    def _resize(self, values: Values) -> Given:
+    def _resize(self, values: Values) -> CallInputs:
         """The first call with other sizes: its values are cut or repeated."""
         resized = []
         for shape, leaf in zip(self._shapes_for(values), self._given[0], strict=True):
@@ -259,16 +259,16 @@ class _SizeChooser:
                 if size != leaf.shape[dim]:
                     leaf = leaf.index_select(dim, torch.arange(size) % leaf.shape[dim])
             resized.append(leaf)
-        return named(*tree_unflatten(resized, self._spec))
+        return make_call(*tree_unflatten(resized, self._spec))
 
-    def _leaves(self, call: Given) -> list[Any]:
+    def _leaves(self, call: CallInputs) -> list[Any]:
         """The flat inputs of a call in the program's order; empty if they do not fit it."""
         try:
             return list(self._spec.flatten_up_to(arguments(call)))
         except (ValueError, TypeError, KeyError):
             return []
 
-    def _dimensions(self, calls: Sequence[Given]) -> list[Dimension]:
+    def _dimensions(self, calls: Sequence[CallInputs]) -> list[Dimension]:
         found = []
         leaves = [self._leaves(call) for call in calls]
         for number, dim, size in symbols.find_dynamic_dimensions(self._program):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch.export import ExportedProgram
 
-from harness.model.case import Given
+from harness.model.case import CallInputs
 from harness.numerics.module_runs import EagerRuns
 from harness.vendors.torch import OpOverload, tree_leaves
 
@@ -16,8 +16,8 @@ def add_observing_call(
     runs: EagerRuns,
     module: torch.nn.Module,
     exported: ExportedProgram,
-    calls: Sequence[Given],
-) -> Sequence[Given]:
+    calls: Sequence[CallInputs],
+) -> Sequence[CallInputs]:
     """Repeat the last call if state is written.
 
     Runtimes do not return buffers, so the state after the last call shows only in another call.
@@ -42,7 +42,7 @@ def add_observing_call(
     return further
 
 
-def _eager_writes(runs: EagerRuns, module: torch.nn.Module, calls: Sequence[Given]) -> bool:
+def _eager_writes(runs: EagerRuns, module: torch.nn.Module, calls: Sequence[CallInputs]) -> bool:
     if next(module.buffers(), None) is None:
         return False
     return any(call.wrote_state for call in runs(module, calls))

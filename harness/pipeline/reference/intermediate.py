@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from harness.execution.interface import Interface
-from harness.model.case import Given
+from harness.model.case import CallInputs
 from harness.numerics.compare import compare
 from harness.numerics.distribution import compare_draws
 from harness.numerics.module_runs import CallResult, EagerRuns, run_calls
@@ -40,7 +40,7 @@ class FloatModule:
     """
 
     module: torch.nn.Module
-    calls: Sequence[Given]
+    calls: Sequence[CallInputs]
     runs: EagerRuns
     refer: Refer | None
     narrowed: Mapping[str, str] = field(default_factory=dict)

@@ -135,7 +135,7 @@ def test_runtimes_that_draw_are_compared_by_distribution() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x + torch.rand(64, 64)
 
-    case = Case("test/noise", lambda: (Noise(), (torch.zeros(64, 64),)), draws=True)
+    case = Case("test/noise", lambda: (Noise(), (torch.zeros(64, 64),)), random_outputs=True)
     backend = Both(emulated=1.0)
     cell = run_cell(case, "portable:fp32", backend=backend, compare_runtimes=True)
     assert cell.status is Status.MISMATCH

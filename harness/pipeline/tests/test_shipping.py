@@ -21,7 +21,7 @@ from executorch.exir import (
 )
 from torch.export import ExportedProgram
 
-from harness import Call, Case, Exporter, Given, Tester, arguments, run_cell, trace
+from harness import Call, CallInputs, Case, Exporter, Tester, arguments, run_cell, trace
 from harness.errors import ConflictingOptions, UsageError
 from harness.pipeline.route import lower
 from harness.record.cell import Cell, Status
@@ -44,7 +44,7 @@ class Net(torch.nn.Module):
         return {"y": self.second(hidden) * scale, "sum": torch.cumsum(hidden, 1)}
 
 
-def by_hand(module: torch.nn.Module, inputs: Given, backend: str) -> Made:
+def by_hand(module: torch.nn.Module, inputs: CallInputs, backend: str) -> Made:
     partitioners = {"portable": [], "xnnpack": [XnnpackPartitioner()]}
     args, kwargs = arguments(inputs)
     exported = torch.export.export(module, args, kwargs)
@@ -52,7 +52,7 @@ def by_hand(module: torch.nn.Module, inputs: Given, backend: str) -> Made:
     return exported, edge.to_executorch()
 
 
-def scaled(module: torch.nn.Module, inputs: Given, backend: str) -> Made:
+def scaled(module: torch.nn.Module, inputs: CallInputs, backend: str) -> Made:
     """An exporter with a fault: one weight matrix is half a percent too large."""
     layer = module.get_submodule("second")
     assert isinstance(layer, torch.nn.Linear)
@@ -133,7 +133,7 @@ def test_its_targets_are_the_cases() -> None:
     assert replace(shipped(by_hand), targets="xnnpack:fp32").targets == "xnnpack:fp32"
 
 
-def _raises(module: torch.nn.Module, inputs: Given, backend: str) -> Made:
+def _raises(module: torch.nn.Module, inputs: CallInputs, backend: str) -> Made:
     by_hand(module, inputs, backend)
     raise ValueError("no such layer")
 
@@ -143,7 +143,7 @@ def _earlier() -> Made:
     return by_hand(*build()[:1], build_call(), "portable")
 
 
-def _elsewhere(module: torch.nn.Module, inputs: Given, backend: str) -> Made:
+def _elsewhere(module: torch.nn.Module, inputs: CallInputs, backend: str) -> Made:
     return _earlier()
 
 

@@ -52,7 +52,7 @@ class Reuse:
             self.sources.watch()
 
     def inputs(self) -> dict[str, str]:
-        """What all cells of the session may hang on, for ``RunInfo.inputs``."""
+        """What all cells of the session may hang on, for ``RunInfo.dependency_digests``."""
         return {
             "sources of suites, backends and the harness": self.sources.digest(
                 self.sources.everything
@@ -67,7 +67,7 @@ class Reuse:
     def info(self, fresh: RunInfo) -> RunInfo:
         """What the run says of itself: of one that is resumed, what it said before."""
         if self.run is None:
-            return msgspec.structs.replace(fresh, inputs=self.inputs())
+            return msgspec.structs.replace(fresh, dependency_digests=self.inputs())
         old = self.run.info
         for name, host in old.hosts.items():
             fresh.hosts.setdefault(name, host)
@@ -78,7 +78,7 @@ class Reuse:
             exit_status=None,
             records=None,
             problems=[],
-            resumed=[*old.resumed, now()],
+            resumed_at=[*old.resumed_at, now()],
             hosts=fresh.hosts,  # to which a farm adds who comes
         )
 

@@ -199,8 +199,8 @@ def test_what_a_dead_worker_ran_is_kept(project: Path) -> None:
         "add/a@dies:eager": Status.CRASHED,
         "add/a@null:eager": Status.PASSED,
     }
-    kept = record.cell("add/a@dies:eager").kept
-    assert record.cell("add/a@null:eager").kept == ""
+    kept = record.cell("add/a@dies:eager").saved_to
+    assert record.cell("add/a@null:eager").saved_to == ""
     assert [path.name for path in (project / "run" / "kept").iterdir()] == [Path(kept).name]
     files = {path.name for path in (project / "run" / kept).iterdir()}
     assert files == {"about.json", "inputs.0.safetensors", "program.pte"}

@@ -148,7 +148,7 @@ def test_a_limitation_whose_cells_are_all_declared_unsupported_is_stale(
         assert "all 2 of its cells are declared unsupported" in problems[0]
 
 
-UNTELLING = """
+VACUOUS = """
 import dataclasses
 import pytest
 import harness.pipeline.runner
@@ -160,9 +160,9 @@ def without_signal(case, target, **options):
     cell = run_cell(case, target, **options)
     import msgspec
     if case.name.startswith("add"):
-        rows = [msgspec.structs.replace(row, telling=0.0) for row in cell.numerics]
+        rows = [msgspec.structs.replace(row, conclusive_share=0.0) for row in cell.numerics]
         cell.numerics = rows
-        cell.untelling = "zeros by design" if case.name == "add/b" else ""
+        cell.vacuous_reason = "zeros by design" if case.name == "add/b" else ""
     return cell
 
 harness.pipeline.runner.run_cell = without_signal
@@ -180,14 +180,14 @@ pytest_plugins = ["harness.pytest_plugin"]
     ],
 )
 def test_passes_that_tell_nothing_are_counted_or_red(project: Path, ini: str, code: int) -> None:
-    (project / "conftest.py").write_text(UNTELLING)
+    (project / "conftest.py").write_text(VACUOUS)
     if ini:
         file = project / "pytest.ini"
-        file.write_text(f"{file.read_text()}conform_untelling = {ini}\n")
+        file.write_text(f"{file.read_text()}conform_vacuous = {ini}\n")
     result = run(project, "-n", "0")
     assert result.returncode == code, result.stdout + result.stderr
     if code == 4:
-        assert "conform_untelling is 'maybe'" in result.stderr
+        assert "conform_vacuous is 'maybe'" in result.stderr
         return
     record = load(project / "run")
     assert set(outcomes(record).values()) == {Status.PASSED}
@@ -235,7 +235,7 @@ def test_torch_is_left_as_it_is_in_parts(project: Path) -> None:
     info = load(project / "run").info
     assert info.speed
     assert dict.fromkeys(("calibration", "unread_text"), "CONFORM_NO_SPEED names it").items() <= (
-        info.slow.items()
+        info.slow_parts.items()
     )
     wrong = run(project, "-n", "0", folder="wrong", env={"CONFORM_NO_SPEED": "calibrating"})
     assert wrong.returncode == 4

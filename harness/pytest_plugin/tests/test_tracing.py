@@ -68,8 +68,8 @@ def test_a_worker_that_dies_while_it_traces_leaves_the_verdict(project: Path) ->
     cell, printed = record(project, "ctypes.string_at(0)", "-n", "1", limitations=KNOWN)
     assert cell.status is Status.XFAILED
     assert cell.first_divergence is None
-    assert cell.untraced.startswith("tracing it ended the worker: ")
-    assert "Fatal Python error" in cell.untraced
+    assert cell.trace_skipped.startswith("tracing it ended the worker: ")
+    assert "Fatal Python error" in cell.trace_skipped
     assert "1 xfailed" in printed
 
 
@@ -87,10 +87,10 @@ def test_limits_hold_while_a_cell_is_traced(
 ) -> None:
     cell, _ = record(project, then, "-n", "1", *limit)
     assert cell.status is Status.MISMATCH
-    assert said in cell.untraced
+    assert said in cell.trace_skipped
 
 
 @pytest.mark.nightly
 def test_who_does_not_want_it_is_not_made_to_wait(project: Path) -> None:
     cell, _ = record(project, "ctypes.string_at(0)", "-n", "1", "--trace-time", "0")
-    assert (cell.status, cell.first_divergence, cell.untraced) == (Status.MISMATCH, None, "")
+    assert (cell.status, cell.first_divergence, cell.trace_skipped) == (Status.MISMATCH, None, "")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.errors import RunUnreadable, RunUnwritable, UnknownCell, UnknownTarget
-from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, Output, Status
-from harness.record.evidence import Cause, Vacuity
+from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, OutputValues, Status
+from harness.record.evidence import Vacuity, VacuousCause
 from harness.record.folder import CELLS_FILE, RUN_FILE, RunWriter, latest, load
 from harness.record.program_data import Encoding
 from harness.record.run import RunInfo
@@ -45,7 +45,10 @@ _numerics = st.builds(
     severity=st.none() | st.sampled_from(Severity),
     vacuous=st.none()
     | st.builds(
-        Vacuity, cause=st.sampled_from(Cause), alike=st.integers(0, 9), constant=st.none() | _floats
+        Vacuity,
+        cause=st.sampled_from(VacuousCause),
+        passing_elements=st.integers(0, 9),
+        constant=st.none() | _floats,
     ),
     name=st.sampled_from(["", "inf", "['a']"]),
 )
@@ -61,7 +64,7 @@ _cells = st.builds(
     numerics=st.lists(_numerics, max_size=2),
     limitation=st.none() | st.builds(LimitationRef, reason=_texts),
     encodings=st.lists(st.builds(Encoding, parameter=_texts, codes=st.none() | _texts), max_size=2),
-    outputs=st.lists(st.builds(Output, values=st.lists(_floats, max_size=3)), max_size=2),
+    outputs=st.lists(st.builds(OutputValues, values=st.lists(_floats, max_size=3)), max_size=2),
     severity=st.none() | st.sampled_from(Severity),
 )
 

@@ -10,7 +10,7 @@ import msgspec
 
 from harness.model.limitation import EXCUSE
 from harness.record import contradictions
-from harness.record.cell import Cached, Cell, Status
+from harness.record.cell import CacheOrigin, Cell, Status
 from harness.record.folder import NOT_A_RECORD, now
 
 #: Of this layout; an entry of another is a miss.
@@ -52,7 +52,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         """What is stored of a cell that has just ended in this process' run, here unless another
         host is named."""
         # What was kept of it is in the folder of that run, and may be gone.
-        record = msgspec.structs.replace(cell, worker=None, kept="", part=None, cached=None)
+        record = msgspec.structs.replace(
+            cell, worker=None, saved_to="", merged_part=None, cached=None
+        )
         made = cls(
             format=FORMAT,
             key=key,
@@ -94,7 +96,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if cell.id != name or not is_kept(cell):
             return None
-        cell.cached = Cached(run=self.run, host=self.host, when=self.when)
+        cell.cached = CacheOrigin(run=self.run, host=self.host, when=self.when)
         return cell
 
     def _digest(self) -> str:
@@ -108,11 +110,11 @@ def is_kept(cell: Cell) -> bool:
     Never what is red, or was not there to run; nor a failure that a limitation predicts where the
     cell was not run at all, was ended from outside, or was not traced to the end for want of time.
     """
-    if cell.status not in _KEPT or cell.part is not None or contradictions.of_cell(cell):
+    if cell.status not in _KEPT or cell.merged_part is not None or contradictions.of_cell(cell):
         return False
     if cell.limitation is None:
         return True
-    cut_short = cell.untraced or (cell.first_divergence and cell.first_divergence.note)
+    cut_short = cell.trace_skipped or (cell.first_divergence and cell.first_divergence.note)
     return cell.error != EXCUSE and not cut_short and not _was_ended(cell)
 
 

@@ -52,8 +52,8 @@ def test_a_planted_fault_is_named_in_the_record(limitations: Any) -> None:
     assert is_wrong_model(cell)
     after = traced(cell)
     assert after.first_divergence is not None
-    assert (after.first_divergence.node, after.first_divergence.born) == ("tanh", True)
-    assert (after.first_divergence.note, after.untraced) == ("", "")
+    assert (after.first_divergence.node, after.first_divergence.originates_here) == ("tanh", True)
+    assert (after.first_divergence.note, after.trace_skipped) == ("", "")
     # Nothing else of the record has changed.
     assert replace_divergence(after) == replace_divergence(cell)
     assert Cell.from_json(after.to_json()).first_divergence == after.first_divergence
@@ -74,7 +74,7 @@ def test_who_has_nothing_to_trace_is_left_alone(monkeypatch: pytest.MonkeyPatch)
     assert (in_lowering.status, in_lowering.stage) == (Status.FAILED, "lower")
     for cell in (right, no_model, in_lowering):
         assert trace_cell(cell, MODEL_CASE) is None
-        assert (cell.first_divergence, cell.untraced) == (None, "")
+        assert (cell.first_divergence, cell.trace_skipped) == (None, "")
 
 
 def test_a_program_that_does_not_execute_has_no_values_to_compare() -> None:
@@ -91,20 +91,24 @@ def test_whatever_tracing_raises_the_verdict_stands(monkeypatch: pytest.MonkeyPa
     after = traced(cell)
     assert (after.status, after.error, after.stage) == (cell.status, cell.error, "compare")
     assert after.first_divergence is None
-    assert after.untraced == "tracing failed: RuntimeError: no such node"
+    assert after.trace_skipped == "tracing failed: RuntimeError: no such node"
 
 
 def test_a_cell_that_is_green_when_it_is_traced_says_so() -> None:
     cell = wrong()
     found = trace_cell(cell, MODEL_CASE, recipe=planted(TARGET, lambda node: False))
     assert isinstance(found, Found)
-    assert add_trace(cell, found).untraced == "the cell was green when it was run again for tracing"
+    assert (
+        add_trace(cell, found).trace_skipped
+        == "the cell was green when it was run again for tracing"
+    )
 
 
 def test_what_takes_longer_than_its_limit_is_not_begun() -> None:
     cell = replace_seconds(wrong(), 9.0)
     assert (
-        "it takes 9 s to run the cell once, and 8 s were left" in traced(cell, seconds=8).untraced
+        "it takes 9 s to run the cell once, and 8 s were left"
+        in traced(cell, seconds=8).trace_skipped
     )
 
 

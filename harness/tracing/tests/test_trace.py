@@ -280,7 +280,7 @@ def test_misuse_is_one_line() -> None:
     case = Case.from_module("chain", Chain(), (torch.randn(4, 8),))
     with pytest.raises(UsageError, match="has its own inputs"):
         trace(case, "portable:fp32", (torch.randn(4, 8),))
-    drawing = Case("draws", lambda: (Chain(), (torch.randn(4, 8),)), draws=True)
+    drawing = Case("draws", lambda: (Chain(), (torch.randn(4, 8),)), random_outputs=True)
     with pytest.raises(ConflictingOptions, match="distribution"):
         trace(drawing, "portable:fp32")
 

@@ -39,7 +39,7 @@ def transition(before: CellFacts | None, after: CellFacts | None) -> Kind | None
         return _to_pass(before.outcome)
     if after.outcome is before.outcome:
         return None
-    if after.outcome is Outcome.UNTELLING:
+    if after.outcome is Outcome.VACUOUS:
         # Red before as well: a failure is not mended by outputs that cannot fail.
         return Kind.SIGNAL_LOST if before.outcome.is_conclusive else Kind.CHANGED
     if after.outcome in _NOT_TRIED:
@@ -66,6 +66,6 @@ def _to_pass(before: Outcome) -> Kind | None:
         return None
     if before.is_red:
         return Kind.FIXED
-    if before is Outcome.UNTELLING:
+    if before is Outcome.VACUOUS:
         return Kind.SIGNAL_GAINED
     return Kind.LIMITATION_GONE if before is Outcome.XFAILED else Kind.NEWLY_EXECUTED

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
-from harness.record.cell import Cached
+from harness.record.cell import CacheOrigin
 from harness.record.target import any_glob
 from reports import text
 from reports.comparison.diff import Change, Diff, Kind
@@ -175,7 +175,7 @@ def _numbers(new: Snapshot, policy: Policy, subset: int | None) -> list[str]:
 def _without_signal(new: Snapshot) -> list[str]:
     """Targets whose passes are all vacuous."""
     conclusive = {cell.target for cell in new.cells.values() if cell.outcome.is_pass}
-    empty = Counter(cell.target for cell in new.cells.values() if cell.outcome is Outcome.UNTELLING)
+    empty = Counter(cell.target for cell in new.cells.values() if cell.outcome is Outcome.VACUOUS)
     return [
         f"target {target}: none of its {text.count(number, 'pass', 'passes')} is conclusive"
         for target, number in sorted(empty.items())
@@ -201,7 +201,7 @@ def _cached(new: Snapshot, policy: Policy) -> list[str]:
     ]
 
 
-def _refused(source: Cached, rule: CachedPolicy, began: datetime | None) -> str:
+def _refused(source: CacheOrigin, rule: CachedPolicy, began: datetime | None) -> str:
     """Why a result does not count; empty where it does."""
     if not any_glob(rule.hosts, source.host):
         return f"host {source.host or 'unknown'} is not among hosts = {rule.hosts!r}"

@@ -71,8 +71,8 @@ def made(word: str, case: str = SUBJECT, target: str = "xnnpack:fp32") -> Cell |
             delegates=1, delegated_nodes=1, undelegated_nodes=1,
             delegated_ops={"aten.add.Tensor": 1}, undelegated_ops={"aten.add.Tensor": 1})},
         "emulated": {"runtime": "emulated"},
-        "telling": {"numerics": [numerics(telling=0.9)]},
-        "untelling": {"numerics": [numerics(telling=0.0)]},
+        "conclusive": {"numerics": [numerics(conclusive_share=0.9)]},
+        "vacuous": {"numerics": [numerics(conclusive_share=0.0)]},
     }  # fmt: skip
     return cell(case, target, **fields[word])
 

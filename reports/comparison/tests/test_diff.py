@@ -15,7 +15,7 @@ from harness.cli import main
 from harness.errors import UsageError
 from harness.record.cell import Delegation
 from harness.record.host import Environment
-from harness.record.run import Part
+from harness.record.run import MergedPart
 from reports.comparison.diff import (
     Diff,
     Kind,
@@ -149,11 +149,14 @@ def test_times_of_other_hosts_are_not_compared_unless_asked() -> None:
 
 
 def test_times_of_a_merged_run_are_compared_by_part() -> None:
-    parts = [Part(name="linux", environment=HERE), Part(name="mac", environment=Environment())]
+    parts = [
+        MergedPart(name="linux", environment=HERE),
+        MergedPart(name="mac", environment=Environment()),
+    ]
     before, after = side({SUBJECT: "passed"}), side({SUBJECT: "more time"}, merged_from=parts)
     for name, number in (("linux", 1), ("mac", 0)):
         for item in after.cells:
-            item.part = name
+            item.merged_part = name
         assert len(diff(before, after).of(Kind.TIME_UP)) == number
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.record.cell import Cached, Status
+from harness.record.cell import CacheOrigin, Status
 from harness.record.host import Environment
-from harness.record.run import BackendState, Part
+from harness.record.run import BackendState, MergedPart
 from reports.comparison.gate import judge, parse
 from reports.comparison.tests.sides import SUBJECT, side
 
@@ -92,22 +92,22 @@ ALONE = [
     ("passed", "more delegates", GREEN),
     ("passed", "less delegated", RED),
     ("passed", "emulated", RED),
-    # Records of before it was measured count as telling.
-    ("passed", "telling", GREEN),
-    ("passed", "untelling", RED),
-    ("telling", "untelling", RED),
-    ("undelegated", "untelling", RED),
-    ("failed", "untelling", RED),
-    ("xfailed", "untelling", RED),
-    ("unsupported", "untelling", GREEN),
-    ("absent", "untelling", GREEN),
-    ("untelling", "untelling", GREEN),
-    ("untelling", "telling", GREEN),
-    ("untelling", "failed", RED),
-    ("untelling", "crashed", RED),
-    ("untelling", "not_run", UNJUDGED),
-    ("untelling", "unavailable", UNJUDGED),
-    ("untelling", "absent", UNJUDGED),
+    # Records of before it was measured count as conclusive.
+    ("passed", "conclusive", GREEN),
+    ("passed", "vacuous", RED),
+    ("conclusive", "vacuous", RED),
+    ("undelegated", "vacuous", RED),
+    ("failed", "vacuous", RED),
+    ("xfailed", "vacuous", RED),
+    ("unsupported", "vacuous", GREEN),
+    ("absent", "vacuous", GREEN),
+    ("vacuous", "vacuous", GREEN),
+    ("vacuous", "conclusive", GREEN),
+    ("vacuous", "failed", RED),
+    ("vacuous", "crashed", RED),
+    ("vacuous", "not_run", UNJUDGED),
+    ("vacuous", "unavailable", UNJUDGED),
+    ("vacuous", "absent", UNJUDGED),
 ]
 
 
@@ -166,11 +166,11 @@ POLICIES = [
     ("passed", "slightly worse sqnr", "thresholds.sqnr_drop_db = 1", RED),
     ("passed", "worse sqnr", "thresholds.sqnr_drop_db = 60", GREEN),
     ("passed", "crashed", ONLY_FAILING, GREEN),
-    ("passed", "untelling", ONLY_FAILING, GREEN),
-    ("untelling", "untelling", 'cells = "subject/*"', UNJUDGED),
-    ("untelling", "untelling", "min_cells = 4", UNJUDGED),
-    ("untelling", "untelling", "min_cells = 3", GREEN),
-    ("passed", "untelling", _waiver("signal-lost"), GREEN),
+    ("passed", "vacuous", ONLY_FAILING, GREEN),
+    ("vacuous", "vacuous", 'cells = "subject/*"', UNJUDGED),
+    ("vacuous", "vacuous", "min_cells = 4", UNJUDGED),
+    ("vacuous", "vacuous", "min_cells = 3", GREEN),
+    ("passed", "vacuous", _waiver("signal-lost"), GREEN),
     ("passed", "absent", ONLY_FAILING, UNJUDGED),
     ("passed", "absent", 'red = ["disappeared"]', RED),
     ("passed", "not_run", 'red = ["not-run"]', RED),
@@ -320,7 +320,7 @@ def test_results_of_earlier_runs_count_as_the_policy_says(
     policy: str, when: str, host: str, code: int, words: str
 ) -> None:
     old, new = side({SUBJECT: "passed"}), side({SUBJECT: "passed"}, started=NEW)
-    new.cells[0].cached = Cached(run="night", host=host, when=when)
+    new.cells[0].cached = CacheOrigin(run="night", host=host, when=when)
     judged = judge(old, new, parse(policy), today=TODAY)
     assert judged.exit_code == code, judged.obstacles
     assert words in " ".join(judged.obstacles)
@@ -352,7 +352,7 @@ def test_an_expired_waiver_excuses_nothing() -> None:
 
 def test_a_merged_run_without_one_of_its_machines_cannot_be_judged() -> None:
     hosts = [Environment(machine="x86_64", host="a"), Environment(machine="arm64", host="b")]
-    parts = [Part(name=place.host, environment=place) for place in hosts]
+    parts = [MergedPart(name=place.host, environment=place) for place in hosts]
     old = side({SUBJECT: "passed"}, merged_from=parts)
     assert judge(old, side({SUBJECT: "passed"}, merged_from=parts), parse("")).exit_code == GREEN
     judged = judge(old, side({SUBJECT: "passed"}, merged_from=parts[:1]), parse(""))

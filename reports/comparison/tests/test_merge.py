@@ -155,7 +155,7 @@ def test_merged_runs_merge(tmp_path: Path) -> None:
     second = merge(tmp_path / "y" / "m", two(tmp_path / "y", [cell("c")], [cell("d")])).run
     made = merge(tmp_path / "out", [first, second]).run
     assert [part.name for part in made.info.merged_from] == ["linux", "mac", "linux-2", "mac-2"]
-    assert [item.part for item in made.cells] == ["linux", "mac", "linux-2", "mac-2"]
+    assert [item.merged_part for item in made.cells] == ["linux", "mac", "linux-2", "mac-2"]
     assert diff(made, made).changes == []
 
 
@@ -189,16 +189,18 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
 
 
 def test_what_was_kept_of_cells_comes_along(tmp_path: Path) -> None:
-    odd = cell("b", "mlx:fp32", kept="../elsewhere")
+    odd = cell("b", "mlx:fp32", saved_to="../elsewhere")
     runs = two(
-        tmp_path, [cell("a", kept="kept/a-1")], [odd, cell("a", "mlx:fp32", kept="kept/a-1")]
+        tmp_path,
+        [cell("a", saved_to="kept/a-1")],
+        [odd, cell("a", "mlx:fp32", saved_to="kept/a-1")],
     )
     for run in runs:
         (run.path / "kept" / "a-1").mkdir(parents=True)
         (run.path / "kept" / "a-1" / "program.pte").write_text(run.path.name)
     (tmp_path / "elsewhere").mkdir()
     made = merge(tmp_path / "out", runs).run
-    found = {item.id: item.kept for item in made.cells}
+    found = {item.id: item.saved_to for item in made.cells}
     assert found == {
         "a@xnnpack:fp32": "kept/0-a-1",
         "a@mlx:fp32": "kept/1-a-1",

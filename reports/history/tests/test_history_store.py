@@ -15,7 +15,7 @@ import pytest
 from harness.errors import RunUnreadable, UnknownCell
 from harness.record.cell import Status
 from harness.record.folder import CELLS_FILE, RUN_FILE, load
-from harness.record.run import Part
+from harness.record.run import MergedPart
 from reports import history
 from reports.history import compact, store
 from reports.history.tests.days import START, environment, night
@@ -241,11 +241,15 @@ def test_a_merged_run_is_its_parts(tmp_path: Path) -> None:
     linux, mac = environment("c0"), environment("c0", platform="Darwin 24", machine="arm64")
     started = START.isoformat()
     parts = [
-        Part(name="linux", started=started, complete=True, targets=["xnnpack:fp32"], expected=2,
-             environment=linux),
-        Part(name="mac", started=started, targets=["mlx:fp32"], expected=2, environment=mac),
+        MergedPart(name="linux", started=started, complete=True, targets=["xnnpack:fp32"],
+                   expected=2, environment=linux),
+        MergedPart(name="mac", started=started, targets=["mlx:fp32"], expected=2, environment=mac),
     ]  # fmt: skip
-    cells = [cell("a", part="linux"), cell("b", part="linux"), cell("a", "mlx:fp32", part="mac")]
+    cells = [
+        cell("a", merged_part="linux"),
+        cell("b", merged_part="linux"),
+        cell("a", "mlx:fp32", merged_part="mac"),
+    ]
     expected = [*(each.id for each in cells), "b@mlx:fp32"]
     night(tmp_path, 0, cells, name="both", expected=expected, merged_from=parts)
     past = history.load(tmp_path)
@@ -265,9 +269,9 @@ def test_a_merged_run_is_its_parts(tmp_path: Path) -> None:
 
 def test_a_missing_cell_is_of_the_part_that_did_not_end(tmp_path: Path) -> None:
     parts = [
-        Part(name="one", started=START.isoformat(), complete=True, targets=["tosa:fp"]),
-        Part(name="two", started=START.isoformat(), targets=["tosa:fp"]),
-        Part(name="three", started=START.isoformat(), targets=["mlx:fp32"]),
+        MergedPart(name="one", started=START.isoformat(), complete=True, targets=["tosa:fp"]),
+        MergedPart(name="two", started=START.isoformat(), targets=["tosa:fp"]),
+        MergedPart(name="three", started=START.isoformat(), targets=["mlx:fp32"]),
     ]
     night(tmp_path, 0, [], name="all", expected=["a@tosa:fp"], merged_from=parts)
     runs = history.load(tmp_path).runs.set_index("run")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.record.cell import Cell, Delegation, Divergence, KnownRef, Status
-from harness.record.evidence import Cause, Vacuity
+from harness.record.cell import Cell, Delegation, Divergence, KnownIssueRef, Status
+from harness.record.evidence import Vacuity, VacuousCause
 from harness.record.severity import Severity
 from reports.render import check, html
 from reports.tests.markup import Page
@@ -71,7 +71,7 @@ def test_left_over_nodes_are_grouped_by_reason(tmp_path: Path) -> None:
 
 def test_a_trace_that_was_skipped_is_offered(tmp_path: Path) -> None:
     red = cell("net", "xnnpack:fp32", status=Status.MISMATCH, stage="compare", error="wrong",
-               untraced="it takes 90 s to run it once",
+               trace_skipped="it takes 90 s to run it once",
                command="conform check net.py:build --targets xnnpack:fp32")  # fmt: skip
     text = shown(tmp_path / "r", [red])
     assert "it takes 90 s to run it once" in text
@@ -96,7 +96,7 @@ def test_one_reason_for_all_nodes_lists_no_operators(tmp_path: Path) -> None:
 def test_what_several_targets_say_is_said_once(tmp_path: Path) -> None:
     failed = {
         "status": Status.FAILED, "stage": "export", "error": "ValueError: it branches",
-        "frame": "/somewhere/net.py:3: if x.sum() > 0:", "runtime": "none", "numerics": [],
+        "model_frame": "/somewhere/net.py:3: if x.sum() > 0:", "runtime": "none", "numerics": [],
         "delegation": Delegation(), "command": "conform check net.py:Net",
     }  # fmt: skip
     cells = [cell("net", "xnnpack:fp32", **failed), cell("net", "tosa:fp", **failed)]
@@ -108,28 +108,33 @@ def test_what_several_targets_say_is_said_once(tmp_path: Path) -> None:
     assert "FAILED" in text
 
 
-def vacuous(cause: Cause, target: str = "xnnpack:fp32", constant: float | None = 0.0) -> Cell:
-    why = Vacuity(cause=cause, alike=997, constant=constant)
-    fine = numerics(telling=0.0)  # of an older record, which does not say why
-    row = numerics(output=1, name="['logits']", telling=0.003, elements=1000, vacuous=why)
-    return cell("net", target, numerics=[row, fine] if cause is Cause.SPREAD else [row])
+def vacuous(
+    cause: VacuousCause, target: str = "xnnpack:fp32", constant: float | None = 0.0
+) -> Cell:
+    why = Vacuity(cause=cause, passing_elements=997, constant=constant)
+    fine = numerics(conclusive_share=0.0)  # of an older record, which does not say why
+    row = numerics(output=1, name="['logits']", conclusive_share=0.003, elements=1000, vacuous=why)
+    return cell("net", target, numerics=[row, fine] if cause is VacuousCause.SPREAD else [row])
 
 
 @pytest.mark.parametrize(
     ("cause", "target", "says", "advises"),
     [
-        (Cause.WIDE, "xnnpack:fp32",
+        (VacuousCause.WIDE, "xnnpack:fp32",
          "output 1 (['logits']): 997 of 1,000 elements are within their bounds of the constant 0: "
          "its bounds are wider than its values", "conform trace --all-nodes"),
-        (Cause.WIDE, "mlx:bf16", "wider than its values", "Rounding in bf16 explains that"),
-        (Cause.WIDE, "tosa:int+cse", "wider than its values", "Rounding in int explains that"),
-        (Cause.SPREAD, "xnnpack:fp32", "its bounds are as wide as the spread of its values",
+        (VacuousCause.WIDE, "mlx:bf16", "wider than its values",
+         "Rounding in bf16 explains that"),
+        (VacuousCause.WIDE, "tosa:int+cse", "wider than its values",
+         "Rounding in int explains that"),
+        (VacuousCause.SPREAD, "xnnpack:fp32", "its bounds are as wide as the spread of its values",
          "conform trace --all-nodes"),
-        (Cause.EQUAL, "xnnpack:fp32", "so many of the values are equal", "Give inputs for which"),
+        (VacuousCause.EQUAL, "xnnpack:fp32", "so many of the values are equal",
+         "Give inputs for which"),
     ],
 )  # fmt: skip
 def test_a_vacuous_pass_says_which_output_why_and_what_helps(
-    tmp_path: Path, cause: Cause, target: str, says: str, advises: str
+    tmp_path: Path, cause: VacuousCause, target: str, says: str, advises: str
 ) -> None:
     text = " ".join(shown(tmp_path / "r", [vacuous(cause, target)], exit_status=2).split())
     assert "Vacuous: 1 pass without evidence" in text
@@ -144,7 +149,7 @@ def test_a_vacuous_pass_says_which_output_why_and_what_helps(
 
 
 def test_infinite_bounds_are_named_as_the_cause(tmp_path: Path) -> None:
-    blank = vacuous(Cause.INFINITE, "mlx:fp16", None)
+    blank = vacuous(VacuousCause.INFINITE, "mlx:fp16", None)
     text = " ".join(shown(tmp_path / "r", [blank], exit_status=2).split())
     assert "no perturbed run says anything of 997 of 1,000 elements: their bounds are inf" in text
 
@@ -169,11 +174,11 @@ def test_severities_are_shown_and_the_worst_reason_comes_first(tmp_path: Path) -
 def failed_as_known() -> Cell:
     node = Divergence(node="prelu", op="aten.prelu.default", source="net.py:9: return act(x)",
                       stage="lower", arguments=("float32[2, 8]",), fails=True)  # fmt: skip
-    known = KnownRef(cause="Takes any rank, then raises.", link="https://example.org/1",
+    known = KnownIssueRef(cause="Takes any rank, then raises.", link="https://example.org/1",
                      workaround="four dimensions")  # fmt: skip
     return cell(target="xnnpack:fp32", status=Status.FAILED, stage="lower", error="AssertionError",
                 first_divergence=node, vendor_frame="executorch/pass.py:3: raise AssertionError(",
-                known=[known])  # fmt: skip
+                known_issues=[known])  # fmt: skip
 
 
 def test_a_failure_says_its_node_the_vendors_line_and_what_is_known(tmp_path: Path) -> None:
@@ -194,7 +199,7 @@ def test_the_page_has_what_is_known_of_a_failure(tmp_path: Path) -> None:
     line = "known: Takes any rank, then raises (https://example.org/1); workaround: four dimensions"
     # Written by the script, from the data.
     (found,) = json.loads(Page(page).data)["cells"]
-    assert found["known"] == [line]
+    assert found["known_issues"] == [line]
     assert found["vendor"] == "executorch/pass.py:3: raise AssertionError("
     assert found["fails"] == 1
 
@@ -214,11 +219,13 @@ def test_cases_stand_under_their_names(tmp_path: Path) -> None:
 
 
 def test_the_page_has_the_numbers_and_reasons_of_a_small_run(tmp_path: Path) -> None:
-    run = write(tmp_path / "r", [cell("net", delegation=LEFT, frame="net.py:3", command="again")])
+    run = write(
+        tmp_path / "r", [cell("net", delegation=LEFT, model_frame="net.py:3", command="again")]
+    )
     source = html.render(run)
     record = json.loads(Page(source).data)["cells"][0]
     assert record["why"][0] == "no kernel: aten.cumsum.default ×2, aten.sort.default ×2"
-    assert record["frame"] == "net.py:3"
+    assert record["model_frame"] == "net.py:3"
     assert record["repro"] == "again"
     assert 'id="few"' in source
     assert "4/10 in 2" in source

@@ -39,7 +39,7 @@ def _evil_run(path: Path) -> Run:
             undelegated_ops={EVIL: 1},
             reasons={EVIL: {EVIL: 1}},
         ),
-        frame=EVIL,
+        model_frame=EVIL,
         command=EVIL,
         stages={EVIL: 1.0},
         memory={EVIL: 2**30},

@@ -30,7 +30,7 @@ def wrong() -> object:
         "gelu/tanh", status=Status.MISMATCH, stage="compare", error="3 of 12 elements exceed",
         numerics=[numerics(), off], traceback="Traceback\n" + "  line\n" * 100 + "Error: ```x",
         suite="suites.ops.activation", source="suites/ops/activation.py:46",
-        kept="kept/gelu_tanh-1",
+        saved_to="kept/gelu_tanh-1",
     )  # fmt: skip
 
 
@@ -53,10 +53,10 @@ def test_a_page_has_it_of_red_cells_with_source_and_files(tmp_path: Path) -> Non
     if red["outcome"] != "mismatch":
         red, green = green, red
     assert texts.items[red["issue"]].startswith("### gelu/tanh")
-    assert red["kept"] == "kept/gelu_tanh-1"
+    assert red["saved_to"] == "kept/gelu_tanh-1"
     link = f"https://github.com/who/what/blob/{'a' * 40}/suites/ops/activation.py#L46"
     assert red["source_href"] == link
-    assert not {"issue", "kept", "source_href"} & green.keys()
+    assert not {"issue", "saved_to", "source_href"} & green.keys()
 
 
 @pytest.mark.parametrize(

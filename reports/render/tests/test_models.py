@@ -21,7 +21,7 @@ from reports.render.models import MEASURES, Figure, Model, models
 from reports.summary import Summary
 from reports.tests.runs import cell, numerics, write
 
-GELU = Divergence(node="gelu_3", op="aten.gelu.default", bound_used=273.0, born=True)
+GELU = Divergence(node="gelu_3", op="aten.gelu.default", bound_used=273.0, originates_here=True)
 MIB = 2**20
 
 

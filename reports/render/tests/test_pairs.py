@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness.record.cell import CROSS_BACKEND, Cell, Output, Status
+from harness.record.cell import CROSS_BACKEND, Cell, OutputValues, Status
 from harness.record.program_data import Encoding
 from reports.render import html, markdown, terminal
 from reports.render.pairs import pairs, rows
@@ -30,7 +30,7 @@ def made(target: str, *weights: Encoding, values: list[float] | None = None) -> 
         target,
         tags=[CROSS_BACKEND],
         encodings=list(weights or [encoded()]),
-        outputs=[Output(call=0, output=0, values=[3.0, 4.0] if values is None else values)],
+        outputs=[OutputValues(call=0, output=0, values=[3.0, 4.0] if values is None else values)],
         numerics=[numerics(model_sqnr_db=31.0)],
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.record.cell import Delegation, Property, Status
+from harness.record.cell import Delegation, PassProperty, Status
 from reports.render import html, markdown
 from reports.render.passes import HEADER, rows
 from reports.tests.runs import cell, numerics, write
@@ -14,12 +14,12 @@ def test_what_passes_change_is_side_by_side(tmp_path: Path) -> None:
     lifted = cell(
         "deit/tiny", "xnnpack:fp32+lift", program_bytes=4096, delegation=Delegation(delegates=3),
         changed_ops={"aten.mul.Scalar": (24, 0), "aten.mul.Tensor": (0, 24)},
-        properties=[Property(name="outputs", kept=True)], numerics=[numerics(sqnr_db=120.0)],
+        properties=[PassProperty(name="outputs", holds=True)], numerics=[numerics(sqnr_db=120.0)],
     )  # fmt: skip
     broken = cell(
         "add/rank2", "mlx:fp32-passes+cse", status=Status.FAILED, stage="passes", error="x",
-        properties=[Property(name="outputs", kept=False, detail="output 0 differs"),
-                    Property(name="aliasing", kept=None, detail="not asked")],
+        properties=[PassProperty(name="outputs", holds=False, detail="output 0 differs"),
+                    PassProperty(name="aliasing", holds=None, detail="not asked")],
     )  # fmt: skip
     run = write(
         tmp_path / "run",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.record.cell import Cached, Cell, Delegation, LimitationRef, Status
+from harness.record.cell import CacheOrigin, Cell, Delegation, LimitationRef, Status
 from harness.record.host import Environment
 from harness.record.run import BackendState, Run
 from reports.render import html, markdown, terminal
@@ -183,7 +183,7 @@ def test_importing_reports_imports_nothing_heavy() -> None:
 
 
 def test_results_of_earlier_runs_are_said(tmp_path: Path) -> None:
-    source = Cached(run="last night", host="rack7", when="2026-06-10T10:00:00+00:00")
+    source = CacheOrigin(run="last night", host="rack7", when="2026-06-10T10:00:00+00:00")
     taken = cell("add/a", cached=source)
     run = write(tmp_path / "night", [taken, cell("add/b")])
     for render in (_terminal, markdown.render, html.render):

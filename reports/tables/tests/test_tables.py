@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, Status
 from harness.record.host import Environment
-from harness.record.run import Part, Run, RunInfo
+from harness.record.run import MergedPart, Run, RunInfo
 from reports import tables
 from reports.tests.runs import cell, large, numerics, write
 
@@ -274,7 +274,7 @@ def test_environments_side_by_side(tmp_path: Path) -> None:
     other = Environment(python="3.11.7", packages={"torch": "2.10.0", "mlx": "1"})
     first = write(tmp_path / "a" / "differs", [cell("a")])
     second = write(tmp_path / "b" / "differs", [cell("a")], environment=other)
-    parts = [Part(name="linux", environment=other, seed=3), Part(name="mac")]
+    parts = [MergedPart(name="linux", environment=other, seed=3), MergedPart(name="mac")]
     merged = write(tmp_path / "m", [cell("a")], merged_from=parts)
     table = tables.environments([first, second, merged])
     assert table.columns.tolist() == [

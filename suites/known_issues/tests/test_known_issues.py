@@ -90,9 +90,9 @@ def test_a_known_issue_is_recognised_in_another_model(name: str) -> None:
     module, inputs, target, cause = KNOWN[name]
     (cell,) = check(module, inputs, [target])
     assert cell.status.is_red
-    assert cause in cell.known[0].cause
-    assert len(cell.known) == 1
-    assert str(cell.known[0]).startswith(cell.known[0].cause.rstrip("."))
+    assert cause in cell.known_issues[0].cause
+    assert len(cell.known_issues) == 1
+    assert str(cell.known_issues[0]).startswith(cell.known_issues[0].cause.rstrip("."))
     where = cell.first_divergence or cell.defects[0]
     assert where.node
     assert where.op

@@ -45,7 +45,7 @@ def test_attention_taken_apart_is_what_it_was(name: str) -> None:
     assert changed_ops(rewriting)["aten.scaled_dot_product_attention.default"] == (1, 0)
     bound = compute_reference(Function(function), [inputs], Precision(), 0).bound
     found = properties(Proof(rewriting, [inputs], [KNOWN], {}, bounds=lambda: bound))
-    broken = {one.name: one.detail for one in found if one.kept is False}
+    broken = {one.name: one.detail for one in found if one.holds is False}
     # Nodes without a trace; and what it returns lies in memory otherwise, which ATen leaves open.
     assert broken.keys() == {"stack traces", "outputs"}, broken
     assert broken["outputs"].startswith("output 0 of call 0 has dim order"), broken

@@ -147,11 +147,11 @@ def test_rewrites_keep_every_property(name: str) -> None:
     assert changed["tosa_mxfp.linear.default"] == (2, 0)
     assert changed["tosa_mxfp.conv2d.default"] == (2, 0)
     assert changed["tosa.CAST_TO_BLOCK_SCALED.default"] == (0, 4)
-    others = {name: one.detail for name, one in found.items() if not one.kept}
+    others = {name: one.detail for name, one in found.items() if not one.holds}
     assert others.keys() == {"serialization"}, others
     assert "program before it cannot be saved" in others["serialization"]
 
 
 def test_a_wrong_rewrite_is_seen() -> None:
     found = {one.name: one for one in properties(proof(next(iter(FORMATS)), wrong))}
-    assert found["outputs"].kept is False
+    assert found["outputs"].holds is False

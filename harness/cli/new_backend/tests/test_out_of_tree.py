@@ -68,11 +68,11 @@ def test_a_plain_run_and_a_night_include_it(install: Install) -> None:
 def test_what_is_meant_for_a_recipe_is_meant_for_those_like_it(install: Install) -> None:
     install()
     mine, float32 = Target("mine", "int8"), Target("mine", "fp32")
-    quantized = replace(CASE, targets="xnnpack:int8|tosa:int", by_day="xnnpack:int8")
+    quantized = replace(CASE, targets="xnnpack:int8|tosa:int", plain_targets="xnnpack:int8")
     assert registry.targets_of(quantized, [mine, float32]) == [mine]
     assert mine in registry.targets_of(quantized, None)
     assert not registry.is_nightly(quantized, mine, None)
-    assert registry.is_nightly(replace(quantized, by_day="tosa:*"), mine, None)
+    assert registry.is_nightly(replace(quantized, plain_targets="tosa:*"), mine, None)
     other = replace(CASE, targets="xnnpack:int8_dynamic")
     assert not registry.targets_of(other, [mine, float32])
     # An exporter makes programs for the backends that it knows by name.

@@ -93,8 +93,8 @@ def test_a_cell_that_lacks_one_sign_does_not(signs: dict[str, Any], cell: dict[s
 
 def test_a_hint_names_cause_link_and_workaround_and_changes_nothing_else() -> None:
     cell = failed()
-    cell.known = recognise(cell, [KnownIssue(**ISSUE)])
-    assert str(cell.known[0]) == (
+    cell.known_issues = recognise(cell, [KnownIssue(**ISSUE)])
+    assert str(cell.known_issues[0]) == (
         "The kernel reads memory row by row (https://example.org/1); workaround: `.contiguous()` "
         "before it"
     )

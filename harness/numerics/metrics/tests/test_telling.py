@@ -12,7 +12,7 @@ from harness.execution.interface import Place
 from harness.numerics.compare import compare_output
 from harness.numerics.metrics.conclusiveness import compute_conclusive_share, find_vacuous_reason
 from harness.record.cell import Cell, Numerics, Status
-from harness.record.evidence import CONFIDENCE, ENOUGH, FAULT, Cause, Vacuity, is_conclusive
+from harness.record.evidence import CONFIDENCE, ENOUGH, FAULT, Vacuity, VacuousCause, is_conclusive
 
 INF, NAN = math.inf, math.nan
 
@@ -49,7 +49,7 @@ def test_a_network_of_which_three_logits_in_a_thousand_are_conclusive_passes_vac
     logits[[3, 500, 999]] = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
     share, why = judge(logits, 0.1)
     assert share == pytest.approx(0.003)
-    assert why == Vacuity(cause=Cause.WIDE, alike=997, constant=0.0)
+    assert why == Vacuity(cause=VacuousCause.WIDE, passing_elements=997, constant=0.0)
 
 
 GENERATOR = torch.Generator().manual_seed(1)
@@ -59,27 +59,27 @@ RANDOM = torch.rand(100, generator=GENERATOR, dtype=torch.float64)
 @pytest.mark.parametrize(
     ("values", "bound", "cause", "alike", "constant"),
     [
-        (torch.zeros(100), 1e-6, Cause.EQUAL, 100, 0.0),
-        (torch.full((100,), 7), 0.0, Cause.EQUAL, 100, 7.0),
-        (torch.ones(100, dtype=torch.bool), 0.0, Cause.EQUAL, 100, 1.0),
-        (RANDOM * 1e-3, 0.1, Cause.WIDE, 100, 0.0),
-        (300 + RANDOM, 2.0, Cause.SPREAD, 100, None),
-        (RANDOM, INF, Cause.INFINITE, 100, None),
-        (torch.full((100,), NAN), 0.0, Cause.EQUAL, 100, NAN),
-        (torch.full((100,), INF), 0.0, Cause.EQUAL, 100, INF),
-        (torch.zeros(0), 0.0, Cause.EMPTY, 0, None),
-        (torch.zeros(1), 1e-6, Cause.EQUAL, 1, 0.0),
-        (torch.ones(1), 2.0, Cause.WIDE, 1, 0.0),
+        (torch.zeros(100), 1e-6, VacuousCause.EQUAL, 100, 0.0),
+        (torch.full((100,), 7), 0.0, VacuousCause.EQUAL, 100, 7.0),
+        (torch.ones(100, dtype=torch.bool), 0.0, VacuousCause.EQUAL, 100, 1.0),
+        (RANDOM * 1e-3, 0.1, VacuousCause.WIDE, 100, 0.0),
+        (300 + RANDOM, 2.0, VacuousCause.SPREAD, 100, None),
+        (RANDOM, INF, VacuousCause.INFINITE, 100, None),
+        (torch.full((100,), NAN), 0.0, VacuousCause.EQUAL, 100, NAN),
+        (torch.full((100,), INF), 0.0, VacuousCause.EQUAL, 100, INF),
+        (torch.zeros(0), 0.0, VacuousCause.EMPTY, 0, None),
+        (torch.zeros(1), 1e-6, VacuousCause.EQUAL, 1, 0.0),
+        (torch.ones(1), 2.0, VacuousCause.WIDE, 1, 0.0),
     ],
 )
 def test_why_an_output_is_no_evidence(
-    values: torch.Tensor, bound: float, cause: Cause, alike: int, constant: float | None
+    values: torch.Tensor, bound: float, cause: VacuousCause, alike: int, constant: float | None
 ) -> None:
     share, why = judge(values, bound)
     assert share == 0
     assert why is not None
-    assert (why.cause, why.alike) == (cause, alike)
-    if cause is not Cause.SPREAD:
+    assert (why.cause, why.passing_elements) == (cause, alike)
+    if cause is not VacuousCause.SPREAD:
         assert str(why.constant) == str(constant)
 
 
@@ -90,7 +90,7 @@ def test_an_element_with_an_infinite_bound_is_not_conclusive() -> None:
     bound[4:] = INF
     share, why = judge(values, bound)
     assert share == pytest.approx(0.03)
-    assert why == Vacuity(cause=Cause.INFINITE, alike=96, constant=None)
+    assert why == Vacuity(cause=VacuousCause.INFINITE, passing_elements=96, constant=None)
     # A constant of another kind would pass there, too.
     values[:4] = NAN
     assert judge(values, torch.where(values.isnan(), 0.0, bound))[0] == 0
@@ -112,14 +112,14 @@ def test_where_the_bound_is_infinite_nothing_is_judged(value: float) -> None:
     assert math.isfinite(found.max_abs)
     assert found.sqnr_db > -INF
     everywhere = row(actual, oracle, torch.full_like(bound, INF))
-    assert (everywhere.problem, everywhere.telling) == (None, 0)
+    assert (everywhere.problem, everywhere.conclusive_share) == (None, 0)
     assert everywhere.bound == INF
     assert not everywhere.is_conclusive
     cell = Cell(case="a", target="b:c", status=Status.PASSED, numerics=[everywhere])
     again = Cell.from_json(cell.to_json())
     assert '"bound":"inf"' in cell.to_json()
     assert again == cell
-    assert not again.is_telling
+    assert not again.is_conclusive
     # An infinite oracle requires the same infinity, whatever the bound.
     wrong = row(actual, torch.full((4,), INF, dtype=torch.float64), torch.full_like(bound, INF))
     assert wrong.exceeding >= 3
@@ -129,7 +129,7 @@ def test_a_row_names_its_output_and_says_why_it_is_no_evidence() -> None:
     oracle = torch.zeros(8, dtype=torch.float64)
     found = row(oracle.float(), oracle, oracle + 1e-6)
     assert found.name == "['logits']"
-    assert found.vacuous == Vacuity(cause=Cause.EQUAL, alike=8, constant=0.0)
+    assert found.vacuous == Vacuity(cause=VacuousCause.EQUAL, passing_elements=8, constant=0.0)
     values = torch.arange(8, dtype=torch.float64)
     assert row(values.float(), values, oracle + 1e-6).vacuous is None
 
@@ -140,7 +140,7 @@ def test_a_cell_is_evidence_where_one_of_its_outputs_is() -> None:
     empty, full = row(oracle.float(), oracle, oracle), row(values.float(), values, oracle)
     for rows, expected in (([empty], False), ([empty, full], True), ([full], True)):
         cell = Cell(case="a", target="b:c", status=Status.PASSED, numerics=rows)
-        assert cell.is_telling is expected
+        assert cell.is_conclusive is expected
 
 
 @settings(max_examples=200, deadline=None)

@@ -11,7 +11,7 @@ import torch
 from torch.export import Dim, export
 
 from harness import Case, run_cell
-from harness.model.case import Call, Given
+from harness.model.case import Call, CallInputs
 from harness.numerics.module_runs import run_calls
 from harness.pipeline.dynamic_sizes.extra_calls import ELEMENTS, ExecutedSizes, choose_sizes
 from harness.record.cell import Cell, Status
@@ -34,7 +34,7 @@ class Specialized(torch.nn.Module):
 
 
 def sizes_of(
-    module: torch.nn.Module, shapes: Any, *calls: Given, kwargs: dict[str, Any] | None = None
+    module: torch.nn.Module, shapes: Any, *calls: CallInputs, kwargs: dict[str, Any] | None = None
 ) -> ExecutedSizes:
     first = calls[0]
     assert isinstance(first, tuple)
@@ -48,7 +48,7 @@ def rows(sizes: ExecutedSizes) -> list[int]:
     return one.sizes
 
 
-def case(module: torch.nn.Module, rows: Any, calls: Sequence[Given] = ()) -> Case:
+def case(module: torch.nn.Module, rows: Any, calls: Sequence[CallInputs] = ()) -> Case:
     return Case.from_module("sizes/case", module, (X,), dynamic_shapes=({0: rows},), calls=calls)
 
 
@@ -136,10 +136,10 @@ def test_a_size_in_the_range_that_the_program_refuses_is_red(target: str) -> Non
         "SizeRefused: the program refuses x:0 = 8 (declared: 1 and more; exported with 4): "
     )
     assert "eval_upper_bound" in cell.error
-    (found,) = cell.dynamic
+    (found,) = cell.dynamic_dimensions
     assert cell.refused_call is not None
     assert found.sizes[cell.refused_call] == 8
-    assert Cell.from_json(cell.to_json()).dynamic == cell.dynamic
+    assert Cell.from_json(cell.to_json()).dynamic_dimensions == cell.dynamic_dimensions
     assert run_cell(case(Scaled(), Dim("rows", min=1, max=16)), target).status is Status.PASSED
 
 
@@ -161,7 +161,7 @@ def test_a_case_s_own_call_that_is_refused_is_named() -> None:
 def test_a_failure_at_the_example_s_sizes_is_not_the_size_s() -> None:
     cell = run_cell(case(_Unsafe(), Dim("rows", min=2, max=9)), "portable:fp32")
     assert (cell.status, cell.stage) == (Status.FAILED, "run")
-    assert [one.sizes for one in cell.dynamic] == [[4, 2, 9]]
+    assert [one.sizes for one in cell.dynamic_dimensions] == [[4, 2, 9]]
     assert cell.refused_call is None
     assert "SizeRefused" not in (cell.error or "")
 

@@ -76,7 +76,7 @@ def mask_of(program: Any) -> torch.Tensor:
 def test_honest_calls_are_green(recipe: Recipe) -> None:
     cell = cell_of(recipe)
     assert cell.status is Status.PASSED, cell.error
-    assert cell.altered == []
+    assert cell.side_effects == []
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_a_call_that_writes_to_the_callers_buffer_is_red(
     cell = cell_of(recipe)
     assert (cell.status, cell.stage) == (Status.FAILED, stage)
     assert cell.error == f"AlteredByCall: {call} changed what it was given: buffer mask"
-    assert cell.altered == ["buffer mask"]
-    assert Cell.from_json(cell.to_json()).altered == cell.altered
+    assert cell.side_effects == ["buffer mask"]
+    assert Cell.from_json(cell.to_json()).side_effects == cell.side_effects
 
 
 def test_a_converted_graph_that_shares_memory_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,14 +110,14 @@ def test_a_converted_graph_that_shares_memory_is_held(monkeypatch: pytest.Monkey
 
 def test_training_mode_and_a_new_buffer_are_red(monkeypatch: pytest.MonkeyPatch) -> None:
     spoiling(monkeypatch, "export", lambda module: module.linear.train(), after=True)
-    assert cell_of().altered == ["training of linear"]
+    assert cell_of().side_effects == ["training of linear"]
     spoiling(
         monkeypatch,
         "export",
         lambda module: module.linear.register_buffer("scale", torch.ones(1)),
         after=True,
     )
-    assert cell_of().altered == ["training of linear", "buffer linear.scale"]
+    assert cell_of().side_effects == ["training of linear", "buffer linear.scale"]
 
 
 def test_weights_are_quantized_in_a_copy() -> None:
@@ -147,7 +147,7 @@ def test_a_program_shared_by_cells_is_held(monkeypatch: pytest.MonkeyPatch) -> N
     assert cell_of(shared_work=shared_work).status is Status.PASSED
     spoiling(monkeypatch, "lower_any", lambda program, *_: overwrite(mask_of(program)))
     cell = cell_of(shared_work=shared_work)
-    assert cell.altered == ["mask of the exported program"]
+    assert cell.side_effects == ["mask of the exported program"]
 
 
 def test_an_input_that_the_module_writes_is_calibrated_on_a_copy() -> None:

@@ -172,7 +172,7 @@ FAULTS = {
         softer,
         "distributions differ",
         (torch.rand(64, 64) + 1,),
-        {"draws": True},
+        {"random_outputs": True},
     ),
 }
 

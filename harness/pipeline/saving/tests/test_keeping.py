@@ -118,7 +118,7 @@ def test_what_a_bundle_does_not_have_is_said(tmp_path: Path) -> None:
 
 
 def test_what_is_drawn_has_no_expected_values(tmp_path: Path) -> None:
-    case = Case("dropout/half", lambda: (Drawing(), (torch.randn(64, 64),)), draws=True)
+    case = Case("dropout/half", lambda: (Drawing(), (torch.randn(64, 64),)), random_outputs=True)
     _, about = kept(tmp_path, case, target="null:eager")
     assert "expected" in about["missing"]
     assert "actual.safetensors" in names(tmp_path)

@@ -81,7 +81,7 @@ def test_the_second_run_takes_what_the_first_one_left(project: Path, workers: st
 
 
 # Besides, nothing differs of one that was taken.
-_OF_TAKING = {"cached", "worker", "kept"}
+_OF_TAKING = {"cached", "worker", "saved_to"}
 
 
 def test_processes_and_workers_take_from_each_other_and_record_the_same(project: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_killed_run_is_completed_in_its_folder(project: Path) -> None:
     record = load(project / "run")
     assert record.is_complete, record.incompleteness
     assert len(record.cells) == len(outcomes(record)) == 5
-    assert len(record.info.resumed) == 1
+    assert len(record.info.resumed_at) == 1
 
 
 @pytest.mark.parametrize("workers", WORKERS)
