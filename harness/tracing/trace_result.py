@@ -137,7 +137,7 @@ class Found:
             error=self.first.error,
             bound=self.first.bound,
             bound_used=self.first.bound_used,
-            born=self.first.originates_here,
+            originates_here=self.first.originates_here,
             note=f"{self.note}: a node before it may be wrong" if self.stopped_early else "",
         )
 
