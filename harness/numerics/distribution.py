@@ -1,4 +1,4 @@
-"""Compare random outputs by their distribution, for cases that ask for it (``Case.random_outputs``)."""
+"""Compare random outputs by their distribution, for cases with ``Case.random_outputs``."""
 
 from __future__ import annotations
 
