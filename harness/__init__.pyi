@@ -89,8 +89,7 @@ from .record.cell import (
     PassProperty as PassProperty,
     Status as Status,
 )
-from .record.defect import Defect as Defect
-from .record.program_data import Encoding as Encoding
+from .record.program_data import Defect as Defect, Encoding as Encoding
 from .record.run import Run as Run
 from .record.severity import Severity as Severity
 from .record.target import Target as Target

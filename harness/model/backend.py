@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from harness.record.defect import Defect
+from harness.record.program_data import Defect
 
 if TYPE_CHECKING:
     from harness.execution.execute import DelegateLoader

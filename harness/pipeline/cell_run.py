@@ -49,8 +49,7 @@ from harness.record.cell import (
     Status,
     is_model,
 )
-from harness.record.defect import Defect
-from harness.record.program_data import Encoding
+from harness.record.program_data import Defect, Encoding
 from harness.record.severity import Severity, worst
 from harness.record.target import Target
 

@@ -14,11 +14,10 @@ from typing import Any
 
 import msgspec
 
-from harness.record.defect import Defect
 from harness.record.evidence import Vacuity, is_conclusive
 from harness.record.migrations import upgrade_cell
 from harness.record.number_text import read_number, spell
-from harness.record.program_data import Dimension, Encoding
+from harness.record.program_data import Defect, Dimension, Encoding
 from harness.record.severity import Severity
 from harness.record.target import cell_id
 

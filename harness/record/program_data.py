@@ -1,4 +1,4 @@
-"""What a record keeps of a program: its dynamic dimensions and its encoded weights. No torch."""
+"""Data of a program in a record: dynamic dimensions, encoded weights, defects. No torch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 
 
 class Dimension(msgspec.Struct, frozen=True, kw_only=True):
-    """A dimension of an input that varies.
+    """A dynamic dimension of an input.
 
     ``low`` and ``high`` are the range that the exported program declares, ``high`` None for no
-    maximum. ``sizes`` has the size in each call, in order: those of the case, then those that were
-    added so that the ends of the range are executed.
+    maximum. ``sizes`` has the size in each call, in order: the calls of the case, then the calls
+    that the harness added for the ends of the range.
     """
 
     input: str
@@ -27,16 +27,16 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def span(self) -> str:
-        """The range in words, ``1 to 16`` or ``1 and more``."""
+        """The range as text, ``1 to 16`` or ``1 and more``."""
         return f"{self.low} and more" if self.high is None else f"{self.low} to {self.high}"
 
 
 class Encoding(msgspec.Struct, frozen=True, kw_only=True):
-    """A weight as the program carries it, in a layout that backends share.
+    """A quantized weight of a program, in a layout that backends share.
 
     Codes are one byte each, row after row of ``columns``; scales are one byte a block. The
-    ``*_sha256`` are of these bytes; ``codes`` and ``scales`` are the bytes themselves in base64,
-    kept for cases whose backends are compared.
+    ``*_sha256`` are digests of these bytes; ``codes`` and ``scales`` are the bytes in base64,
+    recorded for cases whose backends are compared.
     """
 
     parameter: str
@@ -52,13 +52,13 @@ class Encoding(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, parameter: str, element: str, block: int, columns: int, codes: bytes, scales: bytes
     ) -> Encoding:
-        """The record of a weight, bytes included.
+        """Make the record of a weight, bytes included.
 
         Args:
             parameter: name of the weight in the module.
             element: format of the codes, such as ``e4m3``.
-            block: codes that share a scale.
-            columns: codes of a row.
+            block: number of codes that share a scale.
+            columns: number of codes in a row.
             codes: one byte each.
             scales: one byte a block.
         """
@@ -74,5 +74,23 @@ class Encoding(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def brief(self) -> Encoding:
-        """The same without the bytes."""
+        """Return a copy without the bytes."""
         return msgspec.structs.replace(self, codes=None, scales=None)
+
+
+class Defect(msgspec.Struct, frozen=True, kw_only=True):
+    """A defect of a vendor's code that execution went past, as if the code were correct.
+
+    ``error`` says what is wrong. ``node`` is the node of the lowered graph, ``op`` its operator,
+    ``source`` the line of the model; each is empty where it is not known.
+    """
+
+    error: str
+    node: str = ""
+    op: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        node = f"{self.node} ({self.op})" if self.op else self.node
+        place = ", ".join(part for part in (node, self.source) if part)
+        return f"{place}: {self.error}" if place else self.error

@@ -12,7 +12,7 @@ from harness.execution.operators import op_name
 from harness.pipeline.delegation import graph_modules, lowered_modules
 from harness.pipeline.explain.node_origin import nearest_source
 from harness.pipeline.tester import Tester
-from harness.record.defect import Defect
+from harness.record.program_data import Defect
 
 
 def locate_defects(tester: Tester, defects: Sequence[Defect]) -> list[Defect]:

@@ -13,7 +13,7 @@ from harness.errors import ProgramError, StageFailure
 from harness.model.backend import Availability, Execution, go_past, past_defects
 from harness.model.case import Inputs
 from harness.record.cell import PUBLISHED, Cell, Status
-from harness.record.defect import Defect
+from harness.record.program_data import Defect
 
 TWO = Case.from_module(
     "two/layers",

@@ -10,7 +10,7 @@ from harness.errors import LimitationError
 from harness.model.known_issues.known_issue import KnownIssue, recognise
 from harness.model.known_issues.operator_names import base_name, named_in
 from harness.record.cell import Cell, Delegation, Divergence, Status
-from harness.record.defect import Defect
+from harness.record.program_data import Defect
 
 ISSUE: dict[str, Any] = {
     "cause": "The kernel reads memory row by row.",
