@@ -38,12 +38,12 @@ class Null:
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program with ATen's kernels."""
         from harness import AtenKernels, Interpreter
-        from harness.execution.process_lock import exclusive
+        from harness.execution.process_lock import hold_process_lock
         from harness.model.seeding import seeded_with
 
         interpreter = Interpreter(program, {}, AtenKernels())
         # ATen's kernels draw random numbers from the process's generator.
-        with exclusive(), seeded_with(0):
+        with hold_process_lock(), seeded_with(0):
             outputs = [interpreter(inputs) for inputs in calls]
         if self._spoil:
             outputs = [[spoil_value(value) for value in call] for call in outputs]

@@ -26,9 +26,9 @@ class Portable:
         """Available wherever the runtime's Python bindings load."""
         packages = ("executorch", "torch")
         try:
-            from harness import native_backends
+            from harness import list_native_backends
 
-            native_backends()
+            list_native_backends()
         except Exception as error:
             return Availability(False, f"the ExecuTorch runtime does not load: {error}")
         return Availability(True, runtime="native", packages=packages)

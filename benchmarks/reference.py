@@ -85,12 +85,12 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
     import torch
 
     from harness.checking import cases, model_sources
-    from harness.execution.memory import GIB, Meter
+    from harness.execution.memory import GIB, MemoryMeter
     from harness.model.case import Case
     from harness.pipeline import speed
     from harness.pipeline.runner import run_cell
 
-    class Clock(Meter):
+    class Clock(MemoryMeter):
         """CPU seconds of stages; those of a stage inside of another are its own."""
 
         def __init__(self) -> None:

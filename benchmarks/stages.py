@@ -111,7 +111,7 @@ def _called(case: Any, target: Any) -> dict[str, float] | None:
         lowered = timed("lower", lambda: stages.lower(program, options()))
         emitted = timed("to_executorch", lambda: stages.to_executorch(lowered))
         data = timed("serialize", lambda: stages.serialize(emitted))
-        interface = Interface.of(program, lowered.exported_program().graph_signature)
+        interface = Interface.from_export(program, lowered.exported_program().graph_signature)
         parsed = Program(data)
         flat = [parsed.arrange(tree_leaves(interface.arrange(call))) for call in built.calls]
         timed("run", lambda: backend.execute(data, flat))

@@ -13,16 +13,16 @@ from .errors import (
     describe as describe,
 )
 from .execution.any_program.run import execute as execute
-from .execution.child_process import Child as Child
+from .execution.child_process import ChildProcess as ChildProcess
 from .execution.execute import (
     DelegateHandle as DelegateHandle,
     DelegateLoader as DelegateLoader,
     Interpreter as Interpreter,
-    native_backends as native_backends,
+    list_native_backends as list_native_backends,
     run_native as run_native,
 )
 from .execution.kernels import AtenKernels as AtenKernels, RuntimeKernels as RuntimeKernels
-from .execution.memory import Meter as Meter
+from .execution.memory import MemoryMeter as MemoryMeter
 from .execution.operators import op_name as op_name
 from .execution.program import DelegatePayload as DelegatePayload, Program as Program
 from .execution.validation import torch_dtype as torch_dtype

@@ -149,9 +149,9 @@ class Metal:
     def availability(self) -> Availability:
         """Ask the runtime for the delegate, then for a compiler for the shaders."""
         packages = ("executorch", "torch")
-        from harness import native_backends
+        from harness import list_native_backends
 
-        if DELEGATE in native_backends():
+        if DELEGATE in list_native_backends():
             return Availability(True, runtime="native", packages=packages)
         from backends.metal.host.toolchain import compiler_version
 
@@ -172,13 +172,13 @@ class Metal:
         Emulated, shaders that were not generated in this process run in a child.
         """
         from backends.metal.generation.own import is_own
-        from harness import Program, native_backends, run_native
+        from harness import Program, list_native_backends, run_native
         from harness.execution import foreign_programs
 
         delegates = Program(program).delegates
-        if not delegates or DELEGATE in native_backends():
+        if not delegates or DELEGATE in list_native_backends():
             return Execution(run_native(program, calls), "native")
-        if not foreign_programs.is_inside() and not all(map(is_own, delegates)):
+        if not foreign_programs.is_child_process() and not all(map(is_own, delegates)):
             return foreign_programs.execute(self.name, program, calls)
         return self.emulate(program, calls)
 

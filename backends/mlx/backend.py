@@ -231,18 +231,18 @@ class Mlx:
             reason = f"{error}; install mlx in the version that pyproject.toml pins"
             return Availability(False, reason, packages=packages, can_lower=can_lower)
         del mlx
-        from harness import native_backends
+        from harness import list_native_backends
 
-        runtime = "native" if DELEGATE in native_backends() else "emulated"
+        runtime = "native" if DELEGATE in list_native_backends() else "emulated"
         unverified = "" if runtime == "native" else unread(READ, "the delegate's runtime")
         return Availability(True, runtime=runtime, packages=packages, unverified=unverified)
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively where possible; a program without a delegate always is."""
-        from harness import Program, native_backends, run_native
+        from harness import Program, list_native_backends, run_native
 
         parsed = Program(program)
-        if not parsed.plan.delegates or DELEGATE in native_backends():
+        if not parsed.plan.delegates or DELEGATE in list_native_backends():
             return Execution(run_native(program, calls), "native")
         return self._interpret(parsed, calls)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness import Backend, Case, Status, Target, native_backends, registry, run_cell
+from harness import Backend, Case, Status, Target, list_native_backends, registry, run_cell
 from harness.errors import UnknownTarget
 from harness.model.backend import MissingBackend
 from harness.model.selection import parse_targets
@@ -113,4 +113,4 @@ def test_a_backend_whose_package_is_missing_is_reported(monkeypatch: pytest.Monk
 
 
 def test_the_native_runtime_has_xnnpack() -> None:
-    assert "XnnpackBackend" in native_backends()
+    assert "XnnpackBackend" in list_native_backends()

@@ -13,18 +13,18 @@ import torch
 
 from backends.tosa.graph import read_root
 from backends.tosa.served import TosaArray, TosaRequest, TosaResult
-from harness import Child, DelegateHandle, DelegatePayload, ProgramError
+from harness import ChildProcess, DelegateHandle, DelegatePayload, ProgramError
 
 # The default of --cell-timeout: time for a whole cell.
 CALL_SECONDS = 300.0
 
 # Without the variable, a graph that the model rejects costs seconds: the model forks, and gdb
 # prints a backtrace (func_print_backtrace in the model's func_debug.cc).
-CHILD = Child(
+CHILD = ChildProcess(
     Path(__file__).with_name("served.py"),
     "the TOSA reference model",
     {"TOSA_MODEL_NO_BACKTRACE": "1"},
-    limited=True,
+    limit_memory=True,
 )
 
 

@@ -139,9 +139,9 @@ class Xnnpack:
         try:
             import executorch.backends.xnnpack.partition.xnnpack_partitioner  # noqa: F401
 
-            from harness import native_backends
+            from harness import list_native_backends
 
-            registered = native_backends()
+            registered = list_native_backends()
         except Exception as error:
             return Availability(False, f"executorch does not load: {error}", packages=packages)
         if DELEGATE not in registered:

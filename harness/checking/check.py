@@ -15,7 +15,7 @@ from harness.checking.dynamic_dimensions import parse_dynamic
 from harness.checking.input_layout import explain_layout
 from harness.checking.model_sources import CheckedModel, InputSet, as_given, case_name
 from harness.errors import UsageError
-from harness.execution.memory import Meter
+from harness.execution.memory import MemoryMeter
 from harness.model import registry
 from harness.model.case import Case
 from harness.model.selection import parse_list, parse_targets
@@ -132,7 +132,7 @@ def check_cell(
     seed: int,
     passes: Sequence[PassFactory] = (),
     save: Path | None = None,
-    meter: Meter | None = None,
+    meter: MemoryMeter | None = None,
     on_compared: Callable[[Tester], None] | None = None,
     on_failure: Callable[[Tester], None] | None = None,
     on_lowered: Callable[[Cell], None] | None = None,

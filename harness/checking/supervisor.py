@@ -36,7 +36,7 @@ from harness.checking.messages import (
     decoder,
 )
 from harness.errors import UsageError
-from harness.execution.child_process import how_it_ended
+from harness.execution.child_process import describe_exit
 from harness.execution.memory import GIB
 from harness.pipeline.explain.model_frames import find_frame_in_text, find_vendor_frame_in_stack
 from harness.record.cell import Cell, Status
@@ -188,7 +188,7 @@ class _CheckProcess:
         self._pipe.close()
         if self._process.poll() is None:
             self._process.kill()
-        self.end = how_it_ended(self._process.wait())
+        self.end = describe_exit(self._process.wait())
         self._log.seek(0)
         log = self._log.read()
         self._log_lines = log.decode(errors="replace").strip().splitlines()

@@ -89,7 +89,7 @@ def repro(
     prepare(speed=speed)
     from rich.console import Console
 
-    from harness.execution.memory import allocations_limited
+    from harness.execution.memory import limit_allocations
     from harness.model.selection import parse_targets
     from harness.pipeline.runner import run_cell
     from harness.pipeline.saving.cell_folder import CellFolder
@@ -104,7 +104,7 @@ def repro(
     saves_only_program = save is not None and save.suffix == ".pte"
     keep = None if save is None or saves_only_program else CellFolder(save)
     # A cell that allocates without end must not exhaust the machine.
-    with allocations_limited(available_memory()):
+    with limit_allocations(available_memory()):
         record = run_cell(
             case,
             target,

@@ -37,7 +37,7 @@ from harness.cluster.messages import (
 )
 from harness.cluster.slot_process import SlotConfig
 from harness.errors import UsageError
-from harness.execution.child_process import how_it_ended
+from harness.execution.child_process import describe_exit
 from harness.execution.memory import GIB
 from harness.pytest_plugin.workers import fork_server
 from harness.pytest_plugin.workers.fork_server import Forked
@@ -185,7 +185,7 @@ class ClusterSlot:
         if self._process is None:
             return "is not running"
         try:
-            return how_it_ended(self._process.wait(_EXIT_SECONDS))
+            return describe_exit(self._process.wait(_EXIT_SECONDS))
         except subprocess.TimeoutExpired:
             return "closed its connection"
 

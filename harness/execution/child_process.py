@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from harness.errors import OutOfMemory, ProgramError, describe
-from harness.execution.memory import is_refusal, lent
+from harness.execution.memory import count_child_memory, is_out_of_memory
 
 Answer = Callable[[bytes], bytes]
 """What a child does with a request. It runs in the child's main thread."""
@@ -42,7 +42,7 @@ _READY, _ANSWER, _REFUSAL, _NO_MEMORY = range(4)
 _PIECE = 1 << 20
 
 
-class Child:
+class ChildProcess:
     """A process that imports one file and answers requests; started by the first of them.
 
     Threads may share one: their requests take turns. After a fork, the forked process starts a
@@ -136,7 +136,7 @@ class Child:
     def _counted(self) -> contextlib.AbstractContextManager[None]:
         """What the child takes meanwhile is memory of the stage that asks."""
         process = self._process
-        return contextlib.nullcontext() if process is None else lent(process.pid)
+        return contextlib.nullcontext() if process is None else count_child_memory(process.pid)
 
     def _connected(self) -> socket.socket:
         """The socket of a living child, started if need be."""
@@ -198,7 +198,7 @@ class Child:
                 end.close()
         if process is None or process.returncode is None:
             return "is not running"
-        return how_it_ended(process.returncode)
+        return describe_exit(process.returncode)
 
 
 # A process that imports; between the end of its socket and its own it has nothing to do.
@@ -206,7 +206,7 @@ _START_SECONDS = 120.0
 _EXIT_SECONDS = 10.0
 
 
-def how_it_ended(code: int) -> str:
+def describe_exit(code: int) -> str:
     """What a process's exit code says, after its name: ``was ended by SIGSEGV``."""
     if code >= 0:
         return f"ended with exit code {code}"
@@ -269,7 +269,7 @@ def _serve(connection: socket.socket, answer: Answer) -> None:
         except ProgramError as error:
             kind, frame = _REFUSAL, str(error).encode()
         except Exception as error:
-            kind = _NO_MEMORY if is_refusal(error) else _REFUSAL
+            kind = _NO_MEMORY if is_out_of_memory(error) else _REFUSAL
             frame = describe(error).encode()
         _send(connection, kind, frame, None)
 

@@ -57,7 +57,7 @@ def read(data: bytes | memoryview) -> PTEFile:
     return file
 
 
-def external_constants(file: PTEFile) -> list[str]:
+def list_external_constants(file: PTEFile) -> list[str]:
     """Names of the constants that a program has in a ``.ptd`` beside it."""
     inside = file.named_data.pte_data if file.named_data else {}
     values = (value.val for plan in file.program.execution_plan for value in plan.values)

@@ -23,10 +23,14 @@ from executorch.exir import schema
 
 from harness.errors import MissingKernels, ProgramError
 from harness.execution.kernels import KernelHandle, Kernels
-from harness.execution.native.runtime_log import first_load, place, said_in
-from harness.execution.operators import missing_kernels, register_operators
+from harness.execution.native.runtime_log import (
+    capture_runtime_log,
+    filter_first_load_messages,
+    format_instruction,
+)
+from harness.execution.operators import find_missing_kernels, register_operators
 from harness.execution.program import DelegatePayload, Program, TensorSpec
-from harness.execution.validation import offset, planned_bytes
+from harness.execution.validation import compute_arena_sizes, get_memory_offset
 from harness.model.case import Inputs
 
 DelegateHandle = Callable[[list[Any]], None]
@@ -48,36 +52,36 @@ read after the last instruction. The caller's tensor is left alone, natively whe
 plans memory for its inputs (the default) and in the interpreter always. Constants that the user
 returns come as they are, and a value that is returned twice comes twice."""
 
-Hear = Callable[[float, Callable[[], object]], None]
+CallListener = Callable[[float, Callable[[], object]], None]
 """Told of each call of a loaded program: its seconds, and what executes it once more."""
 
 _Values = TypeVar("_Values")
 
-_HEAR: ContextVar[Hear | None] = ContextVar("hear", default=None)
+_CALL_LISTENER: ContextVar[CallListener | None] = ContextVar("call_listener", default=None)
 
 # An instruction count that no honest program of the suites comes near: stops a corrupt jump.
 _MAX_STEPS = 10_000_000
 
 
 @contextmanager
-def hearing(hear: Hear) -> Iterator[None]:
+def report_calls(listener: CallListener) -> Iterator[None]:
     """Tell of what this thread executes in here."""
-    token = _HEAR.set(hear)
+    token = _CALL_LISTENER.set(listener)
     try:
         yield
     finally:
-        _HEAR.reset(token)
+        _CALL_LISTENER.reset(token)
 
 
 def _timed(execute: Callable[[Any], _Values], inputs: Any) -> _Values:
     start = time.perf_counter()
     values = execute(inputs)
-    if (hear := _HEAR.get()) is not None:
-        hear(time.perf_counter() - start, functools.partial(execute, inputs))
+    if (listener := _CALL_LISTENER.get()) is not None:
+        listener(time.perf_counter() - start, functools.partial(execute, inputs))
     return values
 
 
-def native_backends() -> list[str]:
+def list_native_backends() -> list[str]:
     """Names of the delegates that the runtime of this host has."""
     from executorch.runtime import Runtime
 
@@ -105,7 +109,7 @@ def run_native(
     try:
         return _run_native(program, calls, method)
     except RuntimeError as error:
-        if said := said_in(lambda: _run_native(program, calls, method)):
+        if said := capture_runtime_log(lambda: _run_native(program, calls, method)):
             raise RuntimeError(f"{error}; the runtime says: {said}") from None
         raise
 
@@ -120,10 +124,10 @@ def _run_native(program: bytes, calls: Sequence[Inputs], method: str) -> list[li
             f"program has no method {method!r}; it has {sorted(loaded.method_names)}"
         )
     try:
-        with first_load():
+        with filter_first_load_messages():
             ready = loaded.load_method(method)
     except RuntimeError as error:
-        if missing := missing_kernels(Program(program).plan):
+        if missing := find_missing_kernels(Program(program).plan):
             raise MissingKernels(missing) from error
         raise
     if ready is None:
@@ -131,11 +135,11 @@ def _run_native(program: bytes, calls: Sequence[Inputs], method: str) -> list[li
     results = []
     for inputs in calls:
         values = _timed(ready.execute, list(inputs))
-        results.append([_kept(number, value) for number, value in enumerate(values)])
+        results.append([_copy_output(number, value) for number, value in enumerate(values)])
     return results
 
 
-def _kept(number: int, value: Any) -> OutputValue:
+def _copy_output(number: int, value: Any) -> OutputValue:
     """An output that outlives its program: the next call writes over the memory of this one."""
     if isinstance(value, torch.Tensor):
         return value.clone()
@@ -169,13 +173,13 @@ class Interpreter:
                 missing.
         """
         register_operators()
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self.program = program if isinstance(program, Program) else Program(program)
         self.plan = self.program.plan
         self._instructions = self.plan.chains[0].instructions
-        self._arenas = [bytearray(size) for size in planned_bytes(self.plan)]
+        self._arenas = [bytearray(size) for size in compute_arena_sizes(self.plan)]
         self._values: list[Any] = [
-            self._place(index, value.val) for index, value in enumerate(self.plan.values)
+            self._create_value(index, value.val) for index, value in enumerate(self.plan.values)
         ]
         self._kernels: dict[int, KernelHandle] = {
             at: kernels.load(self.program, instruction.instr_args)
@@ -200,7 +204,7 @@ class Interpreter:
         Raises:
             ProgramError: the inputs do not fit the program, or an instruction is malformed.
         """
-        with self._turn:
+        with self._lock:
             return _timed(self._execute, inputs)
 
     def _execute(self, inputs: Inputs) -> list[OutputValue]:
@@ -225,13 +229,16 @@ class Interpreter:
                 case schema.FreeCall():
                     pass
             at += 1
-        return [_kept(number, self._read(index)) for number, index in enumerate(self.plan.outputs)]
+        return [
+            _copy_output(number, self._read(index))
+            for number, index in enumerate(self.plan.outputs)
+        ]
 
-    def _place(self, index: int, value: Any) -> Any:
+    def _create_value(self, index: int, value: Any) -> Any:
         """The runtime value of a declared value; lists stay declared and are read on use."""
         match value:
             case schema.Tensor():
-                return self._place_tensor(index, value)
+                return self._create_tensor(index, value)
             case schema.Int(int_val=number):
                 return number
             case schema.Bool(bool_val=flag):
@@ -247,9 +254,9 @@ class Interpreter:
             case _:
                 return value
 
-    def _place_tensor(self, index: int, value: schema.Tensor) -> torch.Tensor:
-        spec = self.program.tensor(index)
-        data = self.program.initial_bytes(value)
+    def _create_tensor(self, index: int, value: schema.Tensor) -> torch.Tensor:
+        spec = self.program.get_tensor_spec(index)
+        data = self.program.get_initial_bytes(value)
         if value.allocation_info is None:
             if data is None:
                 return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype)
@@ -266,7 +273,9 @@ class Interpreter:
         if count == 0:
             return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype)
         arena = self._arenas[where.memory_id]
-        flat = torch.frombuffer(arena, dtype=spec.dtype, count=count, offset=offset(where))
+        flat = torch.frombuffer(
+            arena, dtype=spec.dtype, count=count, offset=get_memory_offset(where)
+        )
         return flat.as_strided(spec.sizes, spec.strides)
 
     def _bind(self, inputs: Inputs) -> None:
@@ -278,24 +287,26 @@ class Interpreter:
             if not isinstance(given, torch.Tensor):
                 self._values[index] = given
                 continue
-            spec = self.program.tensor(index)
+            spec = self.program.get_tensor_spec(index)
             if given.dtype != spec.dtype:
                 raise ProgramError(f"input {number} is {given.dtype}, not {spec.dtype}")
             # The runtime goes by the number of elements as well (TensorImpl::
             # internal_resize_contiguous in runtime/core/portable_type/tensor_impl.cpp).
             planned_elements = math.prod(spec.sizes)
             fits = len(given.shape) == len(spec.sizes) and (
-                given.numel() <= planned_elements if spec.dynamic else given.shape == spec.sizes
+                given.numel() <= planned_elements if spec.is_dynamic else given.shape == spec.sizes
             )
             if not fits:
-                most = f"at most {planned_elements} elements, planned for " if spec.dynamic else ""
+                most = (
+                    f"at most {planned_elements} elements, planned for " if spec.is_dynamic else ""
+                )
                 raise ProgramError(
                     f"input {number} has shape {tuple(given.shape)}; the program takes "
                     f"{most}{spec.sizes}"
                 )
             planned = self._values[index]
-            if spec.dynamic:
-                planned.as_strided_(given.shape, spec.strides_of(given.shape))
+            if spec.is_dynamic:
+                planned.as_strided_(given.shape, spec.compute_strides(given.shape))
             planned.copy_(given)
 
     def _read(self, index: int) -> Any:
@@ -313,7 +324,7 @@ class Interpreter:
         try:
             self._call(handle, indices)
         except Exception as error:
-            error.add_note(place(at))
+            error.add_note(format_instruction(at))
             raise
 
     def _call(self, handle: DelegateHandle | KernelHandle, indices: list[int]) -> None:
@@ -325,8 +336,8 @@ class Interpreter:
             self._values[index] = value
             if not isinstance(value, torch.Tensor):
                 continue
-            spec = self.program.tensor(index)
-            if not spec.dynamic and tuple(value.shape) != spec.sizes:
+            spec = self.program.get_tensor_spec(index)
+            if not spec.is_dynamic and tuple(value.shape) != spec.sizes:
                 raise ProgramError(
                     f"a call returned shape {tuple(value.shape)} for a tensor that the "
                     f"program fixes to {spec.sizes}"

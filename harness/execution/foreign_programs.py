@@ -1,7 +1,7 @@
 """Programs that nobody here lowered, executed in a warm child process.
 
 A backend hands on what it does not trust with :func:`execute`; in the child it is asked again and
-finds :func:`is_inside` true. What crashes there is an error here
+finds :func:`is_child_process` true. What crashes there is an error here
 (:mod:`harness.execution.child_process`).
 """
 
@@ -18,15 +18,15 @@ import msgspec
 import torch
 
 from harness.errors import ProgramError, printable
-from harness.execution.child_process import Child
-from harness.execution.native.runtime_log import in_log
+from harness.execution.child_process import ChildProcess
+from harness.execution.native.runtime_log import extract_failure
 from harness.model.backend import Execution
 from harness.model.case import Inputs
 
 _MARK = "CONFORM_FOREIGN"
 
 # What a whole cell may take by default (--cell-timeout).
-SECONDS = 300.0
+DEFAULT_TIMEOUT_SECONDS = 300.0
 
 
 class TensorValue(msgspec.Struct):
@@ -38,7 +38,7 @@ class TensorValue(msgspec.Struct):
     data: memoryview
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> TensorValue:
+    def from_tensor(cls, tensor: torch.Tensor) -> TensorValue:
         """A dense copy of a tensor."""
         order = tuple(tensor.dim_order()) if tensor.numel() else tuple(range(tensor.dim()))
         memory = tensor.detach().permute(order).contiguous().reshape(-1)
@@ -47,7 +47,7 @@ class TensorValue(msgspec.Struct):
             str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), order, memoryview(data)
         )
 
-    def tensor(self) -> torch.Tensor:
+    def to_tensor(self) -> torch.Tensor:
         """What travelled.
 
         Raises:
@@ -71,7 +71,7 @@ class TensorValue(msgspec.Struct):
 Value = TensorValue | int | float | bool | str | None
 
 
-class Task(msgspec.Struct):
+class ExecutionRequest(msgspec.Struct):
     """Execute a program for some calls.
 
     Attributes:
@@ -89,7 +89,7 @@ class Task(msgspec.Struct):
     log: str
 
 
-class Result(msgspec.Struct):
+class ExecutionResponse(msgspec.Struct):
     """An :class:`~harness.model.backend.Execution`."""
 
     runtime: str
@@ -102,7 +102,7 @@ def execute(
     calls: Sequence[Inputs],
     *,
     method: str = "forward",
-    seconds: float = SECONDS,
+    seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> Execution:
     """What ``backend.execute(program, calls)`` returns in the child.
 
@@ -121,47 +121,52 @@ def execute(
         file, log = Path(folder, "program.pte"), Path(folder, "log")
         file.write_bytes(program)
         log.touch()
-        task = Task(str(file), [pack(inputs) for inputs in calls], backend, method, str(log))
+        task = ExecutionRequest(
+            str(file), [pack_values(inputs) for inputs in calls], backend, method, str(log)
+        )
         try:
             answer = _child().ask(msgspec.msgpack.encode(task), seconds)
         except ProgramError as error:
             raise type(error)(_with_log(str(error), log.read_bytes())) from error
     try:
-        result = msgspec.msgpack.decode(answer, type=Result)
+        result = msgspec.msgpack.decode(answer, type=ExecutionResponse)
     except msgspec.MsgspecError as error:
         raise ProgramError(f"what executes foreign programs answers nonsense: {error}") from error
-    return Execution([unpack(values) for values in result.outputs], result.runtime)
+    return Execution([unpack_values(values) for values in result.outputs], result.runtime)
 
 
 def _with_log(message: str, log: bytes) -> str:
     """A failure with what the runtime logged of it, where the message has not got it yet: a child
     that died could not add it."""
-    said = printable(in_log(log.decode("utf-8", "replace")))
+    said = printable(extract_failure(log.decode("utf-8", "replace")))
     return message if not said or "the runtime says" in message else f"{message} ({said})"
 
 
-def is_inside() -> bool:
+def is_child_process() -> bool:
     """Whether this process is the child."""
     return _MARK in os.environ
 
 
-def pack(values: Sequence[Any]) -> list[Value]:
+def pack_values(values: Sequence[Any]) -> list[Value]:
     """Values as they travel."""
-    return [TensorValue.of(value) if isinstance(value, torch.Tensor) else value for value in values]
+    return [
+        TensorValue.from_tensor(value) if isinstance(value, torch.Tensor) else value
+        for value in values
+    ]
 
 
-def unpack(values: Sequence[Value]) -> list[Any]:
-    """The inverse of :func:`pack`.
+def unpack_values(values: Sequence[Value]) -> list[Any]:
+    """The inverse of :func:`pack_values`.
 
     Raises:
         ProgramError: a tensor contradicts itself.
     """
-    return [value.tensor() if isinstance(value, TensorValue) else value for value in values]
+    return [value.to_tensor() if isinstance(value, TensorValue) else value for value in values]
 
 
 @functools.cache
-def _child() -> Child:
-    return Child(
+def _child() -> ChildProcess:
+    return ChildProcess(
         Path(__file__).parent / "any_program" / "child_execution.py",
         "the process that executes foreign programs",
         {_MARK: "1"},

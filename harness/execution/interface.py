@@ -20,7 +20,7 @@ from harness.vendors.torch import TreeSpec, keystr, tree_flatten_with_path, tree
 
 
 @dataclass(frozen=True)
-class Place:
+class ValuePosition:
     """Where a value of a call stands.
 
     Attributes:
@@ -51,32 +51,32 @@ class Interface:
     Attributes:
         in_spec: tree of (positional inputs, keyword inputs) that it was exported with.
         out_spec: tree of its outputs.
-        places: what each value that it returns is, in the order in which it returns them.
+        positions: what each value that it returns is, in the order in which it returns them.
     """
 
     in_spec: TreeSpec
     out_spec: TreeSpec
-    places: tuple[Place, ...]
+    positions: tuple[ValuePosition, ...]
 
     @classmethod
-    def of(cls, exported: ExportedProgram, signature: ExportGraphSignature) -> Interface:
+    def from_export(cls, exported: ExportedProgram, signature: ExportGraphSignature) -> Interface:
         """Read the trees off the exported program, the values off the lowered one's signature."""
-        paths = output_paths(exported.call_spec.out_spec)
+        paths = list_output_paths(exported.call_spec.out_spec)
         inputs = [spec.arg.name for spec in signature.input_specs if spec.kind is _USER_INPUT]
         places = []
         returned = 0
         for spec in signature.output_specs:
             if spec.kind is OutputKind.USER_OUTPUT:
-                places.append(Place("output", returned, paths[returned]))
+                places.append(ValuePosition("output", returned, paths[returned]))
                 returned += 1
             elif spec.kind is OutputKind.USER_INPUT_MUTATION:
-                places.append(Place("input", inputs.index(str(spec.target))))
+                places.append(ValuePosition("input", inputs.index(str(spec.target))))
         return cls(exported.call_spec.in_spec, exported.call_spec.out_spec, tuple(places))
 
     @property
-    def changed(self) -> frozenset[int]:
+    def mutated_inputs(self) -> frozenset[int]:
         """Positions of the inputs that the program says it changes."""
-        return frozenset(place.index for place in self.places if place.role == "input")
+        return frozenset(place.index for place in self.positions if place.role == "input")
 
     def arrange(self, inputs: CallInputs) -> CallInputs:
         """The inputs of a call with the keys of their dicts in the order of the export.
@@ -93,7 +93,7 @@ class Interface:
             ) from error
         return make_call(*tree_unflatten(leaves, self.in_spec))
 
-    def difference(self, spec: TreeSpec) -> str | None:
+    def find_tree_difference(self, spec: TreeSpec) -> str | None:
         """How the program's tree of outputs differs from another one, or None."""
         return _difference(self.out_spec, spec, "")
 
@@ -101,7 +101,7 @@ class Interface:
 _USER_INPUT = InputKind.USER_INPUT
 
 
-def output_paths(spec: TreeSpec) -> list[str]:
+def list_output_paths(spec: TreeSpec) -> list[str]:
     """The path of each leaf of a tree, in order."""
     # Some nodes, such as caches, take for a leaf what is a tensor only.
     tree = tree_unflatten([torch.empty(0)] * spec.num_leaves, spec)

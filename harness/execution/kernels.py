@@ -23,7 +23,7 @@ from executorch.exir import schema
 
 from harness.errors import MissingKernels, ProgramError
 from harness.execution.native.runtime_call import RuntimeCall
-from harness.execution.operators import is_dynamic, missing_kernels, resolve
+from harness.execution.operators import find_missing_kernels, is_dynamic, resolve_operator
 from harness.execution.program import Program
 from harness.execution.validation import torch_dtype
 from harness.vendors.torch import OpOverload
@@ -61,7 +61,7 @@ class AtenKernels:
         dynamic = [is_dynamic(program.plan.values[index].val) for index in call.args]
         if operator.name == _COPY_INDEX:
             return functools.partial(_copy_index, dynamic[0])
-        if (kernel := resolve(operator.name, operator.overload)) is None:
+        if (kernel := resolve_operator(operator.name, operator.overload)) is None:
             return _view
         return functools.partial(_call_aten, kernel, dynamic)
 
@@ -75,7 +75,7 @@ class RuntimeKernels:
         Raises:
             MissingKernels: the runtime lacks one that the program calls, be it here or elsewhere.
         """
-        if missing := missing_kernels(program.plan):
+        if missing := find_missing_kernels(program.plan):
             raise MissingKernels(missing)
         operator = program.plan.operators[call.op_index]
         if operator.name.startswith(_SIZES):

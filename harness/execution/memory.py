@@ -45,20 +45,22 @@ _REFUSALS = (
 )
 
 
-def is_refusal(error: BaseException | None) -> bool:
+def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether an error, or what it was raised from, says that memory was refused."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         if isinstance(error, MemoryError | OutOfMemory):
             return True
-        if isinstance(error, Exception) and any(words in _text(error) for words in _REFUSALS):
+        if isinstance(error, Exception) and any(
+            words in _get_message(error) for words in _REFUSALS
+        ):
             return True
         error = error.__cause__
     return False
 
 
-def said(held: int, stage: str) -> str:
+def format_memory_use(held: int, stage: str) -> str:
     """How every message about the memory of a cell begins.
 
     Args:
@@ -68,53 +70,56 @@ def said(held: int, stage: str) -> str:
     return f"memory: {held / GIB:.2f} GiB {f'at stage {stage}' if stage else 'before any stage'}"
 
 
-def resident(pid: int | None = None) -> int:
+def read_resident_bytes(pid: int | None = None) -> int:
     """Bytes of memory that a process has pages for; 0 when there is no such process.
 
     Args:
         pid: of this user's; None for this process.
     """
     if not _LINUX:
-        return _psutil_resident(pid)
-    return _statm(pid)[1]
+        return _psutil_resident_bytes(pid)
+    return _read_statm(pid)[1]
 
 
-def family(pid: int) -> dict[int, int]:
+def read_descendants_bytes(pid: int) -> dict[int, int]:
     """Bytes that each process below another one holds, at any depth, by process id.
 
     A child between fork and exec still is its parent's image and holds nothing of its own.
     """
     if not _LINUX:
-        return {child: _psutil_resident(child) for child in _psutil_below(pid)}
-    image, _ = _statm(pid)
+        return {child: _psutil_resident_bytes(child) for child in _psutil_descendants(pid)}
+    image, _ = _read_statm(pid)
     found: dict[int, int] = {}
-    waiting = _children(pid)
+    waiting = _list_children(pid)
     while waiting:
         child = waiting.pop()
-        size, held = _statm(child)
+        size, held = _read_statm(child)
         if child not in found and size:
             found[child] = 0 if size == image else held
-            waiting += _children(child)
+            waiting += _list_children(child)
     return found
 
 
-def proportional(pid: int) -> int:
-    """Like :func:`resident`, pages that several processes share divided among them. Takes
-    milliseconds a GiB; what the system does not tell is all of a process's own."""
+def read_proportional_bytes(pid: int) -> int:
+    """Return the resident memory of a process, with each shared page divided among its processes.
+
+    Takes milliseconds a GiB. Where the system has no such number, the result is that of
+    :func:`read_resident_bytes`.
+    """
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            return _field(file.read(), b"\nPss:")
+            return _parse_kilobytes(file.read(), b"\nPss:")
     except (OSError, ValueError):
-        return resident(pid)
+        return read_resident_bytes(pid)
 
 
-class Meter:
+class MemoryMeter:
     """The memory of one cell, in bytes.
 
     Attributes:
         base: what this process held as the cell began.
         peaks: the most above the base, by stage; what a
-        :class:`~harness.execution.child_process.Child`
+        :class:`~harness.execution.child_process.ChildProcess`
             took for the stage is in it. Where threads run cells at the same time, so is what the
             others took.
     """
@@ -125,7 +130,7 @@ class Meter:
         Args:
             entered: told the name of each stage as it begins.
         """
-        self.base = _MARK.release()
+        self.base = _TRACKER.release()
         self.peaks: dict[str, int] = {}
         self._entered = entered
 
@@ -134,35 +139,35 @@ class Meter:
         """Whatever is held in here is held by that stage."""
         if self._entered is not None:
             self._entered(name)
-        _MARK.release()
+        _TRACKER.release()
         section = _Section()
-        _MARK.begin(section)
+        _TRACKER.begin(section)
         try:
             yield
         finally:
-            _MARK.end(section)
+            _TRACKER.end(section)
             peak = max(section.peak - self.base, 0)
             self.peaks[name] = max(self.peaks.get(name, 0), peak)
 
 
 @contextmanager
-def lent(pid: int) -> Iterator[None]:
+def count_child_memory(pid: int) -> Iterator[None]:
     """Count what another process takes in here, at most, to the stages that run."""
-    before = resident(pid)
-    if not _set_back(pid):
+    before = read_resident_bytes(pid)
+    if not _reset_peak(pid):
         yield
         return
     try:
         yield
     finally:
-        _MARK.lend(max(_highest(pid) - before, 0))
+        _TRACKER.add_external(max(_read_peak(pid) - before, 0))
 
 
 class _Section:
     peak = 0
 
 
-class _Mark:
+class _PeakTracker:
     """The high-water mark of this process, of which there is one for all threads."""
 
     def __init__(self) -> None:
@@ -180,7 +185,7 @@ class _Mark:
         What lies free on the heap, the next stage would take first, and seem smaller than it is.
         Cycles are gone as well: the collector counts objects, and a gigabyte of weights may be one.
         """
-        held = resident()
+        held = read_resident_bytes()
         collects = held - self._collected >= _WORTH_COLLECTING
         if collects:
             gc.collect()
@@ -188,7 +193,7 @@ class _Mark:
             _WORTH_TRIMMING, _SHARE_WORTH_TRIMMING * self._base
         ):
             _trim()
-            self._base = held = resident()
+            self._base = held = read_resident_bytes()
         self._base = min(self._base, held)
         self._collected = held if collects else min(self._collected, held)
         return held
@@ -198,10 +203,10 @@ class _Mark:
             if self._open:
                 self._read()
             self._open.append(section)
-            self._is_exact = _set_back(None)
+            self._is_exact = _reset_peak(None)
             if not self._is_exact:
-                self._lifetime = _lifetime_peak()
-                self._note(resident())
+                self._lifetime = _read_lifetime_peak()
+                self._note(read_resident_bytes())
                 if self._sampler is None:
                     self._sampler = threading.Thread(target=self._sample, daemon=True)
                     self._sampler.start()
@@ -211,9 +216,9 @@ class _Mark:
             self._read()
             self._open.remove(section)
 
-    def lend(self, taken: int) -> None:
+    def add_external(self, taken: int) -> None:
         with self._lock:
-            self._note(resident() + taken)
+            self._note(read_resident_bytes() + taken)
 
     def _sample(self) -> None:
         """Look as long as a stage runs."""
@@ -222,27 +227,27 @@ class _Mark:
                 if not self._open:
                     self._sampler = None
                     return
-                self._note(resident())
+                self._note(read_resident_bytes())
             time.sleep(_INTERVAL)
 
     def _read(self) -> None:
         if self._is_exact:
-            self._note(_highest(None))
-        elif (peak := _lifetime_peak()) > self._lifetime:
+            self._note(_read_peak(None))
+        elif (peak := _read_lifetime_peak()) > self._lifetime:
             self._note(peak)
         else:
-            self._note(resident())
+            self._note(read_resident_bytes())
 
     def _note(self, held: int) -> None:
         for section in self._open:
             section.peak = max(section.peak, held)
 
 
-_MARK = _Mark()
+_TRACKER = _PeakTracker()
 
 
 @contextmanager
-def allocations_limited(further: int) -> Iterator[None]:
+def limit_allocations(further: int) -> Iterator[None]:
     """Refuse this process what it asks for beyond so many bytes more than it has, where the system
     can (Linux). Python and torch then raise; native code may end the process."""
     if not _LINUX:
@@ -250,7 +255,7 @@ def allocations_limited(further: int) -> Iterator[None]:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     with open("/proc/self/status", "rb") as file:
-        limit = _field(file.read(), b"\nVmData:") + further
+        limit = _parse_kilobytes(file.read(), b"\nVmData:") + further
     known = [value for value in (soft, hard) if value != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min([limit, *known]), hard))
     try:
@@ -259,21 +264,21 @@ def allocations_limited(further: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def _place(pid: int | None, name: str) -> str:
+def _proc_path(pid: int | None, name: str) -> str:
     return f"/proc/{'self' if pid is None else pid}/{name}"
 
 
-def _statm(pid: int | None) -> tuple[int, int]:
+def _read_statm(pid: int | None) -> tuple[int, int]:
     """Address space and resident memory of a process, in bytes; zeros when it is gone."""
     try:
-        with open(_place(pid, "statm"), "rb", buffering=0) as file:
+        with open(_proc_path(pid, "statm"), "rb", buffering=0) as file:
             size, held = file.read().split()[:2]
     except (OSError, ValueError):
         return 0, 0
     return int(size) * _PAGE, int(held) * _PAGE
 
 
-def _children(pid: int) -> list[int]:
+def _list_children(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -285,30 +290,30 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _set_back(pid: int | None) -> bool:
+def _reset_peak(pid: int | None) -> bool:
     """Set the high-water mark of a process to what it holds; whether the system does that."""
     try:
-        with open(_place(pid, "clear_refs"), "wb", buffering=0) as file:
+        with open(_proc_path(pid, "clear_refs"), "wb", buffering=0) as file:
             file.write(b"5")
     except OSError:
         return False
     return True
 
 
-def _highest(pid: int | None) -> int:
+def _read_peak(pid: int | None) -> int:
     try:
-        with open(_place(pid, "status"), "rb", buffering=0) as file:
-            return _field(file.read(), b"\nVmHWM:")
+        with open(_proc_path(pid, "status"), "rb", buffering=0) as file:
+            return _parse_kilobytes(file.read(), b"\nVmHWM:")
     except (OSError, ValueError):
         return 0
 
 
-def _field(text: bytes, name: bytes) -> int:
+def _parse_kilobytes(text: bytes, name: bytes) -> int:
     """A number of kB in one of /proc's listings, in bytes."""
     return int(text[text.index(name) + len(name) :].split(maxsplit=1)[0]) * 1024
 
 
-def _lifetime_peak() -> int:
+def _read_lifetime_peak() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak * 1024 if _LINUX else peak
 
@@ -319,7 +324,7 @@ def _trim() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _psutil_resident(pid: int | None) -> int:
+def _psutil_resident_bytes(pid: int | None) -> int:
     import psutil
 
     try:
@@ -328,7 +333,7 @@ def _psutil_resident(pid: int | None) -> int:
         return 0
 
 
-def _psutil_below(pid: int) -> Sequence[int]:
+def _psutil_descendants(pid: int) -> Sequence[int]:
     import psutil
 
     try:
@@ -337,7 +342,7 @@ def _psutil_below(pid: int) -> Sequence[int]:
         return []
 
 
-def _text(error: BaseException) -> str:
+def _get_message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:  # a message that cannot be made says nothing

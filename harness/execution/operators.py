@@ -26,7 +26,7 @@ def kernel_name(operator: schema.Operator) -> str:
     return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
 
 
-def native_kernels() -> frozenset[str]:
+def list_native_kernels() -> frozenset[str]:
     """Names of the kernels that the runtime of this host has now, ``namespace::name.overload``."""
     from executorch.runtime import Runtime
 
@@ -34,12 +34,12 @@ def native_kernels() -> frozenset[str]:
     return frozenset(Runtime.get().operator_registry.operator_names)
 
 
-def missing_kernels(plan: schema.ExecutionPlan) -> list[str]:
+def find_missing_kernels(plan: schema.ExecutionPlan) -> list[str]:
     """Names of the kernels that a plan calls and the runtime of this host has not, sorted."""
-    return sorted({kernel_name(operator) for operator in plan.operators} - native_kernels())
+    return sorted({kernel_name(operator) for operator in plan.operators} - list_native_kernels())
 
 
-def resolve(name: str, overload: str) -> OpOverload | None:
+def resolve_operator(name: str, overload: str) -> OpOverload | None:
     """The operator that a kernel call names; None for ``et_view``, which only aliases.
 
     Raises:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import torch
 
-from harness.execution.torch_settings import restored_settings
+from harness.execution.torch_settings import restore_settings
 from harness.vendors.quiet import vendors_quiet
 from harness.vendors.torch import _get_current_dispatch_mode_stack, _pop_mode
 
@@ -22,13 +22,13 @@ _LOCK = threading.RLock()
 
 
 @contextmanager
-def exclusive() -> Iterator[None]:
+def hold_process_lock() -> Iterator[None]:
     """Hold the lock, without the noise of vendors' imports; restore torch's settings, random
     numbers and modes after.
 
     A thread that holds it already may take it again.
     """
-    with _LOCK, vendors_quiet(), torch.random.fork_rng(devices=[]), restored_settings():
+    with _LOCK, vendors_quiet(), torch.random.fork_rng(devices=[]), restore_settings():
         modes = len(_get_current_dispatch_mode_stack())
         try:
             yield

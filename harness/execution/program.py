@@ -13,7 +13,7 @@ from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
 from harness.execution import container
-from harness.execution.validation import torch_dtype, validate
+from harness.execution.validation import torch_dtype, validate_plan
 from harness.vendors.executorch import PTEFile
 
 
@@ -41,10 +41,10 @@ class TensorSpec:
     dtype: torch.dtype
     sizes: tuple[int, ...]
     dim_order: tuple[int, ...]
-    dynamic: bool
+    is_dynamic: bool
 
     @classmethod
-    def of(cls, value: schema.Tensor) -> TensorSpec:
+    def from_value(cls, value: schema.Tensor) -> TensorSpec:
         """The declaration of a value.
 
         Raises:
@@ -60,9 +60,9 @@ class TensorSpec:
     @property
     def strides(self) -> tuple[int, ...]:
         """Strides in elements of the declared sizes and dim order."""
-        return self.strides_of(self.sizes)
+        return self.compute_strides(self.sizes)
 
-    def strides_of(self, sizes: Sequence[int]) -> tuple[int, ...]:
+    def compute_strides(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """Strides in elements of other sizes in the declared dim order."""
         return tuple(stride_from_dim_order(list(sizes), list(self.dim_order)))
 
@@ -70,7 +70,9 @@ class TensorSpec:
         """A copy laid out as the program declares, which is how an application passes it."""
         if tensor.dim() != len(self.dim_order):
             return tensor.clone()
-        empty = torch.empty_strided(tensor.shape, self.strides_of(tensor.shape), dtype=tensor.dtype)
+        empty = torch.empty_strided(
+            tensor.shape, self.compute_strides(tensor.shape), dtype=tensor.dtype
+        )
         return empty.copy_(tensor)
 
 
@@ -93,10 +95,10 @@ class Program:
         if method not in plans:
             raise ProgramError(f"program has no method {method!r}; it has {sorted(plans)}")
         self.plan: schema.ExecutionPlan = plans[method]
-        validate(self.plan)
+        validate_plan(self.plan)
         self._specs: dict[int, TensorSpec] = {}
 
-    def tensor(self, index: int) -> TensorSpec:
+    def get_tensor_spec(self, index: int) -> TensorSpec:
         """The declaration of a tensor value.
 
         Raises:
@@ -107,7 +109,7 @@ class Program:
         value = self.plan.values[index].val
         if not isinstance(value, schema.Tensor):
             raise ProgramError(f"value {index} is {type(value).__name__}, expected a tensor")
-        self._specs[index] = TensorSpec.of(value)
+        self._specs[index] = TensorSpec.from_value(value)
         return self._specs[index]
 
     @property
@@ -122,7 +124,7 @@ class Program:
 
     def _maybe_tensor(self, index: int) -> TensorSpec | None:
         is_tensor = isinstance(self.plan.values[index].val, schema.Tensor)
-        return self.tensor(index) if is_tensor else None
+        return self.get_tensor_spec(index) if is_tensor else None
 
     def arrange(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Copies of flat inputs, laid out as the program declares them.
@@ -163,7 +165,7 @@ class Program:
             payloads.append(DelegatePayload(delegate.id, bytes(data), specs, named))
         return payloads
 
-    def initial_bytes(self, value: schema.Tensor) -> bytes | memoryview | None:
+    def get_initial_bytes(self, value: schema.Tensor) -> bytes | memoryview | None:
         """Bytes a tensor starts with: a constant, or a buffer's initial state."""
         extra = value.extra_tensor_info
         if extra is not None and extra.location == schema.TensorDataLocation.EXTERNAL:

@@ -19,7 +19,7 @@ _CONFIGURATIONS = ("torch._inductor.config", "torch._functorch.config", "torch._
 
 
 @contextmanager
-def restored_settings() -> Iterator[None]:
+def restore_settings() -> Iterator[None]:
     """Restore default dtype, gradients, threads, precision of products, determinism, and what
     torch's compilers are configured to do, options aside that change nothing that they make."""
     dtype, gradients = torch.get_default_dtype(), torch.is_grad_enabled()

@@ -56,7 +56,7 @@ def torch_dtype(scalar_type: Any) -> torch.dtype:
     return dtype
 
 
-def validate(plan: schema.ExecutionPlan) -> None:
+def validate_plan(plan: schema.ExecutionPlan) -> None:
     """Refuse a plan that contradicts itself.
 
     Raises:
@@ -91,12 +91,12 @@ def validate(plan: schema.ExecutionPlan) -> None:
         _check_complete(f"instruction {at}", instruction.instr_args)
         for what, index, count in _references(instruction.instr_args, plan):
             _check_index(f"instruction {at}: {what}", index, count)
-    if total > host_bytes() // 2:
+    if total > get_host_memory_bytes() // 2:
         raise UnsupportedProgram(f"the program's tensors take {total} bytes of this host's memory")
 
 
 @functools.cache
-def host_bytes() -> int:
+def get_host_memory_bytes() -> int:
     """Memory that this process may have: the machine's, or less where its address space ends."""
     import resource
 
@@ -105,7 +105,7 @@ def host_bytes() -> int:
     return most if limit == resource.RLIM_INFINITY else min(most, limit)
 
 
-def planned_bytes(plan: schema.ExecutionPlan) -> list[int]:
+def compute_arena_sizes(plan: schema.ExecutionPlan) -> list[int]:
     """How much of each planned memory the plan's tensors reach; nobody touches what is beyond.
 
     The declared sizes may be anything above: memory is laid out by these instead.
@@ -115,16 +115,18 @@ def planned_bytes(plan: schema.ExecutionPlan) -> list[int]:
         tensor = value.val
         if isinstance(tensor, schema.Tensor) and tensor.allocation_info is not None:
             memory = tensor.allocation_info.memory_id
-            ends[memory] = max(ends[memory], offset(tensor.allocation_info) + nbytes(tensor))
+            ends[memory] = max(
+                ends[memory], get_memory_offset(tensor.allocation_info) + compute_nbytes(tensor)
+            )
     return ends
 
 
-def offset(where: schema.AllocationDetails) -> int:
+def get_memory_offset(where: schema.AllocationDetails) -> int:
     """Bytes from the start of a planned memory."""
     return int(where.memory_offset_low + (where.memory_offset_high << 32))
 
 
-def nbytes(tensor: schema.Tensor) -> int:
+def compute_nbytes(tensor: schema.Tensor) -> int:
     """Bytes of a tensor of the declared sizes."""
     return int(math.prod(tensor.sizes) * torch_dtype(tensor.scalar_type).itemsize)
 
@@ -132,7 +134,7 @@ def nbytes(tensor: schema.Tensor) -> int:
 _REQUIRED: dict[type, tuple[str, ...]] = {}
 
 
-def _required(kind: type) -> tuple[str, ...]:
+def _get_required_fields(kind: type) -> tuple[str, ...]:
     """Names of the fields of a table of the schema that may not be None."""
     if kind not in _REQUIRED:
         hints = typing.get_type_hints(kind).items()
@@ -150,7 +152,7 @@ def _check_complete(what: str, table: Any) -> None:
     """
     if table is None:
         raise ProgramError(f"{what} is missing")
-    for name in _required(type(table)):
+    for name in _get_required_fields(type(table)):
         if getattr(table, name) is None:
             raise ProgramError(f"{what}, {type(table).__name__}, lacks its {name}")
 
@@ -175,14 +177,14 @@ def _check_tensor(number: int, tensor: schema.Tensor, memories: Sequence[int]) -
     count = math.prod(max(size, 1) for size in tensor.sizes) * dtype.itemsize
     if count > _INT64_MAX:
         raise ProgramError(f"{what} has {tensor.sizes} elements, more than can be counted")
-    size = nbytes(tensor)
+    size = compute_nbytes(tensor)
     where = tensor.allocation_info
     if where is None:
         return size
     # Memory 0 is where constants live (schema/program.fbs).
     if not 0 < where.memory_id < len(memories):
         raise ProgramError(f"{what} is planned in memory {where.memory_id} of {len(memories)}")
-    begin = offset(where)
+    begin = get_memory_offset(where)
     if begin % dtype.itemsize:
         raise ProgramError(f"{what}, a tensor of {dtype}, is planned at unaligned offset {begin}")
     if begin + size > memories[where.memory_id]:

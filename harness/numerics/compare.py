@@ -77,8 +77,8 @@ def compare(
         problems.append(f"results of {len(actual)} calls, expected {len(reference.oracle)}")
     for call, values in enumerate(actual[: len(reference.oracle)]):
         expected = reference.places[call] if reference.places else _outputs(reference.oracle[call])
-        returned = interface.places if interface is not None else expected
-        if interface is not None and (problem := interface.difference(reference.specs[call])):
+        returned = interface.positions if interface is not None else expected
+        if interface is not None and (problem := interface.find_tree_difference(reference.specs[call])):
             problems.append(f"call {call}: {problem}")
             continue
         if len(values) != len(returned):
@@ -274,7 +274,7 @@ def find_structure_problem(
     if spec is None or actual.numel() == 0:
         return None
     # Strides, as several dim orders are the same where a dimension has size 1.
-    wanted = _effective(actual.shape, spec.strides_of(actual.shape))
+    wanted = _effective(actual.shape, spec.compute_strides(actual.shape))
     if _effective(actual.shape, actual.stride()) != wanted:
         return f"dim order {tuple(actual.dim_order())}, the program declares {spec.dim_order}"
     return None

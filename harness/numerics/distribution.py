@@ -54,10 +54,10 @@ def compare_draws(
     if len(actual) != len(calls):
         problems.append(f"results of {len(actual)} calls, expected {len(calls)}")
     for call, values in enumerate(actual[: len(calls)]):
-        if problem := interface.difference(runs[0][call].spec):
+        if problem := interface.find_tree_difference(runs[0][call].spec):
             problems.append(f"call {call}: {problem}")
             continue
-        for value, place in zip(values, interface.places, strict=True):
+        for value, place in zip(values, interface.positions, strict=True):
             if place.role != "output":
                 continue
             drawn = [run[call].outputs[place.index] for run in runs]

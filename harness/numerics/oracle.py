@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from harness.execution.interface import Place
+from harness.execution.interface import ValuePosition
 from harness.model.case import CallInputs
 from harness.model.precision import Precision
 from harness.model.seeding import restored

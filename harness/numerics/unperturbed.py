@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from harness.errors import NotDeterministic
-from harness.execution.interface import Place, output_paths
+from harness.execution.interface import ValuePosition, list_output_paths
 from harness.model.case import CallInputs
 from harness.numerics.arithmetic import Float64Mode, RunRecord
 from harness.numerics.determinism import LARGE, RandomDraws, outputs_agree
@@ -168,7 +168,7 @@ def _to_truth(native: Any, truth: Any) -> Any:
 
 def collect_places(call: CallResult) -> list[Place]:
     """Return the place of each value of :func:`collect_values`."""
-    outputs = [Place("output", index, path) for index, path in enumerate(output_paths(call.spec))]
+    outputs = [Place("output", index, path) for index, path in enumerate(list_output_paths(call.spec))]
     return outputs + [Place("input", position) for position in call.inputs]
 
 

@@ -56,7 +56,7 @@ def run_exporter(exporter: Exporter, built: Built, backend: str, recipe: Recipe)
         exported, emitted = exporter.make(module, inputs, backend)
     for emission in seen:
         if emission.emitted is emitted:
-            interface = Interface.of(exported, emission.signature)
+            interface = Interface.from_export(exported, emission.signature)
             partitioned = LowerArtifact(emission.manager, emission.delegation, interface)
             return ExporterResult(exported, partitioned, emitted)
     raise CaseError(

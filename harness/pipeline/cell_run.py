@@ -21,8 +21,8 @@ from harness.errors import (
     describe,
     printable,
 )
-from harness.execution.memory import Meter, is_refusal, said
-from harness.execution.process_lock import exclusive
+from harness.execution.memory import MemoryMeter, is_out_of_memory, said
+from harness.execution.process_lock import hold_process_lock
 from harness.model.backend import Backend, DefectLog, Emulating, past_defects
 from harness.model.case import Case
 from harness.model.limitation import EXCUSE, Limitation
@@ -101,7 +101,7 @@ class CellRun:
         compare_runtimes: bool,
         save: Path | None,
         cell_folder: CellFolder | None,
-        meter: Meter,
+        meter: MemoryMeter,
         on_compared: Callable[[Tester], None] | None,
         shared_work: SharedCaseWork | None,
         continue_past_defects: bool,
@@ -198,7 +198,7 @@ class CellRun:
             outcome.status, outcome.stage, outcome.error
         ):
             return outcome  # the limitation decides; finding a refusal would lower again
-        with exclusive():
+        with hold_process_lock():
             reason = find_refusal(tester, failure)
         if reason is None:
             return outcome
@@ -254,7 +254,7 @@ class CellRun:
             self.side_effects = cause.names
         if isinstance(cause, UnsupportedProgram):
             status = Status.UNSUPPORTED
-        elif is_refusal(cause):
+        elif is_out_of_memory(cause):
             # Same status as a cell that the memory monitor ends: either may happen first.
             status = Status.CRASHED
             held = said(self.meter.peaks.get(stage, 0), stage)

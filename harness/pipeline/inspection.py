@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.errors import StageFailure
-from harness.execution.any_program.executors import listing
+from harness.execution.any_program.delegate_runtimes import describe_payload
 from harness.model import registry
 from harness.model.backend import Describing, Inspectable
 from harness.model.case import Case
@@ -42,4 +42,4 @@ def inspect(case: Case, target: Target, *, seed: int = 0) -> Iterator[str]:
         return
     for number, payload in enumerate(tester.serialized.program.delegates):
         yield f"{payload.id}, delegate {number}"
-        yield from (f"  {line}" for line in listing(payload))
+        yield from (f"  {line}" for line in describe_payload(payload))

@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 
 from harness.errors import ConflictingOptions, StageFailure
-from harness.execution.process_lock import exclusive
+from harness.execution.process_lock import hold_process_lock
 from harness.model.backend import Attempt, Backend, Emulating, Execution
 from harness.model.case import Built, CallInputs, Case, Inputs
 from harness.model.precision import Precision
@@ -69,7 +69,7 @@ class JudgingStages(StageClock, ArtifactReader):
         lowered: Lowered = self._artifacts.need("serialize", "run")
         chosen = calls
         if chosen is None:
-            with exclusive(), self.attribute_errors("reference"):
+            with hold_process_lock(), self.attribute_errors("reference"):
                 chosen = add_observing_call(
                     self._runs, self.reference_module, self.exported, self.built.calls
                 )
@@ -95,7 +95,7 @@ class JudgingStages(StageClock, ArtifactReader):
         ran, module = self._artifacts.run, self.reference_module
         if calls is None:
             calls = self.built.calls if ran is None else ran.calls
-        changed = () if self._artifacts.lower is None else self.interface.changed
+        changed = () if self._artifacts.lower is None else self.interface.mutated_inputs
         is_own, precision = module is self.built.module, self._precision()
         with self._stage("reference"):
             if is_own and self._shared_work is not None and self.recipe.semantics is None:
@@ -183,7 +183,7 @@ class JudgingStages(StageClock, ArtifactReader):
         """
         ran: RunArtifact = self._artifacts.need("run", "is_export_wrong")
         reference = self._artifacts.compute_reference
-        if reference is None or self.interface.changed:
+        if reference is None or self.interface.mutated_inputs:
             return False
         if self.reference_module is not self.built.module:
             return False  # the exported graph is the reference itself

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy
 
-from harness.execution.execute import hearing
+from harness.execution.execute import report_calls
 from harness.execution.program import Program
 from harness.model.backend import Backend, Holding
 
@@ -110,7 +110,7 @@ class Stopwatch:
             if self._repeat_call is None:
                 self._repeat_call = again
 
-        with hearing(hear):
+        with report_calls(hear):
             yield
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.execution.process_lock import exclusive
+from harness.execution.process_lock import hold_process_lock
 from harness.pipeline.tester import Tester
 
 
@@ -13,7 +13,7 @@ def find_unsupported_reason(tester: Tester) -> str | None:
         StageFailure: stage ``build``: the exporter or the recipe raised an error.
     """
     exporter, recipe = tester.case.exporter, tester.recipe
-    with exclusive(), tester.attribute_errors("build"):
+    with hold_process_lock(), tester.attribute_errors("build"):
         if exporter is not None:
             if (reason := exporter.find_refusal(tester.target)) is not None:
                 return reason

@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.errors import (
     describe,
 )
-from harness.execution.memory import Meter
+from harness.execution.memory import MemoryMeter
 from harness.model import registry
 from harness.model.backend import Availability, Backend
 from harness.model.case import Case
@@ -44,7 +44,7 @@ def run_cell(
     cell_folder: CellFolder | None = None,
     suite: str = "",
     worker: str | None = None,
-    meter: Meter | None = None,
+    meter: MemoryMeter | None = None,
     on_compared: Callable[[Tester], None] | None = None,
     on_failure: Callable[[Tester], None] | None = None,
     on_lowered: Callable[[Cell], None] | None = None,
@@ -101,7 +101,7 @@ def run_cell(
         compare_runtimes,
         save,
         cell_folder,
-        meter or Meter(),
+        meter or MemoryMeter(),
         on_compared,
         shared_work,
         continue_past_defects and PUBLISHED not in case.tags,

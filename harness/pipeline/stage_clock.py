@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from harness.errors import ConflictingOptions, StageFailure, StageOrderError
-from harness.execution.memory import Meter
-from harness.execution.process_lock import exclusive
+from harness.execution.memory import MemoryMeter
+from harness.execution.process_lock import hold_process_lock
 
 # Backends lock the parts of execution that must not run in parallel.
 _UNLOCKED = ("run", "steady", "emulate")
@@ -22,9 +22,9 @@ class StageClock:
         meter: measures the memory of each stage.
     """
 
-    def __init__(self, meter: Meter | None = None) -> None:
+    def __init__(self, meter: MemoryMeter | None = None) -> None:
         self.seconds: dict[str, float] = {}
-        self.meter = meter or Meter()
+        self.meter = meter or MemoryMeter()
 
     @contextmanager
     def attribute_errors(self, stage: str) -> Iterator[None]:
@@ -46,7 +46,7 @@ class StageClock:
                 if name in _UNLOCKED:
                     yield
                 else:
-                    with exclusive():
+                    with hold_process_lock():
                         start = time.perf_counter()  # do not count the wait for the lock
                         yield
         finally:

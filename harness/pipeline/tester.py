@@ -21,7 +21,7 @@ from torch.export import ExportedProgram
 
 from harness.errors import ConflictingOptions, StageOrderError
 from harness.execution.interface import Interface
-from harness.execution.memory import Meter
+from harness.execution.memory import MemoryMeter
 from harness.execution.program import Program
 from harness.model import registry
 from harness.model.backend import Backend
@@ -55,7 +55,7 @@ class Tester(JudgingStages, GraphChecks):
     """Runs the stages of one case on one target.
 
     Several testers may run in threads of one process. Only execution runs in parallel: all other
-    stages hold :func:`~harness.execution.process_lock.exclusive`, because export, passes and the
+    stages hold :func:`~harness.execution.process_lock.hold_process_lock`, because export, passes and the
     reference use global state of torch.
     """
 
@@ -70,7 +70,7 @@ class Tester(JudgingStages, GraphChecks):
         recipe: Recipe | None = None,
         backend: Backend | None = None,
         transform_passes: Sequence[Pass] | None = None,
-        meter: Meter | None = None,
+        meter: MemoryMeter | None = None,
         shared_work: SharedCaseWork | None = None,
     ) -> None:
         """Build the case for a target.
@@ -258,7 +258,7 @@ class Tester(JudgingStages, GraphChecks):
                 manager = stages.lower_any(edge or exported.program, options)
             lowered = manager.exported_program()
             # Count before to_executorch, which rewrites the lowered graph into out-variants.
-            interface = Interface.of(exported.program, lowered.graph_signature)
+            interface = Interface.from_export(exported.program, lowered.graph_signature)
             counted = delegation.count_delegation(lowered, why)
             rewriting = None if witness is None else witness.rewriting
             partitioned = LowerArtifact(manager, counted, interface, rewriting)

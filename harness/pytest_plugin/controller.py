@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.errors import ConformError, RunUnwritable, UnknownTarget, UsageError
-from harness.execution.memory import GIB, allocations_limited
+from harness.execution.memory import GIB, limit_allocations
 from harness.model import registry
 from harness.pytest_plugin.cached.cached_cells import known, whole
 from harness.pytest_plugin.cached.changed_since import CHANGED, CHANGED_INPUT
@@ -114,7 +114,7 @@ class Controller:
         """Without xdist there is no worker to end: what the machine does not have is refused."""
         if not isinstance(item, CellItem) or item.nodeid in known(self.config):
             return (yield)
-        with allocations_limited(self.config.stash[ROOM]):
+        with limit_allocations(self.config.stash[ROOM]):
             return (yield)
 
     @pytest.hookimpl(tryfirst=True)

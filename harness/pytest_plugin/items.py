@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from harness.errors import ConformError
-from harness.execution.memory import GIB, Meter
+from harness.execution.memory import GIB, MemoryMeter
 from harness.model import registry
 from harness.model.case import Case
 from harness.pytest_plugin.nightly import is_by_day, tiers
@@ -121,7 +121,7 @@ class CellItem(pytest.Item):
         self.case = case
         self.target = target
         self.suite = suite
-        self.meter: Meter | None = None
+        self.meter: MemoryMeter | None = None
         self.board: Board | None = None
         for tag in sorted(case.tags):
             self.add_marker(tag)

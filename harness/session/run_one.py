@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.execution.memory import Meter
+from harness.execution.memory import MemoryMeter
 from harness.model.case import Case
 from harness.model.limitation import find, judge
 from harness.model.registry import note_known_issues
@@ -80,7 +80,7 @@ def run(
     *,
     shared_work: SharedCaseWork,
     worker: str | None = None,
-    meter: Meter | None = None,
+    meter: MemoryMeter | None = None,
     board: Board | None = None,
 ) -> tuple[Cell, Claim | None]:
     """Run a cell, and look for where it leaves the oracle in what is left of its time.
@@ -121,7 +121,7 @@ def run(
     cell.suite, cell.worker = suite.name, worker
     if keep is not None and keep.folder.is_dir():
         cell.saved_to = saved_folder(cell.id)
-    cell = _explained(cell, case, asked, testers, meter or Meter(), board)
+    cell = _explained(cell, case, asked, testers, meter or MemoryMeter(), board)
     note_known_issues(cell)
     return cell, claim_of(cell, case, suite, asked.targets)
 
@@ -154,7 +154,7 @@ def _explained(
     case: Case,
     asked: Asked,
     ran: list[Tester],
-    meter: Meter,
+    meter: MemoryMeter,
     board: Board | None,
 ) -> Cell:
     """The record with where it leaves the oracle.

@@ -151,11 +151,11 @@ from pathlib import Path
 
 import torch
 
-from harness import Case, Cell, CellFolder, Meter, SharedCaseWork, Target, check, run_cell, trace
+from harness import Case, Cell, CellFolder, MemoryMeter, SharedCaseWork, Target, check, run_cell, trace
 
 case = Case.from_module("my_linear", torch.nn.Linear(32, 64), (torch.randn(4, 32),))
 folder, target = CellFolder(Path("kept")), Target.parse("xnnpack:fp32")
-cell: Cell = run_cell(case, target, cell_folder=folder, meter=Meter())
+cell: Cell = run_cell(case, target, cell_folder=folder, meter=MemoryMeter())
 cells: list[Cell] = check(torch.nn.ReLU(), (torch.randn(3),), targets=["xnnpack:fp32"])
 bound: float = cell.numerics[0].bound
 node = trace(case, "xnnpack:fp32").first

@@ -17,7 +17,7 @@ import torch
 from torch.fx import Node
 
 from harness.errors import StageOrderError
-from harness.execution.process_lock import exclusive
+from harness.execution.process_lock import hold_process_lock
 from harness.model.backend import Backend
 from harness.model.case import Case
 from harness.model.recipe import Recipe
@@ -97,7 +97,7 @@ def find_failing_node(
         graph = _float_graph(whole.tester)
         if graph is None:
             return "it fails before there is a graph"
-        with exclusive():
+        with hold_process_lock():
             calls = whole.tester.built.calls
             search = DivergenceSearch(runner, ValueFlow.observe(graph, calls), calls)
         trial = replace(runner.program_recipe, quantizer=runner.recipe.quantizer)
@@ -218,7 +218,7 @@ class _FailureSearch:
             if each is node and not found:
                 found.extend(arguments_of(node, {one.name: two for one, two in values.items()}))
 
-        with exclusive():
+        with hold_process_lock():
             run_calls(ObservedGraph(self._search.flow.module, before), self._search.calls[:1])
         return found
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from harness.execution.process_lock import exclusive
+from harness.execution.process_lock import hold_process_lock
 from harness.model.case import CallInputs
 from harness.numerics.arithmetic import Float64Mode
 from harness.numerics.formats.semantics import OperatorSemantics
@@ -98,7 +98,7 @@ class WindowBuilder:
         Floating values come from the oracle, others from eager, each at the time of its first use.
         """
         wanted = find_window_inputs(self.flow, nodes)
-        with exclusive():
+        with hold_process_lock():
             eager = self._collect_values(nodes, wanted, None)
             exact = self._collect_values(nodes, wanted, Float64Mode(self.semantics))
         return {

@@ -70,7 +70,7 @@ def _get_value_pair(tester: Tester, call: int, index: int) -> tuple[Any, Any]:
     """Return the oracle's and the target's value of an output."""
     reference = tester.reference
     places = [(place.role, place.index) for place in reference.places[call]]
-    returned = [(place.role, place.index) for place in tester.interface.places]
+    returned = [(place.role, place.index) for place in tester.interface.positions]
     key = ("output", index)
     values = tester.execution.outputs[call]
     if key not in places or key not in returned or returned.index(key) >= len(values):

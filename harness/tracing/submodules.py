@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from harness.execution.process_lock import exclusive
+from harness.execution.process_lock import hold_process_lock
 from harness.model.case import CallInputs, Case, Inputs, arguments, make_call
 from harness.model.recipe import Recipe
 from harness.numerics.control_flow import compilation_disabled
@@ -82,7 +82,7 @@ def _record_child_calls(
 
     handles = [watch(name, child) for name, child in _list_children(module)]
     try:
-        with exclusive(), torch.no_grad(), compilation_disabled():
+        with hold_process_lock(), torch.no_grad(), compilation_disabled():
             args, kwargs = arguments(tree_map(_copy, inputs))
             module(*args, **kwargs)
     finally:

@@ -8,7 +8,7 @@ import torch
 from torch.fx import Node
 
 from harness.errors import UsageError
-from harness.execution.process_lock import exclusive
+from harness.execution.process_lock import hold_process_lock
 from harness.model.backend import Backend
 from harness.model.case import Case, Inputs
 from harness.model.recipe import Recipe
@@ -168,7 +168,7 @@ def start_search(runner: TrialRunner, whole: TrialResult, taps: int = MAX_TAPS) 
     """Prepare a search in the graph of a program that was lowered."""
     assert whole.tester is not None
     calls = whole.tester.built.calls
-    with exclusive():
+    with hold_process_lock():
         flow = ValueFlow.observe(runner.get_graph(whole.tester), calls)
     return DivergenceSearch(runner, flow, calls, taps)
 

@@ -14,7 +14,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.execution.memory import GIB, family, proportional, resident, said
+from harness.execution.memory import (
+    GIB,
+    format_memory_use,
+    read_descendants_bytes,
+    read_proportional_bytes,
+    read_resident_bytes,
+)
 from harness.workers import worker_status
 from harness.workers.worker_status import Doing
 
@@ -106,7 +112,7 @@ class Watch(threading.Thread):
         if doing is None:
             return 0
         left = doing.budget
-        own, below = resident(doing.pid), family(doing.pid)
+        own, below = read_resident_bytes(doing.pid), read_descendants_bytes(doing.pid)
         # Seen at the turn of two stages it would be counted to the wrong one.
         if own and worker_status.read(self._folder, worker) == doing and doing.cell:
             seen = self._seen.get(doing.cell)
@@ -127,16 +133,18 @@ class Watch(threading.Thread):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
             time.sleep(_STOPPING)
-            below = family(pid)
+            below = read_descendants_bytes(pid)
             # Processes that share pages with the worker would be counted twice.
-            exact = {child: min(held, proportional(child)) for child, held in below.items()}
-            held = _above(seen, resident(pid), exact)
+            exact = {
+                child: min(held, read_proportional_bytes(child)) for child, held in below.items()
+            }
+            held = _above(seen, read_resident_bytes(pid), exact)
             doing = worker_status.read(self._folder, worker)
             if doing is None or doing.cell != seen.doing.cell or held <= doing.budget:
                 os.kill(pid, signal.SIGCONT)
                 return
             seen.doing = doing
-            seen.verdict = _verdict(doing, held, held - (resident(pid) - doing.base))
+            seen.verdict = _verdict(doing, held, held - (read_resident_bytes(pid) - doing.base))
             seen.note(held)
             for each in (pid, *below):
                 with contextlib.suppress(ProcessLookupError):
@@ -151,7 +159,7 @@ def _above(seen: Sighting, own: int, below: dict[int, int]) -> int:
 def _verdict(doing: Doing, held: int, children: int) -> str:
     inside = f", {children / GIB:.2f} GiB of it in child processes" if children > 0 else ""
     budget = f"the budget is {doing.budget / GIB:.3g} GiB above the worker's base"
-    text = f"{said(held, doing.stage)}{inside}; {budget}"
+    text = f"{format_memory_use(held, doing.stage)}{inside}; {budget}"
     if doing.asked > doing.budget:
         text += f", all that is available of the {doing.asked / GIB:.3g} GiB it asks for"
     return text

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.execution.memory import Meter
+from harness.execution.memory import MemoryMeter
 from harness.record.cell import Cell
 from harness.record.folder import replace_file
 
@@ -86,7 +86,7 @@ class Board:
         with contextlib.suppress(OSError):
             replace_file(self._place.with_suffix(_LOWERED), cell.to_json().encode())
 
-    def meter(self, doing: Doing, told: Callable[[str], None] | None = None) -> Meter:
+    def meter(self, doing: Doing, told: Callable[[str], None] | None = None) -> MemoryMeter:
         """A meter of a cell; each stage that begins is said here.
 
         Args:
@@ -99,7 +99,7 @@ class Board:
             if told is not None:
                 told(stage)
 
-        meter = Meter(entered)
+        meter = MemoryMeter(entered)
         return meter
 
     @contextmanager

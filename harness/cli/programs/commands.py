@@ -101,7 +101,7 @@ def execute(
 
     from harness.cli.programs import program_text
     from harness.execution.any_program import run
-    from harness.execution.any_program.executors import require
+    from harness.execution.any_program.delegate_runtimes import require
     from harness.model.files import output_files
     from reports import output
 

@@ -14,7 +14,7 @@ from reports.console import new_grid, new_table, section, styled
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.execution.any_program.executors import Executor
+    from harness.execution.any_program.delegate_runtimes import Executor
     from harness.execution.program import Program
     from harness.model.backend import Execution
 

@@ -15,7 +15,7 @@ from harness.model.case import Inputs
 from harness.vendors.torch import tree_leaves
 
 
-def input_names(plan: schema.ExecutionPlan) -> list[str]:
+def list_input_names(plan: schema.ExecutionPlan) -> list[str]:
     """What to call each input: its keyword or its path; nothing where its number says it all."""
     wanted = _wanted(plan)
     if wanted is None:
@@ -31,16 +31,18 @@ def input_names(plan: schema.ExecutionPlan) -> list[str]:
     ]
 
 
-def output_names(plan: schema.ExecutionPlan) -> list[str]:
+def list_output_names(plan: schema.ExecutionPlan) -> list[str]:
     """What to call each output: its path, an input that the call changed, or nothing."""
-    found = io_trees.parse(plan.container_meta_type and plan.container_meta_type.encoded_out_str)
+    found = io_trees.parse_tree(
+        plan.container_meta_type and plan.container_meta_type.encoded_out_str
+    )
     changed = len(plan.outputs) - found.leaves if found else -1
     if found is None or changed < 0:
         return [""] * len(plan.outputs)
     return ["changed input"] * changed + list(found.paths())
 
 
-def flat_inputs(
+def flatten_inputs(
     program: Program, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> Inputs:
     """The inputs of one call in the order of the program, checked.
@@ -67,11 +69,11 @@ def flat_inputs(
             flat = tree_leaves(list(args))
         else:
             flat = _flattened(wanted, args, kwargs)
-    check(program, flat)
+    check_inputs(program, flat)
     return tuple(flat)
 
 
-def check(program: Program, values: Sequence[Any]) -> None:
+def check_inputs(program: Program, values: Sequence[Any]) -> None:
     """Hold flat inputs against the program's declarations.
 
     Raises:
@@ -81,30 +83,30 @@ def check(program: Program, values: Sequence[Any]) -> None:
     if len(values) != len(plan.inputs):
         raise InputError(
             f"{_counted(len(values), 'input')} given, the program takes {len(plan.inputs)}: "
-            f"{', '.join(map(str, expected(program))) or 'none'}"
+            f"{', '.join(map(str, describe_inputs(program))) or 'none'}"
         )
-    rows = zip(values, input_names(plan), plan.inputs, program.inputs, strict=True)
+    rows = zip(values, list_input_names(plan), plan.inputs, program.inputs, strict=True)
     for number, (value, name, index, spec) in enumerate(rows):
         if problem := _problem(value, spec, plan.values[index].val):
             raise InputError(f"input {number}{f' ({name})' if name else ''} is {problem}")
 
 
-def expected(program: Program) -> list[str]:
+def describe_inputs(program: Program) -> list[str]:
     """What each input has to be."""
     plan = program.plan
     return [
-        declared(spec) if spec else f"the {_word(plan.values[index].val)}"
+        format_spec(spec) if spec else f"the {_word(plan.values[index].val)}"
         for spec, index in zip(program.inputs, plan.inputs, strict=True)
     ]
 
 
-def declared(spec: TensorSpec) -> str:
+def format_spec(spec: TensorSpec) -> str:
     """A tensor's declaration: ``float32 (2, 3)``, with ``at most`` where its shape may change."""
     dtype = str(spec.dtype).removeprefix("torch.")
-    return f"{dtype} {'at most ' if spec.dynamic else ''}{spec.sizes}"
+    return f"{dtype} {'at most ' if spec.is_dynamic else ''}{spec.sizes}"
 
 
-def random_inputs(program: Program, seed: int) -> Inputs:
+def generate_inputs(program: Program, seed: int) -> Inputs:
     """Inputs of the declared types and largest shapes: normal floats, integers 0 and 1, flags.
 
     A number that the program fixes is that number.
@@ -118,14 +120,16 @@ def random_inputs(program: Program, seed: int) -> Inputs:
         return torch.randint(2, spec.sizes, generator=generator).to(spec.dtype)
 
     return tuple(
-        draw(spec) if spec else fixed(program.plan.values[index].val)
+        draw(spec) if spec else get_fixed_value(program.plan.values[index].val)
         for spec, index in zip(program.inputs, program.plan.inputs, strict=True)
     )
 
 
-def _wanted(plan: schema.ExecutionPlan) -> io_trees.Tree | None:
+def _wanted(plan: schema.ExecutionPlan) -> io_trees.IOTree | None:
     """The tree of (positional inputs, keyword inputs), where it fits the plan."""
-    found = io_trees.parse(plan.container_meta_type and plan.container_meta_type.encoded_inp_str)
+    found = io_trees.parse_tree(
+        plan.container_meta_type and plan.container_meta_type.encoded_inp_str
+    )
     if found is None or found.leaves != len(plan.inputs):
         return None
     is_call = [child.kind for child in found.children] == ["tuple", "dict"]
@@ -133,7 +137,7 @@ def _wanted(plan: schema.ExecutionPlan) -> io_trees.Tree | None:
     return found if named else None
 
 
-def _flattened(wanted: io_trees.Tree, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+def _flattened(wanted: io_trees.IOTree, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     positional, named = wanted.children
     if strange := [name for name in kwargs if name not in named.keys]:
         raise InputError(
@@ -160,19 +164,19 @@ def _flattened(wanted: io_trees.Tree, args: Sequence[Any], kwargs: dict[str, Any
 def _problem(value: Any, spec: TensorSpec | None, declaration: Any) -> str:
     """What is wrong with an input, or nothing."""
     if spec is None:
-        wanted = fixed(declaration)
+        wanted = get_fixed_value(declaration)
         if type(value) is type(wanted) and value == wanted:
             return ""
         return f"{_given(value)}; the program takes the {_word(declaration)} alone"
     if not isinstance(value, torch.Tensor):
-        return f"{_given(value)}; the program takes {declared(spec)}"
+        return f"{_given(value)}; the program takes {format_spec(spec)}"
     fits = value.dim() == len(spec.sizes) and all(
-        size <= limit if spec.dynamic else size == limit
+        size <= limit if spec.is_dynamic else size == limit
         for size, limit in zip(value.shape, spec.sizes, strict=True)
     )
     if fits and value.dtype == spec.dtype and value.layout == torch.strided:
         return ""
-    return f"{_given(value)}; the program takes {declared(spec)}"
+    return f"{_given(value)}; the program takes {format_spec(spec)}"
 
 
 def _given(value: Any) -> str:
@@ -182,7 +186,7 @@ def _given(value: Any) -> str:
     return f"the {type(value).__name__} {value!r}" if value is not None else "None"
 
 
-def fixed(value: Any) -> Any:
+def get_fixed_value(value: Any) -> Any:
     """The number that a plan declares in the place of an input."""
     match value:
         case schema.Int(int_val=number) | schema.Bool(bool_val=number):
@@ -195,7 +199,7 @@ def fixed(value: Any) -> Any:
 
 
 def _word(value: Any) -> str:
-    number = fixed(value)
+    number = get_fixed_value(value)
     return "value None" if number is None else f"{type(number).__name__} {number!r}"
 
 

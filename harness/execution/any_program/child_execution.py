@@ -10,20 +10,24 @@ from harness.vendors.quiet import silence_vendors
 
 
 def answer(request: bytes) -> bytes:
-    """Execute a :class:`~harness.execution.foreign_programs.Task` and answer with a Result."""
+    """Execute an encoded :class:`~harness.execution.foreign_programs.ExecutionRequest`.
+
+    Returns:
+        An encoded :class:`~harness.execution.foreign_programs.ExecutionResponse`.
+    """
     silence_vendors()  # before they are imported, which they log and warn of
     from harness.execution import foreign_programs
-    from harness.execution.any_program.native_stderr import printed_to
-    from harness.execution.any_program.run import run_here
+    from harness.execution.any_program.native_stderr import redirect_native_stderr
+    from harness.execution.any_program.run import run_in_this_process
     from harness.model import registry
 
-    task = msgspec.msgpack.decode(request, type=foreign_programs.Task)
-    calls = [tuple(foreign_programs.unpack(values)) for values in task.calls]
+    task = msgspec.msgpack.decode(request, type=foreign_programs.ExecutionRequest)
+    calls = [tuple(foreign_programs.unpack_values(values)) for values in task.calls]
     program = Path(task.program).read_bytes()
-    with printed_to(task.log):
+    with redirect_native_stderr(task.log):
         if task.backend:
             execution = registry.backend(task.backend).execute(program, calls)
         else:
-            execution = run_here(program, calls, task.method)
-    outputs = [foreign_programs.pack(values) for values in execution.outputs]
-    return msgspec.msgpack.encode(foreign_programs.Result(execution.runtime, outputs))
+            execution = run_in_this_process(program, calls, task.method)
+    outputs = [foreign_programs.pack_values(values) for values in execution.outputs]
+    return msgspec.msgpack.encode(foreign_programs.ExecutionResponse(execution.runtime, outputs))

@@ -12,8 +12,8 @@ from executorch.exir import schema
 from harness.errors import UnsupportedProgram
 from harness.execution import container
 from harness.execution.any_program import bind_inputs
-from harness.execution.any_program.executors import executor, listing
-from harness.execution.operators import kernel_name, native_kernels
+from harness.execution.any_program.delegate_runtimes import describe_payload, find_delegate_runtime
+from harness.execution.operators import kernel_name, list_native_kernels
 from harness.execution.program import DelegatePayload, Program, TensorSpec
 from harness.vendors.executorch import PTEFile
 
@@ -153,7 +153,7 @@ def describe_program(data: bytes, *, listings: bool = True) -> ProgramFacts:
         constants=_data(file.program.constant_buffer),
         initial_state=_data(file.mutable_data),
         named_data={key: len(buffers[entry.buffer_index]) for key, entry in named.items()},
-        external=container.external_constants(file),
+        external=container.list_external_constants(file),
     )
 
 
@@ -174,14 +174,14 @@ def _method(file: PTEFile, plan: schema.ExecutionPlan, listings: bool) -> Method
                 calls[number] += 1
     return MethodFacts(
         name=plan.name,
-        inputs=_values(plan, plan.inputs, bind_inputs.input_names(plan)),
-        outputs=_values(plan, plan.outputs, bind_inputs.output_names(plan)),
+        inputs=_values(plan, plan.inputs, bind_inputs.list_input_names(plan)),
+        outputs=_values(plan, plan.outputs, bind_inputs.list_output_names(plan)),
         instructions=len(instructions),
         delegates=[
             _delegate(payload, calls[number], listings) for number, payload in enumerate(payloads)
         ],
         kernels=[
-            KernelFacts(name=name, calls=count, here=name in native_kernels())
+            KernelFacts(name=name, calls=count, here=name in list_native_kernels())
             for name, count in sorted(kernels.items())
         ],
         memory=_memory(plan),
@@ -199,21 +199,21 @@ def _values(
 
 def _value(value: Any, name: str) -> ValueFacts:
     if not isinstance(value, schema.Tensor):
-        fixed = bind_inputs.fixed(value)
+        fixed = bind_inputs.get_fixed_value(value)
         return ValueFacts(name=name, type=type(fixed).__name__, value=fixed)
-    spec = TensorSpec.of(value)
+    spec = TensorSpec.from_value(value)
     return ValueFacts(
         name=name,
         type="tensor",
         dtype=str(spec.dtype).removeprefix("torch."),
         shape=list(spec.sizes),
         dim_order=list(spec.dim_order),
-        dynamic=spec.dynamic,
+        dynamic=spec.is_dynamic,
     )
 
 
 def _delegate(payload: DelegatePayload, calls: int, listings: bool) -> DelegateFacts:
-    who = executor(payload.id)
+    who = find_delegate_runtime(payload.id)
     return DelegateFacts(
         id=payload.id,
         bytes=len(payload.data),
@@ -221,7 +221,7 @@ def _delegate(payload: DelegatePayload, calls: int, listings: bool) -> DelegateF
         compile_specs={key: len(value) for key, value in payload.compile_specs.items()},
         runtime=who.runtime,
         reason=who.reason,
-        listing=list(listing(payload)) if listings else [],
+        listing=list(describe_payload(payload)) if listings else [],
     )
 
 

@@ -16,7 +16,7 @@ from harness.errors import InputError
 
 
 @dataclass(frozen=True)
-class Tree:
+class IOTree:
     """A leaf, or what contains trees.
 
     Attributes:
@@ -27,7 +27,7 @@ class Tree:
 
     kind: str
     keys: tuple[str | int, ...] = ()
-    children: tuple[Tree, ...] = ()
+    children: tuple[IOTree, ...] = ()
 
     @property
     def leaves(self) -> int:
@@ -70,7 +70,7 @@ class Tree:
         ]
 
 
-def parse(text: str | None) -> Tree | None:
+def parse_tree(text: str | None) -> IOTree | None:
     """The tree of a text; None where there is none or it is of another format."""
     try:
         version, spec = json.loads(text or "")
@@ -79,9 +79,9 @@ def parse(text: str | None) -> Tree | None:
         return None
 
 
-def _tree(spec: Any) -> Tree:
+def _tree(spec: Any) -> IOTree:
     if spec["type"] is None:
-        return Tree("leaf")
+        return IOTree("leaf")
     children = tuple(map(_tree, spec["children_spec"]))
     kind = spec["type"].removeprefix("builtins.")
     keys: Sequence[str | int] = range(len(children))
@@ -89,4 +89,4 @@ def _tree(spec: Any) -> Tree:
         keys = json.loads(spec["context"])
         if len(keys) != len(children) or not all(isinstance(key, str | int) for key in keys):
             raise ValueError("keys and children do not go together")
-    return Tree(kind, tuple(keys), children)
+    return IOTree(kind, tuple(keys), children)

@@ -15,12 +15,12 @@ from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
 from harness.execution.execute import DelegateHandle, DelegateLoader
-from harness.execution.native.loaded_plan import LoadedPlan, shareable, unplanned
+from harness.execution.native.loaded_plan import LoadedPlan, clear_allocation, to_shareable
 from harness.execution.operators import is_dynamic
 from harness.execution.program import DelegatePayload, Program
 
 
-def loader(program: Program) -> DelegateLoader:
+def create_loader(program: Program) -> DelegateLoader:
     """Loads delegates of one program natively."""
 
     def load(payload: DelegatePayload) -> DelegateHandle:
@@ -75,7 +75,7 @@ class _NativeDelegate:
         plan = schema.ExecutionPlan(
             name="forward",
             container_meta_type=schema.ContainerMetadata("", ""),
-            values=[schema.EValue(unplanned(value)) for value in declared],
+            values=[schema.EValue(clear_allocation(value)) for value in declared],
             inputs=self._shared,
             outputs=self._resized,
             chains=[schema.Chain([], [], [schema.Instruction(arguments)], None)],
@@ -90,7 +90,7 @@ class _NativeDelegate:
         if not all(isinstance(value, torch.Tensor) for value in arguments):
             raise ProgramError(f"{self._id} takes and returns tensors only")
         try:
-            results = self._execute([shareable(arguments[at]) for at in self._shared])
+            results = self._execute([to_shareable(arguments[at]) for at in self._shared])
         except RuntimeError as error:
             raise ProgramError(f"delegate {self._id}: {error}") from error
         for at, result in zip(self._resized, results, strict=True):

@@ -8,7 +8,7 @@ from contextlib import contextmanager, redirect_stderr
 
 
 @contextmanager
-def printed_to(file: str) -> Iterator[None]:
+def redirect_native_stderr(file: str) -> Iterator[None]:
     """Have all that the process prints on standard error, by native code too, go to a file.
 
     Args:

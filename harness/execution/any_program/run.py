@@ -9,10 +9,14 @@ from executorch.exir import schema
 from harness.errors import ProgramError
 from harness.execution import container, foreign_programs
 from harness.execution.any_program import bind_inputs, native_delegate
-from harness.execution.any_program.executors import Executor, delegating, require
+from harness.execution.any_program.delegate_runtimes import (
+    DelegateRuntime,
+    get_delegating_backend,
+    require_runtimes,
+)
 from harness.execution.execute import DelegateLoader, Interpreter, OutputValue, run_native
 from harness.execution.kernels import RuntimeKernels
-from harness.execution.operators import kernel_name, native_kernels
+from harness.execution.operators import find_missing_kernels
 from harness.execution.program import Program
 from harness.model.backend import Execution
 from harness.model.case import Inputs
@@ -27,7 +31,7 @@ def execute(
     calls: Sequence[Inputs],
     *,
     method: str | None = None,
-    seconds: float = foreign_programs.SECONDS,
+    seconds: float = foreign_programs.DEFAULT_TIMEOUT_SECONDS,
 ) -> list[list[OutputValue]]:
     """Run a program whose delegates have a runtime on this host: native, reference or emulated.
 
@@ -46,22 +50,22 @@ def execute(
         ProgramError: the bytes are no program, nothing here can execute it, or it fails.
         InputError: the inputs do not fit it.
     """
-    parsed = load(program, method)
-    flat = [bind_inputs.flat_inputs(parsed, inputs) for inputs in calls]
-    return run(program, parsed, flat, seconds).outputs
+    parsed = load_method(program, method)
+    flat = [bind_inputs.flatten_inputs(parsed, inputs) for inputs in calls]
+    return run_method(program, parsed, flat, seconds).outputs
 
 
-def load(program: bytes, method: str | None = None) -> Program:
+def load_method(program: bytes, method: str | None = None) -> Program:
     """Parse a program and validate a method of it.
 
     Raises:
         ProgramError: it is none, or the method is not there.
     """
     file = container.read(program)
-    return Program(file, method or default_method(file))
+    return Program(file, method or choose_method(file))
 
 
-def default_method(file: PTEFile) -> str:
+def choose_method(file: PTEFile) -> str:
     """``forward``, or the only method that takes inputs, or the only one.
 
     Raises:
@@ -75,18 +79,18 @@ def default_method(file: PTEFile) -> str:
     raise ProgramError(f"which method? the program has {', '.join(map(str, busy)) or 'none'}")
 
 
-def run(
+def run_method(
     program: bytes,
     parsed: Program,
     calls: Sequence[Inputs],
-    seconds: float = foreign_programs.SECONDS,
+    seconds: float = foreign_programs.DEFAULT_TIMEOUT_SECONDS,
 ) -> Execution:
     """Run a method for flat inputs that fit it.
 
     Args:
         program: the bytes.
-        parsed: the method, as :func:`load` returned it.
-        calls: as :func:`harness.execution.any_program.bind_inputs.flat_inputs` returned them.
+        parsed: the method, as :func:`load_method` returned it.
+        calls: as :func:`harness.execution.any_program.bind_inputs.flatten_inputs` returned them.
         seconds: how long all calls may take.
 
     Returns:
@@ -95,12 +99,12 @@ def run(
     Raises:
         ProgramError: nothing here can execute it, it fails, or it ends the process that ran it.
     """
-    require(_delegates(parsed.plan))
-    if missing := missing_kernels(parsed.plan):
+    require_runtimes(_delegates(parsed.plan))
+    if missing := find_missing_kernels(parsed.plan):
         raise ProgramError(
             f"the runtime has no kernel {', '.join(missing)}, which the program calls"
         )
-    if outside := container.external_constants(parsed.file):
+    if outside := container.list_external_constants(parsed.file):
         raise ProgramError(
             f"constants are not in the program but in a .ptd beside it, which is not read: "
             f"{', '.join(outside[:3])}{' …' if len(outside) > 3 else ''}"
@@ -109,10 +113,10 @@ def run(
     return foreign_programs.execute("", program, arranged, method=parsed.plan.name, seconds=seconds)
 
 
-def run_here(program: bytes, calls: Sequence[Inputs], method: str) -> Execution:
+def run_in_this_process(program: bytes, calls: Sequence[Inputs], method: str) -> Execution:
     """Run a method in this process: natively, or interpreted where a delegate is not native."""
     parsed = Program(container.read(program), method)
-    executors = require(_delegates(parsed.plan))
+    executors = require_runtimes(_delegates(parsed.plan))
     runtimes = {one.runtime for one in executors.values()}
     if runtimes <= {"native"}:
         return Execution(run_native(program, calls, method), "native")
@@ -122,16 +126,11 @@ def run_here(program: bytes, calls: Sequence[Inputs], method: str) -> Execution:
     return Execution(outputs, max(runtimes, key=_RUNTIMES.index))
 
 
-def missing_kernels(plan: schema.ExecutionPlan) -> list[str]:
-    """Kernels that a method calls and the runtime of this host does not have."""
-    return sorted({kernel_name(operator) for operator in plan.operators} - native_kernels())
-
-
 def _delegates(plan: schema.ExecutionPlan) -> list[str]:
     return list(dict.fromkeys(delegate.id for delegate in plan.delegates))
 
 
-def _loader(program: Program, executor: Executor) -> DelegateLoader:
+def _loader(program: Program, executor: DelegateRuntime) -> DelegateLoader:
     if executor.runtime == "native":
-        return native_delegate.loader(program)
-    return delegating(executor.backend).loader(program)
+        return native_delegate.create_loader(program)
+    return get_delegating_backend(executor.backend).loader(program)

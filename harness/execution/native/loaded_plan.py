@@ -54,7 +54,7 @@ class LoadedPlan:
         self._turn = threading.Lock()
 
     def __call__(self, inputs: list[torch.Tensor]) -> list[Any]:
-        """Execute; inputs that :func:`unplanned` declares are the memory it runs in."""
+        """Execute; inputs that :func:`clear_allocation` declares are the memory it runs in."""
         with self._turn:
             return list(self._method.execute(inputs))
 
@@ -78,14 +78,14 @@ def _program(plan: schema.ExecutionPlan, payload: DelegatePayload | None) -> byt
     return bytes(serialize_pte_binary(file, extract_delegate_segments=True))
 
 
-def unplanned(value: Any) -> Any:
+def clear_allocation(value: Any) -> Any:
     """The declaration of a tensor whose memory the caller brings; others as they are."""
     if not isinstance(value, schema.Tensor):
         return value
     return replace(value, data_buffer_idx=0, allocation_info=None, extra_tensor_info=None)
 
 
-def shareable(tensor: torch.Tensor) -> torch.Tensor:
+def to_shareable(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's memory in an order that the Python bindings take; the runtime goes by the
     declared dim order, whichever they are given."""
     if tensor.is_contiguous() or not tensor.dim():

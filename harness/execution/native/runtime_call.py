@@ -12,8 +12,8 @@ from executorch.exir import schema
 from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
-from harness.execution.native.loaded_plan import LoadedPlan, shareable, unplanned
-from harness.execution.operators import is_dynamic, kernel_name, resolve
+from harness.execution.native.loaded_plan import LoadedPlan, clear_allocation, to_shareable
+from harness.execution.operators import is_dynamic, kernel_name, resolve_operator
 from harness.execution.program import Program
 from harness.execution.validation import INDEX_LISTS
 from harness.vendors.torch import OpOverload
@@ -40,7 +40,7 @@ class RuntimeCall:
         self._operator = program.plan.operators[call.op_index]
         self._declared = [value.val for value in program.plan.values]
         self._args = call.args
-        kernel = resolve(self._operator.name, self._operator.overload)
+        kernel = resolve_operator(self._operator.name, self._operator.overload)
         if kernel is None:
             raise ProgramError(f"{self._operator.name} only aliases")
         parameters = kernel._schema.arguments
@@ -83,7 +83,7 @@ class RuntimeCall:
             self._loaded[key] = self._load(numbers)
         execute, inputs = self._loaded[key]
         try:
-            results = execute([shareable(current[index]) for index in inputs])
+            results = execute([to_shareable(current[index]) for index in inputs])
         except RuntimeError as error:
             raise ProgramError(f"kernel {kernel_name(self._operator)}: {error}") from error
         for index, result in zip(self._resized, results, strict=False):
@@ -130,7 +130,7 @@ class RuntimeCall:
 
         def place(index: int) -> int:
             if index not in own:
-                value = unplanned(self._declared[index])
+                value = clear_allocation(self._declared[index])
                 if isinstance(value, INDEX_LISTS):
                     value = type(value)(
                         [place(item) if item >= 0 else item for item in value.items]

@@ -27,7 +27,7 @@ _TURN = threading.RLock()  # there is one error stream
 _FIRST = [True]
 
 
-def said_in(fails: Callable[[], object]) -> str:
+def capture_runtime_log(fails: Callable[[], object]) -> str:
     """What the runtime logs while something runs that fails again; empty where it logs nothing.
 
     The error stream of the whole process is redirected meanwhile, so that this is for what has
@@ -45,11 +45,11 @@ def said_in(fails: Callable[[], object]) -> str:
             os.dup2(kept, 2)
             os.close(kept)
         log.seek(0)
-        return in_log(f"{said.getvalue()}\n{log.read().decode('utf-8', 'replace')}")
+        return extract_failure(f"{said.getvalue()}\n{log.read().decode('utf-8', 'replace')}")
 
 
 @contextmanager
-def first_load() -> Iterator[None]:
+def filter_first_load_messages() -> Iterator[None]:
     """The first method that a process loads starts the runtime's threads, and these say on the
     error stream that they look for files of other processors: that is left out, once a process,
     and all else said again."""
@@ -75,7 +75,7 @@ def first_load() -> Iterator[None]:
                 os.write(2, b"".join(line for line in lines if not line.startswith(_PROCESSOR)))
 
 
-def in_log(text: str) -> str:
+def extract_failure(text: str) -> str:
     """The last of what a log has of a failure, on one line; empty where it has nothing."""
     lines = [
         f"{found['what'][:_LENGTH]} ({found['where']})"
@@ -85,12 +85,12 @@ def in_log(text: str) -> str:
     return "; ".join(lines[-_SAID:])
 
 
-def place(instruction: int) -> str:
+def format_instruction(instruction: int) -> str:
     """An instruction of the first chain, in the runtime's words."""
     return f"at instruction 0:{instruction}"
 
 
-def instruction_of(error: BaseException) -> int | None:
+def find_instruction(error: BaseException) -> int | None:
     """The instruction of the first chain that an error names, or None: in what the runtime says, or
     in a note of the interpreter's."""
     for text in [str(error), *getattr(error, "__notes__", [])]:

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ProgramError
-from harness.execution.child_process import Child
+from harness.execution.child_process import ChildProcess
 
 MISBEHAVING = Path(__file__).with_name("misbehaving.py")
 SECONDS = 60.0
 
 
 @pytest.fixture
-def child() -> Iterator[Child]:
-    child = Child(MISBEHAVING, "the child", limited=True)
+def child() -> Iterator[ChildProcess]:
+    child = ChildProcess(MISBEHAVING, "the child", limited=True)
     yield child
     child.close()
 
@@ -36,7 +36,7 @@ def is_gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("size", [0, 1, 5 << 20])
-def test_it_answers_and_stays(child: Child, size: int) -> None:
+def test_it_answers_and_stays(child: ChildProcess, size: int) -> None:
     data = os.urandom(size)
     assert child.ask(b"echo " + data, SECONDS) == data
     pid = child.pid
@@ -56,7 +56,7 @@ def test_it_answers_and_stays(child: Child, size: int) -> None:
     ],
 )
 def test_its_end_is_an_error_and_the_next_request_starts_another(
-    child: Child, request_: bytes, problem: str
+    child: ChildProcess, request_: bytes, problem: str
 ) -> None:
     child.ask(b"echo", SECONDS)
     first = child.pid
@@ -76,7 +76,9 @@ def test_its_end_is_an_error_and_the_next_request_starts_another(
         (b"allocate", "MemoryError"),
     ],
 )
-def test_an_exception_refuses_the_request(child: Child, request_: bytes, problem: str) -> None:
+def test_an_exception_refuses_the_request(
+    child: ChildProcess, request_: bytes, problem: str
+) -> None:
     child.ask(b"echo", SECONDS)
     pid = child.pid
     with pytest.raises(ProgramError, match=problem):
@@ -85,7 +87,7 @@ def test_an_exception_refuses_the_request(child: Child, request_: bytes, problem
     assert child.pid == pid
 
 
-def test_time_is_limited(child: Child) -> None:
+def test_time_is_limited(child: ChildProcess) -> None:
     child.ask(b"echo", SECONDS)
     pid, start = child.pid, time.monotonic()
     with pytest.raises(ProgramError, match=r"the child did not answer within 0\.5 s"):
@@ -95,7 +97,7 @@ def test_time_is_limited(child: Child) -> None:
     assert is_gone(pid)
 
 
-def test_what_it_prints_is_no_answer(child: Child) -> None:
+def test_what_it_prints_is_no_answer(child: ChildProcess) -> None:
     assert child.ask(b"print", SECONDS) == b"still here"
 
 
@@ -103,10 +105,10 @@ def test_a_file_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("raise SystemExit(7)")
     with pytest.raises(ProgramError, match="does not start: it ended with exit code 7"):
-        Child(broken, "the child").ask(b"", SECONDS)
+        ChildProcess(broken, "the child").ask(b"", SECONDS)
 
 
-def test_threads_share_one(child: Child) -> None:
+def test_threads_share_one(child: ChildProcess) -> None:
     wrong: list[str] = []
 
     def ask(number: int) -> None:
@@ -160,9 +162,9 @@ def test_it_does_not_outlive_its_parent(request_: str) -> None:
 LEAVING = """
 import sys, threading, time
 from pathlib import Path
-from harness.execution.child_process import Child
+from harness.execution.child_process import ChildProcess
 
-child = Child(Path(sys.argv[1]), "the child")
+child = ChildProcess(Path(sys.argv[1]), "the child")
 child.ask(b"echo", 60)
 print(child.pid, flush=True)
 threading.Thread(target=child.ask, args=(b"hang 300", 600), daemon=True).start()
@@ -172,9 +174,9 @@ time.sleep(1)
 PARENT = """
 import sys, threading, time
 from pathlib import Path
-from harness.execution.child_process import Child
+from harness.execution.child_process import ChildProcess
 
-child = Child(Path(sys.argv[1]), "the child")
+child = ChildProcess(Path(sys.argv[1]), "the child")
 child.ask(b"echo", 60)
 print(child.pid, flush=True)
 child.ask(sys.argv[2].encode(), 600)

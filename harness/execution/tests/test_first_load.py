@@ -48,9 +48,9 @@ def test_a_module_from_python_is_quiet(prepared: bool) -> None:
 def test_only_what_is_said_of_processors_is_left_out(capfd: object) -> None:
     assert hasattr(capfd, "readouterr")
     runtime_log._FIRST[:] = [True]
-    with runtime_log.first_load():
+    with runtime_log.filter_first_load_messages():
         os.write(2, b"[cpuinfo_utils.cpp:71] Reading file\n[method.cpp:12] no kernel\n")
     assert capfd.readouterr().err == "[method.cpp:12] no kernel\n"
-    with runtime_log.first_load():
+    with runtime_log.filter_first_load_messages():
         os.write(2, b"[cpuinfo_utils.cpp:71] said once\n")
     assert "said once" in capfd.readouterr().err

@@ -20,13 +20,13 @@ from executorch.exir._serialize._program import (
 from executorch.exir.scalar_type import ScalarType
 
 from harness.errors import ProgramError, UnsupportedProgram
-from harness.execution.child_process import Child
+from harness.execution.child_process import ChildProcess
 from harness.execution.execute import Interpreter
 from harness.execution.kernels import AtenKernels
 from harness.execution.program import Program
 from harness.execution.tests.interpreting import Task
 from harness.execution.tests.test_kernels import PROGRAMS, program_of
-from harness.execution.validation import host_bytes, validate
+from harness.execution.validation import get_host_memory_bytes, validate_plan
 
 X = torch.tensor([0.5, -2.0, 7.25, 1e-3])
 EDGES = (-(2**31), -1, 0, 1, 2, 3, 5, 7, 13, 16, 1000, 2**16, 2**31 - 1)
@@ -62,10 +62,10 @@ def planned(plan: schema.ExecutionPlan) -> schema.AllocationDetails:
 
 
 def enormous(plan: schema.ExecutionPlan) -> None:
-    side = 2 ** ((host_bytes().bit_length() + 1) // 2)
+    side = 2 ** ((get_host_memory_bytes().bit_length() + 1) // 2)
     tensor(plan).sizes = [side, side]
     tensor(plan).dim_order = [0, 1]
-    plan.non_const_buffer_sizes[1] = 64 * host_bytes()
+    plan.non_const_buffer_sizes[1] = 64 * get_host_memory_bytes()
 
 
 def unknown_operator(plan: schema.ExecutionPlan) -> None:
@@ -147,7 +147,7 @@ def test_a_flipped_dtype_is_an_error(dtype: str) -> None:
 
 def test_memory_that_no_tensor_reaches_is_not_laid_out() -> None:
     program = rewritten(
-        add(), lambda plan: plan.non_const_buffer_sizes.__setitem__(1, 4 * host_bytes())
+        add(), lambda plan: plan.non_const_buffer_sizes.__setitem__(1, 4 * get_host_memory_bytes())
     )
     (output,) = Interpreter(program, {}, AtenKernels())((X,))
     assert torch.equal(output, X + 1)
@@ -157,15 +157,15 @@ def test_a_missing_vector_is_refused() -> None:
     program = Program(add())
     tensor(program.plan).sizes = None  # type: ignore[assignment]
     with pytest.raises(ProgramError, match=r"value \d+, Tensor, lacks its sizes"):
-        validate(program.plan)
+        validate_plan(program.plan)
 
 
 # What changes at random. One child runs all of it; that it dies is what must not happen.
 
 
 @pytest.fixture(scope="session")
-def child() -> Iterator[Child]:
-    child = Child(
+def child() -> Iterator[ChildProcess]:
+    child = ChildProcess(
         Path(__file__).with_name("interpreting.py"),
         "the interpreter",
         {"OMP_NUM_THREADS": "1"},
@@ -238,7 +238,7 @@ def edited(program: bytes, draw: random.Random) -> bytes | None:
         return None
 
 
-def ask(child: Child, task: Task) -> str:
+def ask(child: ChildProcess, task: Task) -> str:
     try:
         return child.ask(msgspec.msgpack.encode(task), 60).decode()
     except ProgramError as error:
@@ -248,7 +248,7 @@ def ask(child: Child, task: Task) -> str:
 @pytest.mark.parametrize("change", [flipped, edited])
 @pytest.mark.parametrize("executor", ["aten", "runtime"])
 def test_changed_programs_are_refused_or_run(
-    child: Child,
+    child: ChildProcess,
     programs: list[tuple[bytes, torch.Tensor]],
     change: Callable[[bytes, random.Random], bytes | None],
     executor: str,

@@ -30,10 +30,10 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("tensor", TENSORS, ids=lambda t: f"{t.dtype}{tuple(t.shape)}")
 def test_tensors_keep_their_bits_and_their_layout(tensor: torch.Tensor) -> None:
     sent = msgspec.msgpack.encode(
-        foreign_programs.Result("native", [foreign_programs.pack([tensor])])
+        foreign_programs.ExecutionResponse("native", [foreign_programs.pack_values([tensor])])
     )
-    (again,) = foreign_programs.unpack(
-        msgspec.msgpack.decode(sent, type=foreign_programs.Result).outputs[0]
+    (again,) = foreign_programs.unpack_values(
+        msgspec.msgpack.decode(sent, type=foreign_programs.ExecutionResponse).outputs[0]
     )
     assert again.dtype == tensor.dtype
     assert again.shape == tensor.shape
@@ -44,10 +44,10 @@ def test_tensors_keep_their_bits_and_their_layout(tensor: torch.Tensor) -> None:
 def test_other_values_keep_their_type() -> None:
     values = [1, 1.0, True, "text", None, -(2**40), float("inf")]
     sent = msgspec.msgpack.encode(
-        foreign_programs.Result("native", [foreign_programs.pack(values)])
+        foreign_programs.ExecutionResponse("native", [foreign_programs.pack_values(values)])
     )
-    again = foreign_programs.unpack(
-        msgspec.msgpack.decode(sent, type=foreign_programs.Result).outputs[0]
+    again = foreign_programs.unpack_values(
+        msgspec.msgpack.decode(sent, type=foreign_programs.ExecutionResponse).outputs[0]
     )
     assert again == values
     assert list(map(type, again)) == list(map(type, values))
@@ -66,9 +66,9 @@ def test_other_values_keep_their_type() -> None:
     ],
 )
 def test_what_the_child_makes_up_is_refused(change: dict[str, object]) -> None:
-    value = foreign_programs.TensorValue.of(torch.ones(4))
+    value = foreign_programs.TensorValue.from_tensor(torch.ones(4))
     with pytest.raises(ProgramError, match="came in pieces"):
-        msgspec.structs.replace(value, **change).tensor()
+        msgspec.structs.replace(value, **change).to_tensor()
 
 
 def test_any_backend_executes_in_the_child() -> None:
@@ -81,4 +81,4 @@ def test_any_backend_executes_in_the_child() -> None:
     assert size == 4
     with pytest.raises(ProgramError, match=r"Failed to load|not an ExecuTorch|0x"):
         foreign_programs.execute("portable", program[: len(program) // 2], [(x,)])
-    assert not foreign_programs.is_inside()
+    assert not foreign_programs.is_child_process()

@@ -15,7 +15,7 @@ from harness.errors import MissingKernels, ProgramError
 from harness.execution.execute import Interpreter, run_native
 from harness.execution.kernels import AtenKernels, RuntimeKernels
 from harness.execution.native import runtime_call
-from harness.execution.operators import native_kernels
+from harness.execution.operators import list_native_kernels
 from harness.execution.program import Program
 from harness.model import registry
 from harness.model.backend import Emulating
@@ -151,7 +151,7 @@ def test_emulations_have_the_kernels_of_the_runtime(name: str) -> None:
 
 def test_eager_may_have_more_kernels_than_the_runtime() -> None:
     program = program_of(sort_of_sum, X)
-    assert "aten::sort.values" not in native_kernels()
+    assert "aten::sort.values" not in list_native_kernels()
     with pytest.raises(ProgramError, match=r"the runtime has no kernel aten::sort\.values"):
         Interpreter(program, {}, RuntimeKernels())
     (output,) = Interpreter(program, {}, AtenKernels())((X,))

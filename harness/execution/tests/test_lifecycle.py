@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, Interpreter, Program, RuntimeKernels, Tester, native_backends
+from harness import Case, Interpreter, Program, RuntimeKernels, Tester, list_native_backends
 from harness.execution import container
-from harness.execution.memory import _trim, resident
+from harness.execution.memory import _trim, read_resident_bytes
 from harness.model import registry
 from harness.pipeline import speed
 from harness.pipeline.route import lower
@@ -120,7 +120,7 @@ def _natively(data: Any) -> Call:
 
 def is_native(target: str) -> bool:
     backend: Any = registry.backend(target.partition(":")[0])
-    return backend.delegate in native_backends()
+    return backend.delegate in list_native_backends()
 
 
 def equal(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
@@ -136,7 +136,7 @@ def _settled() -> None:
 def held() -> int:
     gc.collect()
     _trim()
-    return resident()
+    return read_resident_bytes()
 
 
 def saved(folder: Path, data: bytes) -> Path:

@@ -17,8 +17,13 @@ import torch
 
 from harness.errors import CaseError, OutOfMemory, ProgramError
 from harness.execution import memory
-from harness.execution.child_process import Child
-from harness.execution.memory import Meter, family, is_refusal, resident
+from harness.execution.child_process import ChildProcess
+from harness.execution.memory import (
+    MemoryMeter,
+    is_out_of_memory,
+    read_descendants_bytes,
+    read_resident_bytes,
+)
 from harness.execution.tests.test_child import MISBEHAVING, SECONDS
 from harness.record.host import available_memory
 
@@ -41,7 +46,7 @@ def touch(size: int) -> None:
 @linux
 def test_a_peak_belongs_to_the_stage_it_was_in_however_short() -> None:
     entered: list[str] = []
-    meter = Meter(entered.append)
+    meter = MemoryMeter(entered.append)
     for name, size in (("build", MIB), ("lower", 96 * MIB), ("run", MIB), ("lower", MIB)):
         with meter.stage(name):
             touch(size)
@@ -60,14 +65,14 @@ class _Model:
 
 @linux
 def test_what_was_left_in_cycles_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    mark = memory._Mark()
+    mark = memory._PeakTracker()
     base = mark.release()
     monkeypatch.setattr(memory, "_WORTH_COLLECTING", 64 * MIB)
     gc.collect()
     gc.disable()  # it may look any time
     try:
         _Model()
-        assert resident() > base + 80 * MIB
+        assert read_resident_bytes() > base + 80 * MIB
         assert mark.release() <= base + SLACK
     finally:
         gc.enable()
@@ -75,7 +80,7 @@ def test_what_was_left_in_cycles_is_given_back(monkeypatch: pytest.MonkeyPatch) 
 
 @linux
 def test_a_stage_that_raises_has_its_peak() -> None:
-    meter = Meter()
+    meter = MemoryMeter()
 
     def stage() -> None:
         with meter.stage("run"):
@@ -93,13 +98,13 @@ def test_stages_of_two_threads_lose_no_peak_to_each_other() -> None:
 
     def other() -> None:
         began.wait()
-        with Meter().stage("other"):
+        with MemoryMeter().stage("other"):
             pass
         ended.set()
 
     thread = threading.Thread(target=other)
     thread.start()
-    meter = Meter()
+    meter = MemoryMeter()
     with meter.stage("run"):
         touch(64 * MIB)
         began.set()
@@ -112,9 +117,9 @@ def test_without_a_mark_to_set_back_what_is_seen_counts_and_the_highest_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     highest = [0, 0]
-    monkeypatch.setattr(memory, "_set_back", lambda pid: False)
-    monkeypatch.setattr(memory, "_lifetime_peak", lambda: highest.pop(0))
-    meter = Meter()
+    monkeypatch.setattr(memory, "_reset_peak", lambda pid: False)
+    monkeypatch.setattr(memory, "_read_lifetime_peak", lambda: highest.pop(0))
+    meter = MemoryMeter()
     with meter.stage("lower"):
         kept = mmap.mmap(-1, 64 * MIB)
         kept[::4096] = b"x" * (64 * MIB // 4096)
@@ -132,15 +137,15 @@ def test_without_a_mark_to_set_back_what_is_seen_counts_and_the_highest_ever(
 
 
 @pytest.fixture
-def child() -> Iterator[Child]:
-    child = Child(MISBEHAVING, "the child", limited=True)
+def child() -> Iterator[ChildProcess]:
+    child = ChildProcess(MISBEHAVING, "the child", limited=True)
     yield child
     child.close()
 
 
 @linux
-def test_what_a_child_takes_is_of_the_stage_that_asks(child: Child) -> None:
-    meter = Meter()
+def test_what_a_child_takes_is_of_the_stage_that_asks(child: ChildProcess) -> None:
+    meter = MemoryMeter()
     with meter.stage("start"):
         child.ask(b"echo", SECONDS)
     with meter.stage("run"):
@@ -151,7 +156,7 @@ def test_what_a_child_takes_is_of_the_stage_that_asks(child: Child) -> None:
     assert max(meter.peaks["start"], meter.peaks["after"]) <= SLACK
 
 
-def test_a_child_that_is_refused_memory_says_so(child: Child) -> None:
+def test_a_child_that_is_refused_memory_says_so(child: ChildProcess) -> None:
     with pytest.raises(OutOfMemory, match="the child was refused memory: MemoryError"):
         child.ask(b"allocate", SECONDS)
     with pytest.raises(ProgramError, match="SIGKILL, as a system does that runs out of memory"):
@@ -186,7 +191,7 @@ def in_a_circle() -> None:
 def test_a_refusal_is_told_from_other_errors(ask: Callable[[], object], refused: bool) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011  # of whatever class
         ask()
-    assert is_refusal(caught.value) == refused
+    assert is_out_of_memory(caught.value) == refused
 
 
 FAMILY = """
@@ -206,20 +211,20 @@ def test_a_family_is_all_below_and_a_fork_holds_nothing_of_its_own() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        below = family(process.pid)
+        below = read_descendants_bytes(process.pid)
         for pid in (process.pid, *below):
             subprocess.run(["kill", "-9", str(pid)], check=True)
     forked, started = sorted(below.values())
     assert forked == 0
     assert 32 * MIB <= started <= 64 * MIB
-    assert family(process.pid) == {}
-    assert resident(process.pid) == 0
+    assert read_descendants_bytes(process.pid) == {}
+    assert read_resident_bytes(process.pid) == 0
 
 
 LIMITED = """
 import torch
-from harness.execution.memory import allocations_limited
-with allocations_limited(64 << 20):
+from harness.execution.memory import limit_allocations
+with limit_allocations(64 << 20):
     for ask in (lambda: bytearray(256 << 20), lambda: torch.zeros(64 << 20)):
         try:
             ask()

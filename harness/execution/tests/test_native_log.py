@@ -10,7 +10,11 @@ import torch
 from harness import Case, run_cell
 from harness.errors import ProgramError
 from harness.execution.execute import run_native
-from harness.execution.native.runtime_log import instruction_of, place, said_in
+from harness.execution.native.runtime_log import (
+    capture_runtime_log,
+    find_instruction,
+    format_instruction,
+)
 from harness.pipeline.tester import Tester
 
 
@@ -32,7 +36,7 @@ def test_an_error_has_the_words_of_the_runtime() -> None:
     tester = Tester(CASE, "portable:fp32").export().lower().to_executorch().serialize()
     with pytest.raises(RuntimeError, match=r"error 0x12; the runtime says: .*3-D or 4-D") as failed:
         run_native(tester.program, [tuple(tester.built.tensors)])
-    assert instruction_of(failed.value) is not None
+    assert find_instruction(failed.value) is not None
     assert "cpuinfo" not in str(failed.value)
 
 
@@ -56,13 +60,13 @@ def test_what_is_not_the_runtimes_is_left_out_and_the_stream_is_given_back(
         os.write(2, b"[method.cpp:1493] arg 0 with type id 1\n")
         raise ProgramError("wrong")
 
-    assert said_in(fails) == "Check failed (x):  (op.cpp:50)"
+    assert capture_runtime_log(fails) == "Check failed (x):  (op.cpp:50)"
     os.write(2, b"after")
     assert capfd.readouterr().err == "after"
 
 
 def test_an_instruction_may_be_in_a_note() -> None:
     error = ProgramError("wrong")
-    assert instruction_of(error) is None
-    error.add_note(place(17))
-    assert instruction_of(error) == 17
+    assert find_instruction(error) is None
+    error.add_note(format_instruction(17))
+    assert find_instruction(error) == 17

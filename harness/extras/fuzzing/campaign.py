@@ -17,7 +17,7 @@ from typing import IO
 import msgspec
 
 from harness.errors import UsageError
-from harness.execution.child_process import how_it_ended
+from harness.execution.child_process import describe_exit
 from harness.extras.fuzzing.messages import FoundProgram, FuzzEvent, FuzzRequest, ProgramStarted
 
 WORKER = "harness.extras.fuzzing.worker"
@@ -128,7 +128,7 @@ class _WorkerProcess:
             code = process.wait()
             self.is_success = code == 0
             self.how_ended = (
-                f"hung for {self._program_timeout:.0f} s" if hung.is_set() else how_it_ended(code)
+                f"hung for {self._program_timeout:.0f} s" if hung.is_set() else describe_exit(code)
             )
 
     def _is_over(self, process: subprocess.Popen[bytes]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.errors import MissingKernels, OutOfMemory, SizeRefused, UnsupportedProgram, describe
-from harness.execution.memory import is_refusal
+from harness.execution.memory import is_out_of_memory
 from harness.model.case import Inputs
 from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes
 
@@ -30,7 +30,7 @@ def find_refused_size(
         None if sizes are not the cause: the example itself fails, kernels or memory are missing,
         or no dimension is dynamic.
     """
-    if not sizes.dimensions or isinstance(error, _NO_SIZE) or is_refusal(error):
+    if not sizes.dimensions or isinstance(error, _NO_SIZE) or is_out_of_memory(error):
         return None
     number = _first_refused(len(sizes.dimensions[0].sizes), calls, execute)
     named = "" if number is None else sizes.describe_call(number)

@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from harness.errors import MissingKernels, StageFailure, StageOrderError
-from harness.execution.native.runtime_log import instruction_of
+from harness.execution.native.runtime_log import find_instruction
 from harness.execution.operators import op_name
 from harness.pipeline.delegation import graph_modules, lowered_modules
 from harness.pipeline.explain.model_frames import exception_chain
@@ -143,7 +143,7 @@ def _find_in_runtime_error(tester: Tester, cause: BaseException) -> Divergence |
     text = str(cause)
     if (named := _DELEGATED.search(text)) is not None:
         return _find_by_debug_handle(emitted, int(named[1]))
-    if (instruction := instruction_of(cause)) is not None:
+    if (instruction := find_instruction(cause)) is not None:
         # getitem nodes keep the debug handle that they had before to_executorch.
         found = [
             node

@@ -138,7 +138,7 @@ def _in_order(
     bounds: list[list[Any]] = []
     for call, places in enumerate(reference.places):
         at = {place.key: index for index, place in enumerate(places)}
-        found = [at.get(place.key) for place in interface.places]
+        found = [at.get(place.key) for place in interface.positions]
         expected.append([None if i is None else _rounded(reference, call, i) for i in found])
         bounds.append([None if i is None else reference.bound[call][i] for i in found])
     return expected, bounds

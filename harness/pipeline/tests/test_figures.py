@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from harness import Case, Cell, Execution, Recipe, Status, Tester, run_cell
-from harness.execution.execute import hearing
+from harness.execution.execute import report_calls
 from harness.model import registry
 from harness.pipeline import program_statistics
 from harness.pipeline.program_statistics import Stopwatch, measure_constants
@@ -157,7 +157,7 @@ class Spoiled:
 
     def execute(self, program: bytes, calls: Sequence[Any]) -> Execution:
         heard: list[float] = []
-        with hearing(lambda spent, again: heard.append(spent)):
+        with report_calls(lambda spent, again: heard.append(spent)):
             done = registry.backend("portable").execute(program, calls)
         outputs = [list(one) for one in done.outputs]
         from harness.execution import execute

@@ -15,7 +15,7 @@ from torchao.quantization import (
 from torchao.quantization.granularity import PerAxis, PerGroup
 
 from harness import Case, Tester, run_cell
-from harness.execution.torch_settings import restored_settings
+from harness.execution.torch_settings import restore_settings
 from harness.record.cell import Status
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torchao's own
@@ -33,7 +33,7 @@ def _module(config: Any) -> torch.nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         module = torch.nn.Sequential(torch.nn.Linear(64, 8))
-    with restored_settings():  # torchao sets Inductor's
+    with restore_settings():  # torchao sets Inductor's
         quantize_(module, config)
     return module
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness import native_backends
+from harness import list_native_backends
 from harness.model import registry
 from harness.pytest_plugin.tests.sessions import run
 from harness.record.folder import load
@@ -40,7 +40,7 @@ def test_the_process_of_the_records_does_not_load_executorch(project: Path) -> N
     result = run(project, "-n", "1", "-k", "add/a", anew=True)
     assert result.returncode == 0, result.stdout
     assert "loaded: False" in result.stderr
-    assert native_backends()
+    assert list_native_backends()
     here = registry.states(
         {cell.target.partition(":")[0] for cell in load(project / "run").cells}, []
     )

@@ -26,10 +26,10 @@ WORKER = """
 import os, sys
 from pathlib import Path
 from harness.workers.worker_status import Board, Doing
-from harness.execution.memory import resident
+from harness.execution.memory import read_resident_bytes
 folder, asked, code = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 kept = bytearray(b"x") * (64 << 20)
-doing = Doing(pid=os.getpid(), cell="hog/x@null:eager", stage="run", base=resident(),
+doing = Doing(pid=os.getpid(), cell="hog/x@null:eager", stage="run", base=read_resident_bytes(),
               budget={budget}, asked=asked)
 Board(folder, "gw0").write(doing)
 exec(code)

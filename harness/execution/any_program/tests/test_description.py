@@ -11,7 +11,7 @@ from executorch.exir import ExecutorchBackendConfig, schema, to_edge
 
 from harness.errors import ProgramError
 from harness.execution.any_program.description import ProgramFacts, describe_program
-from harness.execution.any_program.run import load
+from harness.execution.any_program.run import load_method
 from harness.execution.any_program.tests.programs import emitted, mixed, nested
 from harness.execution.tests.test_foreign_programs import enormous, flipped, rewritten
 
@@ -29,7 +29,7 @@ def test_a_program_without_delegates() -> None:
     assert sum(kernel.calls for kernel in method.kernels) == method.instructions
     assert found.constants.count >= 2
     assert found.constants.bytes >= 4 * (8 * 4 + 4)
-    assert [memory.bytes for memory in method.memory] == load(
+    assert [memory.bytes for memory in method.memory] == load_method(
         emitted("portable:fp32")
     ).plan.non_const_buffer_sizes[1:]
 
@@ -37,7 +37,7 @@ def test_a_program_without_delegates() -> None:
 def test_delegates_with_payloads_and_who_executes_them() -> None:
     program, _ = mixed()
     (method,) = describe_program(program).methods
-    for facts, payload in zip(method.delegates, load(program).delegates, strict=True):
+    for facts, payload in zip(method.delegates, load_method(program).delegates, strict=True):
         assert (facts.id, facts.bytes) == (payload.id, len(payload.data))
         assert facts.calls == 1
     runtimes = {facts.id: facts.runtime for facts in method.delegates}

@@ -9,7 +9,7 @@ import torch
 
 from harness.errors import InputError
 from harness.execution.any_program import bind_inputs, io_trees
-from harness.execution.any_program.run import load
+from harness.execution.any_program.run import load_method
 from harness.execution.any_program.tests.programs import emitted, mixed, nested
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
@@ -18,12 +18,12 @@ X, M = torch.randn(3, 8), torch.ones(8)
 
 
 def test_names_are_those_of_the_exported_program() -> None:
-    plan = load(nested()).plan
-    assert bind_inputs.input_names(plan) == ["", "", "mask['m']"]
-    assert bind_inputs.output_names(plan) == ["['sum']", "['more'][0]", "['more'][1]"]
+    plan = load_method(nested()).plan
+    assert bind_inputs.list_input_names(plan) == ["", "", "mask['m']"]
+    assert bind_inputs.list_output_names(plan) == ["['sum']", "['more'][0]", "['more'][1]"]
     plan.container_meta_type.encoded_inp_str = "T2#1#0($,$)"
     plan.container_meta_type.encoded_out_str = ""
-    assert bind_inputs.input_names(plan) == bind_inputs.output_names(plan) == ["", "", ""]
+    assert bind_inputs.list_input_names(plan) == bind_inputs.list_output_names(plan) == ["", "", ""]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_names_are_those_of_the_exported_program() -> None:
     ],
 )
 def test_nested_or_flat_inputs_come_in_the_order_of_the_program(args: Any, kwargs: Any) -> None:
-    first, flag, mask = bind_inputs.flat_inputs(load(nested()), args, kwargs)
+    first, flag, mask = bind_inputs.flatten_inputs(load_method(nested()), args, kwargs)
     assert first is X
     assert flag is True
     assert mask is M
@@ -60,31 +60,31 @@ def test_nested_or_flat_inputs_come_in_the_order_of_the_program(args: Any, kwarg
 )
 def test_what_does_not_fit_is_said(args: Any, kwargs: Any, problem: str) -> None:
     with pytest.raises(InputError, match=problem) as caught:
-        bind_inputs.flat_inputs(load(nested()), args, kwargs)
+        bind_inputs.flatten_inputs(load_method(nested()), args, kwargs)
     assert "\n" not in str(caught.value)
 
 
 def test_a_dynamic_shape_is_bounded() -> None:
-    program = load(mixed()[0])
+    program = load_method(mixed()[0])
     for rows in (2, 6):
-        bind_inputs.flat_inputs(program, (torch.randn(rows, 8),))
+        bind_inputs.flatten_inputs(program, (torch.randn(rows, 8),))
     with pytest.raises(InputError, match=r"\(7, 8\); the program takes float32 at most \(6, 8\)"):
-        bind_inputs.flat_inputs(program, (torch.randn(7, 8),))
+        bind_inputs.flatten_inputs(program, (torch.randn(7, 8),))
 
 
 def test_names_of_inputs_need_a_program_that_tells_them() -> None:
-    program = load(emitted("portable:fp32"))
+    program = load_method(emitted("portable:fp32"))
     program.plan.container_meta_type.encoded_inp_str = ""
     with pytest.raises(InputError, match="does not say how its inputs are named"):
-        bind_inputs.flat_inputs(program, (), {"x": X})
-    assert bind_inputs.flat_inputs(program, ([X],)) == (X,)
+        bind_inputs.flatten_inputs(program, (), {"x": X})
+    assert bind_inputs.flatten_inputs(program, ([X],)) == (X,)
 
 
 def test_random_inputs_fit_and_depend_on_the_seed() -> None:
-    program = load(nested())
-    drawn = [bind_inputs.random_inputs(program, seed) for seed in (0, 0, 1)]
+    program = load_method(nested())
+    drawn = [bind_inputs.generate_inputs(program, seed) for seed in (0, 0, 1)]
     for inputs in drawn:
-        bind_inputs.check(program, inputs)
+        bind_inputs.check_inputs(program, inputs)
     assert torch.equal(drawn[0][0], drawn[1][0])
     assert not torch.equal(drawn[0][0], drawn[2][0])
 
@@ -103,4 +103,4 @@ def test_random_inputs_fit_and_depend_on_the_seed() -> None:
     ],
 )
 def test_a_tree_that_is_none_is_none(text: str | None) -> None:
-    assert io_trees.parse(text) is None
+    assert io_trees.parse_tree(text) is None

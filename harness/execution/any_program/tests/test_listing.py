@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from harness import Case, DelegatePayload, Target, Tester
-from harness.execution.any_program.executors import listing
+from harness.execution.any_program.delegate_runtimes import describe_payload
 from harness.pipeline.inspection import inspect
 from harness.pipeline.route import lower
 
@@ -34,7 +34,7 @@ def payload(target: str) -> DelegatePayload:
 @pytest.mark.parametrize("target", TARGETS)
 def test_show_prints_what_inspect_reads_in_the_bytes(target: str) -> None:
     shown = [line.strip() for line in inspect(CASE, Target.parse(target))]
-    lines = [line.strip() for line in listing(payload(target))]
+    lines = [line.strip() for line in describe_payload(payload(target))]
     assert len(lines) > 3
     # A payload that ran has the shapes of its results beside its operators, and its first line a
     # name before it.
@@ -44,12 +44,14 @@ def test_show_prints_what_inspect_reads_in_the_bytes(target: str) -> None:
 
 
 def test_the_fused_limit_of_a_node_is_told() -> None:
-    (node,) = [line for line in listing(payload("xnnpack:fp32")) if "FullyConnected" in line]
+    (node,) = [
+        line for line in describe_payload(payload("xnnpack:fp32")) if "FullyConnected" in line
+    ]
     assert node.endswith("output_min=0.0")
 
 
 def test_a_weight_that_the_program_lacks_is_said() -> None:
-    lines = list(listing(replace(payload("xnnpack:fp32"), named_data={})))
+    lines = list(describe_payload(replace(payload("xnnpack:fp32"), named_data={})))
     assert sum("not in the program" in line for line in lines) == 2
 
 
@@ -64,7 +66,7 @@ def test_a_damaged_payload_costs_a_line(target: str) -> None:
         damaged.append(bytes(data))
     refused = 0
     for data in damaged:
-        lines = list(listing(replace(whole, data=data)))
+        lines = list(describe_payload(replace(whole, data=data)))
         assert lines
         assert not any("\n" in line for line in lines)
         refused += "cannot be read" in lines[-1]
@@ -72,5 +74,5 @@ def test_a_damaged_payload_costs_a_line(target: str) -> None:
 
 
 def test_a_delegate_that_nobody_reads_is_said() -> None:
-    (line,) = listing(DelegatePayload("NoBackend", b"", {}, {}))
+    (line,) = describe_payload(DelegatePayload("NoBackend", b"", {}, {}))
     assert line == "nothing here reads payloads of NoBackend"

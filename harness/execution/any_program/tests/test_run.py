@@ -12,7 +12,10 @@ from harness import Delegating, ProgramError
 from harness.errors import InputError
 from harness.execution import foreign_programs
 from harness.execution.any_program import bind_inputs, run
-from harness.execution.any_program.executors import executor, here
+from harness.execution.any_program.delegate_runtimes import (
+    find_delegate_runtime,
+    list_executable_delegates,
+)
 from harness.execution.any_program.tests.programs import CHAIN, emitted, mixed, nested
 from harness.model import registry
 
@@ -36,13 +39,13 @@ def test_a_program_of_any_backend_runs_and_keeps_its_state(target: str, runtime:
     expected = [built.module(*inputs) for inputs in calls]
     outputs = harness.execute(program, calls)
     torch.testing.assert_close([call[-1] for call in outputs], expected, rtol=1e-4, atol=1e-5)
-    parsed = run.load(program)
-    assert run.run(program, parsed, calls).runtime == runtime
+    parsed = run.load_method(program)
+    assert run.run_method(program, parsed, calls).runtime == runtime
 
 
 def test_delegates_of_several_backends_run_in_one_program() -> None:
     program, module = mixed()[0], copy.deepcopy(mixed()[1])
-    ids = [payload.id for payload in run.load(program).delegates]
+    ids = [payload.id for payload in run.load_method(program).delegates]
     assert {"XnnpackBackend", "MLXBackend"} == set(ids)
     assert len(ids) > 2
     calls = [(torch.randn(rows, 8),) for rows in (3, 6, 2)]
@@ -53,10 +56,10 @@ def test_delegates_of_several_backends_run_in_one_program() -> None:
 
 def test_nested_inputs_and_a_method_that_is_not_forward() -> None:
     x = torch.randn(3, 8)
-    parsed = run.load(nested())
+    parsed = run.load_method(nested())
     assert parsed.plan.name == "nested"
-    flat = bind_inputs.flat_inputs(parsed, (x, True), {"mask": {"m": torch.ones(8)}})
-    ((total, scaled, three),) = run.run(nested(), parsed, [flat]).outputs
+    flat = bind_inputs.flatten_inputs(parsed, (x, True), {"mask": {"m": torch.ones(8)}})
+    ((total, scaled, three),) = run.run_method(nested(), parsed, [flat]).outputs
     assert torch.equal(total, x + 1)
     assert torch.equal(scaled, x * 2)
     assert three == 3
@@ -66,7 +69,7 @@ def test_nested_inputs_and_a_method_that_is_not_forward() -> None:
 
 def renamed(program: bytes, delegate: str) -> bytes:
     """The program with another delegate's name, of the same length."""
-    (known,) = {payload.id for payload in run.load(program).delegates}
+    (known,) = {payload.id for payload in run.load_method(program).delegates}
     assert len(known) == len(delegate)
     return program.replace(known.encode(), delegate.encode())
 
@@ -81,10 +84,10 @@ def test_an_unknown_delegate_is_named_with_what_there_is() -> None:
 
 
 def test_a_delegate_that_the_runtime_cannot_use_is_none_that_runs() -> None:
-    found = executor("OpenvinoBackend")
+    found = find_delegate_runtime("OpenvinoBackend")
     assert found.runtime == "none"
     assert found.reason
-    assert not any("Openvino" in one for one in here())
+    assert not any("Openvino" in one for one in list_executable_delegates())
 
 
 def test_inputs_that_do_not_fit_are_refused_before_anything_runs() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from harness.execution.interface import Place
+from harness.execution.interface import ValuePosition
 from harness.numerics.compare import Verdict, compare, compare_output, make_mismatch_row
 from harness.numerics.metrics.severity import classify_severity, classify_share
 from harness.numerics.oracle import Reference

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from harness.execution.interface import Place
+from harness.execution.interface import ValuePosition
 from harness.numerics.compare import compare_output
 from harness.numerics.metrics.conclusiveness import compute_conclusive_share, find_vacuous_reason
 from harness.record.cell import Cell, Numerics, Status
@@ -97,7 +97,7 @@ def test_an_element_with_an_infinite_bound_is_not_conclusive() -> None:
 
 
 def row(actual: torch.Tensor, oracle: torch.Tensor, bound: torch.Tensor) -> Numerics:
-    place = Place("output", 1, "['logits']")
+    place = ValuePosition("output", 1, "['logits']")
     return compare_output(actual, oracle, bound, oracle.to(actual.dtype), place=place)
 
 

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.errors import ProgramError, describe
-from harness.execution.any_program.native_stderr import printed_to
-from harness.execution.execute import native_backends
+from harness.execution.any_program.native_stderr import redirect_native_stderr
+from harness.execution.execute import list_native_backends
 from harness.execution.program import DelegatePayload
 from harness.model import registry
 from harness.model.backend import Backend, Delegating, Describing
 
 
 @dataclass(frozen=True)
-class Executor:
+class DelegateRuntime:
     """Who executes a delegate.
 
     Attributes:
@@ -30,23 +30,25 @@ class Executor:
     reason: str = ""
 
 
-def executor(delegate: str) -> Executor:
+def find_delegate_runtime(delegate: str) -> DelegateRuntime:
     """Who executes payloads of a delegate, by the name that programs ask for it by."""
     known = registry.by_delegate().get(delegate)
     name = known.name if known else ""
-    registered = delegate in native_backends()
+    registered = delegate in list_native_backends()
     if registered and _is_available(delegate):
-        return Executor("native", name)
+        return DelegateRuntime("native", name)
     if known is None and registered:
-        return Executor("none", reason="the runtime has it, and says that it cannot be used here")
+        return DelegateRuntime(
+            "none", reason="the runtime has it, and says that it cannot be used here"
+        )
     if known is None:
-        return Executor("none", reason=f"nothing here knows delegate {delegate!r}")
+        return DelegateRuntime("none", reason=f"nothing here knows delegate {delegate!r}")
     state = known.availability()
     if not isinstance(known, Delegating):
-        return Executor("none", name, state.reason or f"{name} runs in the runtime alone")
+        return DelegateRuntime("none", name, state.reason or f"{name} runs in the runtime alone")
     if not state.available:
-        return Executor("none", name, state.reason)
-    return Executor(state.runtime, name)
+        return DelegateRuntime("none", name, state.reason)
+    return DelegateRuntime(state.runtime, name)
 
 
 @functools.cache
@@ -54,34 +56,34 @@ def _is_available(delegate: str) -> bool:
     """Whether the runtime can use a delegate that it has, such as for a library that is missing."""
     from executorch.runtime import Runtime
 
-    with printed_to(os.devnull):
+    with redirect_native_stderr(os.devnull):
         return bool(Runtime.get().backend_registry.is_available(delegate))
 
 
-def require(delegates: Iterable[str]) -> dict[str, Executor]:
+def require_runtimes(delegates: Iterable[str]) -> dict[str, DelegateRuntime]:
     """Who executes each of these delegates.
 
     Raises:
         ProgramError: nobody executes one of them.
     """
-    found = {delegate: executor(delegate) for delegate in delegates}
+    found = {delegate: find_delegate_runtime(delegate) for delegate in delegates}
     for delegate, one in found.items():
         if one.runtime == "none":
             raise ProgramError(
                 f"nothing here can execute delegate {delegate!r}: {one.reason}; there are: "
-                f"{', '.join(here()) or 'none'}"
+                f"{', '.join(list_executable_delegates()) or 'none'}"
             )
     return found
 
 
-def here() -> list[str]:
+def list_executable_delegates() -> list[str]:
     """The delegates that can be executed, each with the runtime that does it."""
-    known = dict.fromkeys([*native_backends(), *registry.by_delegate()])
-    found = {delegate: executor(delegate).runtime for delegate in known}
+    known = dict.fromkeys([*list_native_backends(), *registry.by_delegate()])
+    found = {delegate: find_delegate_runtime(delegate).runtime for delegate in known}
     return [f"{delegate} ({runtime})" for delegate, runtime in found.items() if runtime != "none"]
 
 
-def delegating(name: str) -> Delegating:
+def get_delegating_backend(name: str) -> Delegating:
     """The backend of that name, as what loads its delegate.
 
     Raises:
@@ -93,7 +95,7 @@ def delegating(name: str) -> Delegating:
     return backend
 
 
-def listing(payload: DelegatePayload) -> Iterator[str]:
+def describe_payload(payload: DelegatePayload) -> Iterator[str]:
     """Lines about a payload, of whichever backend reads it; one that says why there are none."""
     known = registry.by_delegate().get(payload.id)
     if not isinstance(known, Describing):
