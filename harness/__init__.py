@@ -7,6 +7,7 @@ packages in the order in which data flows through them.
 PYTEST_DONT_REWRITE: workers have this module before pytest could rewrite its assertions.
 """
 
+import importlib
 from typing import Any
 
 import lazy_loader
@@ -18,4 +19,6 @@ _find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     with vendors_quiet():  # the first use of a name may import torch and executorch
+        if name == "registry":  # a module, which lazy_loader does not import from a package
+            return importlib.import_module("harness.model.registry")
         return _find(name)

@@ -1,5 +1,6 @@
-"""Running programs: a ``.pte`` as typed data, and the interpreter around its delegate calls.
+"""Execute programs: a ``.pte`` as typed data, the native runtime, and an interpreter.
 
-What no delegate took runs on the runtime's own kernels; bytes that nobody here lowered are
-validated, and what is native runs in a child. Imports the vocabulary and ``record``.
+The interpreter runs fallback nodes on the runtime's kernels and passes delegate calls to backends.
+Programs from elsewhere are validated, and their native code runs in a child process. The package
+imports ``model`` and ``record``.
 """

@@ -1,16 +1,16 @@
-"""A warm child process for native code that runs bytes which others wrote.
+"""A child process for native code that runs untrusted bytes; it stays alive between requests.
 
-What such bytes crash is the child: the call raises :class:`ProgramError` naming the signal, and
-the next call starts another. The child imports one file and answers with its function ``answer``,
-an :data:`Answer`; requests and answers are frames on a socket, a kind and a length before the
-bytes. The parent executes nothing of an answer: the child may do the bidding of what it ran.
+If such bytes crash the child, the call raises :class:`ProgramError` with the signal's name, and the
+next call starts another child. The child imports one file and answers requests with that file's
+function ``answer``, a :data:`RequestHandler`. Requests and answers are frames on a socket: kind,
+length, bytes. The parent never executes an answer, because the program may control the child.
 
-A child never outlives its parent. Idle, it sees the socket close. Busy in native code, where no
-Python runs, it is ended by the kernel: a second socket is held by the parent alone and sends
-SIGIO when it closes, whose default action on Linux is to end the process. (Elsewhere a busy
-child lives until its call ends.)
+A child never outlives its parent. When it is idle, it sees the socket close. When it is busy in
+native code, the kernel ends it: the parent alone holds a second socket, whose end sends SIGIO, and
+the default action of SIGIO on Linux ends the process. On other systems a busy child lives until its
+call ends.
 
-Imports neither torch nor numpy, so that a child starts in the time that its own file takes.
+The module imports neither torch nor numpy, so that a child starts as fast as its file imports.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from pathlib import Path
 from harness.errors import OutOfMemory, ProgramError, describe
 from harness.execution.memory import count_child_memory, is_out_of_memory
 
-Answer = Callable[[bytes], bytes]
-"""What a child does with a request. It runs in the child's main thread."""
+RequestHandler = Callable[[bytes], bytes]
+"""Answers a request in the child's main thread."""
 
 _FRAME = struct.Struct("!BQ")
 _READY, _ANSWER, _REFUSAL, _NO_MEMORY = range(4)
@@ -43,10 +43,10 @@ _PIECE = 1 << 20
 
 
 class ChildProcess:
-    """A process that imports one file and answers requests; started by the first of them.
+    """A process that imports one file and answers requests; the first request starts it.
 
-    Threads may share one: their requests take turns. After a fork, the forked process starts a
-    child of its own.
+    Threads may share a child; it answers one request at a time. After a fork, the forked process
+    starts another child.
     """
 
     def __init__(
@@ -55,22 +55,23 @@ class ChildProcess:
         name: str,
         environment: Mapping[str, str] | None = None,
         *,
-        limited: bool = False,
+        limit_memory: bool = False,
     ) -> None:
-        """Describe the child.
+        """Configure the child; the first request starts it.
 
         Args:
-            file: what it imports; defines ``answer``.
-            name: what runs in it, for messages.
-            environment: variables it gets besides those of this process.
-            limited: refuse it allocations beyond the memory of the machine, which would otherwise
-                end some process of the system's choice; not for one that maps more than it uses.
+            file: the Python file that it imports, which defines ``answer``.
+            name: description of the child in error messages.
+            environment: environment variables to add to those of this process.
+            limit_memory: limit its address space to the memory of the machine. Otherwise the system
+                ends some process when memory runs out. Not for a child that maps more memory than
+                it uses.
         """
         self._file = file
         self._name = name
         self._environment = dict(environment or {})
-        self._limited = limited
-        self._turn = threading.Lock()
+        self._limit_memory = limit_memory
+        self._lock = threading.Lock()
         self._owner = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -79,7 +80,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, if it lives."""
+        """Process id, or None if the child is not running."""
         alive = self._process is not None and self._process.poll() is None
         return self._process.pid if alive and self._process is not None else None
 
@@ -87,27 +88,27 @@ class ChildProcess:
         """Send a request and wait for the answer.
 
         Args:
-            request: what :data:`Answer` gets.
-            seconds: how long it may take, starting a child not included.
+            request: bytes for the :data:`RequestHandler`.
+            seconds: time limit, without the start of a child.
 
         Raises:
-            OutOfMemory: the child was refused memory for it.
-            ProgramError: the child refuses the request, died of it, or did not answer in time.
+            OutOfMemory: the child ran out of memory.
+            ProgramError: the child rejected the request, died, or did not answer in time.
         """
-        with self._turn:
-            connection = self._connected()
+        with self._lock:
+            connection = self._connect()
             deadline = time.monotonic() + seconds
             try:
-                with self._counted():
+                with self._count_memory():
                     _send(connection, _ANSWER, request, deadline)
                     kind, answer = _receive(connection, deadline)
             except TimeoutError as error:
                 self._end()
                 raise ProgramError(f"{self._name} did not answer within {seconds:g} s") from error
             except OSError as error:
-                raise ProgramError(f"{self._name} {self._ended()}") from error
+                raise ProgramError(f"{self._name} {self._wait_for_end()}") from error
             except BaseException:
-                # Interrupted before the answer, which would be taken for that of the next request.
+                # The pending answer would be read as that of the next request.
                 self._end()
                 raise
         if kind == _NO_MEMORY:
@@ -118,12 +119,12 @@ class ChildProcess:
         return answer
 
     def close(self) -> None:
-        """End the process, if there is one; the next request starts another."""
-        with self._turn:
+        """End the child; the next request starts another one."""
+        with self._lock:
             self._end()
 
     def _kill(self) -> None:
-        """At exit: without taking turns, as a thread may be waiting for an answer."""
+        """End the child at exit, without the lock: a thread may hold it and wait for an answer."""
         process = self._process
         if process is None or self._owner != os.getpid():
             return
@@ -133,15 +134,15 @@ class ChildProcess:
             if end is not None:
                 end.close()
 
-    def _counted(self) -> contextlib.AbstractContextManager[None]:
-        """What the child takes meanwhile is memory of the stage that asks."""
+    def _count_memory(self) -> contextlib.AbstractContextManager[None]:
+        """Count the child's memory as memory of the current stage."""
         process = self._process
         return contextlib.nullcontext() if process is None else count_child_memory(process.pid)
 
-    def _connected(self) -> socket.socket:
-        """The socket of a living child, started if need be."""
+    def _connect(self) -> socket.socket:
+        """Return the socket of a running child; start the child if necessary."""
         if self._owner != os.getpid():
-            # Forked: the child is the parent's to end.
+            # This process was forked: the child belongs to its parent.
             self._process = self._socket = self._lifeline = None
         if self._socket is not None and self.pid is not None:
             return self._socket
@@ -154,7 +155,7 @@ class ChildProcess:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", __name__, str(self._file), *map(str, sockets)),
-                    *(["limited"] if self._limited else []),
+                    *(["limited"] if self._limit_memory else []),
                 ],
                 pass_fds=sockets,
                 stdin=subprocess.DEVNULL,
@@ -171,21 +172,21 @@ class ChildProcess:
             self._end()
             raise ProgramError(f"{self._name} did not start in {_START_SECONDS:g} s") from error
         except OSError as error:
-            raise ProgramError(f"{self._name} does not start: it {self._ended()}") from error
+            raise ProgramError(f"{self._name} does not start: it {self._wait_for_end()}") from error
         return self._socket
 
-    def _ended(self) -> str:
-        """How a process ended that closed its socket."""
+    def _wait_for_end(self) -> str:
+        """End a child that closed its socket, and describe how it ended."""
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_EXIT_SECONDS)
         return self._end()
 
     def _end(self) -> str:
-        """Kill the process if it lives, and reap it.
+        """Kill the child if it is running, and reap it.
 
         Returns:
-            How it ended.
+            How it ended, to follow its name in a sentence.
         """
         process, self._process = self._process, None
         sockets = (self._socket, self._lifeline)
@@ -201,13 +202,13 @@ class ChildProcess:
         return describe_exit(process.returncode)
 
 
-# A process that imports; between the end of its socket and its own it has nothing to do.
+# The start includes imports. Between the end of its socket and its exit the child does nothing.
 _START_SECONDS = 120.0
 _EXIT_SECONDS = 10.0
 
 
 def describe_exit(code: int) -> str:
-    """What a process's exit code says, after its name: ``was ended by SIGSEGV``."""
+    """Describe an exit code, to follow a name in a sentence: ``was ended by SIGSEGV``."""
     if code >= 0:
         return f"ended with exit code {code}"
     if -code == signal.SIGKILL:
@@ -228,21 +229,21 @@ def _limit_memory() -> None:
 
 
 def _send(connection: socket.socket, kind: int, data: bytes, deadline: float | None) -> None:
-    _limit(connection, deadline)
+    _set_timeout(connection, deadline)
     connection.sendall(_FRAME.pack(kind, len(data)))
     if data:
         connection.sendall(data)
 
 
 def _receive(connection: socket.socket, deadline: float | None) -> tuple[int, bytes]:
-    kind, size = _FRAME.unpack(_exactly(connection, _FRAME.size, deadline))
-    return kind, _exactly(connection, size, deadline)
+    kind, size = _FRAME.unpack(_receive_bytes(connection, _FRAME.size, deadline))
+    return kind, _receive_bytes(connection, size, deadline)
 
 
-def _exactly(connection: socket.socket, size: int, deadline: float | None) -> bytes:
+def _receive_bytes(connection: socket.socket, size: int, deadline: float | None) -> bytes:
     pieces: list[bytes] = []
     while size:
-        _limit(connection, deadline)
+        _set_timeout(connection, deadline)
         piece = connection.recv(min(size, _PIECE))
         if not piece:
             raise ConnectionResetError("the other side is gone")
@@ -251,7 +252,7 @@ def _exactly(connection: socket.socket, size: int, deadline: float | None) -> by
     return b"".join(pieces)
 
 
-def _limit(connection: socket.socket, deadline: float | None) -> None:
+def _set_timeout(connection: socket.socket, deadline: float | None) -> None:
     if deadline is None:
         return
     if (remaining := deadline - time.monotonic()) <= 0:
@@ -259,8 +260,8 @@ def _limit(connection: socket.socket, deadline: float | None) -> None:
     connection.settimeout(remaining)
 
 
-def _serve(connection: socket.socket, answer: Answer) -> None:
-    """Answer requests until the parent is gone. An exception refuses its request."""
+def _serve(connection: socket.socket, answer: RequestHandler) -> None:
+    """Answer requests until the parent is gone. An exception rejects its request."""
     _send(connection, _READY, b"", None)
     while True:
         _, request = _receive(connection, None)
@@ -275,7 +276,7 @@ def _serve(connection: socket.socket, answer: Answer) -> None:
 
 
 def die_with_parent(lifeline: socket.socket) -> None:
-    """Have the kernel send SIGIO when the other end closes, and let it have its default action."""
+    """Make the kernel end this process, by SIGIO, when the other end of the socket closes."""
     if sys.platform != "linux":
         return
     import fcntl
@@ -288,9 +289,9 @@ def die_with_parent(lifeline: socket.socket) -> None:
 def _main(file: str, connection: str, lifeline: str, limited: str = "") -> None:
     import resource
 
-    # Crashing is what the process is for: no core files.
+    # Crashes are expected: write no core files.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # An interrupt from the keyboard goes to the whole group; what to do is for the parent to say.
+    # A keyboard interrupt goes to the whole process group; the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if limited:
         _limit_memory()

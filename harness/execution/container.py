@@ -1,7 +1,7 @@
-"""The file around a program: what kind it is, whether it is whole, and its parts.
+"""Parse the ``.pte`` file format and reject files that are no program, truncated or damaged.
 
-Constants, payloads and named data stay where they are in the bytes: what is read of a program of
-100 MB is its tables.
+Constants, payloads and named data are views of the file's bytes, so that reading a program of
+100 MB copies only its tables.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from harness.vendors.executorch import (
 # file_identifier in executorch's schema/program.fbs, at byte 4 as in every flatbuffer.
 _IDENTIFIER = b"ET12"
 
-# What else carries an identifier there, or begins as these do.
+# Identifiers of related formats, for error messages.
 _OTHERS = {
-    b"FT01": "it is a .ptd, the data of a program",
+    b"FT01": "it is a .ptd, the external data of a program",
     b"BP08": "it is a bundled program: inputs and outputs for tests around a program",
-    b"ED00": "it is an ETDump, what a run recorded",
+    b"ED00": "it is an ETDump, the profile of a run",
     b"TOSA": "it is a TOSA graph",
     b"VK00": "it is a Vulkan graph",
     b"TFL3": "it is a TensorFlow Lite model",
@@ -33,10 +33,10 @@ _OTHERS = {
 
 
 def read(data: bytes | memoryview) -> PTEFile:
-    """Parse the bytes of a ``.pte``; what it holds are views of them.
+    """Parse the bytes of a ``.pte``; buffers in the result are views of them.
 
     Raises:
-        ProgramError: they are no program, of another version of the format, cut short or damaged.
+        ProgramError: the bytes are no program, of another format version, truncated or damaged.
     """
     whole = memoryview(data)
     header = _header(whole)
@@ -50,7 +50,7 @@ def read(data: bytes | memoryview) -> PTEFile:
         named = _named_data(program, segments)
         file = _restore_segments(program, segments)
     except Exception as error:
-        # The reader raises anything from struct.error to AssertionError on bad bytes.
+        # On damaged bytes the reader raises any exception, from struct.error to AssertionError.
         reason = describe(error, 200)
         raise ProgramError(f"not an ExecuTorch program, or a damaged one: {reason}") from error
     file.named_data = named
@@ -58,7 +58,7 @@ def read(data: bytes | memoryview) -> PTEFile:
 
 
 def list_external_constants(file: PTEFile) -> list[str]:
-    """Names of the constants that a program has in a ``.ptd`` beside it."""
+    """List the names of constants that are stored in a separate ``.ptd`` file."""
     inside = file.named_data.pte_data if file.named_data else {}
     values = (value.val for plan in file.program.execution_plan for value in plan.values)
     extras = (value.extra_tensor_info for value in values if isinstance(value, schema.Tensor))
@@ -71,7 +71,7 @@ def list_external_constants(file: PTEFile) -> list[str]:
 
 
 def _named_data(program: schema.Program, segments: memoryview) -> NamedDataStoreOutput | None:
-    """Take the named data out of a program; executorch's own reader copies it."""
+    """Remove the named data from a program and return views of it; executorch's reader copies."""
     named, program.named_data = program.named_data, []
     if not named:
         return None
@@ -86,10 +86,10 @@ def _named_data(program: schema.Program, segments: memoryview) -> NamedDataStore
 
 
 def _header(data: memoryview) -> _ExtendedHeader:
-    """Where the parts of a program are.
+    """Return sizes and offsets of the program's sections.
 
     Raises:
-        ProgramError: its first bytes tell that it is no whole program.
+        ProgramError: the first bytes show another format, or a truncated program.
     """
     kind = bytes(data[4:8])
     if kind[:2] == _IDENTIFIER[:2] and kind != _IDENTIFIER:
@@ -104,7 +104,7 @@ def _header(data: memoryview) -> _ExtendedHeader:
         raise ProgramError(f"not an ExecuTorch program: {what if len(data) else 'it is empty'}")
     head = bytes(data[8 : 8 + _ExtendedHeader.EXPECTED_LENGTH])
     if not head.startswith(_ExtendedHeader.EXPECTED_MAGIC):
-        # A program without segments may go without that header.
+        # The header is optional for a program without segments.
         return _ExtendedHeader(len(data), 0, 0)
     if len(head) < _ExtendedHeader.EXPECTED_LENGTH:
         raise ProgramError(f"the program is cut short: {len(data)} bytes")

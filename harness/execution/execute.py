@@ -1,10 +1,10 @@
-"""Run the bytes of a serialized program: natively, or interpreted around delegate calls.
+"""Execute a serialized program, in the native runtime or in our interpreter.
 
-:func:`run_native` hands the bytes to the ExecuTorch runtime. :class:`Interpreter` executes the
-program's own instruction list where the runtime of this host lacks the delegate: the memory
-plan, the constants and the kernel calls are those of the ``.pte``, each delegate call goes to the
-backend's loader, and kernels are those of the set that the caller chose
-(:mod:`harness.execution.kernels`). The exported graph is never consulted.
+:func:`run_native` passes the bytes to the ExecuTorch runtime. :class:`Interpreter` executes the
+program's instruction list where the runtime of this host lacks the delegate. It uses the memory
+plan, the constants and the kernel calls of the ``.pte``; it passes each delegate call to the
+backend's loader and each kernel call to the given kernels (:mod:`harness.execution.kernels`). It
+never uses the exported graph.
 """
 
 from __future__ import annotations
@@ -34,38 +34,37 @@ from harness.execution.validation import compute_arena_sizes, get_memory_offset
 from harness.model.case import Inputs
 
 DelegateHandle = Callable[[list[Any]], None]
-"""Executes one delegate call: gets all its arguments, inputs first, writes into its outputs.
+"""Executes one delegate call: gets all arguments, inputs first, and writes into the outputs.
 
-An output tensor that is to have another shape is restrided in place; an output that is a number
-is replaced in the list."""
+It restrides an output tensor in place to change its shape, and replaces an output that is a number
+in the list."""
 
 DelegateLoader = Callable[[DelegatePayload], DelegateHandle]
-"""Loads a delegate once; state that persists between calls lives in the handle."""
+"""Loads a delegate once; the handle holds state that persists between calls."""
 
 OutputValue = Any
-"""A value of a program's outputs: ``Tensor | int | float | bool | str | None``, as the plan has it.
+"""An output of a program: ``Tensor | int | float | bool | str | None``, as the plan declares it.
 
-The plan's outputs are the graph's without what it only stores: a mutated buffer
-(``BUFFER_MUTATION``) is none, its new state stays in planned memory until the next call. A
-mutated input (``USER_INPUT_MUTATION``) is one, before the user's outputs: the input's own value,
-read after the last instruction. The caller's tensor is left alone, natively where the program
-plans memory for its inputs (the default) and in the interpreter always. Constants that the user
-returns come as they are, and a value that is returned twice comes twice."""
+The plan's outputs are those of the graph without mutated buffers (``BUFFER_MUTATION``), whose new
+state stays in planned memory until the next call. A mutated input (``USER_INPUT_MUTATION``) is an
+output, before the user's outputs: its value after the last instruction. The caller's tensor does
+not change in the interpreter, and natively where the program plans memory for its inputs (the
+default). Returned constants are outputs, and a value that is returned twice is two outputs."""
 
 CallListener = Callable[[float, Callable[[], object]], None]
-"""Told of each call of a loaded program: its seconds, and what executes it once more."""
+"""Gets the seconds of each call of a loaded program, and a function that repeats the call."""
 
 _Values = TypeVar("_Values")
 
 _CALL_LISTENER: ContextVar[CallListener | None] = ContextVar("call_listener", default=None)
 
-# An instruction count that no honest program of the suites comes near: stops a corrupt jump.
+# Far more instructions than any valid program of the suites executes: stops a corrupt jump.
 _MAX_STEPS = 10_000_000
 
 
 @contextmanager
 def report_calls(listener: CallListener) -> Iterator[None]:
-    """Tell of what this thread executes in here."""
+    """Report the calls that this thread executes within a block to a listener."""
     token = _CALL_LISTENER.set(listener)
     try:
         yield
@@ -82,7 +81,7 @@ def _timed(execute: Callable[[Any], _Values], inputs: Any) -> _Values:
 
 
 def list_native_backends() -> list[str]:
-    """Names of the delegates that the runtime of this host has."""
+    """List the delegates that the runtime of this host has, by registered name."""
     from executorch.runtime import Runtime
 
     return list(Runtime.get().backend_registry.registered_backend_names)
@@ -99,25 +98,24 @@ def run_native(
         method: which of its methods.
 
     Returns:
-        For each call every value of the plan's outputs, in the plan's order; see
-        :data:`OutputValue` for which those are.
+        The plan's outputs of each call, in the plan's order; see :data:`OutputValue`.
 
     Raises:
         MissingKernels: the program calls operators that the runtime has no kernels for.
-        RuntimeError: whatever else the runtime refuses, with its error code and what its log says.
+        RuntimeError: the runtime fails; the message has its error code and its log.
     """
     try:
         return _run_native(program, calls, method)
     except RuntimeError as error:
-        if said := capture_runtime_log(lambda: _run_native(program, calls, method)):
-            raise RuntimeError(f"{error}; the runtime says: {said}") from None
+        if log := capture_runtime_log(lambda: _run_native(program, calls, method)):
+            raise RuntimeError(f"{error}; the runtime says: {log}") from None
         raise
 
 
 def _run_native(program: bytes, calls: Sequence[Inputs], method: str) -> list[list[OutputValue]]:
     from executorch.runtime import Runtime, Verification
 
-    # Kept in a name: a method reads the bytes of its program and does not hold them.
+    # The variable keeps the bytes alive: a method reads them without a reference.
     loaded = Runtime.get().load_program(program, verification=Verification.InternalConsistency)
     if method not in loaded.method_names:
         raise ProgramError(
@@ -140,7 +138,7 @@ def _run_native(program: bytes, calls: Sequence[Inputs], method: str) -> list[li
 
 
 def _copy_output(number: int, value: Any) -> OutputValue:
-    """An output that outlives its program: the next call writes over the memory of this one."""
+    """Copy an output, because the next call overwrites its memory."""
     if isinstance(value, torch.Tensor):
         return value.clone()
     if value is None or isinstance(value, bool | int | float | str):
@@ -149,9 +147,10 @@ def _copy_output(number: int, value: Any) -> OutputValue:
 
 
 class Interpreter:
-    """Executes the instruction list of one program; state persists from call to call.
+    """Executes the instruction list of one program; state persists between calls.
 
-    Threads may share one: the planned memory is one, so their calls take turns.
+    Threads may share an interpreter. Its calls run one at a time, because they share planned
+    memory.
     """
 
     def __init__(
@@ -165,8 +164,8 @@ class Interpreter:
         Args:
             program: bytes of the ``.pte``, parsed or not.
             loaders: how to load each delegate, by its registered name.
-            kernels: execute the operators that no delegate took. A vendor's program is one that
-                the vendor's runtime can load only with :class:`RuntimeKernels`.
+            kernels: execute the fallback nodes. Use :class:`RuntimeKernels` for vendors' programs:
+                it rejects a program whose kernels the vendor's runtime lacks.
 
         Raises:
             ProgramError: the bytes are no program, a delegate has no loader, or a kernel is
@@ -199,7 +198,7 @@ class Interpreter:
             inputs: flat inputs; tensors or Python scalars.
 
         Returns:
-            Every value of the plan's outputs in the plan's order; tensors are copied.
+            The plan's outputs, in the plan's order; tensors are copies.
 
         Raises:
             ProgramError: the inputs do not fit the program, or an instruction is malformed.
@@ -235,7 +234,7 @@ class Interpreter:
         ]
 
     def _create_value(self, index: int, value: Any) -> Any:
-        """The runtime value of a declared value; lists stay declared and are read on use."""
+        """Create the runtime value of a declared value; :meth:`_read` resolves lists on use."""
         match value:
             case schema.Tensor():
                 return self._create_tensor(index, value)
@@ -267,8 +266,10 @@ class Interpreter:
         return tensor
 
     def _view(self, where: schema.AllocationDetails, spec: TensorSpec) -> torch.Tensor:
-        """A tensor over planned memory, with a storage of its own that begins at the tensor: to
-        kernels such as ``as_strided_copy`` an offset counts from there."""
+        """Return a tensor in planned memory with a storage that begins at the tensor.
+
+        Kernels such as ``as_strided_copy`` count an offset from the beginning of the storage.
+        """
         count = math.prod(spec.sizes)
         if count == 0:
             return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype)
@@ -290,7 +291,7 @@ class Interpreter:
             spec = self.program.get_tensor_spec(index)
             if given.dtype != spec.dtype:
                 raise ProgramError(f"input {number} is {given.dtype}, not {spec.dtype}")
-            # The runtime goes by the number of elements as well (TensorImpl::
+            # The runtime also compares the number of elements (TensorImpl::
             # internal_resize_contiguous in runtime/core/portable_type/tensor_impl.cpp).
             planned_elements = math.prod(spec.sizes)
             fits = len(given.shape) == len(spec.sizes) and (
@@ -310,7 +311,7 @@ class Interpreter:
             planned.copy_(given)
 
     def _read(self, index: int) -> Any:
-        """A value with its lists resolved: list items are indices of other values."""
+        """Return a value with its lists resolved: list items are indices of other values."""
         value = self._values[index]
         match value:
             case schema.IntList(items=items) | schema.TensorList(items=items):
@@ -345,10 +346,10 @@ class Interpreter:
 
 
 def _is_true(condition: Any) -> bool:
-    """As the runtime has it (``parse_cond_value``): a flag, or a tensor of flags, all of them.
+    """Return whether a condition holds, as the runtime's ``parse_cond_value`` decides.
 
     Raises:
-        ProgramError: the value is neither.
+        ProgramError: the value is neither a bool nor a tensor of bools.
     """
     if isinstance(condition, torch.Tensor) and condition.dtype == torch.bool:
         return bool(condition.all())

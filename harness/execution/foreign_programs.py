@@ -1,8 +1,8 @@
-"""Programs that nobody here lowered, executed in a warm child process.
+"""Execute programs from elsewhere in a child process that stays alive between calls.
 
-A backend hands on what it does not trust with :func:`execute`; in the child it is asked again and
-finds :func:`is_child_process` true. What crashes there is an error here
-(:mod:`harness.execution.child_process`).
+A backend passes a program that it does not trust to :func:`execute`. The child calls the backend
+again; there :func:`is_child_process` returns True. A crash of the child raises an error in this
+process (:mod:`harness.execution.child_process`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from harness.execution.native.runtime_log import extract_failure
 from harness.model.backend import Execution
 from harness.model.case import Inputs
 
-_MARK = "CONFORM_FOREIGN"
+_CHILD_VARIABLE = "CONFORM_FOREIGN"
 
-# What a whole cell may take by default (--cell-timeout).
+# The default time limit of a cell (--cell-timeout).
 DEFAULT_TIMEOUT_SECONDS = 300.0
 
 
 class TensorValue(msgspec.Struct):
-    """A tensor as it travels: its elements in the order that its memory has."""
+    """A tensor in a message: its elements in the order of its memory."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -39,7 +39,7 @@ class TensorValue(msgspec.Struct):
 
     @classmethod
     def from_tensor(cls, tensor: torch.Tensor) -> TensorValue:
-        """A dense copy of a tensor."""
+        """Encode a dense copy of a tensor."""
         order = tuple(tensor.dim_order()) if tensor.numel() else tuple(range(tensor.dim()))
         memory = tensor.detach().permute(order).contiguous().reshape(-1)
         data = memory.view(torch.uint8).numpy().tobytes()
@@ -48,10 +48,10 @@ class TensorValue(msgspec.Struct):
         )
 
     def to_tensor(self) -> torch.Tensor:
-        """What travelled.
+        """Decode the tensor.
 
         Raises:
-            ProgramError: it contradicts itself.
+            ProgramError: dtype, shape, dim order and data are inconsistent.
         """
         dtype = getattr(torch, self.dtype, None)
         is_order = sorted(self.dim_order) == list(range(len(self.shape)))
@@ -72,14 +72,14 @@ Value = TensorValue | int | float | bool | str | None
 
 
 class ExecutionRequest(msgspec.Struct):
-    """Execute a program for some calls.
+    """A request to execute a program for some calls.
 
     Attributes:
-        program: the file of its bytes, which may be many.
+        program: path of the ``.pte``, which may be too large for a message.
         calls: flat inputs of each call.
-        backend: on which backend; empty for whoever executes the delegates that it names.
-        method: which of its methods.
-        log: the file that gets what native code prints on standard error.
+        backend: name of the backend that executes it; empty to choose by the program's delegates.
+        method: name of the method.
+        log: path of the file for standard error of native code.
     """
 
     program: str
@@ -90,7 +90,7 @@ class ExecutionRequest(msgspec.Struct):
 
 
 class ExecutionResponse(msgspec.Struct):
-    """An :class:`~harness.model.backend.Execution`."""
+    """The fields of an :class:`~harness.model.backend.Execution` in a message."""
 
     runtime: str
     outputs: list[list[Value]]
@@ -104,18 +104,18 @@ def execute(
     method: str = "forward",
     seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> Execution:
-    """What ``backend.execute(program, calls)`` returns in the child.
+    """Return ``backend.execute(program, calls)``, executed in the child process.
 
     Args:
-        backend: name of a registered backend; empty for whoever executes the delegates that the
-            program names (:mod:`harness.execution.any_program.run`).
+        backend: name of a registered backend; empty to choose by the program's delegates
+            (:mod:`harness.execution.any_program.run`).
         program: bytes of the ``.pte``.
         calls: flat inputs of each call.
-        method: which method, where no backend is named.
-        seconds: how long it may take.
+        method: name of the method; used only without a backend.
+        seconds: time limit.
 
     Raises:
-        ProgramError: the program is refused, ends the child, or takes longer.
+        ProgramError: the program is rejected, ends the child, or exceeds the time limit.
     """
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:
         file, log = Path(folder, "program.pte"), Path(folder, "log")
@@ -127,28 +127,29 @@ def execute(
         try:
             answer = _child().ask(msgspec.msgpack.encode(task), seconds)
         except ProgramError as error:
-            raise type(error)(_with_log(str(error), log.read_bytes())) from error
+            raise type(error)(_add_log(str(error), log.read_bytes())) from error
     try:
         result = msgspec.msgpack.decode(answer, type=ExecutionResponse)
     except msgspec.MsgspecError as error:
-        raise ProgramError(f"what executes foreign programs answers nonsense: {error}") from error
+        raise ProgramError(
+            f"the process that executes foreign programs returned an invalid answer: {error}"
+        ) from error
     return Execution([unpack_values(values) for values in result.outputs], result.runtime)
 
 
-def _with_log(message: str, log: bytes) -> str:
-    """A failure with what the runtime logged of it, where the message has not got it yet: a child
-    that died could not add it."""
-    said = printable(extract_failure(log.decode("utf-8", "replace")))
-    return message if not said or "the runtime says" in message else f"{message} ({said})"
+def _add_log(message: str, log: bytes) -> str:
+    """Append the runtime's log to a message that lacks it: a child that died could not add it."""
+    text = printable(extract_failure(log.decode("utf-8", "replace")))
+    return message if not text or "the runtime says" in message else f"{message} ({text})"
 
 
 def is_child_process() -> bool:
-    """Whether this process is the child."""
-    return _MARK in os.environ
+    """Return whether this process is the child process."""
+    return _CHILD_VARIABLE in os.environ
 
 
 def pack_values(values: Sequence[Any]) -> list[Value]:
-    """Values as they travel."""
+    """Encode values for a message."""
     return [
         TensorValue.from_tensor(value) if isinstance(value, torch.Tensor) else value
         for value in values
@@ -156,10 +157,10 @@ def pack_values(values: Sequence[Any]) -> list[Value]:
 
 
 def unpack_values(values: Sequence[Value]) -> list[Any]:
-    """The inverse of :func:`pack_values`.
+    """Decode values; the inverse of :func:`pack_values`.
 
     Raises:
-        ProgramError: a tensor contradicts itself.
+        ProgramError: a tensor is inconsistent.
     """
     return [value.to_tensor() if isinstance(value, TensorValue) else value for value in values]
 
@@ -169,5 +170,5 @@ def _child() -> ChildProcess:
     return ChildProcess(
         Path(__file__).parent / "any_program" / "child_execution.py",
         "the process that executes foreign programs",
-        {_MARK: "1"},
+        {_CHILD_VARIABLE: "1"},
     )

@@ -1,7 +1,7 @@
-"""What goes into a program and what comes out: the export's trees, and where each value stands.
+"""Inputs and outputs of a program: the trees of the export and the role of each returned value.
 
-A program returns a flat list: inputs that it changed and outputs, in the order of its graph
-signature. Buffers that it changed stay inside.
+A program returns a flat list, mutated inputs first and then outputs, in the order of its graph
+signature. It does not return mutated buffers.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind
 
 from harness.errors import CaseError
-from harness.model.case import CallInputs, arguments, make_call
+from harness.model.case import Given, arguments, named
 from harness.vendors.torch import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
 
 @dataclass(frozen=True)
 class ValuePosition:
-    """Where a value of a call stands.
+    """Identifies a value that a program returns.
 
     Attributes:
-        role: ``output``, or ``input`` for an input that the call changed.
+        role: ``output``, or ``input`` for a mutated input.
         index: its position among the leaves of the outputs, or of the inputs.
         path: its path in the tree of outputs, such as ``[0]['mask']``; empty for an input.
     """
@@ -35,7 +35,7 @@ class ValuePosition:
 
     @property
     def key(self) -> tuple[str, str | int]:
-        """What identifies it however the keys of dicts are ordered."""
+        """An identity that does not depend on the order of keys in dicts."""
         return (self.role, self.index if self.role == "input" else self.path)
 
     def __str__(self) -> str:
@@ -49,9 +49,9 @@ class Interface:
     """Inputs and outputs of one program.
 
     Attributes:
-        in_spec: tree of (positional inputs, keyword inputs) that it was exported with.
-        out_spec: tree of its outputs.
-        positions: what each value that it returns is, in the order in which it returns them.
+        in_spec: tree of (positional inputs, keyword inputs) of the export.
+        out_spec: tree of the outputs.
+        positions: one for each returned value, in the order of the program.
     """
 
     in_spec: TreeSpec
@@ -60,7 +60,7 @@ class Interface:
 
     @classmethod
     def from_export(cls, exported: ExportedProgram, signature: ExportGraphSignature) -> Interface:
-        """Read the trees off the exported program, the values off the lowered one's signature."""
+        """Create from the trees of an exported program and the signature of the lowered one."""
         paths = list_output_paths(exported.call_spec.out_spec)
         inputs = [spec.arg.name for spec in signature.input_specs if spec.kind is _USER_INPUT]
         places = []
@@ -75,14 +75,14 @@ class Interface:
 
     @property
     def mutated_inputs(self) -> frozenset[int]:
-        """Positions of the inputs that the program says it changes."""
+        """Indices of the inputs that the program declares as mutated."""
         return frozenset(place.index for place in self.positions if place.role == "input")
 
-    def arrange(self, inputs: CallInputs) -> CallInputs:
-        """The inputs of a call with the keys of their dicts in the order of the export.
+    def arrange(self, inputs: Given) -> Given:
+        """Return the inputs of a call with the keys of dicts in the order of the export.
 
         Raises:
-            CaseError: they do not fit the tree that the program was exported with.
+            CaseError: the inputs do not have the tree of the exported program's inputs.
         """
         try:
             leaves = self.in_spec.flatten_up_to(arguments(inputs))
@@ -91,10 +91,10 @@ class Interface:
             raise CaseError(
                 f"the inputs of a call do not fit the inputs that were exported: {reason}"
             ) from error
-        return make_call(*tree_unflatten(leaves, self.in_spec))
+        return named(*tree_unflatten(leaves, self.in_spec))
 
     def find_tree_difference(self, spec: TreeSpec) -> str | None:
-        """How the program's tree of outputs differs from another one, or None."""
+        """Describe how the tree of outputs differs from another tree; None if it does not."""
         return _difference(self.out_spec, spec, "")
 
 
@@ -102,8 +102,8 @@ _USER_INPUT = InputKind.USER_INPUT
 
 
 def list_output_paths(spec: TreeSpec) -> list[str]:
-    """The path of each leaf of a tree, in order."""
-    # Some nodes, such as caches, take for a leaf what is a tensor only.
+    """List the path of each leaf of a tree, in order."""
+    # Some nodes, such as caches, accept only tensors as leaves.
     tree = tree_unflatten([torch.empty(0)] * spec.num_leaves, spec)
     return [keystr(path) for path, _ in tree_flatten_with_path(tree)[0]]
 
@@ -123,7 +123,7 @@ def _difference(found: TreeSpec, expected: TreeSpec, path: str) -> str | None:
 
 
 def _entry(found: Any, expected: Any) -> tuple[str, Any, Any]:
-    """Where two contexts differ first, and what each has there: those of caches are large."""
+    """Return path and both values of the first difference: contexts of caches are large."""
     keys: Sequence[Any] = ()
     if isinstance(found, dict) and isinstance(expected, dict) and found.keys() == expected.keys():
         keys = list(found)

@@ -1,15 +1,13 @@
-"""Who executes the kernel calls that a program leaves around its delegates.
+"""Kernels for the fallback nodes of a program.
 
-:class:`RuntimeKernels` takes the kernels of the installed ExecuTorch runtime: a kernel call
-becomes a program of its own (:mod:`~harness.execution.native.runtime_call`), with the same operator
-and the same declarations of its arguments, which the runtime loads once and then executes in the
-interpreter's memory. So an operator that no delegate took has the vendor's numerics, and the
-vendor's errors; where the runtime has no such kernel, the program is refused, as the runtime
-refuses it (error 0x14).
-:class:`AtenKernels` takes ATen's out-variants, whatever the runtime has.
+:class:`RuntimeKernels` uses the kernels of the installed ExecuTorch runtime. It turns a kernel call
+into a program with one instruction (:mod:`~harness.execution.native.runtime_call`), with the same
+operator and argument declarations. The runtime loads this program once and executes it in the
+interpreter's memory. A fallback node therefore has the vendor's numerics and errors; if the runtime
+lacks the kernel, the program is rejected, as the runtime rejects it (error 0x14).
+:class:`AtenKernels` uses ATen's out-variants, whether the runtime has the kernel or not.
 
-Operators that compute sizes or alias memory have no numerics: both sets take what torch has
-registered for them.
+Operators that compute sizes or alias memory have no numerics: both use torch's implementation.
 """
 
 from __future__ import annotations
@@ -29,14 +27,14 @@ from harness.execution.validation import torch_dtype
 from harness.vendors.torch import OpOverload
 
 KernelHandle = Callable[[list[Any]], None]
-"""Executes one kernel call: gets its arguments as the plan lists them, lists resolved, and writes
-into its outputs. A tensor that is to have another shape is restrided in place; a result that is
-no tensor, or that aliases another value, is replaced in the list."""
+"""Executes one kernel call: gets the arguments in the plan's order, with lists resolved, and writes
+into its outputs. It restrides a tensor in place to change its shape. It replaces a result in the
+list if that is no tensor, or aliases another value."""
 
-# These compute sizes, and et_view aliases memory.
-_SIZES = ("executorch_prim::", "aten::sym_size")
+# Operators that compute sizes; et_view aliases memory.
+_SIZE_OPERATORS = ("executorch_prim::", "aten::sym_size")
 
-# How map and scan stack their results: it exists in the runtime alone.
+# Stacks the results of map and scan; torch has no such operator.
 _COPY_INDEX = "executorch_prim::et_copy_index"
 
 
@@ -44,25 +42,25 @@ class Kernels(Protocol):
     """A set of kernels."""
 
     def load(self, program: Program, call: schema.KernelCall) -> KernelHandle:
-        """How to execute one kernel call of a program.
+        """Load a kernel call of a program.
 
         Raises:
-            ProgramError: the set has no such kernel.
+            ProgramError: this set has no such kernel.
         """
         ...
 
 
 class AtenKernels:
-    """ATen's out-variants: for tests and for backends that are not a vendor's."""
+    """ATen's out-variants, for tests and for backends without a vendor runtime."""
 
     def load(self, program: Program, call: schema.KernelCall) -> KernelHandle:
         """See :class:`Kernels`."""
         operator = program.plan.operators[call.op_index]
         dynamic = [is_dynamic(program.plan.values[index].val) for index in call.args]
         if operator.name == _COPY_INDEX:
-            return functools.partial(_copy_index, dynamic[0])
+            return functools.partial(_call_copy_index, dynamic[0])
         if (kernel := resolve_operator(operator.name, operator.overload)) is None:
-            return _view
+            return _call_view
         return functools.partial(_call_aten, kernel, dynamic)
 
 
@@ -73,17 +71,17 @@ class RuntimeKernels:
         """See :class:`Kernels`.
 
         Raises:
-            MissingKernels: the runtime lacks one that the program calls, be it here or elsewhere.
+            MissingKernels: the runtime lacks a kernel of the program, in this call or another one.
         """
         if missing := find_missing_kernels(program.plan):
             raise MissingKernels(missing)
         operator = program.plan.operators[call.op_index]
-        if operator.name.startswith(_SIZES):
+        if operator.name.startswith(_SIZE_OPERATORS):
             return AtenKernels().load(program, call)
         return RuntimeCall(program, call)
 
 
-def _view(arguments: list[Any]) -> None:
+def _call_view(arguments: list[Any]) -> None:
     try:
         source, size, _ = arguments
         arguments[-1] = source.view(size)
@@ -91,8 +89,8 @@ def _view(arguments: list[Any]) -> None:
         raise ProgramError(f"kernel executorch_prim::et_view: {error}") from error
 
 
-def _copy_index(dynamic: bool, arguments: list[Any]) -> None:
-    """Write a row of a stack; one whose length is not fixed ends with the row."""
+def _call_copy_index(dynamic: bool, arguments: list[Any]) -> None:
+    """Write a row of a stack; a stack of dynamic length ends with this row."""
     try:
         stack, row, index = arguments
         if dynamic:
@@ -103,16 +101,16 @@ def _copy_index(dynamic: bool, arguments: list[Any]) -> None:
 
 
 def _call_aten(kernel: OpOverload, dynamic: Sequence[bool], arguments: list[Any]) -> None:
-    # The runtime's quantized kernels walk the memory, whatever the dim order.
+    # The runtime's quantized kernels ignore the dim order and iterate over memory.
     by_memory = kernel._schema.name.startswith("quantized_decomposed::")
     parameters = kernel._schema.arguments
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for parameter, given, resized in zip(parameters, arguments, dynamic, strict=False):
-        value = _as_declared(str(parameter.real_type), given)
+        value = _convert_argument(str(parameter.real_type), given)
         if isinstance(value, torch.Tensor):
             if parameter.is_out and resized:
-                # Emptied first, so that the kernel resizes it to the actual shape in place.
+                # Empty it, so that the kernel resizes it to the actual shape in place.
                 value.as_strided_([0], [1])
             if by_memory:
                 value = value.permute(value.dim_order())
@@ -123,14 +121,14 @@ def _call_aten(kernel: OpOverload, dynamic: Sequence[bool], arguments: list[Any]
     try:
         result = kernel(*positional, **named)
     except Exception as error:
-        # Some are Python functions, which raise whatever.
+        # Kernels in Python raise any exception.
         raise ProgramError(f"kernel {kernel._schema.name}: {error}") from error
     if len(arguments) > len(parameters) and not any(p.is_out for p in parameters):
         arguments[-1] = result
 
 
-def _as_declared(declared: str, value: Any) -> Any:
-    """Integers that stand for a dtype, layout or memory format become one."""
+def _convert_argument(declared: str, value: Any) -> Any:
+    """Convert an integer that encodes a dtype, layout or memory format."""
     if not isinstance(value, int) or isinstance(value, bool):
         return value
     if "ScalarType" in declared:

@@ -1,10 +1,10 @@
-"""How much memory a process holds, and the most that each stage of a cell held.
+"""Measure the memory of processes, and the peak of each stage of a cell.
 
-On Linux /proc tells, and the kernel's high-water mark of resident pages, set back as a stage
-begins, is exact however short the peak was. Elsewhere psutil tells, and the most is what was seen
-many times a second, or what the process ever held if that rose meanwhile.
+On Linux the numbers come from /proc. The kernel's high-water mark of resident pages, reset when a
+stage begins, is exact for a peak of any duration. On other systems psutil samples the memory fifty
+times a second; if the process' lifetime peak rises in the meantime, that is the stage's peak.
 
-Imports neither torch nor numpy: children import it as well.
+The module imports neither torch nor numpy, because child processes import it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from harness.errors import OutOfMemory
 GIB = 2**30
 _LINUX = sys.platform == "linux"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# What lies free on the heap is given back when it is at least so much, and such a share of all that
-# is held: going through a gigabyte of heap takes a tenth of a second.
+# Trim the heap when memory has grown by this many bytes and by this share: a trim takes a tenth of
+# a second a gigabyte.
 _WORTH_TRIMMING = 64 * 2**20
 _SHARE_WORTH_TRIMMING = 0.25
-# Cycles are looked for when the process has grown by so much: the graphs that a worker keeps take a
-# second to go through.
+# Collect garbage when the process has grown by this many bytes: a collection over the graphs that a
+# worker keeps takes a second.
 _WORTH_COLLECTING = 2**29
-# Between two looks where there is no mark to set back.
+# Seconds between samples on systems without a resettable peak.
 _INTERVAL = 0.02
-# How allocators of others say that there is no more, in exceptions that are no MemoryError: torch
-# (c10/core/impl/alloc_cpu.cpp), C++ in what a binding makes of it, and GCC and its driver.
+# Messages of allocators that raise no MemoryError: torch (c10/core/impl/alloc_cpu.cpp), C++ through
+# a binding, GCC and its driver.
 _REFUSALS = (
     "DefaultCPUAllocator: can't allocate memory",
     "DefaultCPUAllocator: not enough memory",
@@ -46,7 +46,7 @@ _REFUSALS = (
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or what it was raised from, says that memory was refused."""
+    """Return whether an error, or one of its causes, reports a failed allocation."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -61,20 +61,20 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 
 def format_memory_use(held: int, stage: str) -> str:
-    """How every message about the memory of a cell begins.
+    """Return the beginning of every message about the memory of a cell.
 
     Args:
         held: bytes above the worker's base.
-        stage: where; empty before the first.
+        stage: current stage; empty before the first.
     """
     return f"memory: {held / GIB:.2f} GiB {f'at stage {stage}' if stage else 'before any stage'}"
 
 
 def read_resident_bytes(pid: int | None = None) -> int:
-    """Bytes of memory that a process has pages for; 0 when there is no such process.
+    """Return the resident memory of a process in bytes; 0 if there is no such process.
 
     Args:
-        pid: of this user's; None for this process.
+        pid: id of a process of this user; None for this process.
     """
     if not _LINUX:
         return _psutil_resident_bytes(pid)
@@ -82,9 +82,9 @@ def read_resident_bytes(pid: int | None = None) -> int:
 
 
 def read_descendants_bytes(pid: int) -> dict[int, int]:
-    """Bytes that each process below another one holds, at any depth, by process id.
+    """Return the resident bytes of all descendants of a process, by process id.
 
-    A child between fork and exec still is its parent's image and holds nothing of its own.
+    A child between fork and exec still shares its parent's image and counts 0 bytes.
     """
     if not _LINUX:
         return {child: _psutil_resident_bytes(child) for child in _psutil_descendants(pid)}
@@ -114,21 +114,20 @@ def read_proportional_bytes(pid: int) -> int:
 
 
 class MemoryMeter:
-    """The memory of one cell, in bytes.
+    """Measures the memory of one cell, in bytes.
 
     Attributes:
-        base: what this process held as the cell began.
-        peaks: the most above the base, by stage; what a
-        :class:`~harness.execution.child_process.ChildProcess`
-            took for the stage is in it. Where threads run cells at the same time, so is what the
-            others took.
+        base: memory of this process when the cell began.
+        peaks: peak above the base, by stage, including the memory that a
+            :class:`~harness.execution.child_process.ChildProcess` used for the stage. Where threads
+            run cells at the same time, it includes the memory of the other cells.
     """
 
     def __init__(self, entered: Callable[[str], None] | None = None) -> None:
         """Begin a cell.
 
         Args:
-            entered: told the name of each stage as it begins.
+            entered: called with the name of each stage when the stage begins.
         """
         self.base = _TRACKER.release()
         self.peaks: dict[str, int] = {}
@@ -136,7 +135,7 @@ class MemoryMeter:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Whatever is held in here is held by that stage."""
+        """Count the memory that is used within a block for a stage."""
         if self._entered is not None:
             self._entered(name)
         _TRACKER.release()
@@ -152,7 +151,7 @@ class MemoryMeter:
 
 @contextmanager
 def count_child_memory(pid: int) -> Iterator[None]:
-    """Count what another process takes in here, at most, to the stages that run."""
+    """Add the peak of another process within a block to the peaks of the running stages."""
     before = read_resident_bytes(pid)
     if not _reset_peak(pid):
         yield
@@ -168,7 +167,7 @@ class _Section:
 
 
 class _PeakTracker:
-    """The high-water mark of this process, of which there is one for all threads."""
+    """Tracks the process-wide memory peak for the open sections of all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -180,10 +179,10 @@ class _PeakTracker:
         self._collected = 0
 
     def release(self) -> int:
-        """Give back what earlier cells and stages left, where that is much, and say what is held.
+        """Release memory of earlier cells and stages if it is large, and return the resident bytes.
 
-        What lies free on the heap, the next stage would take first, and seem smaller than it is.
-        Cycles are gone as well: the collector counts objects, and a gigabyte of weights may be one.
+        A stage would reuse free heap memory and seem smaller than it is. Reference cycles are
+        collected too: the collector counts objects, and one object may hold a gigabyte of weights.
         """
         held = read_resident_bytes()
         collects = held - self._collected >= _WORTH_COLLECTING
@@ -221,7 +220,7 @@ class _PeakTracker:
             self._note(read_resident_bytes() + taken)
 
     def _sample(self) -> None:
-        """Look as long as a stage runs."""
+        """Sample the memory while a stage runs."""
         while True:
             with self._lock:
                 if not self._open:
@@ -248,8 +247,11 @@ _TRACKER = _PeakTracker()
 
 @contextmanager
 def limit_allocations(further: int) -> Iterator[None]:
-    """Refuse this process what it asks for beyond so many bytes more than it has, where the system
-    can (Linux). Python and torch then raise; native code may end the process."""
+    """Limit what this process may allocate, within a block, to ``further`` bytes more than it has.
+
+    Beyond the limit Python and torch raise; native code may end the process. Has an effect on Linux
+    only.
+    """
     if not _LINUX:
         yield
         return
@@ -269,7 +271,7 @@ def _proc_path(pid: int | None, name: str) -> str:
 
 
 def _read_statm(pid: int | None) -> tuple[int, int]:
-    """Address space and resident memory of a process, in bytes; zeros when it is gone."""
+    """Return address space and resident memory of a process, in bytes; zeros if it is gone."""
     try:
         with open(_proc_path(pid, "statm"), "rb", buffering=0) as file:
             size, held = file.read().split()[:2]
@@ -291,7 +293,7 @@ def _list_children(pid: int) -> list[int]:
 
 
 def _reset_peak(pid: int | None) -> bool:
-    """Set the high-water mark of a process to what it holds; whether the system does that."""
+    """Reset the peak of a process to its current memory; return whether the system supports it."""
     try:
         with open(_proc_path(pid, "clear_refs"), "wb", buffering=0) as file:
             file.write(b"5")
@@ -309,7 +311,7 @@ def _read_peak(pid: int | None) -> int:
 
 
 def _parse_kilobytes(text: bytes, name: bytes) -> int:
-    """A number of kB in one of /proc's listings, in bytes."""
+    """Return a number of kB in a file of /proc, in bytes."""
     return int(text[text.index(name) + len(name) :].split(maxsplit=1)[0]) * 1024
 
 
@@ -319,7 +321,7 @@ def _read_lifetime_peak() -> int:
 
 
 def _trim() -> None:
-    """Give the heap's free pages back, where the C library can (glibc)."""
+    """Return free heap pages to the system, if the C library supports it (glibc)."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -345,5 +347,5 @@ def _psutil_descendants(pid: int) -> Sequence[int]:
 def _get_message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # a message that cannot be made says nothing
+    except Exception:  # the error's ``__str__`` fails
         return ""

@@ -1,4 +1,4 @@
-"""Operators by their names: in reports, in the runtime, and those that a program calls them by."""
+"""Names of operators in reports, programs and the runtime, and lookup by these names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.vendors.torch import OpOverload
 
 
 def op_name(target: Any) -> str:
-    """The name of a call target as reports spell it: ``aten.add.Tensor``."""
+    """Return the name of a call target as reports spell it: ``aten.add.Tensor``."""
     schema = getattr(target, "_schema", None)
     if schema is None:
         return getattr(target, "__name__", str(target))
@@ -22,12 +22,12 @@ def op_name(target: Any) -> str:
 
 
 def kernel_name(operator: schema.Operator) -> str:
-    """``namespace::name.overload``, as the runtime's registry spells it."""
+    """Return ``namespace::name.overload``, as the runtime's registry spells it."""
     return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
 
 
 def list_native_kernels() -> frozenset[str]:
-    """Names of the kernels that the runtime of this host has now, ``namespace::name.overload``."""
+    """List the kernels that this host's runtime has now, as ``namespace::name.overload``."""
     from executorch.runtime import Runtime
 
     register_operators()
@@ -35,15 +35,15 @@ def list_native_kernels() -> frozenset[str]:
 
 
 def find_missing_kernels(plan: schema.ExecutionPlan) -> list[str]:
-    """Names of the kernels that a plan calls and the runtime of this host has not, sorted."""
+    """List the kernels of a plan that this host's runtime lacks, sorted by name."""
     return sorted({kernel_name(operator) for operator in plan.operators} - list_native_kernels())
 
 
 def resolve_operator(name: str, overload: str) -> OpOverload | None:
-    """The operator that a kernel call names; None for ``et_view``, which only aliases.
+    """Return the operator of a kernel call; None for ``et_view``, which only aliases.
 
     Raises:
-        ProgramError: no such operator is registered in this process.
+        ProgramError: this process has registered no such operator.
     """
     if name == "executorch_prim::et_view":
         return None
@@ -57,7 +57,7 @@ def resolve_operator(name: str, overload: str) -> OpOverload | None:
 
 
 def is_dynamic(value: Any) -> bool:
-    """Whether a declared value is a tensor whose shape may change from call to call."""
+    """Return whether a declared value is a tensor with dynamic dimensions."""
     return (
         isinstance(value, schema.Tensor)
         and value.shape_dynamism != schema.TensorShapeDynamism.STATIC
@@ -66,7 +66,7 @@ def is_dynamic(value: Any) -> bool:
 
 @functools.cache
 def register_operators() -> None:
-    """Make the operators that a ``.pte`` may call known to torch: dim order, prims, quantized."""
+    """Register the operators that a ``.pte`` may call with torch: dim order, prims, quantized."""
     import executorch.exir.passes.dim_order_ops_registry
     import executorch.exir.passes.executorch_prim_ops_registry
     import executorch.kernels.quantized  # noqa: F401

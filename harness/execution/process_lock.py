@@ -1,8 +1,7 @@
-"""One lock for what is not thread-safe in a process, and its state kept from leaking.
+"""A lock for code that uses process-wide state of torch, and restoration of that state.
 
-torch's export, passes, modes and generators of random numbers use state of the process. A stage
-holds the lock while it runs, execution aside, and leaves that state as it found it: nothing that a
-cell does may change the next one.
+Export, passes, modes and random generators of torch use state of the process. Each stage except
+execution holds the lock, and restores the state when it ends, so that no cell affects the next one.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ _LOCK = threading.RLock()
 
 @contextmanager
 def hold_process_lock() -> Iterator[None]:
-    """Hold the lock, without the noise of vendors' imports; restore torch's settings, random
-    numbers and modes after.
+    """Hold the lock for a block; then restore torch's settings, random numbers and modes.
 
-    A thread that holds it already may take it again.
+    Messages of vendors' imports are hidden. The lock is reentrant.
     """
     with _LOCK, vendors_quiet(), torch.random.fork_rng(devices=[]), restore_settings():
         modes = len(_get_current_dispatch_mode_stack())
@@ -34,7 +32,7 @@ def hold_process_lock() -> Iterator[None]:
             yield
         except BaseException:
             if "torch._dynamo" in sys.modules:
-                # It marks the code in which it failed, and refuses it from then on.
+                # Dynamo marks code in which it failed, and rejects it from then on.
                 torch.compiler.reset()
             raise
         finally:

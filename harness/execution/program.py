@@ -1,4 +1,4 @@
-"""A serialized program (``.pte``) as typed data: its plan, its tensors, its delegates."""
+"""A serialized program (``.pte``) as typed data: plan, tensors and delegates."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from harness.vendors.executorch import PTEFile
 
 @dataclass(frozen=True)
 class DelegatePayload:
-    """What a backend's runtime is handed when it loads a delegate.
+    """The data that a backend's runtime gets when it loads a delegate.
 
     Attributes:
-        id: name the backend is registered under, such as ``TOSABackend``.
-        data: the processed bytes.
-        compile_specs: key to value, as the partitioner gave them.
-        named_data: the named data map of the program: views of its bytes.
+        id: registered name of the backend, such as ``TOSABackend``.
+        data: payload, the bytes that the backend's ``preprocess`` returned.
+        compile_specs: values by key, as the partitioner set them.
+        named_data: named data map of the program; the values are views of its bytes.
     """
 
     id: str
@@ -36,7 +36,7 @@ class DelegatePayload:
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What the program declares about a tensor."""
+    """Dtype, sizes and layout that a program declares for a tensor."""
 
     dtype: torch.dtype
     sizes: tuple[int, ...]
@@ -45,7 +45,7 @@ class TensorSpec:
 
     @classmethod
     def from_value(cls, value: schema.Tensor) -> TensorSpec:
-        """The declaration of a value.
+        """Read the declaration of a plan's tensor.
 
         Raises:
             ProgramError: torch has no such dtype.
@@ -59,15 +59,15 @@ class TensorSpec:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Strides in elements of the declared sizes and dim order."""
+        """Strides, in elements, of the declared sizes in the declared dim order."""
         return self.compute_strides(self.sizes)
 
     def compute_strides(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """Strides in elements of other sizes in the declared dim order."""
+        """Return the strides, in elements, of other sizes in the declared dim order."""
         return tuple(stride_from_dim_order(list(sizes), list(self.dim_order)))
 
     def arrange(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy laid out as the program declares, which is how an application passes it."""
+        """Copy a tensor into the layout that the program declares for it."""
         if tensor.dim() != len(self.dim_order):
             return tensor.clone()
         empty = torch.empty_strided(
@@ -83,12 +83,11 @@ class Program:
         """Parse the bytes and validate the method's plan.
 
         Args:
-            data: the bytes of the ``.pte``, or what :func:`harness.execution.container.read` made
-                of them.
+            data: bytes of the ``.pte``, or the result of :func:`harness.execution.container.read`.
             method: its name.
 
         Raises:
-            ProgramError: not a program, no such method, or a plan that contradicts itself.
+            ProgramError: the bytes are no program, or the method is missing or invalid.
         """
         self.file = container.read(data) if isinstance(data, bytes) else data
         plans = {plan.name: plan for plan in self.file.program.execution_plan}
@@ -99,7 +98,7 @@ class Program:
         self._specs: dict[int, TensorSpec] = {}
 
     def get_tensor_spec(self, index: int) -> TensorSpec:
-        """The declaration of a tensor value.
+        """Return the declaration of a tensor by its index in the plan's values.
 
         Raises:
             ProgramError: the value is not a tensor.
@@ -114,12 +113,12 @@ class Program:
 
     @property
     def inputs(self) -> list[TensorSpec | None]:
-        """Declarations of the inputs; None for one that is not a tensor."""
+        """Declarations of the inputs; None for inputs that are not tensors."""
         return [self._maybe_tensor(index) for index in self.plan.inputs]
 
     @property
     def outputs(self) -> list[TensorSpec | None]:
-        """Declarations of the outputs; None for one that is not a tensor."""
+        """Declarations of the outputs; None for outputs that are not tensors."""
         return [self._maybe_tensor(index) for index in self.plan.outputs]
 
     def _maybe_tensor(self, index: int) -> TensorSpec | None:
@@ -127,10 +126,10 @@ class Program:
         return self.get_tensor_spec(index) if is_tensor else None
 
     def arrange(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Copies of flat inputs, laid out as the program declares them.
+        """Copy flat inputs into the layouts that the program declares.
 
-        Copies, because a runtime may write to its inputs. Values beyond the declared inputs
-        stay as they are: refusing them is the runtime's to do.
+        The copies protect the caller's tensors from a runtime that writes to its inputs. Extra
+        values stay unchanged; the runtime rejects them.
         """
         specs = [*self.inputs, *[None] * len(values)]
         return tuple(
@@ -140,7 +139,7 @@ class Program:
 
     @functools.cached_property
     def named_data(self) -> dict[str, bytes | memoryview]:
-        """The named data map: key to bytes, which are the program's own."""
+        """The named data map: values are views of the program's bytes."""
         store = self.file.named_data
         if store is None:
             return {}
@@ -148,7 +147,7 @@ class Program:
 
     @functools.cached_property
     def delegates(self) -> list[DelegatePayload]:
-        """The delegates in the order that delegate calls refer to."""
+        """The delegates, in the order of the indices in delegate calls."""
         program, named = self.file.program, self.named_data
         payloads = []
         for delegate in self.plan.delegates:
@@ -166,7 +165,7 @@ class Program:
         return payloads
 
     def get_initial_bytes(self, value: schema.Tensor) -> bytes | memoryview | None:
-        """Bytes a tensor starts with: a constant, or a buffer's initial state."""
+        """Return the bytes of a constant or of a buffer's initial state; None for other tensors."""
         extra = value.extra_tensor_info
         if extra is not None and extra.location == schema.TensorDataLocation.EXTERNAL:
             name = extra.fully_qualified_name

@@ -1,7 +1,7 @@
-"""torch's settings for the whole process, put back.
+"""Restore torch's process-wide settings after a block.
 
-torchao sets Inductor's for good when it quantizes a module, and a module may set any of them while
-it is built.
+torchao changes Inductor's settings permanently when it quantizes a module, and a module may change
+any setting while it is built.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from typing import Any
 
 import torch
 
-# Whoever lowers has loaded them.
+# A process that lowers has loaded them.
 _CONFIGURATIONS = ("torch._inductor.config", "torch._functorch.config", "torch._dynamo.config")
 
 
 @contextmanager
 def restore_settings() -> Iterator[None]:
-    """Restore default dtype, gradients, threads, precision of products, determinism, and what
-    torch's compilers are configured to do, options aside that change nothing that they make."""
+    """Restore torch's settings after a block.
+
+    These are default dtype, gradient mode, threads, matmul precision, determinism, and the options
+    of torch's compilers that affect their output.
+    """
     dtype, gradients = torch.get_default_dtype(), torch.is_grad_enabled()
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     deterministic = _determinism()
     loaded: list[Any] = [sys.modules[name] for name in _CONFIGURATIONS if name in sys.modules]
-    # Made again after a change only, where a copy of all options takes half a millisecond.
+    # Copied only after a change: a copy of all options takes half a millisecond.
     before = [(config, state := config.get_hash(), _options(config, state)) for config in loaded]
     try:
         yield
@@ -52,7 +55,7 @@ def _determinism() -> tuple[bool, bool]:
 
 @functools.lru_cache(64)
 def _options(config: Any, _state: bytes) -> dict[str, Any]:
-    """All options of a configuration in a state; they are asked for while it is in that state."""
+    """Return all options of a configuration; ``_state``, its current hash, is the cache key."""
     options: dict[str, Any] = config.get_config_copy()
     return options
 

@@ -1,9 +1,9 @@
-"""What a parsed plan has to keep to, before anything is laid out or executed by it.
+"""Validate a parsed plan before it is laid out or executed.
 
-The reader checks the file's structure, not what its numbers refer to; native code that is handed
-a negative size, an index beyond a list or a dtype without strides ends the process. What the
-ExecuTorch runtime refuses when it loads a method is refused here as well (runtime/executor/
-method.cpp, tensor_parser_portable.cpp), and so is what only our interpreter cannot do.
+The reader checks the structure of the file, not the numbers in it. Native code ends the process
+when it gets a negative size, an index beyond a list or a dtype without strides. Validation rejects
+plans that the ExecuTorch runtime rejects when it loads a method (runtime/executor/method.cpp,
+tensor_parser_portable.cpp), and plans that our interpreter cannot execute.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ INDEX_LISTS = (schema.IntList, schema.TensorList, schema.OptionalTensorList)
 
 
 def torch_dtype(scalar_type: Any) -> torch.dtype:
-    """The torch dtype of a schema scalar type.
+    """Return the torch dtype of a schema scalar type.
 
     Raises:
-        ProgramError: torch has no such dtype, or none that can be strided.
+        ProgramError: torch has no such dtype, or tensors of it have no strides.
     """
     try:
         known = ScalarType(scalar_type)
@@ -57,11 +57,11 @@ def torch_dtype(scalar_type: Any) -> torch.dtype:
 
 
 def validate_plan(plan: schema.ExecutionPlan) -> None:
-    """Refuse a plan that contradicts itself.
+    """Reject an invalid plan.
 
     Raises:
-        ProgramError: naming the value, instruction or delegate that is wrong.
-        UnsupportedProgram: its tensors would take more than half of the memory of this host.
+        ProgramError: names the invalid value, instruction or delegate.
+        UnsupportedProgram: the tensors take more than half of the memory of this host.
     """
     _check_complete("the plan", plan)
     for number, delegate in enumerate(plan.delegates):
@@ -97,7 +97,7 @@ def validate_plan(plan: schema.ExecutionPlan) -> None:
 
 @functools.cache
 def get_host_memory_bytes() -> int:
-    """Memory that this process may have: the machine's, or less where its address space ends."""
+    """Return the memory that this process may use: the machine's, or its address space limit."""
     import resource
 
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -106,9 +106,9 @@ def get_host_memory_bytes() -> int:
 
 
 def compute_arena_sizes(plan: schema.ExecutionPlan) -> list[int]:
-    """How much of each planned memory the plan's tensors reach; nobody touches what is beyond.
+    """Return the size of each planned memory (arena) that the plan's tensors need.
 
-    The declared sizes may be anything above: memory is laid out by these instead.
+    Declared sizes may be larger; the interpreter allocates these.
     """
     ends = [0] * len(plan.non_const_buffer_sizes)
     for value in plan.values:
@@ -122,12 +122,12 @@ def compute_arena_sizes(plan: schema.ExecutionPlan) -> list[int]:
 
 
 def get_memory_offset(where: schema.AllocationDetails) -> int:
-    """Bytes from the start of a planned memory."""
+    """Return a tensor's offset in its planned memory, in bytes."""
     return int(where.memory_offset_low + (where.memory_offset_high << 32))
 
 
 def compute_nbytes(tensor: schema.Tensor) -> int:
-    """Bytes of a tensor of the declared sizes."""
+    """Return the bytes of a tensor of the declared sizes."""
     return int(math.prod(tensor.sizes) * torch_dtype(tensor.scalar_type).itemsize)
 
 
@@ -135,7 +135,7 @@ _REQUIRED: dict[type, tuple[str, ...]] = {}
 
 
 def _get_required_fields(kind: type) -> tuple[str, ...]:
-    """Names of the fields of a table of the schema that may not be None."""
+    """List the fields of a schema table that must not be None."""
     if kind not in _REQUIRED:
         hints = typing.get_type_hints(kind).items()
         _REQUIRED[kind] = tuple(
@@ -145,10 +145,10 @@ def _get_required_fields(kind: type) -> tuple[str, ...]:
 
 
 def _check_complete(what: str, table: Any) -> None:
-    """The reader has None for a table or a vector that the file leaves out.
+    """Check that required fields exist: the reader returns None for a missing table or vector.
 
     Raises:
-        ProgramError: one is missing that the schema requires.
+        ProgramError: a field that the schema requires is missing.
     """
     if table is None:
         raise ProgramError(f"{what} is missing")
@@ -161,7 +161,7 @@ def _check_tensor(number: int, tensor: schema.Tensor, memories: Sequence[int]) -
     """Check one tensor.
 
     Returns:
-        The bytes it takes.
+        Its size in bytes.
     """
     what = f"value {number}"
     if any(size < 0 for size in tensor.sizes):
@@ -173,7 +173,7 @@ def _check_tensor(number: int, tensor: schema.Tensor, memories: Sequence[int]) -
     if tensor.layout != 0 or tensor.storage_offset != 0:
         raise ProgramError(f"{what} is not a strided tensor that begins at its storage")
     dtype = torch_dtype(tensor.scalar_type)
-    # Strides are products of sizes, so a size of 0 does not make the others harmless.
+    # Strides are products of sizes: the other sizes may overflow although one is 0.
     count = math.prod(max(size, 1) for size in tensor.sizes) * dtype.itemsize
     if count > _INT64_MAX:
         raise ProgramError(f"{what} has {tensor.sizes} elements, more than can be counted")
@@ -181,7 +181,7 @@ def _check_tensor(number: int, tensor: schema.Tensor, memories: Sequence[int]) -
     where = tensor.allocation_info
     if where is None:
         return size
-    # Memory 0 is where constants live (schema/program.fbs).
+    # Memory 0 holds constants (schema/program.fbs).
     if not 0 < where.memory_id < len(memories):
         raise ProgramError(f"{what} is planned in memory {where.memory_id} of {len(memories)}")
     begin = get_memory_offset(where)
@@ -212,7 +212,7 @@ def _check_items(number: int, value: Any, values: Sequence[schema.EValue]) -> No
 def _references(
     arguments: schema.InstructionArguments, plan: schema.ExecutionPlan
 ) -> Iterator[tuple[str, int, int]]:
-    """What an instruction refers to: what it is, its index, and how many there are."""
+    """Yield kind, index and number of existing items for each reference of an instruction."""
     values = len(plan.values)
     match arguments:
         case schema.KernelCall(op_index=operator, args=args):
@@ -223,7 +223,7 @@ def _references(
             args = [source, to]
         case schema.JumpFalseCall(cond_value_index=condition, destination_instruction=to):
             args = [condition]
-            # The end of the chain is a place to jump to.
+            # The end of the chain is a valid destination.
             yield "destination", to, len(plan.chains[0].instructions) + 1
         case schema.FreeCall(value_index=index):
             args = [index]

@@ -1,1 +1,1 @@
-"""What the ExecuTorch runtime of this host executes, and what it says of it."""
+"""Execution of programs, kernels and delegates by this host's ExecuTorch runtime, and its log."""

@@ -1,4 +1,4 @@
-"""A plan of our own making, loaded in the ExecuTorch runtime and executed in our memory."""
+"""A generated plan that the ExecuTorch runtime executes in the caller's memory."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from harness.vendors.executorch import (
     serialize_pte_binary,
 )
 
-# What the runtime aligns constants of named data to where it writes a program itself.
+# Alignment of named data in programs that executorch writes.
 _ALIGNMENT = 128
 
 
 class LoadedPlan:
-    """A plan without constants, loaded in the runtime; it keeps no state between calls, unless
-    its delegate does."""
+    """A plan without constants, loaded in the runtime.
+
+    It has no state between calls, except that of its delegate.
+    """
 
     def __init__(
         self, plan: schema.ExecutionPlan, what: str, payload: DelegatePayload | None = None
     ) -> None:
-        """Serialize and load.
+        """Serialize and load a plan.
 
         Args:
             plan: one method.
-            what: what it executes, for messages.
-            payload: of its delegate, if it has one.
+            what: description of the plan for error messages.
+            payload: payload of its delegate, if it has one.
 
         Raises:
-            ProgramError: the runtime refuses it.
+            ProgramError: the runtime does not load it.
         """
         from executorch.runtime import Runtime
 
-        data = _program(plan, payload)
+        data = _serialize(plan, payload)
         try:
-            # Kept, because a method reads the bytes of its program and does not hold them.
+            # The attribute keeps the bytes alive: a method reads them without a reference.
             self._program = Runtime.get().load_program(data)
             method = self._program.load_method(plan.name)
         except RuntimeError as error:
@@ -51,15 +53,15 @@ class LoadedPlan:
         if method is None:
             raise ProgramError("the runtime lost a method that it was given")
         self._method = method
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def __call__(self, inputs: list[torch.Tensor]) -> list[Any]:
-        """Execute; inputs that :func:`clear_allocation` declares are the memory it runs in."""
-        with self._turn:
+        """Execute the plan in the memory of inputs that :func:`clear_allocation` declared."""
+        with self._lock:
             return list(self._method.execute(inputs))
 
 
-def _program(plan: schema.ExecutionPlan, payload: DelegatePayload | None) -> bytes:
+def _serialize(plan: schema.ExecutionPlan, payload: DelegatePayload | None) -> bytes:
     program = schema.Program(
         version=0,
         execution_plan=[plan],
@@ -79,15 +81,17 @@ def _program(plan: schema.ExecutionPlan, payload: DelegatePayload | None) -> byt
 
 
 def clear_allocation(value: Any) -> Any:
-    """The declaration of a tensor whose memory the caller brings; others as they are."""
+    """Declare that the caller provides a tensor's memory; other values stay unchanged."""
     if not isinstance(value, schema.Tensor):
         return value
     return replace(value, data_buffer_idx=0, allocation_info=None, extra_tensor_info=None)
 
 
 def to_shareable(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's memory in an order that the Python bindings take; the runtime goes by the
-    declared dim order, whichever they are given."""
+    """Return a contiguous view of a tensor's memory, which the Python bindings require.
+
+    The runtime reads it in the declared dim order.
+    """
     if tensor.is_contiguous() or not tensor.dim():
         return tensor
     return tensor.permute(tensor.dim_order()).view(tensor.shape)

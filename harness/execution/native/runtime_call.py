@@ -1,4 +1,4 @@
-"""A kernel call as a program of its own, which the ExecuTorch runtime executes in our memory."""
+"""A kernel call as a separate program, which the ExecuTorch runtime executes in our memory."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from harness.execution.program import Program
 from harness.execution.validation import INDEX_LISTS
 from harness.vendors.torch import OpOverload
 
-# Programs kept of a call whose numbers change, such as a position; the oldest is dropped.
-_KEPT_PROGRAMS = 64
+# A call whose numbers change, such as a position, keeps this many programs, the newest ones.
+_MAX_PROGRAMS = 64
 
 
 class RuntimeCall:
-    """One kernel call, as a program of its own in the runtime.
+    """One kernel call, as a separate program in the runtime.
 
-    Tensors are inputs of that program, and it runs in their memory: inputs without planned
-    memory share that of the caller. Tensors whose shape the kernel decides are its outputs and
-    are copied. Numbers are constants of it, because the runtime refuses an input number that
-    differs from the declared one; so there is one program for each set of numbers.
+    Tensors are inputs of that program, which runs in their memory: inputs without planned memory
+    share that of the caller. Tensors whose shape the kernel computes are outputs, and are copied.
+    Numbers are constants, because the runtime rejects an input number that differs from the
+    declared one; therefore each set of numbers has its own program.
     """
 
     def __init__(self, program: Program, call: schema.KernelCall) -> None:
-        """Check the call's arguments; it is loaded when its numbers are known.
+        """Check the call's arguments; :meth:`__call__` loads the program.
 
         Raises:
-            ProgramError: torch knows no such operator, or the arguments do not fit it.
+            ProgramError: torch has no such operator, or the arguments do not fit its schema.
         """
         self._operator = program.plan.operators[call.op_index]
         self._declared = [value.val for value in program.plan.values]
@@ -59,26 +59,26 @@ class RuntimeCall:
             if is_dynamic(self._declared[leaf])
         ]
         has_result = len(call.args) > len(parameters)
-        # What works in place returns its operand; what writes nothing returns a number.
+        # An in-place operator returns its operand; one that writes nothing returns a number.
         self._in_place = (
             writes[0] if has_result and writes and not parameters[writes[0]].is_out else None
         )
-        self._number = call.args[-1] if has_result and not writes else None
+        self._result_number = call.args[-1] if has_result and not writes else None
         self._loaded: dict[str, tuple[LoadedPlan, list[int]]] = {}
 
     def __call__(self, arguments: list[Any]) -> None:
         """Execute; see :data:`harness.execution.kernels.KernelHandle`.
 
         Raises:
-            ProgramError: the runtime refuses or fails.
+            ProgramError: the runtime rejects the call, or fails.
         """
-        current = self._current(arguments)
+        current = self._read_values(arguments)
         numbers = {
             index: value for index, value in current.items() if not isinstance(value, torch.Tensor)
         }
-        # By text: 1, 1.0 and True are equal, nan is not.
+        # The key is text: 1, 1.0 and True are equal, and nan is not equal to itself.
         if (key := repr(numbers)) not in self._loaded:
-            if len(self._loaded) >= _KEPT_PROGRAMS:
+            if len(self._loaded) >= _MAX_PROGRAMS:
                 del self._loaded[next(iter(self._loaded))]
             self._loaded[key] = self._load(numbers)
         execute, inputs = self._loaded[key]
@@ -89,16 +89,16 @@ class RuntimeCall:
         for index, result in zip(self._resized, results, strict=False):
             strides = stride_from_dim_order(list(result.shape), self._declared[index].dim_order)
             current[index].as_strided_(result.shape, strides).copy_(result)
-        if self._number is not None:
+        if self._result_number is not None:
             arguments[-1] = results[-1]
         if self._in_place is not None:
             arguments[-1] = arguments[self._in_place]
 
-    def _current(self, arguments: list[Any]) -> dict[int, Any]:
-        """What the values that the call reads or writes hold now, list items one by one.
+    def _read_values(self, arguments: list[Any]) -> dict[int, Any]:
+        """Return the current values of the call's operands, with items of lists as separate values.
 
         Raises:
-            ProgramError: a number is where a tensor was declared, or the reverse.
+            ProgramError: a value is a number where the plan declares a tensor, or the reverse.
         """
         current: dict[int, Any] = {}
         for index, value in zip(self._operands, arguments, strict=False):
@@ -108,7 +108,7 @@ class RuntimeCall:
             else:
                 current[index] = value
         for index, value in current.items():
-            # The runtime ends the process when a kernel asks for what is not there.
+            # The runtime ends the process when a kernel reads a value as another type.
             if isinstance(value, torch.Tensor) != isinstance(self._declared[index], schema.Tensor):
                 raise ProgramError(
                     f"value {index}, declared {type(self._declared[index]).__name__}, holds a "
@@ -117,38 +117,38 @@ class RuntimeCall:
         return current
 
     def _leaves(self, index: int) -> list[int]:
-        """The value itself, or the items of a list of values."""
+        """Return the index itself, or the item indices of a list."""
         value = self._declared[index]
         if isinstance(value, INDEX_LISTS):
             return [item for item in value.items if item >= 0]
         return [index]
 
     def _load(self, numbers: dict[int, Any]) -> tuple[LoadedPlan, list[int]]:
-        """The call as a loaded program, and which values are its inputs."""
+        """Load the call as a program; return it and the indices of its input values."""
         own: dict[int, int] = {}
         values: list[schema.EValue] = []
 
-        def place(index: int) -> int:
+        def add_value(index: int) -> int:
             if index not in own:
                 value = clear_allocation(self._declared[index])
                 if isinstance(value, INDEX_LISTS):
                     value = type(value)(
-                        [place(item) if item >= 0 else item for item in value.items]
+                        [add_value(item) if item >= 0 else item for item in value.items]
                     )
                 elif index in numbers and not isinstance(value, _VALUE_LISTS):
-                    value = _number(numbers[index])
+                    value = _create_number(numbers[index])
                 own[index] = len(values)
                 values.append(schema.EValue(value))
             return own[index]
 
-        args = [place(index) for index in self._args]
+        args = [add_value(index) for index in self._args]
         tensors = dict.fromkeys(leaf for index in self._operands for leaf in self._leaves(index))
         inputs = [
             index
             for index in tensors
             if isinstance(self._declared[index], schema.Tensor) and index not in self._resized
         ]
-        outputs = [*self._resized, *([] if self._number is None else [self._number])]
+        outputs = [*self._resized, *([] if self._result_number is None else [self._result_number])]
         plan = schema.ExecutionPlan(
             name="forward",
             container_meta_type=schema.ContainerMetadata("", ""),
@@ -160,10 +160,10 @@ class RuntimeCall:
             delegates=[],
             non_const_buffer_sizes=[0],
         )
-        return _loaded_plan(plan), inputs
+        return _get_loaded_plan(plan), inputs
 
 
-# What a kernel may be handed for a parameter, by the schema's name of its type.
+# Types of values that a kernel accepts for a parameter, by the schema's name of its type.
 _ACCEPTED: dict[str, tuple[type, ...]] = {
     "Tensor": (schema.Tensor,),
     "List[Tensor]": (schema.TensorList,),
@@ -182,14 +182,14 @@ _ACCEPTED: dict[str, tuple[type, ...]] = {
 
 
 def _check_arguments(kernel: OpOverload, declared: Sequence[Any]) -> None:
-    """Refuse arguments that do not fit the parameters: the runtime unpacks them unchecked.
+    """Reject arguments that do not fit the parameters: the runtime does not check them.
 
     Raises:
-        ProgramError: too few or too many, or of another type.
+        ProgramError: there are too few or too many arguments, or one has another type.
     """
     name = kernel._schema.name
     parameters = kernel._schema.arguments
-    # The result has a place of its own after the parameters, also where it is one of them.
+    # The result has a separate argument after the parameters, even if it is one of them.
     if len(declared) - len(parameters) not in ((1,) if kernel._schema.returns else (0, 1)):
         raise ProgramError(
             f"kernel {name} takes {len(parameters)} arguments and a place for its result, the "
@@ -213,21 +213,21 @@ def _check_arguments(kernel: OpOverload, declared: Sequence[Any]) -> None:
 _VALUE_LISTS = (schema.BoolList, schema.DoubleList)
 
 
-# Writing a plan down takes half a millisecond, and models repeat their operators: equal calls
-# share one, whichever program they are of.
+# Serialization takes half a millisecond, and models repeat operators: equal calls of all programs
+# share a loaded plan.
 _SHARED: OrderedDict[str, LoadedPlan] = OrderedDict()
 _SHARED_PLANS = 256
-_SHARING = threading.Lock()
+_SHARED_LOCK = threading.Lock()
 
 
-def _loaded_plan(plan: schema.ExecutionPlan) -> LoadedPlan:
-    """The plan, loaded now or before.
+def _get_loaded_plan(plan: schema.ExecutionPlan) -> LoadedPlan:
+    """Return the loaded plan from the cache, or load it.
 
     Raises:
-        ProgramError: the runtime refuses it.
+        ProgramError: the runtime does not load it.
     """
     key = repr(plan)
-    with _SHARING:
+    with _SHARED_LOCK:
         if key not in _SHARED:
             _SHARED[key] = LoadedPlan(plan, f"kernel {kernel_name(plan.operators[0])}")
         _SHARED.move_to_end(key)
@@ -236,7 +236,7 @@ def _loaded_plan(plan: schema.ExecutionPlan) -> LoadedPlan:
         return _SHARED[key]
 
 
-def _number(value: Any) -> schema.KernelTypes:
+def _create_number(value: Any) -> schema.KernelTypes:
     match value:
         case None:
             return schema.Null()

@@ -1,5 +1,8 @@
-"""What the ExecuTorch runtime says of a failure: its exceptions carry a number, its log the kernel,
-the check that did not hold, and the instruction."""
+"""Read the ExecuTorch runtime's log of a failure.
+
+The runtime's exceptions have only an error code; its log has the kernel, the failed check and the
+instruction.
+"""
 
 from __future__ import annotations
 
@@ -13,62 +16,64 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 
 _LINE = re.compile(r"^\[(?P<where>[\w./-]+:\d+)\] (?P<what>.+)$", re.MULTILINE)
-# What the runtime says of the machine, and of each argument of a call that failed.
-_BESIDE = re.compile(r"cpuinfo|Reading file|^arg \d+ with type id")
+# Lines about the processor, and about each argument of a failed call.
+_UNRELATED = re.compile(r"cpuinfo|Reading file|^arg \d+ with type id")
 _INSTRUCTION = re.compile(
     r"at instruction 0:(\d+)|CALL_DELEGATE execute failed at instruction (\d+): 0x"
 )
-_SAID = 3
-_LENGTH = 160
+_MAX_LINES = 3
+_MAX_LENGTH = 160
 
 _PROCESSOR = b"[cpuinfo_utils.cpp:"
 
-_TURN = threading.RLock()  # there is one error stream
-_FIRST = [True]
+_STREAM_LOCK = threading.RLock()  # the process has one standard error
+_IS_FIRST_LOAD = [True]
 
 
 def capture_runtime_log(fails: Callable[[], object]) -> str:
-    """What the runtime logs while something runs that fails again; empty where it logs nothing.
+    """Return the runtime's log of a function that fails; empty if it logs nothing.
 
-    The error stream of the whole process is redirected meanwhile, so that this is for what has
-    failed once. Nothing is raised.
+    Call it after a first failure: it runs the function again, and redirects standard error of the
+    whole process in the meantime. It does not raise.
     """
-    said = io.StringIO()  # the bindings write to Python's stream, the C++ library to the process'
-    with _TURN, tempfile.TemporaryFile() as log:
+    log_text = io.StringIO()  # bindings write to sys.stderr, the C++ library to the descriptor
+    with _STREAM_LOCK, tempfile.TemporaryFile() as log:
         sys.stderr.flush()
-        kept = os.dup(2)
+        saved = os.dup(2)
         try:
             os.dup2(log.fileno(), 2)
-            with suppress(Exception), redirect_stderr(said):
+            with suppress(Exception), redirect_stderr(log_text):
                 fails()
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(saved, 2)
+            os.close(saved)
         log.seek(0)
-        return extract_failure(f"{said.getvalue()}\n{log.read().decode('utf-8', 'replace')}")
+        return extract_failure(f"{log_text.getvalue()}\n{log.read().decode('utf-8', 'replace')}")
 
 
 @contextmanager
 def filter_first_load_messages() -> Iterator[None]:
-    """The first method that a process loads starts the runtime's threads, and these say on the
-    error stream that they look for files of other processors: that is left out, once a process,
-    and all else said again."""
-    if not _FIRST:
+    """Hide messages about processor files while this process loads its first method.
+
+    The first method starts the runtime's threads, which write these messages to standard error.
+    Other output in the block is printed when it ends.
+    """
+    if not _IS_FIRST_LOAD:
         yield
         return
-    with _TURN, tempfile.TemporaryFile() as log:
-        _FIRST.clear()
+    with _STREAM_LOCK, tempfile.TemporaryFile() as log:
+        _IS_FIRST_LOAD.clear()
         try:
-            kept = os.dup(2)
-        except OSError:  # there is no error stream
+            saved = os.dup(2)
+        except OSError:  # standard error is closed
             yield
             return
         try:
             os.dup2(log.fileno(), 2)
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(saved, 2)
+            os.close(saved)
             log.seek(0)
             lines = log.read().splitlines(keepends=True)
             with suppress(OSError):
@@ -76,23 +81,26 @@ def filter_first_load_messages() -> Iterator[None]:
 
 
 def extract_failure(text: str) -> str:
-    """The last of what a log has of a failure, on one line; empty where it has nothing."""
+    """Return the last lines of a log that report a failure, joined; empty if there are none."""
     lines = [
-        f"{found['what'][:_LENGTH]} ({found['where']})"
+        f"{found['what'][:_MAX_LENGTH]} ({found['where']})"
         for found in _LINE.finditer(text)
-        if not _BESIDE.search(found["where"] + found["what"]) and not _BESIDE.match(found["what"])
+        if not _UNRELATED.search(found["where"] + found["what"])
+        and not _UNRELATED.match(found["what"])
     ]
-    return "; ".join(lines[-_SAID:])
+    return "; ".join(lines[-_MAX_LINES:])
 
 
 def format_instruction(instruction: int) -> str:
-    """An instruction of the first chain, in the runtime's words."""
+    """Name an instruction of the first chain in the runtime's format."""
     return f"at instruction 0:{instruction}"
 
 
 def find_instruction(error: BaseException) -> int | None:
-    """The instruction of the first chain that an error names, or None: in what the runtime says, or
-    in a note of the interpreter's."""
+    """Return the instruction of the first chain that an error names, or None.
+
+    The number is in the runtime's message, or in a note that the interpreter added.
+    """
     for text in [str(error), *getattr(error, "__notes__", [])]:
         if (found := _INSTRUCTION.search(text)) is not None:
             return int(found[1] or found[2])

@@ -21,7 +21,7 @@ SECONDS = 60.0
 
 @pytest.fixture
 def child() -> Iterator[ChildProcess]:
-    child = ChildProcess(MISBEHAVING, "the child", limited=True)
+    child = ChildProcess(MISBEHAVING, "the child", limit_memory=True)
     yield child
     child.close()
 

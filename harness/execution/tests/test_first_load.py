@@ -47,7 +47,7 @@ def test_a_module_from_python_is_quiet(prepared: bool) -> None:
 
 def test_only_what_is_said_of_processors_is_left_out(capfd: object) -> None:
     assert hasattr(capfd, "readouterr")
-    runtime_log._FIRST[:] = [True]
+    runtime_log._IS_FIRST_LOAD[:] = [True]
     with runtime_log.filter_first_load_messages():
         os.write(2, b"[cpuinfo_utils.cpp:71] Reading file\n[method.cpp:12] no kernel\n")
     assert capfd.readouterr().err == "[method.cpp:12] no kernel\n"

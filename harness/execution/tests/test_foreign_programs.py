@@ -169,7 +169,7 @@ def child() -> Iterator[ChildProcess]:
         Path(__file__).with_name("interpreting.py"),
         "the interpreter",
         {"OMP_NUM_THREADS": "1"},
-        limited=True,
+        limit_memory=True,
     )
     yield child
     child.close()

@@ -204,7 +204,7 @@ def test_what_a_move_put_in_a_tensors_place_is_refused() -> None:
 
 
 def test_only_so_many_programs_of_one_call_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.execution.native.runtime_call._KEPT_PROGRAMS", 2)
+    monkeypatch.setattr("harness.execution.native.runtime_call._MAX_PROGRAMS", 2)
     calls = [(torch.ones(n, 2),) for n in (4, 8, 2, 3, 4)]
     program = program_of(grow, *calls[0], dynamic_shapes=((ROWS,),))
     interpreter = Interpreter(program, {}, RuntimeKernels())

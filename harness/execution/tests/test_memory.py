@@ -138,7 +138,7 @@ def test_without_a_mark_to_set_back_what_is_seen_counts_and_the_highest_ever(
 
 @pytest.fixture
 def child() -> Iterator[ChildProcess]:
-    child = ChildProcess(MISBEHAVING, "the child", limited=True)
+    child = ChildProcess(MISBEHAVING, "the child", limit_memory=True)
     yield child
     child.close()
 
