@@ -1,5 +1,5 @@
-"""Programs that others emitted: what is in one, which inputs fit it, and who runs it here.
+"""Describe and execute programs from any source.
 
-Backends are asked for by the delegates that a program names. Nothing of a program is executed in
-this process: :mod:`harness.execution.foreign_programs` has a child for that.
+The delegates that a program names determine the backends that execute it. Execution happens in the
+child process of :mod:`harness.execution.foreign_programs`.
 """

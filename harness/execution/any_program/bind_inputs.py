@@ -1,4 +1,4 @@
-"""Inputs of a method: brought into its order and held against what it declares."""
+"""Flatten the inputs of a method into its order and check them against its declarations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from harness.vendors.torch import tree_leaves
 
 
 def list_input_names(plan: schema.ExecutionPlan) -> list[str]:
-    """What to call each input: its keyword or its path; nothing where its number says it all."""
-    wanted = _wanted(plan)
+    """Return a display name for each input: its keyword or path; empty for positional ones."""
+    wanted = _parse_input_tree(plan)
     if wanted is None:
         return [""] * len(plan.inputs)
     positional, named = wanted.children
@@ -32,7 +32,7 @@ def list_input_names(plan: schema.ExecutionPlan) -> list[str]:
 
 
 def list_output_names(plan: schema.ExecutionPlan) -> list[str]:
-    """What to call each output: its path, an input that the call changed, or nothing."""
+    """Return a display name for each output: its path, ``changed input``, or an empty string."""
     found = io_trees.parse_tree(
         plan.container_meta_type and plan.container_meta_type.encoded_out_str
     )
@@ -45,17 +45,17 @@ def list_output_names(plan: schema.ExecutionPlan) -> list[str]:
 def flatten_inputs(
     program: Program, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> Inputs:
-    """The inputs of one call in the order of the program, checked.
+    """Flatten the inputs of one call into the order of the program, and check them.
 
     Args:
-        program: whose inputs they are.
-        args: positional inputs, nested as they were exported; or all of the program's values flat.
+        program: the program that gets the inputs.
+        args: positional inputs, nested as in the export; or all inputs of the program, flat.
         kwargs: keyword inputs.
 
     Raises:
-        InputError: they do not fit; says which input, and what is expected.
+        InputError: names an input that does not fit, and the expected value.
     """
-    wanted, kwargs = _wanted(program.plan), dict(kwargs or {})
+    wanted, kwargs = _parse_input_tree(program.plan), dict(kwargs or {})
     flat = list(args)
     is_flat = len(flat) == len(program.plan.inputs) and not any(map(_is_nested, flat))
     if kwargs or not is_flat:
@@ -68,48 +68,49 @@ def flatten_inputs(
                 )
             flat = tree_leaves(list(args))
         else:
-            flat = _flattened(wanted, args, kwargs)
+            flat = _flatten(wanted, args, kwargs)
     check_inputs(program, flat)
     return tuple(flat)
 
 
 def check_inputs(program: Program, values: Sequence[Any]) -> None:
-    """Hold flat inputs against the program's declarations.
+    """Check flat inputs against the program's declarations.
 
     Raises:
-        InputError: naming the first that does not fit, and what is expected.
+        InputError: names the first input that does not fit, and the expected value.
     """
     plan = program.plan
     if len(values) != len(plan.inputs):
         raise InputError(
-            f"{_counted(len(values), 'input')} given, the program takes {len(plan.inputs)}: "
+            f"{_count(len(values), 'input')} given, the program takes {len(plan.inputs)}: "
             f"{', '.join(map(str, describe_inputs(program))) or 'none'}"
         )
     rows = zip(values, list_input_names(plan), plan.inputs, program.inputs, strict=True)
     for number, (value, name, index, spec) in enumerate(rows):
-        if problem := _problem(value, spec, plan.values[index].val):
+        if problem := _find_problem(value, spec, plan.values[index].val):
             raise InputError(f"input {number}{f' ({name})' if name else ''} is {problem}")
 
 
 def describe_inputs(program: Program) -> list[str]:
-    """What each input has to be."""
+    """Describe the expected value of each input."""
     plan = program.plan
     return [
-        format_spec(spec) if spec else f"the {_word(plan.values[index].val)}"
+        format_spec(spec) if spec else f"the {_format_fixed_value(plan.values[index].val)}"
         for spec, index in zip(program.inputs, plan.inputs, strict=True)
     ]
 
 
 def format_spec(spec: TensorSpec) -> str:
-    """A tensor's declaration: ``float32 (2, 3)``, with ``at most`` where its shape may change."""
+    """Format a tensor's declaration: ``float32 (2, 3)``, with ``at most`` for dynamic shapes."""
     dtype = str(spec.dtype).removeprefix("torch.")
     return f"{dtype} {'at most ' if spec.is_dynamic else ''}{spec.sizes}"
 
 
 def generate_inputs(program: Program, seed: int) -> Inputs:
-    """Inputs of the declared types and largest shapes: normal floats, integers 0 and 1, flags.
+    """Generate inputs of the declared dtypes and largest shapes.
 
-    A number that the program fixes is that number.
+    Floats are normally distributed, integers are 0 or 1. An input number that the program fixes has
+    that value.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -125,8 +126,8 @@ def generate_inputs(program: Program, seed: int) -> Inputs:
     )
 
 
-def _wanted(plan: schema.ExecutionPlan) -> io_trees.IOTree | None:
-    """The tree of (positional inputs, keyword inputs), where it fits the plan."""
+def _parse_input_tree(plan: schema.ExecutionPlan) -> io_trees.IOTree | None:
+    """Return the tree of (positional inputs, keyword inputs); None if it does not fit the plan."""
     found = io_trees.parse_tree(
         plan.container_meta_type and plan.container_meta_type.encoded_inp_str
     )
@@ -137,7 +138,7 @@ def _wanted(plan: schema.ExecutionPlan) -> io_trees.IOTree | None:
     return found if named else None
 
 
-def _flattened(wanted: io_trees.IOTree, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+def _flatten(wanted: io_trees.IOTree, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     positional, named = wanted.children
     if strange := [name for name in kwargs if name not in named.keys]:
         raise InputError(
@@ -146,7 +147,7 @@ def _flattened(wanted: io_trees.IOTree, args: Sequence[Any], kwargs: dict[str, A
         )
     if len(args) != len(positional.keys):
         raise InputError(
-            f"{_counted(len(args), 'input')} given in order, the program takes "
+            f"{_count(len(args), 'input')} given in order, the program takes "
             f"{len(positional.keys)}{f' and {list(named.keys)} by name' if named.keys else ''}"
         )
     if missing := [name for name in named.keys if name not in kwargs]:
@@ -161,25 +162,26 @@ def _flattened(wanted: io_trees.IOTree, args: Sequence[Any], kwargs: dict[str, A
     return flat
 
 
-def _problem(value: Any, spec: TensorSpec | None, declaration: Any) -> str:
-    """What is wrong with an input, or nothing."""
+def _find_problem(value: Any, spec: TensorSpec | None, declaration: Any) -> str:
+    """Describe the problem of an input; empty if it fits."""
     if spec is None:
         wanted = get_fixed_value(declaration)
         if type(value) is type(wanted) and value == wanted:
             return ""
-        return f"{_given(value)}; the program takes the {_word(declaration)} alone"
+        only = _format_fixed_value(declaration)
+        return f"{_format_value(value)}; the program takes the {only} alone"
     if not isinstance(value, torch.Tensor):
-        return f"{_given(value)}; the program takes {format_spec(spec)}"
+        return f"{_format_value(value)}; the program takes {format_spec(spec)}"
     fits = value.dim() == len(spec.sizes) and all(
         size <= limit if spec.is_dynamic else size == limit
         for size, limit in zip(value.shape, spec.sizes, strict=True)
     )
     if fits and value.dtype == spec.dtype and value.layout == torch.strided:
         return ""
-    return f"{_given(value)}; the program takes {format_spec(spec)}"
+    return f"{_format_value(value)}; the program takes {format_spec(spec)}"
 
 
-def _given(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         layout = "" if value.layout == torch.strided else f"{value.layout} ".removeprefix("torch.")
         return f"{layout}{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
@@ -187,7 +189,7 @@ def _given(value: Any) -> str:
 
 
 def get_fixed_value(value: Any) -> Any:
-    """The number that a plan declares in the place of an input."""
+    """Return the number or text that a plan declares as an input."""
     match value:
         case schema.Int(int_val=number) | schema.Bool(bool_val=number):
             return number
@@ -198,7 +200,7 @@ def get_fixed_value(value: Any) -> Any:
     return None
 
 
-def _word(value: Any) -> str:
+def _format_fixed_value(value: Any) -> str:
     number = get_fixed_value(value)
     return "value None" if number is None else f"{type(number).__name__} {number!r}"
 
@@ -207,5 +209,5 @@ def _is_nested(value: Any) -> bool:
     return isinstance(value, list | tuple | dict)
 
 
-def _counted(number: int, noun: str) -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'} {'is' if number == 1 else 'are'}"

@@ -1,4 +1,4 @@
-"""In the child of :mod:`harness.execution.foreign_programs`: executes programs on backends."""
+"""The file that the child process of :mod:`harness.execution.foreign_programs` serves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def answer(request: bytes) -> bytes:
     Returns:
         An encoded :class:`~harness.execution.foreign_programs.ExecutionResponse`.
     """
-    silence_vendors()  # before they are imported, which they log and warn of
+    silence_vendors()  # before imports that log and warn
     from harness.execution import foreign_programs
     from harness.execution.any_program.native_stderr import redirect_native_stderr
     from harness.execution.any_program.run import run_in_this_process

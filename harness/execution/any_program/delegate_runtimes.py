@@ -1,4 +1,4 @@
-"""Who executes a delegate on this host: the runtime, a backend in its stead, or nobody."""
+"""Find the runtime that executes a delegate on this host: the native one or a backend's."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from harness.model.backend import Backend, Delegating, Describing
 
 @dataclass(frozen=True)
 class DelegateRuntime:
-    """Who executes a delegate.
+    """The runtime of a delegate on this host.
 
     Attributes:
-        runtime: ``native``, ``reference`` or ``emulated``; ``none`` where nobody does.
-        backend: the name of the backend that knows the delegate; empty where none does.
-        reason: why nobody executes it; empty otherwise.
+        runtime: ``native``, ``reference`` or ``emulated``; ``none`` if this host has no runtime.
+        backend: name of the backend that declares the delegate; empty if there is none.
+        reason: why the runtime is ``none``; empty otherwise.
     """
 
     runtime: str
@@ -31,7 +31,7 @@ class DelegateRuntime:
 
 
 def find_delegate_runtime(delegate: str) -> DelegateRuntime:
-    """Who executes payloads of a delegate, by the name that programs ask for it by."""
+    """Find the runtime of a delegate by its registered name."""
     known = registry.by_delegate().get(delegate)
     name = known.name if known else ""
     registered = delegate in list_native_backends()
@@ -53,7 +53,7 @@ def find_delegate_runtime(delegate: str) -> DelegateRuntime:
 
 @functools.cache
 def _is_available(delegate: str) -> bool:
-    """Whether the runtime can use a delegate that it has, such as for a library that is missing."""
+    """Return whether the native runtime can use a registered delegate: a library may be missing."""
     from executorch.runtime import Runtime
 
     with redirect_native_stderr(os.devnull):
@@ -61,10 +61,10 @@ def _is_available(delegate: str) -> bool:
 
 
 def require_runtimes(delegates: Iterable[str]) -> dict[str, DelegateRuntime]:
-    """Who executes each of these delegates.
+    """Find the runtime of each delegate.
 
     Raises:
-        ProgramError: nobody executes one of them.
+        ProgramError: a delegate has no runtime on this host.
     """
     found = {delegate: find_delegate_runtime(delegate) for delegate in delegates}
     for delegate, one in found.items():
@@ -77,17 +77,17 @@ def require_runtimes(delegates: Iterable[str]) -> dict[str, DelegateRuntime]:
 
 
 def list_executable_delegates() -> list[str]:
-    """The delegates that can be executed, each with the runtime that does it."""
+    """List the delegates that this host can execute, each with its runtime."""
     known = dict.fromkeys([*list_native_backends(), *registry.by_delegate()])
     found = {delegate: find_delegate_runtime(delegate).runtime for delegate in known}
     return [f"{delegate} ({runtime})" for delegate, runtime in found.items() if runtime != "none"]
 
 
 def get_delegating_backend(name: str) -> Delegating:
-    """The backend of that name, as what loads its delegate.
+    """Return a backend that loads its delegate.
 
     Raises:
-        ProgramError: it does not.
+        ProgramError: the backend loads no delegate.
     """
     backend: Backend = registry.backend(name)
     if not isinstance(backend, Delegating):
@@ -96,7 +96,7 @@ def get_delegating_backend(name: str) -> Delegating:
 
 
 def describe_payload(payload: DelegatePayload) -> Iterator[str]:
-    """Lines about a payload, of whichever backend reads it; one that says why there are none."""
+    """Yield the text lines of a payload from its backend, or one line with the reason for none."""
     known = registry.by_delegate().get(payload.id)
     if not isinstance(known, Describing):
         yield f"nothing here reads payloads of {payload.id}"
@@ -104,6 +104,6 @@ def describe_payload(payload: DelegatePayload) -> Iterator[str]:
     try:
         yield from known.describe(payload)
     except Exception as error:
-        # The bytes may be anybody's, and a reader may be out of tree.
+        # The bytes are untrusted, and the backend may be a third party's.
         reason = str(error) if isinstance(error, ProgramError) else describe(error, 300)
         yield f"the payload cannot be read: {reason}"

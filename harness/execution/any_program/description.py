@@ -1,4 +1,4 @@
-"""What is in a program, as plain data: read off its bytes, nothing is executed."""
+"""Describe the contents of a program as plain data, without executing it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from harness.vendors.executorch import PTEFile
 
 
 class ValueFacts(msgspec.Struct, kw_only=True):
-    """An input or output.
+    """An input or output of a method.
 
     Attributes:
-        name: what the exported program called it; empty where the program does not tell.
+        name: display name from the exported program; empty if the program has none.
         type: ``tensor``, or the Python type of a number that the program fixes.
-        dtype: of a tensor, such as ``float32``.
-        shape: sizes of a tensor; the largest ones where it is dynamic.
-        dim_order: of a tensor: its dimensions from the outermost to the innermost in memory.
-        dynamic: a tensor's shape may change from call to call.
-        value: of a number.
+        dtype: dtype of a tensor, such as ``float32``.
+        shape: sizes of a tensor; the largest ones for a dynamic shape.
+        dim_order: dimensions of a tensor from the outermost to the innermost in memory.
+        dynamic: whether a tensor's shape is dynamic.
+        value: value of a number.
     """
 
     name: str
@@ -41,16 +41,17 @@ class ValueFacts(msgspec.Struct, kw_only=True):
 
 
 class DelegateFacts(msgspec.Struct, kw_only=True):
-    """A delegate.
+    """A delegate of a method.
 
     Attributes:
-        id: the name by which the runtime is asked for it.
+        id: registered name of its backend.
         bytes: size of its payload.
-        calls: how many instructions call it.
-        compile_specs: bytes of each compile spec.
-        runtime: who executes it here: ``native``, ``reference``, ``emulated`` or ``none``.
-        reason: why nobody does.
-        listing: what its backend reads in the payload.
+        calls: number of instructions that call it.
+        compile_specs: size of each compile spec, in bytes.
+        runtime: the runtime that executes it on this host: ``native``, ``reference``,
+            ``emulated`` or ``none``.
+        reason: why the runtime is ``none``.
+        listing: the payload as text lines, from its backend.
     """
 
     id: str
@@ -63,7 +64,7 @@ class DelegateFacts(msgspec.Struct, kw_only=True):
 
 
 class KernelFacts(msgspec.Struct, kw_only=True):
-    """A kernel that the program calls outside of its delegates; ``here``: this runtime has it."""
+    """A kernel for fallback nodes; ``here`` is whether this host's runtime has it."""
 
     name: str
     calls: int
@@ -71,25 +72,24 @@ class KernelFacts(msgspec.Struct, kw_only=True):
 
 
 class MemoryFacts(msgspec.Struct, kw_only=True):
-    """A memory that a method plans, and where it is to be."""
+    """A planned memory (arena) of a method, and its device."""
 
     bytes: int
     device: str = "cpu"
 
 
 class MethodFacts(msgspec.Struct, kw_only=True):
-    """A method.
+    """A method of a program.
 
     Attributes:
         name: its name.
-        inputs: in order.
-        outputs: in order.
-        instructions: how many it has.
-        delegates: in the order that instructions refer to.
-        kernels: by name.
-        memory: what it plans for values that are no constants.
-        problem: why it is not executed on this host whatever its delegates; empty if nothing is
-            known against it.
+        inputs: its inputs, in order.
+        outputs: its outputs, in order.
+        instructions: number of instructions.
+        delegates: its delegates, in the order of the indices in instructions.
+        kernels: its kernels, by name.
+        memory: planned memory for values that are no constants.
+        problem: why this host cannot execute it, apart from its delegates; empty if it can.
     """
 
     name: str
@@ -103,11 +103,11 @@ class MethodFacts(msgspec.Struct, kw_only=True):
 
 
 class DataFacts(msgspec.Struct, kw_only=True):
-    """Data of a program.
+    """Constants or initial states of a program.
 
     Attributes:
-        count: how many constants, or initial states.
-        bytes: what they take, padding included.
+        count: their number.
+        bytes: their size, with padding.
     """
 
     count: int
@@ -118,12 +118,12 @@ class ProgramFacts(msgspec.Struct, kw_only=True):
     """A program.
 
     Attributes:
-        bytes: of the file.
-        methods: in the order of the file.
+        bytes: size of the file.
+        methods: its methods, in the order of the file.
         constants: tensors that no method changes.
-        initial_state: what mutable buffers start with.
-        named_data: bytes by key; delegates keep their weights so.
-        external: names of constants that are not in the file but in a ``.ptd`` beside it.
+        initial_state: initial values of mutable buffers.
+        named_data: size in bytes by key; delegates store weights there.
+        external: names of constants that are in a separate ``.ptd`` file.
     """
 
     bytes: int
@@ -135,29 +135,29 @@ class ProgramFacts(msgspec.Struct, kw_only=True):
 
 
 def describe_program(data: bytes, *, listings: bool = True) -> ProgramFacts:
-    """What is in a program.
+    """Describe a program.
 
     Args:
-        data: the bytes of a ``.pte``, whoever emitted it.
-        listings: have payloads read by the backends that can.
+        data: the bytes of a ``.pte`` from any source.
+        listings: list payloads with the backends that can read them.
 
     Raises:
-        ProgramError: they are no program, or it contradicts itself.
+        ProgramError: the bytes are no program, or the program is invalid.
     """
     file = container.read(data)
     named = file.named_data.pte_data if file.named_data else {}
     buffers = file.named_data.buffers if file.named_data else []
     return ProgramFacts(
         bytes=len(data),
-        methods=[_method(file, plan, listings) for plan in file.program.execution_plan],
-        constants=_data(file.program.constant_buffer),
-        initial_state=_data(file.mutable_data),
+        methods=[_describe_method(file, plan, listings) for plan in file.program.execution_plan],
+        constants=_describe_data(file.program.constant_buffer),
+        initial_state=_describe_data(file.mutable_data),
         named_data={key: len(buffers[entry.buffer_index]) for key, entry in named.items()},
         external=container.list_external_constants(file),
     )
 
 
-def _method(file: PTEFile, plan: schema.ExecutionPlan, listings: bool) -> MethodFacts:
+def _describe_method(file: PTEFile, plan: schema.ExecutionPlan, listings: bool) -> MethodFacts:
     problem, payloads = "", []
     try:
         payloads = Program(file, plan.name).delegates
@@ -174,30 +174,32 @@ def _method(file: PTEFile, plan: schema.ExecutionPlan, listings: bool) -> Method
                 calls[number] += 1
     return MethodFacts(
         name=plan.name,
-        inputs=_values(plan, plan.inputs, bind_inputs.list_input_names(plan)),
-        outputs=_values(plan, plan.outputs, bind_inputs.list_output_names(plan)),
+        inputs=_describe_values(plan, plan.inputs, bind_inputs.list_input_names(plan)),
+        outputs=_describe_values(plan, plan.outputs, bind_inputs.list_output_names(plan)),
         instructions=len(instructions),
         delegates=[
-            _delegate(payload, calls[number], listings) for number, payload in enumerate(payloads)
+            _describe_delegate(payload, calls[number], listings)
+            for number, payload in enumerate(payloads)
         ],
         kernels=[
             KernelFacts(name=name, calls=count, here=name in list_native_kernels())
             for name, count in sorted(kernels.items())
         ],
-        memory=_memory(plan),
+        memory=_describe_memory(plan),
         problem=problem,
     )
 
 
-def _values(
+def _describe_values(
     plan: schema.ExecutionPlan, indices: Sequence[int], names: Sequence[str]
 ) -> list[ValueFacts]:
     return [
-        _value(plan.values[index].val, name) for index, name in zip(indices, names, strict=True)
+        _describe_value(plan.values[index].val, name)
+        for index, name in zip(indices, names, strict=True)
     ]
 
 
-def _value(value: Any, name: str) -> ValueFacts:
+def _describe_value(value: Any, name: str) -> ValueFacts:
     if not isinstance(value, schema.Tensor):
         fixed = bind_inputs.get_fixed_value(value)
         return ValueFacts(name=name, type=type(fixed).__name__, value=fixed)
@@ -212,21 +214,21 @@ def _value(value: Any, name: str) -> ValueFacts:
     )
 
 
-def _delegate(payload: DelegatePayload, calls: int, listings: bool) -> DelegateFacts:
-    who = find_delegate_runtime(payload.id)
+def _describe_delegate(payload: DelegatePayload, calls: int, listings: bool) -> DelegateFacts:
+    found = find_delegate_runtime(payload.id)
     return DelegateFacts(
         id=payload.id,
         bytes=len(payload.data),
         calls=calls,
         compile_specs={key: len(value) for key, value in payload.compile_specs.items()},
-        runtime=who.runtime,
-        reason=who.reason,
+        runtime=found.runtime,
+        reason=found.reason,
         listing=list(describe_payload(payload)) if listings else [],
     )
 
 
-def _memory(plan: schema.ExecutionPlan) -> list[MemoryFacts]:
-    # The first is that of constants, which the runtime counts itself.
+def _describe_memory(plan: schema.ExecutionPlan) -> list[MemoryFacts]:
+    # The first memory is for constants; the runtime manages it.
     found = [MemoryFacts(bytes=size) for size in plan.non_const_buffer_sizes[1:]]
     for entry in plan.non_const_buffer_device or ():
         if 0 < entry.buffer_idx <= len(found):
@@ -235,7 +237,7 @@ def _memory(plan: schema.ExecutionPlan) -> list[MemoryFacts]:
     return found
 
 
-def _data(buffers: Sequence[schema.Buffer] | None) -> DataFacts:
-    """Sizes of buffers, of which the first stands for "none"."""
+def _describe_data(buffers: Sequence[schema.Buffer] | None) -> DataFacts:
+    """Count buffers and their bytes; the first buffer means "none"."""
     sizes = [len(buffer.storage) for buffer in (buffers or ())[1:]]
     return DataFacts(count=len(sizes), bytes=sum(sizes))

@@ -1,8 +1,8 @@
-"""How a method's inputs and outputs are nested, as far as its program tells.
+"""Parse the trees of a method's inputs and outputs from its program.
 
-A program keeps the trees that it was exported with as text (``ContainerMetadata``), in the format
-of ``torch.utils._pytree.treespec_dumps``. That is read here without torch's reader, which looks up
-classes by the names in the text. The children of what is no tuple, list or dict count by number.
+A program stores the trees of the export as text (``ContainerMetadata``), in the format of
+``torch.utils._pytree.treespec_dumps``. This parser replaces torch's, which imports classes by the
+names in the text. Children of nodes other than tuples, lists and dicts have numbers as keys.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from harness.errors import InputError
 
 @dataclass(frozen=True)
 class IOTree:
-    """A leaf, or what contains trees.
+    """A leaf, or a node with children.
 
     Attributes:
         kind: ``leaf``, ``tuple``, ``list``, ``dict``, or the name of another class.
-        keys: of the children, in their order.
-        children: the trees inside.
+        keys: keys of the children, in order.
+        children: the child trees.
     """
 
     kind: str
@@ -31,25 +31,25 @@ class IOTree:
 
     @property
     def leaves(self) -> int:
-        """How many leaves there are."""
+        """Number of leaves."""
         return 1 if self.kind == "leaf" else sum(child.leaves for child in self.children)
 
     def paths(self, at: str = "") -> Iterator[str]:
-        """The path of each leaf in order, such as ``[0]['mask']``."""
+        """Yield the path of each leaf in order, such as ``[0]['mask']``."""
         if self.kind == "leaf":
             yield at
         for key, child in zip(self.keys, self.children, strict=True):
             yield from child.paths(f"{at}[{key!r}]")
 
     def flatten(self, value: Any, at: str) -> list[Any]:
-        """The leaves of a value that is nested like the tree, in the tree's order.
+        """Return the leaves of a value that has this tree's structure, in the tree's order.
 
         Args:
-            value: what is given; a tuple may stand for a list, and the reverse.
-            at: where it stands, for messages.
+            value: a nested value; tuples and lists are interchangeable.
+            at: its path, for error messages.
 
         Raises:
-            InputError: it is nested differently.
+            InputError: the value has another structure.
         """
         if self.kind == "leaf":
             return [value]
@@ -71,7 +71,7 @@ class IOTree:
 
 
 def parse_tree(text: str | None) -> IOTree | None:
-    """The tree of a text; None where there is none or it is of another format."""
+    """Parse a tree; return None if the text is empty or has another format."""
     try:
         version, spec = json.loads(text or "")
         return _tree(spec) if version == 1 else None

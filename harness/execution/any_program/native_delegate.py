@@ -1,7 +1,7 @@
-"""A delegate that the runtime of this host has, in a program that it cannot run as a whole.
+"""Execute a single delegate natively, in a program that the runtime cannot execute as a whole.
 
-Its call becomes a program of its own, with the payload and the declarations of its arguments, which
-the runtime loads once and then executes in the interpreter's memory.
+The delegate's call becomes a separate program with its payload and the declarations of its
+arguments. The runtime loads it once and executes it in the interpreter's memory.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from harness.execution.program import DelegatePayload, Program
 
 
 def create_loader(program: Program) -> DelegateLoader:
-    """Loads delegates of one program natively."""
+    """Return a loader that executes delegates of one program natively."""
 
     def load(payload: DelegatePayload) -> DelegateHandle:
         number = next(at for at, one in enumerate(program.delegates) if one is payload)
-        call, written = _call(program.plan, number)
+        call, written = _find_first_call(program.plan, number)
         declared = [program.plan.values[index].val for index in call]
         if not all(isinstance(value, schema.Tensor) for value in declared):
-            raise ProgramError(f"{payload.id} gets what is no tensor, which is not run natively")
+            raise ProgramError(f"{payload.id} gets an argument that is no tensor; not run natively")
         return _NativeDelegate(payload, declared, [index not in written for index in call])
 
     return load
 
 
-def _call(plan: schema.ExecutionPlan, delegate: int) -> tuple[list[int], set[int]]:
-    """The arguments of a delegate's first call, and the values that hold something before it.
+def _find_first_call(plan: schema.ExecutionPlan, delegate: int) -> tuple[list[int], set[int]]:
+    """Return the arguments of a delegate's first call, and the values written before it.
 
     Raises:
-        ProgramError: it is never called.
+        ProgramError: the program never calls the delegate.
     """
     held = set(plan.inputs)
     held |= {
@@ -59,8 +59,11 @@ def _call(plan: schema.ExecutionPlan, delegate: int) -> tuple[list[int], set[int
 
 
 class _NativeDelegate:
-    """Executes one delegate. What nothing wrote before is an output; one whose shape may change is
-    copied out of the runtime, the others are written in place."""
+    """Executes one delegate.
+
+    An argument that was not written before is an output. Outputs of dynamic shape are copied from
+    the runtime; it writes the others in place.
+    """
 
     def __init__(
         self, payload: DelegatePayload, declared: Sequence[schema.Tensor], outputs: Sequence[bool]

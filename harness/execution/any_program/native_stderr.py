@@ -1,4 +1,4 @@
-"""What native code prints on standard error, kept from the terminal."""
+"""Redirect the standard error of native code to a file."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from contextlib import contextmanager, redirect_stderr
 
 @contextmanager
 def redirect_native_stderr(file: str) -> Iterator[None]:
-    """Have all that the process prints on standard error, by native code too, go to a file.
+    """Append the standard error of this process, including native code, to a file.
 
     Args:
-        file: what it holds is kept.
+        file: path of the file.
     """
     with open(file, "a", encoding="utf-8") as log:
-        kept = os.dup(2)
+        saved = os.dup(2)
         os.dup2(log.fileno(), 2)
         try:
-            # The runtime's Python bindings print to what Python has for standard error.
+            # The runtime's Python bindings print to sys.stderr.
             with redirect_stderr(log):
                 yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(saved, 2)
+            os.close(saved)

@@ -1,4 +1,4 @@
-"""Run any program: each delegate by whoever executes it here, in a child process."""
+"""Execute any program in a child process, each delegate by the runtime that this host has."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness.model.backend import Execution
 from harness.model.case import Inputs
 from harness.vendors.executorch import PTEFile
 
-# The further from the vendor's runtime, the later.
+# In order of distance from the vendor's runtime.
 _RUNTIMES = ("native", "reference", "emulated")
 
 
@@ -33,22 +33,22 @@ def execute(
     method: str | None = None,
     seconds: float = foreign_programs.DEFAULT_TIMEOUT_SECONDS,
 ) -> list[list[OutputValue]]:
-    """Run a program whose delegates have a runtime on this host: native, reference or emulated.
+    """Execute a program whose delegates have a runtime on this host: native, reference or emulated.
 
     Args:
-        program: the bytes of a ``.pte``, whoever emitted it.
-        calls: the inputs of each call, flat or nested as they were exported; state persists from
-            call to call.
-        method: which method; by default ``forward``, or the only one that takes inputs.
-        seconds: how long all calls may take.
+        program: the bytes of a ``.pte`` from any source.
+        calls: the inputs of each call, flat or nested as in the export; state persists between
+            calls.
+        method: name of the method; by default ``forward``, or the only one that has inputs.
+        seconds: time limit for all calls.
 
     Returns:
-        For each call every value that the method returns, in its order; see
+        The outputs of each call, in the method's order; see
         :data:`harness.execution.execute.OutputValue`.
 
     Raises:
-        ProgramError: the bytes are no program, nothing here can execute it, or it fails.
-        InputError: the inputs do not fit it.
+        ProgramError: the bytes are no program, this host cannot execute it, or it fails.
+        InputError: the inputs do not fit the program.
     """
     parsed = load_method(program, method)
     flat = [bind_inputs.flatten_inputs(parsed, inputs) for inputs in calls]
@@ -56,20 +56,20 @@ def execute(
 
 
 def load_method(program: bytes, method: str | None = None) -> Program:
-    """Parse a program and validate a method of it.
+    """Parse a program and validate one of its methods.
 
     Raises:
-        ProgramError: it is none, or the method is not there.
+        ProgramError: the bytes are no program, or the method does not exist.
     """
     file = container.read(program)
     return Program(file, method or choose_method(file))
 
 
 def choose_method(file: PTEFile) -> str:
-    """``forward``, or the only method that takes inputs, or the only one.
+    """Return ``forward``, or the only method that has inputs, or the only method.
 
     Raises:
-        ProgramError: there are several, or none.
+        ProgramError: there are several candidates, or none.
     """
     plans = file.program.execution_plan
     names = [plan.name for plan in plans]
@@ -85,21 +85,21 @@ def run_method(
     calls: Sequence[Inputs],
     seconds: float = foreign_programs.DEFAULT_TIMEOUT_SECONDS,
 ) -> Execution:
-    """Run a method for flat inputs that fit it.
+    """Execute a method for flat inputs that fit it.
 
     Args:
-        program: the bytes.
-        parsed: the method, as :func:`load_method` returned it.
-        calls: as :func:`harness.execution.any_program.bind_inputs.flatten_inputs` returned them.
-        seconds: how long all calls may take.
+        program: the bytes of the ``.pte``.
+        parsed: the method, from :func:`load_method`.
+        calls: inputs from :func:`harness.execution.any_program.bind_inputs.flatten_inputs`.
+        seconds: time limit for all calls.
 
     Returns:
-        The outputs, and of all runtimes that took part the one furthest from the vendor's.
+        The outputs, and the runtime of a delegate that is the furthest from the vendor's.
 
     Raises:
-        ProgramError: nothing here can execute it, it fails, or it ends the process that ran it.
+        ProgramError: this host cannot execute it, it fails, or it ends the child process.
     """
-    require_runtimes(_delegates(parsed.plan))
+    require_runtimes(_list_delegates(parsed.plan))
     if missing := find_missing_kernels(parsed.plan):
         raise ProgramError(
             f"the runtime has no kernel {', '.join(missing)}, which the program calls"
@@ -114,23 +114,23 @@ def run_method(
 
 
 def run_in_this_process(program: bytes, calls: Sequence[Inputs], method: str) -> Execution:
-    """Run a method in this process: natively, or interpreted where a delegate is not native."""
+    """Execute a method in this process: natively, or interpreted if a delegate is not native."""
     parsed = Program(container.read(program), method)
-    executors = require_runtimes(_delegates(parsed.plan))
+    executors = require_runtimes(_list_delegates(parsed.plan))
     runtimes = {one.runtime for one in executors.values()}
     if runtimes <= {"native"}:
         return Execution(run_native(program, calls, method), "native")
-    loaders = {delegate: _loader(parsed, one) for delegate, one in executors.items()}
+    loaders = {delegate: _create_loader(parsed, one) for delegate, one in executors.items()}
     interpreter = Interpreter(parsed, loaders, RuntimeKernels())
     outputs = [interpreter(inputs) for inputs in calls]
     return Execution(outputs, max(runtimes, key=_RUNTIMES.index))
 
 
-def _delegates(plan: schema.ExecutionPlan) -> list[str]:
+def _list_delegates(plan: schema.ExecutionPlan) -> list[str]:
     return list(dict.fromkeys(delegate.id for delegate in plan.delegates))
 
 
-def _loader(program: Program, executor: DelegateRuntime) -> DelegateLoader:
+def _create_loader(program: Program, executor: DelegateRuntime) -> DelegateLoader:
     if executor.runtime == "native":
         return native_delegate.create_loader(program)
     return get_delegating_backend(executor.backend).loader(program)
