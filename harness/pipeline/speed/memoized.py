@@ -30,7 +30,7 @@ from harness.vendors.replacements import Replacing
 Overrides = dict[Any, Callable[..., Any]]
 
 
-class Composites(Overrides):
+class CompositeOverrides(Overrides):
     """Overrides that are kept as they are, and what tells them from others."""
 
     def __init__(self, overrides: Overrides) -> None:
@@ -39,7 +39,7 @@ class Composites(Overrides):
 
 
 def _key(overrides: Overrides) -> frozenset[Any]:
-    return frozenset((op, identity(function)) for op, function in overrides.items())
+    return frozenset((op, normalize_override(function)) for op, function in overrides.items())
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _Kernels:
     fake: Any
 
 
-class _KeptOverrides:
+class _CachedOverrides:
     """Stands for torch.export's override of composite operators.
 
     The first time a set of overrides is entered, upstream's own code registers it and the
@@ -64,7 +64,7 @@ class _KeptOverrides:
 
     @contextmanager
     def __call__(self, overrides: Overrides) -> Iterator[None]:
-        key = overrides.key if isinstance(overrides, Composites) else _key(overrides)
+        key = overrides.key if isinstance(overrides, CompositeOverrides) else _key(overrides)
         kept, rules = self._kept.get(key), fake_impls.op_implementations_dict
         if kept is None or any(op.py_kernels != kernels.before for op, kernels in kept):
             before = {op: op.py_kernels.copy() for op in overrides}
@@ -76,7 +76,7 @@ class _KeptOverrides:
                 try:
                     yield
                 finally:
-                    _met(overrides)
+                    _record_called(overrides)
             return
         for op, kernels in kept:
             _exchange(op, kernels.inside)
@@ -85,23 +85,25 @@ class _KeptOverrides:
         try:
             yield
         finally:
-            _met(op for op, _ in kept)
+            _record_called(op for op, _ in kept)
             for op, kernels in kept:
                 _exchange(op, kernels.before)
                 if kernels.fake is not None:
                     rules.pop(op, None)
 
 
-_meetings: list[set[Any]] = []
+_recordings: list[set[Any]] = []
 
 
-def are_met() -> bool:
-    """Whether :func:`meeting` sees composite operators: that overrides are kept."""
-    return type(torch.export.exported_program._override_composite_implicit_decomp) is _KeptOverrides
+def can_record_operators() -> bool:
+    """Whether :func:`record_decomposed_operators` sees composite operators: that overrides are kept."""
+    return (
+        type(torch.export.exported_program._override_composite_implicit_decomp) is _CachedOverrides
+    )
 
 
 @contextmanager
-def meeting() -> Iterator[set[Any]]:
+def record_decomposed_operators() -> Iterator[set[Any]]:
     """Collect the operators that a decomposition asks its table about.
 
     Composite ones are overridden by kernels in Python, whose cache of the dispatcher's answers is
@@ -118,7 +120,7 @@ def meeting() -> Iterator[set[Any]]:
         met.add(op)
         return _look_up(mode, op, *args)
 
-    _meetings.append(met)
+    _recordings.append(met)
     with (
         patch.object(OpOverload, "decompose", decompose),
         patch.object(proxy_tensor, "maybe_handle_decomp", look_up),
@@ -126,14 +128,14 @@ def meeting() -> Iterator[set[Any]]:
         try:
             yield met
         finally:
-            _meetings.remove(met)
+            _recordings.remove(met)
 
 
-def _met(overridden: Iterable[Any]) -> None:
+def _record_called(overridden: Iterable[Any]) -> None:
     """Note those of the operators that were called since they were overridden."""
-    if _meetings:
+    if _recordings:
         called = {op for op in overridden if op._dispatch_cache}
-        for met in _meetings:
+        for met in _recordings:
             met |= called
 
 
@@ -146,7 +148,7 @@ def _exchange(op: Any, kernels: dict[Any, Any]) -> None:
     op._dispatch_cache.clear()
 
 
-def identity(function: Callable[..., Any] | None) -> Any:
+def normalize_override(function: Callable[..., Any] | None) -> Any:
     """Upstream makes a new function for "decompose this" each time; they are all the same."""
     inner = getattr(function, "func", None)
     if inner is not None and inner.__name__ == "_special_op_to_decompose_cia":
@@ -154,7 +156,7 @@ def identity(function: Callable[..., Any] | None) -> Any:
     return function
 
 
-class _CollectedOnce:
+class _CachedCompositeOperators:
     """The composite operators, as long as nothing is registered."""
 
     def __init__(self, collect: Callable[[], Any]) -> None:
@@ -228,8 +230,8 @@ def _dim_order_from_stride(stride: Any) -> tuple[Any, ...]:
 def install(replace: Replacing) -> None:
     """Keep overrides and composite operators from now on."""
     override = torch.export.exported_program._override_composite_implicit_decomp
-    replace(torch.export.exported_program, override.__name__, _KeptOverrides(override))
-    collect_once = _CollectedOnce(export_utils._collect_all_valid_cia_ops)
+    replace(torch.export.exported_program, override.__name__, _CachedOverrides(override))
+    collect_once = _CachedCompositeOperators(export_utils._collect_all_valid_cia_ops)
     for module in (export_utils, torch.export.exported_program, torch.export.decomp_utils):
         replace(module, "_collect_all_valid_cia_ops", collect_once)
     replace(decompositions_for_rng.PhiloxState, "reset", _reset_philox)

@@ -40,7 +40,7 @@ _OF_TWO = "/backends/arm/_passes/arm_pass"
 _bar = vars(interpreter)["tqdm"]
 
 
-class _Text:
+class _TextMethod:
     """A method of graph modules that writes their graph; it writes nothing while nobody reads it.
 
     It stays where it is. Each module has a class of its own, and to write to a class that thousands
@@ -58,7 +58,7 @@ class _Text:
         replace(GraphModule, method, write)
 
     @contextmanager
-    def unread(self) -> Iterator[None]:
+    def skip(self) -> Iterator[None]:
         """Nobody reads it in here."""
         self._unread += 1
         try:
@@ -67,14 +67,16 @@ class _Text:
             self._unread -= 1
 
 
-def _untold(function: Callable[..., Any], logger: logging.Logger, text: _Text) -> Any:
+def _skip_unread_text(
+    function: Callable[..., Any], logger: logging.Logger, text: _TextMethod
+) -> Any:
     """The same function, in which graphs have no text while nothing is logged."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         if logger.isEnabledFor(logging.DEBUG):
             return function(*args, **kwargs)
-        with text.unread():
+        with text.skip():
             return function(*args, **kwargs)
 
     return called
@@ -122,11 +124,11 @@ def install(replace: Replacing) -> None:
     replace(traceback, "format_stack", _lines_of_callers)
     replace(interpreter, "tqdm", _bar_if_shown)
     partition = backend_api._create_partitions_in_graph_module
-    untold = _untold(partition, logging.getLogger(), _Text("__str__", replace))
-    replace(backend_api, partition.__name__, untold)
-    readable = _Text("print_readable", replace)
+    replacement = _skip_unread_text(partition, logging.getLogger(), _TextMethod("__str__", replace))
+    replace(backend_api, partition.__name__, replacement)
+    readable = _TextMethod("print_readable", replace)
     for module, converting in (
         (convert_to_linear, convert_to_linear.ConvertToLinearPass),
         (convert_to_sdpa, convert_to_sdpa.ConvertToSDPAPass),
     ):
-        replace(converting, "call", _untold(converting.call, module.logger, readable))
+        replace(converting, "call", _skip_unread_text(converting.call, module.logger, readable))

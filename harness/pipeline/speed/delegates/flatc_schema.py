@@ -14,7 +14,7 @@ from flatbuffers import number_types
 from flatbuffers.table import Table
 
 
-class Base(IntEnum):
+class BaseType(IntEnum):
     """Kinds of fields, ``reflection.BaseType``."""
 
     UTYPE = 1
@@ -35,14 +35,14 @@ class Base(IntEnum):
     UNION = 16
 
 
-class Field(NamedTuple):
+class SchemaField(NamedTuple):
     """A field of a table."""
 
     slot: int
     """Its place in the table's list of offsets."""
 
-    base: Base
-    element: Base | None
+    base: BaseType
+    element: BaseType | None
     """Of a vector."""
 
     number: int
@@ -52,10 +52,10 @@ class Field(NamedTuple):
     is_deprecated: bool
 
 
-class Schema(NamedTuple):
+class FlatbufferSchema(NamedTuple):
     """Tables and unions by their number, fields and members by name."""
 
-    tables: list[dict[str, Field]]
+    tables: list[dict[str, SchemaField]]
     unions: list[dict[str, tuple[int, int]]]
     """By name what tells a member, and the number of its table."""
 
@@ -63,25 +63,25 @@ class Schema(NamedTuple):
     identifier: bytes
 
 
-class NotWritten(Exception):
+class NotSerializable(Exception):
     """Something that is left to ``flatc``."""
 
 
-def read(compiled: bytes) -> Schema:
+def parse_schema(compiled: bytes) -> FlatbufferSchema:
     """What is in a compiled schema.
 
     Args:
         compiled: ``flatc``'s file, ``reflection.Schema``.
 
     Raises:
-        NotWritten: it has structs, or fields with more to them than their type.
+        NotSerializable: it has structs, or fields with more to them than their type.
     """
     start = number_types.UOffsetTFlags.packer_type.unpack_from(compiled, 0)[0]
-    schema = _Table(compiled, start)
+    schema = _FlatbufferTable(compiled, start)
     objects = list(schema.tables(0))
     tables = [_fields(each) for each in objects]
     names = [each.text(0) for each in objects]
-    return Schema(
+    return FlatbufferSchema(
         tables,
         [_members(each) for each in schema.tables(1)],
         names.index(schema.table(4).text(0)),
@@ -89,7 +89,7 @@ def read(compiled: bytes) -> Schema:
     )
 
 
-class _Table(Table):  # type: ignore[misc]
+class _FlatbufferTable(Table):  # type: ignore[misc]
     """A table of a buffer; its fields by their number."""
 
     def _at(self, field: int) -> int:
@@ -105,41 +105,41 @@ class _Table(Table):  # type: ignore[misc]
         at = self._at(field)
         return cast(bytes, self.String(at + self.Pos)).decode() if at else ""
 
-    def table(self, field: int) -> _Table:
+    def table(self, field: int) -> _FlatbufferTable:
         """A table that is there."""
-        return _Table(self.Bytes, self.Indirect(self._at(field) + self.Pos))
+        return _FlatbufferTable(self.Bytes, self.Indirect(self._at(field) + self.Pos))
 
-    def tables(self, field: int) -> Iterator[_Table]:
+    def tables(self, field: int) -> Iterator[_FlatbufferTable]:
         """A vector of tables."""
         if at := self._at(field):
             first = self.Vector(at)
             for place in range(first, first + 4 * self.VectorLen(at), 4):
-                yield _Table(self.Bytes, self.Indirect(place))
+                yield _FlatbufferTable(self.Bytes, self.Indirect(place))
 
 
 _DEPRECATED, _REQUIRED, _KEY, _ATTRIBUTES, _OPTIONAL, _LONG_OFFSET = 6, 7, 8, 9, 11, 13
 
 
-def _fields(table: _Table) -> dict[str, Field]:
+def _fields(table: _FlatbufferTable) -> dict[str, SchemaField]:
     if table.number(2, number_types.BoolFlags):
-        raise NotWritten("a struct")
+        raise NotSerializable("a struct")
     return {each.text(0): _field(each) for each in table.tables(1)}
 
 
-def _field(said: _Table) -> Field:
+def _field(said: _FlatbufferTable) -> SchemaField:
     kind = said.table(1)
-    base = Base(kind.number(0, number_types.Int8Flags))
+    base = BaseType(kind.number(0, number_types.Int8Flags))
     is_deprecated = bool(said.number(_DEPRECATED, number_types.BoolFlags))
     # That of what is held elsewhere may always be left out.
-    special = (_REQUIRED, _KEY, _LONG_OFFSET, *((_OPTIONAL,) if base < Base.STRING else ()))
+    special = (_REQUIRED, _KEY, _LONG_OFFSET, *((_OPTIONAL,) if base < BaseType.STRING else ()))
     is_special = any(said.number(each, number_types.BoolFlags) for each in special)
     if not is_deprecated and (is_special or any(said.tables(_ATTRIBUTES))):
-        raise NotWritten(f"field {said.text(0)}")
-    is_real = base in (Base.FLOAT, Base.DOUBLE)
-    return Field(
+        raise NotSerializable(f"field {said.text(0)}")
+    is_real = base in (BaseType.FLOAT, BaseType.DOUBLE)
+    return SchemaField(
         said.number(2, number_types.Uint16Flags),
         base,
-        Base(kind.number(1, number_types.Int8Flags)) if base is Base.VECTOR else None,
+        BaseType(kind.number(1, number_types.Int8Flags)) if base is BaseType.VECTOR else None,
         kind.number(2, number_types.Int32Flags) if kind._at(2) else -1,
         said.number(5, number_types.Float64Flags)
         if is_real
@@ -148,7 +148,7 @@ def _field(said: _Table) -> Field:
     )
 
 
-def _members(enumeration: _Table) -> dict[str, tuple[int, int]]:
+def _members(enumeration: _FlatbufferTable) -> dict[str, tuple[int, int]]:
     if not enumeration.number(2, number_types.BoolFlags):
         return {}
     return {

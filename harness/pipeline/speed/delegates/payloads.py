@@ -28,7 +28,12 @@ from executorch.exir._serialize import _flatbuffer
 from flatbuffers import number_types
 
 from harness.pipeline.speed.delegates import flatc_schema
-from harness.pipeline.speed.delegates.flatc_schema import Base, Field, NotWritten, Schema
+from harness.pipeline.speed.delegates.flatc_schema import (
+    BaseType,
+    FlatbufferSchema,
+    NotSerializable,
+    SchemaField,
+)
 from harness.vendors.replacements import Replacing
 
 _upstream: Callable[[Any], bytes] = upstream.convert_to_flatbuffer
@@ -37,18 +42,18 @@ _INFINITE = ("-inf", "+inf", "inf")  # JSON has no numbers for them
 _NORMAL = numpy.finfo(numpy.float32)
 _HALFWAY, _BELOW_FLOAT = 1 << 28, (1 << 29) - 1
 
-_FLAGS: dict[Base, Any] = {
-    Base.UTYPE: number_types.Uint8Flags,
-    Base.BOOL: number_types.BoolFlags,
-    Base.BYTE: number_types.Int8Flags,
-    Base.UBYTE: number_types.Uint8Flags,
-    Base.SHORT: number_types.Int16Flags,
-    Base.USHORT: number_types.Uint16Flags,
-    Base.INT: number_types.Int32Flags,
-    Base.UINT: number_types.Uint32Flags,
-    Base.LONG: number_types.Int64Flags,
-    Base.ULONG: number_types.Uint64Flags,
-    Base.FLOAT: number_types.Float32Flags,
+_FLAGS: dict[BaseType, Any] = {
+    BaseType.UTYPE: number_types.Uint8Flags,
+    BaseType.BOOL: number_types.BoolFlags,
+    BaseType.BYTE: number_types.Int8Flags,
+    BaseType.UBYTE: number_types.Uint8Flags,
+    BaseType.SHORT: number_types.Int16Flags,
+    BaseType.USHORT: number_types.Uint16Flags,
+    BaseType.INT: number_types.Int32Flags,
+    BaseType.UINT: number_types.Uint32Flags,
+    BaseType.LONG: number_types.Int64Flags,
+    BaseType.ULONG: number_types.Uint64Flags,
+    BaseType.FLOAT: number_types.Float32Flags,
 }
 
 
@@ -58,10 +63,10 @@ class _Builder(flatbuffers.Builder):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(1024)
-        self.vtables = _Lists(self)
+        self.vtables = _SharedVtables(self)
 
 
-class _Lists(dict[Any, int]):
+class _SharedVtables(dict[Any, int]):
     """Where lists of offsets were written, for tables of each size."""
 
     def __init__(self, builder: _Builder) -> None:
@@ -76,14 +81,14 @@ class _Lists(dict[Any, int]):
         super().__setitem__((self._size, offsets), at)
 
 
-class _Writer:
+class _PayloadWriter:
     """Writes one buffer.
 
     Args:
         of: the schema.
     """
 
-    def __init__(self, of: Schema) -> None:
+    def __init__(self, of: FlatbufferSchema) -> None:
         self._schema = of
         self._builder = _Builder()
 
@@ -91,32 +96,34 @@ class _Writer:
         """A dataclass as the schema's root.
 
         Raises:
-            NotWritten: a value is not plainly what its field is of.
+            NotSerializable: a value is not plainly what its field is of.
             KeyError: it has a field that the schema does not.
         """
-        root = self._table(self._schema.root, graph)
+        root = self._write_table(self._schema.root, graph)
         self._builder.Finish(root, self._schema.identifier)
         return bytes(self._builder.Output())
 
-    def _table(self, number: int, one: Any) -> int:
+    def _write_table(self, number: int, one: Any) -> int:
         fields, kind = self._schema.tables[number], cast(Any, type(one))
-        placed: list[tuple[int, Field, int | float]] = []
-        for name in _names(kind):
+        placed: list[tuple[int, SchemaField, int | float]] = []
+        for name in _list_fields(kind):
             field, value = fields[name], getattr(one, name)
             if field.is_deprecated and (value is not None or field.base in _FLAGS):
-                raise NotWritten(name)
-            if field.base is Base.UNION:
+                raise NotSerializable(name)
+            if field.base is BaseType.UNION:
                 member, table = self._schema.unions[field.number][type(value).__name__]
-                placed.append((_OFFSET, field, self._table(table, value)))
+                placed.append((_OFFSET, field, self._write_table(table, value)))
                 placed.append((1, fields[f"{name}_type"], member))
             elif field.base in _FLAGS:
-                placed.append((_FLAGS[field.base].bytewidth, field, _number(field.base, value)))
+                placed.append(
+                    (_FLAGS[field.base].bytewidth, field, _convert_number(field.base, value))
+                )
             elif value is not None:
-                placed.append((_OFFSET, field, self._held(field, value)))
+                placed.append((_OFFSET, field, self._write_value(field, value)))
         placed.sort(key=lambda each: (each[0], each[1].slot), reverse=True)
-        return self._put(placed)
+        return self._write_fields(placed)
 
-    def _put(self, placed: list[tuple[int, Field, int | float]]) -> int:
+    def _write_fields(self, placed: list[tuple[int, SchemaField, int | float]]) -> int:
         builder = self._builder
         builder.StartObject(1 + max((field.slot for _, field, _ in placed), default=-1))
         for _, field, value in placed:
@@ -127,69 +134,69 @@ class _Writer:
         offset: int = builder.EndObject()
         return offset
 
-    def _held(self, field: Field, value: Any) -> int:
+    def _write_value(self, field: SchemaField, value: Any) -> int:
         offset: int
-        if field.base is Base.TABLE:
-            offset = self._table(field.number, value)
-        elif field.base is Base.STRING and type(value) is str:
+        if field.base is BaseType.TABLE:
+            offset = self._write_table(field.number, value)
+        elif field.base is BaseType.STRING and type(value) is str:
             offset = self._builder.CreateString(value)
-        elif field.base is Base.VECTOR and type(value) in (list, tuple):
-            offset = self._vector(field, value)
+        elif field.base is BaseType.VECTOR and type(value) in (list, tuple):
+            offset = self._write_vector(field, value)
         else:
-            raise NotWritten(type(value).__name__)
+            raise NotSerializable(type(value).__name__)
         return offset
 
-    def _vector(self, field: Field, values: Sequence[Any]) -> int:
+    def _write_vector(self, field: SchemaField, values: Sequence[Any]) -> int:
         builder = self._builder
-        if field.element is Base.TABLE:
-            tables = [self._table(field.number, each) for each in values]
+        if field.element is BaseType.TABLE:
+            tables = [self._write_table(field.number, each) for each in values]
             builder.StartVector(_OFFSET, len(tables), _OFFSET)
             for table in reversed(tables):
                 builder.PrependUOffsetTRelative(table)
         elif field.element in _FLAGS:
-            numbers = [_number(field.element, each) for each in values]
+            numbers = [_convert_number(field.element, each) for each in values]
             flags = _FLAGS[field.element]
             builder.StartVector(flags.bytewidth, len(numbers), flags.bytewidth)
             for number in reversed(numbers):
                 builder.Prepend(flags, number)
         else:
-            raise NotWritten(str(field.element))
+            raise NotSerializable(str(field.element))
         offset: int = builder.EndVector()
         return offset
 
 
 @functools.cache
-def _names(kind: Hashable) -> tuple[str, ...]:
+def _list_fields(kind: Hashable) -> tuple[str, ...]:
     """The fields of a dataclass, in the order in which JSON has them."""
     if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
-        raise NotWritten(str(kind))
+        raise NotSerializable(str(kind))
     return tuple(each.name for each in dataclasses.fields(kind))
 
 
-def _number(base: Base, value: Any) -> int | float:
+def _convert_number(base: BaseType, value: Any) -> int | float:
     """A number as ``flatc`` reads it from JSON.
 
     Raises:
-        NotWritten: it has another type than its field, or is one that is rounded twice on its way
+        NotSerializable: it has another type than its field, or is one that is rounded twice on its way
             to a float32, where ``flatc`` rounds its decimals once.
     """
-    if base is not Base.FLOAT:
+    if base is not BaseType.FLOAT:
         if type(value) is not int and not isinstance(value, IntEnum):
-            raise NotWritten(type(value).__name__)
+            raise NotSerializable(type(value).__name__)
         return int(value)
     if value in _INFINITE or (type(value) is int and abs(value) < 1 << 24):
         return float(value)
     if type(value) is not float:
-        raise NotWritten(type(value).__name__)
+        raise NotSerializable(type(value).__name__)
     if value and math.isfinite(value) and not _NORMAL.tiny <= abs(value) <= _NORMAL.max:
-        raise NotWritten(f"{value} is no normal number of float32")
+        raise NotSerializable(f"{value} is no normal number of float32")
     if struct.unpack("<q", struct.pack("<d", value))[0] & _BELOW_FLOAT == _HALFWAY:
-        raise NotWritten(f"{value} lies between two numbers of float32")
+        raise NotSerializable(f"{value} lies between two numbers of float32")
     return float(numpy.float32(value))
 
 
 @functools.cache
-def _schema() -> Schema | None:
+def _load_schema() -> FlatbufferSchema | None:
     """XNNPACK's; nothing where it is more than is written here, or ``flatc`` does not tell."""
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "schema.fbs")
@@ -197,18 +204,18 @@ def _schema() -> Schema | None:
         asked = ["--binary", "--schema", "--bfbs-builtins", "-o", folder, str(text)]
         try:
             _flatbuffer._run_flatc(asked)
-            return flatc_schema.read(Path(folder, "schema.bfbs").read_bytes())
-        except (NotWritten, OSError, subprocess.CalledProcessError):
+            return flatc_schema.parse_schema(Path(folder, "schema.bfbs").read_bytes())
+        except (NotSerializable, OSError, subprocess.CalledProcessError):
             return None
 
 
 def _convert_to_flatbuffer(graph: Any) -> bytes:
     """Stands for ``convert_to_flatbuffer``, which also tells what is wrong with a graph."""
-    found = _schema()
+    found = _load_schema()
     if found is not None and upstream.logger.getEffectiveLevel() != logging.DEBUG:
         try:
-            return _Writer(found).write(graph)
-        except (NotWritten, KeyError, TypeError, ValueError, OverflowError):
+            return _PayloadWriter(found).write(graph)
+        except (NotSerializable, KeyError, TypeError, ValueError, OverflowError):
             pass
     return _upstream(graph)
 

@@ -10,7 +10,7 @@ from torch import _decomp
 from torch._export import utils as export_utils
 from torch.export import decomp_utils, exported_program
 
-from harness.pipeline.speed.memoized import Composites, Overrides
+from harness.pipeline.speed.memoized import CompositeOverrides, Overrides
 from harness.vendors.replacements import Replacing
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -27,7 +27,7 @@ def _decompose_composite_by_one(op: Any) -> Callable[..., Any]:
 
 
 _split = exported_program._split_decomp_table_to_cia_and_python_decomp
-_splits: dict[Any, tuple[Any, Composites, Overrides]] = {}
+_splits: dict[Any, tuple[Any, CompositeOverrides, Overrides]] = {}
 
 
 def _split_once(table: Overrides) -> tuple[Overrides, Overrides]:
@@ -36,13 +36,13 @@ def _split_once(table: Overrides) -> tuple[Overrides, Overrides]:
     Upstream copies and looks up all 1,100 operators for every program.
     """
     preservable = export_utils._collect_all_valid_cia_ops()
-    # Known by identity, which lasts as long as the table is kept.
+    # Known by normalize_override, which lasts as long as the table is kept.
     key = id(preservable), tuple(map(id, table)), tuple(map(id, table.values()))
     kept = _splits.get(key)
     if kept is None:
         asked = dict(table)
         composite, others = _split(table)
-        kept = _splits[key] = (preservable, asked), Composites(composite), others
+        kept = _splits[key] = (preservable, asked), CompositeOverrides(composite), others
     return kept[1], dict(kept[2])
 
 

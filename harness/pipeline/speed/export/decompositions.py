@@ -19,26 +19,34 @@ from torch.export import ExportedProgram
 from torch.export.decomp_utils import CustomDecompTable
 from torch.fx import Node
 
-from harness.pipeline.reference.unchanged import ProgramSnapshot, is_plain
-from harness.pipeline.speed.export.functionalization import as_functional, copied, is_functional
-from harness.pipeline.speed.memoized import are_met, identity, meeting
+from harness.pipeline.reference.unchanged import Snapshot, is_plain
+from harness.pipeline.speed.export.functionalization import (
+    copy_program,
+    is_functional,
+    make_functional,
+)
+from harness.pipeline.speed.memoized import (
+    can_record_operators,
+    normalize_override,
+    record_decomposed_operators,
+)
 from harness.vendors.replacements import Replacing
 
 _Table = Mapping[Any, Callable[..., Any]]
 _upstream: Callable[..., ExportedProgram] = ExportedProgram.run_decompositions
 # How a program was when upstream made it functional, and what came of it; by the program.
-_functional: weakref.WeakKeyDictionary[ExportedProgram, tuple[ProgramSnapshot, ExportedProgram]] = (
+_functional: weakref.WeakKeyDictionary[ExportedProgram, tuple[Snapshot, ExportedProgram]] = (
     weakref.WeakKeyDictionary()
 )
 # How a program was when it had been decomposed, and of which one that was kept it is a copy; by the
 # program.
-_decomposed: weakref.WeakKeyDictionary[
-    ExportedProgram, tuple[ProgramSnapshot, ExportedProgram | None]
-] = weakref.WeakKeyDictionary()
+_decomposed: weakref.WeakKeyDictionary[ExportedProgram, tuple[Snapshot, ExportedProgram | None]] = (
+    weakref.WeakKeyDictionary()
+)
 # What programs became, by the functional one that they were copies of: what the table had for each
 # operator that was met, and how the outcome was.
 _outcomes: weakref.WeakKeyDictionary[
-    ExportedProgram, list[tuple[dict[Any, Any], ProgramSnapshot, ExportedProgram]]
+    ExportedProgram, list[tuple[dict[Any, Any], Snapshot, ExportedProgram]]
 ] = weakref.WeakKeyDictionary()
 
 
@@ -49,18 +57,18 @@ def _run_decompositions(
     if decomp_table is None or options or not is_plain(program):
         return _upstream(program, decomp_table, **options)
     if not decomp_table:
-        return _made_functional(program)
+        return _make_functional(program)
     before, of = _decomposed.get(program, (None, None))
-    untouched = before is not None and before.matches(program, ignore_targets=True)
+    untouched = before is not None and before.holds(program, but_targets=True)
     if untouched and _is_done(program, decomp_table):
-        return _noted(copied(program), of)
+        return _remember(copy_program(program), of)
     if isinstance(decomp_table, CustomDecompTable):
         len(decomp_table)  # makes it complete, once
         decomp_table = decomp_table.decomp_table  # upstream copies one operator after the other
-    of = origin(program)
-    if of is None or not are_met() or not _are_operators(program):
-        return _noted(_upstream(program, decomp_table))
-    return _decomposed_by(of, program, decomp_table)
+    of = find_cached_original(program)
+    if of is None or not can_record_operators() or not _are_operators(program):
+        return _remember(_upstream(program, decomp_table))
+    return _decompose_copy(of, program, decomp_table)
 
 
 def _are_operators(program: ExportedProgram) -> bool:
@@ -73,29 +81,31 @@ def _are_operators(program: ExportedProgram) -> bool:
     )
 
 
-def _decomposed_by(of: ExportedProgram, program: ExportedProgram, table: _Table) -> ExportedProgram:
+def _decompose_copy(
+    of: ExportedProgram, program: ExportedProgram, table: _Table
+) -> ExportedProgram:
     """What a copy of a functional program becomes: what became of another copy, if this table has
     the same for each operator that was met."""
     outcomes = _outcomes.setdefault(of, [])
     for met, before, made in outcomes:
-        alike = all(identity(table.get(op)) == function for op, function in met.items())
-        if alike and before.matches(made):
-            return _noted(copied(made), made)
-    with meeting() as operators:
+        alike = all(normalize_override(table.get(op)) == function for op, function in met.items())
+        if alike and before.holds(made):
+            return _remember(copy_program(made), made)
+    with record_decomposed_operators() as operators:
         made = _upstream(program, table)
     if not is_plain(made):
-        return _noted(made)
-    kept = copied(made)
-    met = {op: identity(table.get(op)) for op in operators}
-    outcomes.append((met, ProgramSnapshot(kept), kept))
-    return _noted(made, kept)
+        return _remember(made)
+    kept = copy_program(made)
+    met = {op: normalize_override(table.get(op)) for op in operators}
+    outcomes.append((met, Snapshot(kept), kept))
+    return _remember(made, kept)
 
 
-def origin(program: ExportedProgram) -> ExportedProgram | None:
+def find_cached_original(program: ExportedProgram) -> ExportedProgram | None:
     """The program that was kept of which another is a copy; None where there is none, or where
     anything of the copy is another by now."""
     before, of = _decomposed.get(program, (None, None))
-    if before is None or of is None or not before.matches(program, ignore_targets=True):
+    if before is None or of is None or not before.holds(program, but_targets=True):
         return None
     pairs = zip(program.graph.nodes, of.graph.nodes, strict=True)
     return of if all(_alike(*pair) for pair in pairs) else None
@@ -111,18 +121,18 @@ def _alike(node: Node, other: Node) -> bool:
     )
 
 
-def _noted(program: ExportedProgram, of: ExportedProgram | None = None) -> ExportedProgram:
+def _remember(program: ExportedProgram, of: ExportedProgram | None = None) -> ExportedProgram:
     """A program that has been decomposed, and of which one that was kept it is a copy."""
-    _decomposed[program] = ProgramSnapshot(program), of
+    _decomposed[program] = Snapshot(program), of
     return program
 
 
-def _made_functional(program: ExportedProgram) -> ExportedProgram:
+def _make_functional(program: ExportedProgram) -> ExportedProgram:
     known = _functional.get(program)
-    if known is None or not known[0].matches(program):
-        made = as_functional(program) if is_functional(program) else _upstream(program, {})
-        known = _functional[program] = ProgramSnapshot(program), made
-    return _noted(copied(known[1]), known[1])
+    if known is None or not known[0].holds(program):
+        made = make_functional(program) if is_functional(program) else _upstream(program, {})
+        known = _functional[program] = Snapshot(program), made
+    return _remember(copy_program(known[1]), known[1])
 
 
 def _is_done(program: ExportedProgram, table: _Table) -> bool:

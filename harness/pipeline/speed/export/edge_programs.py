@@ -19,9 +19,9 @@ from executorch.exir.program import _program
 from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
 from torch.export import ExportedProgram
 
-from harness.pipeline.reference.unchanged import ProgramSnapshot
-from harness.pipeline.speed.export.decompositions import origin
-from harness.pipeline.speed.export.functionalization import Parts, copied, parts
+from harness.pipeline.reference.unchanged import Snapshot
+from harness.pipeline.speed.export.decompositions import find_cached_original
+from harness.pipeline.speed.export.functionalization import ProgramParts, copy_parts, copy_program
 from harness.vendors.replacements import Replacing
 
 # Elements of tensors that a conversion may make and are kept, as of constants in another order.
@@ -31,9 +31,9 @@ _OF_FORMATS = {*DimOrderOpsMap, *MemoryFormatOpsMap}
 
 _upstream: Callable[..., ExportedProgram] = _program._generate_edge_program
 # What came of a functional program, by the configuration, with how it was.
-_kept: weakref.WeakKeyDictionary[ExportedProgram, dict[Hashable, tuple[Parts, ProgramSnapshot]]] = (
-    weakref.WeakKeyDictionary()
-)
+_cache: weakref.WeakKeyDictionary[
+    ExportedProgram, dict[Hashable, tuple[ProgramParts, Snapshot]]
+] = weakref.WeakKeyDictionary()
 
 
 def _generate_edge_program(
@@ -43,22 +43,22 @@ def _generate_edge_program(
     preserve_ops: Any = None,
 ) -> ExportedProgram:
     """Stands for ``exir.program._program._generate_edge_program``."""
-    of = None if core_aten_ops_exception_list else origin(program)
+    of = None if core_aten_ops_exception_list else find_cached_original(program)
     if of is None:
         return _upstream(config, program, core_aten_ops_exception_list, preserve_ops)
-    made = _kept.setdefault(of, {})
+    made = _cache.setdefault(of, {})
     # Passes look at one field; the others and what is preserved are for the verifier alone.
     known = made.get(config._skip_dim_order)
-    if known is not None and known[1].matches(known[0]):
+    if known is not None and known[1].holds(known[0]):
         try:
-            return copied(known[0], [_verifier(config, preserve_ops)])
+            return copy_program(known[0], [_verifier(config, preserve_ops)])
         except Exception:  # upstream says what is wrong where it finds it
             return _upstream(config, program, None, preserve_ops)
     edge = _upstream(config, program, None, preserve_ops)
     if _new_elements(edge, of) < _FEW:
-        its = parts(edge)
+        its = copy_parts(edge)
         its_like = (True, False) if _has_no_format(edge) else (config._skip_dim_order,)
-        made |= dict.fromkeys(its_like, (its, ProgramSnapshot(its)))
+        made |= dict.fromkeys(its_like, (its, Snapshot(its)))
     return edge
 
 

@@ -28,7 +28,7 @@ _AS_ATEN: list[type[Verifier]] = [Verifier]
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
-class Parts(NamedTuple):
+class ProgramParts(NamedTuple):
     """What a program is made of, by the names that its constructor has; not verified as one."""
 
     root: GraphModule
@@ -46,7 +46,7 @@ class Parts(NamedTuple):
         return self.root.graph
 
 
-Held: TypeAlias = ExportedProgram | Parts
+ProgramLike: TypeAlias = ExportedProgram | ProgramParts
 
 
 def is_functional(program: ExportedProgram) -> bool:
@@ -92,9 +92,9 @@ def _is_kept(target: torch._ops.OpOverload) -> bool:
 _LIFTS = frozenset({torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift_fresh.default})
 
 
-def as_functional(program: ExportedProgram) -> ExportedProgram:
+def make_functional(program: ExportedProgram) -> ExportedProgram:
     """A functional program as tracing would return it."""
-    made = copied(program, _AS_ATEN)
+    made = copy_program(program, _AS_ATEN)
     for before, node in zip(program.graph.nodes, made.graph.nodes, strict=True):
         if node.op != "call_function":
             continue
@@ -108,28 +108,30 @@ def as_functional(program: ExportedProgram) -> ExportedProgram:
     return made
 
 
-def copied(program: Held, verifiers: list[type[Verifier]] | None = None) -> ExportedProgram:
+def copy_program(
+    program: ProgramLike, verifiers: list[type[Verifier]] | None = None
+) -> ExportedProgram:
     """A program with a graph and a signature of its own; it shares values with the first.
 
     Args:
         program: a plain one.
         verifiers: those of the copy; by default its own.
     """
-    own = parts(program)
+    own = copy_parts(program)
     if verifiers is not None:
         own = own._replace(verifiers=verifiers)
     return ExportedProgram(graph=own.graph, **own._asdict())
 
 
-def parts(program: Held) -> Parts:
+def copy_parts(program: ProgramLike) -> ProgramParts:
     """Copies of what passes write to in a plain program."""
     graph = copy.deepcopy(program.graph)
     for its, copy_of_it in zip(program.graph.nodes, graph.nodes, strict=True):
         copy_of_it.name = its.name  # a name that Python has too, as "input", was changed
-    root = program.root if isinstance(program, Parts) else program.graph_module
+    root = program.root if isinstance(program, ProgramParts) else program.graph_module
     module = GraphModule(root, graph)
     module.meta.update(root.meta)
-    return Parts(
+    return ProgramParts(
         module,
         _signature(program.graph_signature),
         dict(program.state_dict),

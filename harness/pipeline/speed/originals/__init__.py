@@ -69,11 +69,11 @@ def _find_problem(name: str) -> str:
         return f"{name} is not there: {error}"
     except (OSError, TypeError) as error:
         return f"{name} has no source to read: {error}"
-    return "" if found in _known().get(name, ()) else f"{name} {_OTHER}"
+    return "" if found in _read_known_digests().get(name, ()) else f"{name} {_OTHER}"
 
 
 @functools.cache
-def _known() -> dict[str, list[str]]:
+def _read_known_digests() -> dict[str, list[str]]:
     return msgspec.json.decode(_FILE.read_bytes(), type=dict[str, list[str]])
 
 
@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> int:
     if "--write" not in arguments:
         return int(any(found.values()))
     wanted = set(arguments) - {"--write"}
-    known = {name: _known().get(name, []) for name in _all_names()}
+    known = {name: _read_known_digests().get(name, []) for name in _all_names()}
     for name in known:
         if find_problem(name).endswith(_OTHER) and (not wanted or name in wanted):
             known[name] = [*known[name], digest(name)]

@@ -26,7 +26,7 @@ from typing import Any
 
 from harness.pipeline.speed.originals.sources import (
     FUNCTIONS,
-    Block,
+    SourceBlock,
     find_assignments,
     find_definition,
     find_file,
@@ -139,11 +139,11 @@ def _module(of: ModuleType) -> list[str]:
     if of.__file__ is None:
         raise OSError(f"{of.__name__} has no file")
     tree = parse_file(of.__file__)
-    whole = Block(ast.Pass(), 0)
+    whole = SourceBlock(ast.Pass(), 0)
     return [write_code(tree), *_differences(of, tree, whole, of.__file__)]
 
 
-def _differences(owner: Any, node: Any, block: Block, path: str) -> Iterator[str]:
+def _differences(owner: Any, node: Any, block: SourceBlock, path: str) -> Iterator[str]:
     """What a class or a module has in this process that its file does not say."""
     own = _own(owner)
     defined: dict[str, list[int]] = {}

@@ -20,7 +20,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 
 
-class Block(NamedTuple):
+class SourceBlock(NamedTuple):
     """A definition in a file.
 
     Attributes:
@@ -42,7 +42,7 @@ def _lines(path: str) -> list[str]:
         return file.readlines()
 
 
-def parse_definition(path: str, start: int) -> Block:
+def parse_definition(path: str, start: int) -> SourceBlock:
     """The definition that begins at a line.
 
     Args:
@@ -61,7 +61,7 @@ def parse_definition(path: str, start: int) -> Block:
             continue
         node = node.body[0] if head else node
         if isinstance(node, _DEFINITIONS):
-            return Block(node, start - bool(head))
+            return SourceBlock(node, start - bool(head))
         break
     raise OSError(f"no definition begins at line {start + 1} of {path}")
 
@@ -75,7 +75,7 @@ def _is_inside(line: str, indent: int) -> bool:
     return not code or code[0] in "#)]}" or _indent(line) > indent
 
 
-def find_definition(path: str, parts: list[str]) -> Block:
+def find_definition(path: str, parts: list[str]) -> SourceBlock:
     """A definition by its qualified name."""
     lines, (outer, *inner) = _lines(path), parts
     pattern = re.compile(rf"[ \t]*(?:async +)?(?:def|class) +{re.escape(outer)}\b")

@@ -21,8 +21,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node, map_arg
 
-from harness.pipeline.speed.passes.fake_keys import Kind, NotKept, kind_of
-from harness.pipeline.speed.passes.fake_results import make, mode_alone
+from harness.pipeline.speed.passes.fake_keys import NotCacheable, TensorKind, get_kind
+from harness.pipeline.speed.passes.fake_results import create_fake_tensors, get_sole_fake_mode
 from harness.vendors.replacements import Replacing
 
 # Where the operator is: torch's own by now.
@@ -33,11 +33,11 @@ _READ = {InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR}
 
 def _call_delegate(lowered: Any, *args: Any) -> Any:
     """Stands for ``call_delegate_cpu``."""
-    mode = mode_alone()
+    mode = get_sole_fake_mode()
     if mode is not None:
         try:
             return _called(lowered.original_module, args, mode)
-        except NotKept:
+        except NotCacheable:
             pass
     return _upstream(lowered, *args)
 
@@ -46,32 +46,32 @@ def _called(program: ExportedProgram, args: Sequence[Any], mode: FakeTensorMode)
     """What the operators of a program make of fake tensors.
 
     Raises:
-        NotKept: it writes, calls anything else, or is given others than it was made for.
+        NotCacheable: it writes, calls anything else, or is given others than it was made for.
     """
     signature, tree = program.graph_signature, program.call_spec.out_spec
     if any(spec.kind is not OutputKind.USER_OUTPUT for spec in signature.output_specs):
-        raise NotKept
+        raise NotCacheable
     nodes = list(program.graph.nodes)
     made = nodes[-1].args[0]
     if tree is None or tree.type is not tuple or tree.num_leaves != tree.num_children:
-        raise NotKept
+        raise NotCacheable
     if not all(isinstance(one, Node) and one.op == "call_function" for one in made):
-        raise NotKept
+        raise NotCacheable
     inputs = [node for node in nodes if node.op == "placeholder"]
     if sum(spec.kind is InputKind.USER_INPUT for spec in signature.input_specs) != len(args):
-        raise NotKept
+        raise NotCacheable
     given = iter(args)
     values: dict[Node, Any] = {}
     for node, spec in zip(inputs, signature.input_specs, strict=True):
         if spec.kind is InputKind.USER_INPUT:
             values[node] = _as_declared(next(given), node.meta.get("val"), mode)
         elif spec.kind in _READ:
-            values[node] = make(_kind_of_held(program, spec.target), mode)
+            values[node] = create_fake_tensors(_kind_of_held(program, spec.target), mode)
         else:
-            raise NotKept
+            raise NotCacheable
     for node in nodes[len(inputs) : -1]:
         if not isinstance(node.target, EdgeOpOverload) and node.target is not operator.getitem:
-            raise NotKept
+            raise NotCacheable
         its_args, its_kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
         values[node] = node.target(*its_args, **its_kwargs)
     return tuple(values[node] for node in made)
@@ -79,20 +79,20 @@ def _called(program: ExportedProgram, args: Sequence[Any], mode: FakeTensorMode)
 
 def _as_declared(value: Any, declared: Any, mode: FakeTensorMode) -> Any:
     if type(value) is not FakeTensor or type(declared) is not FakeTensor:
-        raise NotKept
-    if kind_of(value, mode) != kind_of(declared, mode):
-        raise NotKept
+        raise NotCacheable
+    if get_kind(value, mode) != get_kind(declared, mode):
+        raise NotCacheable
     return value
 
 
-def _kind_of_held(program: ExportedProgram, name: str | None) -> Kind:
+def _kind_of_held(program: ExportedProgram, name: str | None) -> TensorKind:
     """Of a weight or a constant as the mode takes it in: without its values."""
     held = program.state_dict.get(name, program.constants.get(name))
     if type(held) not in (torch.Tensor, torch.nn.Parameter) or held.layout is not torch.strided:
-        raise NotKept
+        raise NotCacheable
     if held.storage_offset() or held.is_conj() or held.is_neg() or held.is_quantized:
-        raise NotKept
-    return Kind(held.shape, held.stride(), held.dtype, held.device, 0)
+        raise NotCacheable
+    return TensorKind(held.shape, held.stride(), held.dtype, held.device, 0)
 
 
 def install(replace: Replacing) -> None:

@@ -20,7 +20,7 @@ from torch.fx import GraphModule, Node, Proxy
 
 from harness.vendors.replacements import Replacing
 
-_REHEARSED = "_conform_rehearsed"
+_RECORDED_CALL = "_conform_rehearsed"
 _PASSES = "executorch.backends.arm."
 # Symbols are left to the walk, where the third is called.
 _HOOKS = frozenset({"call_operator", "call_submodule", "call_sym"})
@@ -28,7 +28,7 @@ _COUNTING = "ArmPass.call_submodule"  # counts how deep it is, and has no more t
 _upstream = pass_base._ExportPassBase.call_operator
 
 
-class _Acts(BaseException):
+class _PassActs(BaseException):
     """The pass does something; no ``except Exception`` of its own may hide it."""
 
 
@@ -36,50 +36,50 @@ class _NoTracer:
     """Stands for the tracer: a pass that asks it for anything makes nodes of its own."""
 
     def __getattr__(self, name: str) -> Any:
-        raise _Acts
+        raise _PassActs
 
 
-class _Handed:
+class _RecordedCall:
     """The call that a pass is given, and what it is given back for handing it on."""
 
     def __init__(self, node: Node, args: Any, kwargs: Any, meta: NodeMetadata) -> None:
         self.given = (node.target, args, kwargs)
         self.meta = meta
         self.before = dict(meta.data)
-        self.result = _result_of(node)
+        self.result = _create_proxy_value(node)
         self.times = 0
 
     def on(self, target: Any, args: Any, kwargs: Any, meta: Any) -> ProxyValue:
         """What stands for the operator's node in the walk."""
         self.times += 1
-        same = self.times == 1 and _same((target, args, kwargs), self.given)
-        if not same or not isinstance(meta, NodeMetadata) or not _same(meta.data, self.before):
-            raise _Acts
+        same = self.times == 1 and _are_same((target, args, kwargs), self.given)
+        if not same or not isinstance(meta, NodeMetadata) or not _are_same(meta.data, self.before):
+            raise _PassActs
         return self.result
 
 
 _NO_TRACER = _NoTracer()
 
 
-def _result_of(node: Node) -> ProxyValue:
+def _create_proxy_value(node: Node) -> ProxyValue:
     return ProxyValue(node.meta["val"], Proxy(node, _NO_TRACER))  # type: ignore[arg-type]
 
 
-def _same(one: Any, other: Any) -> bool:
+def _are_same(one: Any, other: Any) -> bool:
     """Whether two calls have the very same values in them, and numbers of one type."""
     if one is other:
         return True
     if isinstance(one, tuple | list):
         pairs = type(one) is type(other) and len(one) == len(other)
-        return pairs and all(map(_same, one, other))
+        return pairs and all(map(_are_same, one, other))
     if isinstance(one, dict):
         keys = type(one) is type(other) and one.keys() == other.keys()
-        return keys and all(_same(value, other[key]) for key, value in one.items())
+        return keys and all(_are_same(value, other[key]) for key, value in one.items())
     plain = type(one) in (int, float, bool, str) and type(one) is type(other)
     return plain and bool(one == other)
 
 
-def is_for(kind: type[Any], hooks: Set[str]) -> bool:
+def supports_pass(kind: type[Any], hooks: Set[str]) -> bool:
     """Whether passes of a kind are asked: Arm's, which answer from a call's arguments alone.
 
     Args:
@@ -91,7 +91,7 @@ def is_for(kind: type[Any], hooks: Set[str]) -> bool:
     return "call_submodule" not in hooks or kind.call_submodule.__qualname__ == _COUNTING
 
 
-def changes_nothing(walking: Any, module: GraphModule) -> bool:
+def has_no_effect(walking: Any, module: GraphModule) -> bool:
     """Ask a pass about each operator of a graph that was traced and not touched since, and has no
     graph inside."""
     own = vars(walking)
@@ -100,9 +100,9 @@ def changes_nothing(walking: Any, module: GraphModule) -> bool:
     seen: dict[Node, Any] = {}
     try:
         for node in module.graph.nodes:
-            if not _is_handed_on(walking, node, seen):
+            if not _leaves_node(walking, node, seen):
                 return False
-    except (_Acts, Exception):
+    except (_PassActs, Exception):
         return False  # what it raises it raises again on the walk
     finally:
         own.clear()
@@ -110,20 +110,20 @@ def changes_nothing(walking: Any, module: GraphModule) -> bool:
     return True
 
 
-def _is_handed_on(walking: Any, node: Node, seen: dict[Node, Any]) -> bool:
+def _leaves_node(walking: Any, node: Node, seen: dict[Node, Any]) -> bool:
     if node.op == "output":
         return True
     if node.op != "call_function":
-        seen[node] = _result_of(node)
+        seen[node] = _create_proxy_value(node)
         return node.op == "placeholder"
     if node.target is operator.getitem:
-        seen[node] = _result_of(node)
+        seen[node] = _create_proxy_value(node)
         return True
     if not isinstance(node.target, (torch._ops.OpOverload, EdgeOpOverload)):
         return False
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), seen.__getitem__)
-    handed = _Handed(node, tuple(args), dict(kwargs), NodeMetadata(node.meta))
-    vars(walking)[_REHEARSED] = handed
+    handed = _RecordedCall(node, tuple(args), dict(kwargs), NodeMetadata(node.meta))
+    vars(walking)[_RECORDED_CALL] = handed
     result = walking.call_operator(node.target, handed.given[1], handed.given[2], handed.meta)
     seen[node] = handed.result
     return result is handed.result
@@ -131,7 +131,7 @@ def _is_handed_on(walking: Any, node: Node, seen: dict[Node, Any]) -> bool:
 
 def _call_operator(walking: Any, op: Any, args: Any, kwargs: Any, meta: Any) -> ProxyValue:
     """Stands for ``ExportPass.call_operator``."""
-    handed: _Handed | None = vars(walking).get(_REHEARSED)
+    handed: _RecordedCall | None = vars(walking).get(_RECORDED_CALL)
     if handed is not None:
         return handed.on(op, args, kwargs, meta)
     result: ProxyValue = _upstream(walking, op, args, kwargs, meta)

@@ -21,7 +21,7 @@ from harness.model.trees import PLAIN
 _UNKEPT_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
-class Kind(NamedTuple):
+class TensorKind(NamedTuple):
     """All that tells a fake tensor from others, where there is no more to it."""
 
     shape: tuple[int, ...]
@@ -31,20 +31,20 @@ class Kind(NamedTuple):
     storage_bytes: int
 
 
-class NotKept(Exception):
+class NotCacheable(Exception):
     """More decides about a call, or comes of it, than kinds say."""
 
 
-Call = tuple[Any, ...]
+CallKey = tuple[Any, ...]
 """What tells a call, or a value in it, from others."""
 _contexts: dict[OpOverload, Callable[[], object] | None] = {}
 
 
-def context_of(op: OpOverload) -> object:
+def get_operator_context(op: OpOverload) -> object:
     """What decides about the results of an operator besides its arguments.
 
     Raises:
-        NotKept: nobody knows.
+        NotCacheable: nobody knows.
     """
     if op not in _contexts:
         values = (*op._schema.arguments, *op._schema.returns)
@@ -54,7 +54,7 @@ def context_of(op: OpOverload) -> object:
         _contexts[op] = _NAMESPACES.get(op.namespace) if follows else None
     context = _contexts[op]
     if context is None:
-        raise NotKept
+        raise NotCacheable
     return context()
 
 
@@ -79,33 +79,35 @@ _NAMESPACES = {
 }
 
 
-def key_of(
-    values: Iterable[Any], mode: FakeTensorMode, given: Mapping[Node, Call] = MappingProxyType({})
-) -> Call:
+def build_key(
+    values: Iterable[Any],
+    mode: FakeTensorMode,
+    given: Mapping[Node, CallKey] = MappingProxyType({}),
+) -> CallKey:
     """What tells arguments from others: kinds of tensors, and other values with their types, as 1
     and 1.0 make different results; in a graph, what is given of the nodes that make them.
 
     Raises:
-        NotKept: more decides about them.
+        NotCacheable: more decides about them.
         KeyError: nothing is given of a node.
     """
     parts: list[Any] = []
     for value in values:
         its = type(value)
         if its is FakeTensor:
-            parts.append(kind_of(value, mode))
+            parts.append(get_kind(value, mode))
         elif its in PLAIN:
             parts.append((its, value))
         elif its is tuple or its is list or its is immutable_list:
-            parts.append((its, key_of(value, mode, given)))
+            parts.append((its, build_key(value, mode, given)))
         elif its is Node:
             parts.append((its, given[value]))
         else:
-            raise NotKept
+            raise NotCacheable
     return tuple(parts)
 
 
-def kind_of(tensor: FakeTensor, mode: FakeTensorMode) -> Kind:
+def get_kind(tensor: FakeTensor, mode: FakeTensorMode) -> TensorKind:
     """What tells a tensor from others of a mode.
 
     Args:
@@ -113,7 +115,7 @@ def kind_of(tensor: FakeTensor, mode: FakeTensorMode) -> Kind:
         mode: that it should be of.
 
     Raises:
-        NotKept: it is of another mode, has symbols for sizes, or there is more to it.
+        NotCacheable: it is of another mode, has symbols for sizes, or there is more to it.
     """
     if (
         tensor.fake_mode is not mode
@@ -127,8 +129,8 @@ def kind_of(tensor: FakeTensor, mode: FakeTensorMode) -> Kind:
         or tensor.is_neg()
         or tensor.is_inference()
     ):
-        raise NotKept
+        raise NotCacheable
     storage = tensor.untyped_storage().nbytes()
     if type(storage) is not int:  # a symbol's, though sizes and strides are known
-        raise NotKept
-    return Kind(tensor.shape, tensor.stride(), tensor.dtype, tensor.fake_device, storage)
+        raise NotCacheable
+    return TensorKind(tensor.shape, tensor.stride(), tensor.dtype, tensor.fake_device, storage)

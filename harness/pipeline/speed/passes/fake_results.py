@@ -23,22 +23,29 @@ from torch.fx import Interpreter
 from torch.fx.immutable_collections import immutable_dict
 from torch.utils._pytree import tree_leaves
 
-from harness.pipeline.speed.passes.fake_keys import Call, Kind, NotKept, context_of, key_of, kind_of
+from harness.pipeline.speed.passes.fake_keys import (
+    CallKey,
+    NotCacheable,
+    TensorKind,
+    build_key,
+    get_kind,
+    get_operator_context,
+)
 from harness.vendors.replacements import Replacing
 
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _IS_INCLUDED = torch._C._dispatch_tls_is_dispatch_key_included
 
 
-class _Kinds(NamedTuple):
+class _ResultKinds(NamedTuple):
     """The kinds of several results."""
 
     holder: type[Any]
-    kinds: list[Kind]
+    kinds: list[TensorKind]
 
 
 _MOST = 20_000
-_results: dict[Call, Kind | _Kinds | None] = {}
+_results: dict[CallKey, TensorKind | _ResultKinds | None] = {}
 # What tensors of a mode have in common but for the mode itself, which lives as long as its own.
 _attributes: weakref.WeakKeyDictionary[FakeTensorMode, dict[torch.device, dict[str, Any]]] = (
     weakref.WeakKeyDictionary()
@@ -51,7 +58,7 @@ _dispatched = FakeTensorMode.dispatch
 
 def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
     """Stands for ``EdgeOpOverload.__call__``."""
-    mode, function = mode_alone(), functools.partial(_upstream, overload)
+    mode, function = get_sole_fake_mode(), functools.partial(_upstream, overload)
     if mode is None:
         return function(*args, **kwargs)
     return _result(mode, function, overload._op, args, kwargs)
@@ -59,7 +66,7 @@ def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _call_function(interpreter: Any, target: Any, args: Any, kwargs: Any) -> Any:
     """Stands for ``torch.fx.Interpreter.call_function``."""
-    if type(target) is OpOverload and (mode := mode_alone()) is not None:
+    if type(target) is OpOverload and (mode := get_sole_fake_mode()) is not None:
         return _result(mode, target, target, args, kwargs)
     return _interpreted(interpreter, target, args, kwargs)
 
@@ -91,7 +98,7 @@ def _result(
         return function(*args, **kwargs)
     kind = _results.get(key)
     if kind is not None:
-        return make(kind, mode)
+        return create_fake_tensors(kind, mode)
     result = function(*args, **kwargs)
     if key not in _results:
         if len(_results) >= _MOST:
@@ -100,11 +107,11 @@ def _result(
     return result
 
 
-def _key(mode: FakeTensorMode, op: OpOverload, args: Any, kwargs: Any) -> Call | None:
+def _key(mode: FakeTensorMode, op: OpOverload, args: Any, kwargs: Any) -> CallKey | None:
     try:
-        given = key_of(args, mode), key_of(kwargs.items(), mode)
-        return op, context_of(op), _surroundings(mode), *given
-    except NotKept:
+        given = build_key(args, mode), build_key(kwargs.items(), mode)
+        return op, get_operator_context(op), _surroundings(mode), *given
+    except NotCacheable:
         return None
 
 
@@ -121,7 +128,7 @@ def _surroundings(mode: FakeTensorMode) -> object:
     )
 
 
-def mode_alone() -> FakeTensorMode | None:
+def get_sole_fake_mode() -> FakeTensorMode | None:
     """The fake mode that makes what is called, if nothing else hears of calls or changes what they
     make."""
     mode: FakeTensorMode | None = torch._C._get_dispatch_mode(_FAKE)
@@ -136,15 +143,15 @@ def mode_alone() -> FakeTensorMode | None:
     return mode if is_alone else None
 
 
-def make(kind: Kind | _Kinds, mode: FakeTensorMode) -> Any:
+def create_fake_tensors(kind: TensorKind | _ResultKinds, mode: FakeTensorMode) -> Any:
     """New fake tensors, made as a mode makes those that it keeps itself.
 
     Args:
         kind: theirs; their storages have no more bytes than they need.
         mode: whose they are.
     """
-    if isinstance(kind, _Kinds):
-        return kind.holder(make(one, mode) for one in kind.kinds)
+    if isinstance(kind, _ResultKinds):
+        return kind.holder(create_fake_tensors(one, mode) for one in kind.kinds)
     # The mode's own guard also says that a kernel runs, which none does.
     with torch._C._DisableTorchDispatch():
         empty = torch.empty_strided(kind.shape, kind.stride, dtype=kind.dtype, device="meta")
@@ -167,7 +174,9 @@ def make(kind: Kind | _Kinds, mode: FakeTensorMode) -> Any:
     return made
 
 
-def _kind_of_result(result: Any, arguments: Any, mode: FakeTensorMode) -> Kind | _Kinds | None:
+def _kind_of_result(
+    result: Any, arguments: Any, mode: FakeTensorMode
+) -> TensorKind | _ResultKinds | None:
     """What is enough to make a result again; None where nothing is."""
     several = type(result) is tuple or type(result) is list
     made = result if several else [result]
@@ -177,12 +186,12 @@ def _kind_of_result(result: Any, arguments: Any, mode: FakeTensorMode) -> Kind |
     if len(given | {_memory(one) for one in made}) < len(given) + len(made):
         return None
     try:
-        kinds = [kind_of(one, mode) for one in made]
-    except NotKept:
+        kinds = [get_kind(one, mode) for one in made]
+    except NotCacheable:
         return None
-    if any(kind_of(make(kind, mode), mode) != kind for kind in kinds):
+    if any(get_kind(create_fake_tensors(kind, mode), mode) != kind for kind in kinds):
         return None
-    return _Kinds(type(result), kinds) if several else kinds[0]
+    return _ResultKinds(type(result), kinds) if several else kinds[0]
 
 
 def _memory(tensor: torch.Tensor) -> int:

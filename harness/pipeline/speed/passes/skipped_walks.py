@@ -40,7 +40,7 @@ from harness.vendors.replacements import Replacing
 
 _MARK = "_conform_traced"
 _upstream = pass_base._ExportPassBase.call
-_torchs = torch_pass_base._ExportPassBaseDeprecatedDoNotUse.call
+_upstream_torch_call = torch_pass_base._ExportPassBaseDeprecatedDoNotUse.call
 _SCALARS = (bool, int, float)
 _SYMBOLS = (torch.SymBool, torch.SymInt, torch.SymFloat)
 
@@ -102,7 +102,7 @@ _ACTS: dict[type[Any], Callable[[Node], bool]] = {
 
 
 @functools.cache
-def _hooks_of(walking: Any) -> frozenset[str]:
+def _find_hooks(walking: Any) -> frozenset[str]:
     """Which parts of the walk a pass has replaced."""
     base = pass_base.ExportPass
     of = inspect.getattr_static
@@ -114,19 +114,19 @@ def _hooks_of(walking: Any) -> frozenset[str]:
     )
 
 
-def _changes_nothing(walking: Any, module: GraphModule) -> bool:
+def _has_no_effect(walking: Any, module: GraphModule) -> bool:
     kind: Any = type(walking)
     if not isinstance(walking, pass_base.ExportPass) or "args" in module.meta:
         return False
     traced: GraphNodes | None = vars(module.graph).get(_MARK)
     if traced is None or not traced.match(module.graph):
         return False
-    acts, hooks = _ACTS.get(kind), _hooks_of(kind)
+    acts, hooks = _ACTS.get(kind), _find_hooks(kind)
     if acts is not None and hooks <= {"call_operator"}:
         return not any(map(acts, _operators(module.graph)))
     if not hooks:
         return True
-    return dry_run.is_for(kind, hooks) and dry_run.changes_nothing(walking, module)
+    return dry_run.supports_pass(kind, hooks) and dry_run.has_no_effect(walking, module)
 
 
 def _operators(graph: Graph) -> list[Node]:
@@ -143,16 +143,16 @@ def _mark(module: GraphModule) -> None:
 
 def _call(walking: Any, module: GraphModule) -> PassResult:
     """Stands for ``ExportPass.call``."""
-    if _changes_nothing(walking, module):
+    if _has_no_effect(walking, module):
         return PassResult(module, True)
     result: PassResult = _upstream(walking, module)
     _mark(result.graph_module)
     return result
 
 
-def _call_torchs(walking: Any, module: GraphModule) -> PassResult:
+def _call_torch_pass(walking: Any, module: GraphModule) -> PassResult:
     """Stands for ``call`` of torch's own passes, which walk as exir's do."""
-    result: PassResult = _torchs(walking, module)
+    result: PassResult = _upstream_torch_call(walking, module)
     _mark(result.graph_module)
     return result
 
@@ -181,4 +181,4 @@ def install(replace: Replacing) -> None:
     replace(pass_base._ExportPassBase, "__getattr__", _set_up_now)
     replace(pass_base._ExportPassBase, "call", _call)
     dry_run.install(replace)
-    replace(torch_pass_base._ExportPassBaseDeprecatedDoNotUse, "call", _call_torchs)
+    replace(torch_pass_base._ExportPassBaseDeprecatedDoNotUse, "call", _call_torch_pass)

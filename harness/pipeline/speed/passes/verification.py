@@ -23,8 +23,13 @@ from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 
-from harness.pipeline.reference.unchanged import GraphNodes
-from harness.pipeline.speed.passes.fake_keys import Call, NotKept, context_of, key_of
+from harness.pipeline.reference.unchanged import Nodes
+from harness.pipeline.speed.passes.fake_keys import (
+    CallKey,
+    NotCacheable,
+    build_key,
+    get_operator_context,
+)
 from harness.vendors.replacements import Replacing
 
 _MARK, _CHECKED = "_conform_verified", "_conform_checked"
@@ -37,13 +42,13 @@ class _Verified:
 
     def __init__(self, module: GraphModule) -> None:
         self.by: set[type[Verifier]] = set()
-        self._nodes = GraphNodes(module.graph)
+        self._nodes = Nodes(module.graph)
         self._others = list(_others(module))
         self._alive = list(module.children())  # an attribute is known by its address
 
     def holds(self, module: GraphModule) -> bool:
         """Whether nothing of the graph is another."""
-        return self._nodes.match(module.graph) and self._others == list(_others(module))
+        return self._nodes.are_of(module.graph) and self._others == list(_others(module))
 
 
 def _others(module: GraphModule) -> Iterator[tuple[str, int]]:
@@ -77,12 +82,12 @@ def _check(manager: ExportedProgramPassManager, program: Any) -> None:
     known = _known(program.graph_module)
     if known is None:
         _check_upstream(manager, program)
-    elif vars(program).get(_CHECKED) != (said := [known, *_said(program)]):
+    elif vars(program).get(_CHECKED) != (said := [known, *_list_verified_facts(program)]):
         program.validate()
         vars(program)[_CHECKED] = said
 
 
-def _said(program: Any) -> list[Any]:
+def _list_verified_facts(program: Any) -> list[Any]:
     """What is verified of a program beside its graph: names that are to be of its nodes and of its
     values, and what these are."""
     signature, calls = program.graph_signature, program.module_call_graph
@@ -108,7 +113,7 @@ _call_operators = verifier._check_tensor_args_matching_op_allowed_dtype
 _MOST = 50_000
 # What valid calls of operators give: by operator, its arguments and the result that a graph says it
 # has, kinds for tensors, the kind of the one that it has.
-_valid: dict[Call, Call] = {}
+_valid: dict[CallKey, CallKey] = {}
 
 
 class _Calls:
@@ -121,40 +126,42 @@ class _Calls:
     def __init__(self, graph: Graph) -> None:
         values = (node.meta.get("val") for node in graph.nodes)
         self._mode: Any = next((one.fake_mode for one in values if type(one) is FakeTensor), None)
-        self.given: dict[Node, Call] = {}
+        self.given: dict[Node, CallKey] = {}
 
-    def by(self, node: Node) -> Call:
+    def by(self, node: Node) -> CallKey:
         """What tells the call of a node from others.
 
         Raises:
-            NotKept: more decides about it.
+            NotCacheable: more decides about it.
             KeyError: a node before it has not been given its kind, or it says nothing.
         """
         its = node.target
         if not isinstance(its, EdgeOpOverload) and its is not operator.getitem:
-            raise NotKept
-        context = context_of(its._op) if isinstance(its, EdgeOpOverload) else None
-        given = (key_of(each, self._mode, self.given) for each in (node.args, node.kwargs.items()))
-        return its, context, *given, key_of((node.meta["val"],), self._mode)
+            raise NotCacheable
+        context = get_operator_context(its._op) if isinstance(its, EdgeOpOverload) else None
+        given = (
+            build_key(each, self._mode, self.given) for each in (node.args, node.kwargs.items())
+        )
+        return its, context, *given, build_key((node.meta["val"],), self._mode)
 
-    def give(self, node: Node, value: Any) -> Call:
+    def give(self, node: Node, value: Any) -> CallKey:
         """Say what came of a node; see :meth:`by`."""
-        self.given[node] = found = key_of((value,), self._mode)
+        self.given[node] = found = build_key((value,), self._mode)
         return found
 
 
-class _Noting(EdgeOpArgValidator):  # type: ignore[misc, unused-ignore]
+class _RecordingArgValidator(EdgeOpArgValidator):  # type: ignore[misc, unused-ignore]
     """Notes the calls that it finds valid."""
 
     def __init__(self, module: GraphModule) -> None:
         super().__init__(module)
         self._calls = _Calls(module.graph)
-        self._found: dict[Call, Call] = {}
+        self._found: dict[CallKey, CallKey] = {}
 
     def run_node(self, n: Node) -> Any:
         """Call an operator."""
         result: Any = super().run_node(n)
-        with suppress(NotKept, KeyError):
+        with suppress(NotCacheable, KeyError):
             kind = self._calls.give(n, result)
             if n.op == "call_function":
                 self._found[self._calls.by(n)] = kind
@@ -188,7 +195,7 @@ def _are_valid(module: GraphModule) -> bool:
                 getattr(module, node.target)
             elif node.op != "output":
                 return False
-    except (NotKept, KeyError, AttributeError):
+    except (NotCacheable, KeyError, AttributeError):
         return False
     return True
 
@@ -201,16 +208,16 @@ def _call_operators_once(module: GraphModule) -> None:
 
 
 _is_kept = _program._remove_invalid_ops_for_not_decompose
-_kept: dict[tuple[Any, ...], list[Any]] = {}
+_cache: dict[tuple[Any, ...], list[Any]] = {}
 
 
 def _remove_invalid_once(preserved: list[Any]) -> list[Any]:
     """Stands for exir's look at what a partitioner keeps: it parses each operator's schema, twice a
     program."""
     key = tuple(preserved)
-    if key not in _kept:
-        _kept[key] = _is_kept(preserved)
-    return list(_kept[key])
+    if key not in _cache:
+        _cache[key] = _is_kept(preserved)
+    return list(_cache[key])
 
 
 def install(replace: Replacing) -> None:
@@ -219,5 +226,5 @@ def install(replace: Replacing) -> None:
     replace(ExportedProgramPassManager, "check", _check)
     checked = "_check_tensor_args_matching_op_allowed_dtype"
     replace(verifier, checked, _call_operators_once)
-    replace(verifier, "EdgeOpArgValidator", _Noting)
+    replace(verifier, "EdgeOpArgValidator", _RecordingArgValidator)
     replace(_program, "_remove_invalid_ops_for_not_decompose", _remove_invalid_once)

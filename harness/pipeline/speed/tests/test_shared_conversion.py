@@ -17,7 +17,7 @@ from harness.pipeline import speed
 from harness.pipeline.route import lower
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.speed.export import decompositions, edge_programs
-from harness.pipeline.speed.export.functionalization import copied
+from harness.pipeline.speed.export.functionalization import copy_program
 from harness.pipeline.speed.tests.graphs import NET, Net, are_alike
 
 aten = torch.ops.aten
@@ -54,13 +54,13 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return called
 
     decomposed = compared(
-        decompositions, "_decomposed_by", lambda of, program, table: (copied(program), table)
+        decompositions, "_decompose_copy", lambda of, program, table: (copy_program(program), table)
     )
-    monkeypatch.setattr(decompositions, "_decomposed_by", decomposed)
+    monkeypatch.setattr(decompositions, "_decompose_copy", decomposed)
     converted = compared(
         edge_programs,
         "_generate_edge_program",
-        lambda config, program, preserve_ops: (config, copied(program), None, preserve_ops),
+        lambda config, program, preserve_ops: (config, copy_program(program), None, preserve_ops),
     )
     monkeypatch.setattr(_program, "_generate_edge_program", converted)
     return dialects
@@ -125,7 +125,7 @@ def test_an_outcome_that_somebody_changed_is_made_anew(decompositions: list[Any]
 def test_where_composite_operators_are_not_seen_nothing_is_shared(
     decompositions: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decompositions, "are_met", lambda: False)
+    monkeypatch.setattr(decompositions, "can_record_operators", lambda: False)
     program = _functional()
     _made(program)
     _made(program)

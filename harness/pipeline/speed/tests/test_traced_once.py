@@ -44,7 +44,7 @@ def test_a_walk_that_is_skipped_changes_nothing(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skipped: set[str] = set()
-    says = skipped_walks._changes_nothing
+    says = skipped_walks._has_no_effect
 
     def checked(walking: Any, module: GraphModule) -> bool:
         nothing = says(walking, module)
@@ -53,7 +53,7 @@ def test_a_walk_that_is_skipped_changes_nothing(
             assert drawn(skipped_walks._upstream(walking, module).graph_module) == drawn(module)
         return nothing
 
-    monkeypatch.setattr(skipped_walks, "_changes_nothing", checked)
+    monkeypatch.setattr(skipped_walks, "_has_no_effect", checked)
     lower(Tester(NET, target))
     assert {"NormalizeTransposePass", "ReplaceBrokenOpsWithFunctionalOpsPass"} <= skipped
     if target.startswith("xnnpack"):

@@ -20,7 +20,7 @@ from harness import Tester
 from harness.pipeline.route import lower
 from harness.pipeline.speed import install
 from harness.pipeline.speed.delegates import flatc_schema, payloads
-from harness.pipeline.speed.delegates.flatc_schema import NotWritten
+from harness.pipeline.speed.delegates.flatc_schema import NotSerializable
 from harness.pipeline.speed.tests.graphs import NET
 
 
@@ -64,9 +64,9 @@ def _filled(draw: Callable[[st.SearchStrategy[Any]], Any], kind: Any) -> Any:
 
 
 def _written(graph: Any) -> bytes:
-    found = payloads._schema()
+    found = payloads._load_schema()
     assert found is not None
-    return payloads._Writer(found).write(graph)
+    return payloads._PayloadWriter(found).write(graph)
 
 
 @settings(max_examples=150, deadline=None)
@@ -97,7 +97,7 @@ def _clamped(number: Any) -> Any:
     ],
 )
 def test_what_is_not_plainly_of_its_field_is_left_to_the_compiler(graph: Any) -> None:
-    with pytest.raises(NotWritten):
+    with pytest.raises(NotSerializable):
         _written(graph)
     assert payloads._convert_to_flatbuffer(graph) == payloads._upstream(graph)
 
@@ -127,7 +127,7 @@ def test_who_wants_to_read_the_graph_gets_it(
 
 def test_no_process_is_started_for_a_delegate(monkeypatch: pytest.MonkeyPatch) -> None:
     install()
-    assert payloads._schema() is not None
+    assert payloads._load_schema() is not None
     with monkeypatch.context() as without:
         without.setattr(payloads.upstream, "convert_to_flatbuffer", payloads._upstream)
         upstreams = Tester(NET, "xnnpack:fp32")
@@ -151,7 +151,7 @@ def test_a_schema_with_more_to_it_is_left_to_the_compiler(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(payloads.upstream, "_cached_schema_bytes", text.encode())
-    assert payloads._schema.__wrapped__() is None
+    assert payloads._load_schema.__wrapped__() is None
 
 
 def test_a_schema_says_what_a_field_is_and_what_it_is_else(tmp_path: Path) -> None:
@@ -162,12 +162,12 @@ def test_a_schema_says_what_a_field_is_and_what_it_is_else(tmp_path: Path) -> No
         'root_type One; file_identifier "ONE1";'
     )
     _flatbuffer._run_flatc(["--binary", "--schema", "-o", str(tmp_path), str(source)])
-    found = flatc_schema.read((tmp_path / "one.bfbs").read_bytes())
+    found = flatc_schema.parse_schema((tmp_path / "one.bfbs").read_bytes())
     assert found.identifier == b"ONE1"
     one, two = found.tables[found.root], found.tables[1 - found.root]
     assert one["old"].is_deprecated
     assert (one["number"].default, two["real"].default) == (3, 0.5)
-    assert one["list"].element is flatc_schema.Base.TABLE
+    assert one["list"].element is flatc_schema.BaseType.TABLE
     assert found.tables[one["list"].number] == two
     assert found.unions[one["any"].number] == {"Two": (1, 1 - found.root)}
     assert [one[name].slot for name in ("old", "any_type", "any", "list", "number")] == [*range(5)]

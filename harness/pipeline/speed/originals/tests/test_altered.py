@@ -154,8 +154,8 @@ def test_digests_are_the_same_once_speed_is_installed() -> None:
 
 
 def test_known_digests_are_of_names_in_the_tables() -> None:
-    assert sorted(originals._known()) == NAMES
-    assert all(originals._known().values())
+    assert sorted(originals._read_known_digests()) == NAMES
+    assert all(originals._read_known_digests().values())
 
 
 # A pass of exir does something else, also for operators whose arguments are of one float dtype,

@@ -107,7 +107,7 @@ def test_what_does_anything_is_walked_with(kind: type[Arms], traced: GraphModule
     count = len(traced.graph.nodes)
     users = {node.name: len(node.users) for node in traced.graph.nodes}
     walking = kind()
-    assert not dry_run.changes_nothing(walking, traced)
+    assert not dry_run.has_no_effect(walking, traced)
     assert {node.name: len(node.users) for node in traced.graph.nodes} == users
     assert len(traced.graph.nodes) == count
     walked = walking(traced).graph_module
@@ -118,7 +118,7 @@ def test_what_does_anything_is_walked_with(kind: type[Arms], traced: GraphModule
 
 def test_a_hook_that_is_not_rehearsed_is_walked_with(traced: GraphModule) -> None:
     kind = WithSubmodules
-    assert not dry_run.is_for(kind, skipped_walks._hooks_of(kind))
+    assert not dry_run.supports_pass(kind, skipped_walks._find_hooks(kind))
     assert kind()(traced).graph_module is not traced
 
 
@@ -133,9 +133,9 @@ def test_somebody_elses_pass_is_not_asked(traced: GraphModule) -> None:
 
 
 def test_numbers_are_of_one_type_to_be_the_same() -> None:
-    assert dry_run._same(([1, 2.0], {"dim": -1}), ([1, 2.0], {"dim": -1}))
-    assert not dry_run._same((1,), (1.0,))
-    assert not dry_run._same((1,), (True,))
-    assert not dry_run._same([1], (1,))
-    assert not dry_run._same({"a": 1}, {"b": 1})
-    assert not dry_run._same(float("nan"), -float("nan"))
+    assert dry_run._are_same(([1, 2.0], {"dim": -1}), ([1, 2.0], {"dim": -1}))
+    assert not dry_run._are_same((1,), (1.0,))
+    assert not dry_run._are_same((1,), (True,))
+    assert not dry_run._are_same([1], (1,))
+    assert not dry_run._are_same({"a": 1}, {"b": 1})
+    assert not dry_run._are_same(float("nan"), -float("nan"))
