@@ -21,7 +21,7 @@ from harness.errors import (
     describe,
     printable,
 )
-from harness.execution.memory import MemoryMeter, is_out_of_memory, said
+from harness.execution.memory import MemoryMeter, format_memory_use, is_out_of_memory
 from harness.execution.process_lock import hold_process_lock
 from harness.model.backend import Backend, DefectLog, Emulating, past_defects
 from harness.model.case import Case
@@ -257,7 +257,7 @@ class CellRun:
         elif is_out_of_memory(cause):
             # Same status as a cell that the memory monitor ends: either may happen first.
             status = Status.CRASHED
-            held = said(self.meter.peaks.get(stage, 0), stage)
+            held = format_memory_use(self.meter.peaks.get(stage, 0), stage)
             error = f"{held}, and more was refused: {error}"
         node = None
         if tester is not None:

@@ -55,8 +55,8 @@ class Tester(JudgingStages, GraphChecks):
     """Runs the stages of one case on one target.
 
     Several testers may run in threads of one process. Only execution runs in parallel: all other
-    stages hold :func:`~harness.execution.process_lock.hold_process_lock`, because export, passes and the
-    reference use global state of torch.
+    stages hold :func:`~harness.execution.process_lock.hold_process_lock`, because export, passes
+    and the reference use global state of torch.
     """
 
     __test__ = False  # pytest must not collect it

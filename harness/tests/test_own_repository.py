@@ -151,7 +151,8 @@ from pathlib import Path
 
 import torch
 
-from harness import Case, Cell, CellFolder, MemoryMeter, SharedCaseWork, Target, check, run_cell, trace
+from harness import Case, Cell, CellFolder, MemoryMeter, SharedCaseWork, Target
+from harness import check, run_cell, trace
 
 case = Case.from_module("my_linear", torch.nn.Linear(32, 64), (torch.randn(4, 32),))
 folder, target = CellFolder(Path("kept")), Target.parse("xnnpack:fp32")

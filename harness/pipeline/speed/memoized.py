@@ -96,7 +96,7 @@ _recordings: list[set[Any]] = []
 
 
 def can_record_operators() -> bool:
-    """Whether :func:`record_decomposed_operators` sees composite operators: that overrides are kept."""
+    """Return whether :func:`record_decomposed_operators` works: overrides are cached."""
     return (
         type(torch.export.exported_program._override_composite_implicit_decomp) is _CachedOverrides
     )

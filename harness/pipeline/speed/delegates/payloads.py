@@ -177,8 +177,8 @@ def _convert_number(base: BaseType, value: Any) -> int | float:
     """A number as ``flatc`` reads it from JSON.
 
     Raises:
-        NotSerializable: it has another type than its field, or is one that is rounded twice on its way
-            to a float32, where ``flatc`` rounds its decimals once.
+        NotSerializable: the value has another type than its field, or would be rounded twice on
+            the way to float32; ``flatc`` rounds its decimals once.
     """
     if base is not BaseType.FLOAT:
         if type(value) is not int and not isinstance(value, IntEnum):

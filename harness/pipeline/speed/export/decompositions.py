@@ -19,7 +19,7 @@ from torch.export import ExportedProgram
 from torch.export.decomp_utils import CustomDecompTable
 from torch.fx import Node
 
-from harness.pipeline.reference.unchanged import Snapshot, is_plain
+from harness.pipeline.reference.unchanged import ProgramSnapshot, is_plain
 from harness.pipeline.speed.export.functionalization import (
     copy_program,
     is_functional,
@@ -35,18 +35,18 @@ from harness.vendors.replacements import Replacing
 _Table = Mapping[Any, Callable[..., Any]]
 _upstream: Callable[..., ExportedProgram] = ExportedProgram.run_decompositions
 # How a program was when upstream made it functional, and what came of it; by the program.
-_functional: weakref.WeakKeyDictionary[ExportedProgram, tuple[Snapshot, ExportedProgram]] = (
+_functional: weakref.WeakKeyDictionary[ExportedProgram, tuple[ProgramSnapshot, ExportedProgram]] = (
     weakref.WeakKeyDictionary()
 )
 # How a program was when it had been decomposed, and of which one that was kept it is a copy; by the
 # program.
-_decomposed: weakref.WeakKeyDictionary[ExportedProgram, tuple[Snapshot, ExportedProgram | None]] = (
-    weakref.WeakKeyDictionary()
-)
+_decomposed: weakref.WeakKeyDictionary[
+    ExportedProgram, tuple[ProgramSnapshot, ExportedProgram | None]
+] = weakref.WeakKeyDictionary()
 # What programs became, by the functional one that they were copies of: what the table had for each
 # operator that was met, and how the outcome was.
 _outcomes: weakref.WeakKeyDictionary[
-    ExportedProgram, list[tuple[dict[Any, Any], Snapshot, ExportedProgram]]
+    ExportedProgram, list[tuple[dict[Any, Any], ProgramSnapshot, ExportedProgram]]
 ] = weakref.WeakKeyDictionary()
 
 
@@ -59,7 +59,7 @@ def _run_decompositions(
     if not decomp_table:
         return _make_functional(program)
     before, of = _decomposed.get(program, (None, None))
-    untouched = before is not None and before.holds(program, but_targets=True)
+    untouched = before is not None and before.matches(program, ignore_targets=True)
     if untouched and _is_done(program, decomp_table):
         return _remember(copy_program(program), of)
     if isinstance(decomp_table, CustomDecompTable):
@@ -89,7 +89,7 @@ def _decompose_copy(
     outcomes = _outcomes.setdefault(of, [])
     for met, before, made in outcomes:
         alike = all(normalize_override(table.get(op)) == function for op, function in met.items())
-        if alike and before.holds(made):
+        if alike and before.matches(made):
             return _remember(copy_program(made), made)
     with record_decomposed_operators() as operators:
         made = _upstream(program, table)
@@ -97,7 +97,7 @@ def _decompose_copy(
         return _remember(made)
     kept = copy_program(made)
     met = {op: normalize_override(table.get(op)) for op in operators}
-    outcomes.append((met, Snapshot(kept), kept))
+    outcomes.append((met, ProgramSnapshot(kept), kept))
     return _remember(made, kept)
 
 
@@ -105,7 +105,7 @@ def find_cached_original(program: ExportedProgram) -> ExportedProgram | None:
     """The program that was kept of which another is a copy; None where there is none, or where
     anything of the copy is another by now."""
     before, of = _decomposed.get(program, (None, None))
-    if before is None or of is None or not before.holds(program, but_targets=True):
+    if before is None or of is None or not before.matches(program, ignore_targets=True):
         return None
     pairs = zip(program.graph.nodes, of.graph.nodes, strict=True)
     return of if all(_alike(*pair) for pair in pairs) else None
@@ -123,15 +123,15 @@ def _alike(node: Node, other: Node) -> bool:
 
 def _remember(program: ExportedProgram, of: ExportedProgram | None = None) -> ExportedProgram:
     """A program that has been decomposed, and of which one that was kept it is a copy."""
-    _decomposed[program] = Snapshot(program), of
+    _decomposed[program] = ProgramSnapshot(program), of
     return program
 
 
 def _make_functional(program: ExportedProgram) -> ExportedProgram:
     known = _functional.get(program)
-    if known is None or not known[0].holds(program):
+    if known is None or not known[0].matches(program):
         made = make_functional(program) if is_functional(program) else _upstream(program, {})
-        known = _functional[program] = Snapshot(program), made
+        known = _functional[program] = ProgramSnapshot(program), made
     return _remember(copy_program(known[1]), known[1])
 
 

@@ -19,7 +19,7 @@ from executorch.exir.program import _program
 from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
 from torch.export import ExportedProgram
 
-from harness.pipeline.reference.unchanged import Snapshot
+from harness.pipeline.reference.unchanged import ProgramSnapshot
 from harness.pipeline.speed.export.decompositions import find_cached_original
 from harness.pipeline.speed.export.functionalization import ProgramParts, copy_parts, copy_program
 from harness.vendors.replacements import Replacing
@@ -32,7 +32,7 @@ _OF_FORMATS = {*DimOrderOpsMap, *MemoryFormatOpsMap}
 _upstream: Callable[..., ExportedProgram] = _program._generate_edge_program
 # What came of a functional program, by the configuration, with how it was.
 _cache: weakref.WeakKeyDictionary[
-    ExportedProgram, dict[Hashable, tuple[ProgramParts, Snapshot]]
+    ExportedProgram, dict[Hashable, tuple[ProgramParts, ProgramSnapshot]]
 ] = weakref.WeakKeyDictionary()
 
 
@@ -49,7 +49,7 @@ def _generate_edge_program(
     made = _cache.setdefault(of, {})
     # Passes look at one field; the others and what is preserved are for the verifier alone.
     known = made.get(config._skip_dim_order)
-    if known is not None and known[1].holds(known[0]):
+    if known is not None and known[1].matches(known[0]):
         try:
             return copy_program(known[0], [_verifier(config, preserve_ops)])
         except Exception:  # upstream says what is wrong where it finds it
@@ -58,7 +58,7 @@ def _generate_edge_program(
     if _new_elements(edge, of) < _FEW:
         its = copy_parts(edge)
         its_like = (True, False) if _has_no_format(edge) else (config._skip_dim_order,)
-        made |= dict.fromkeys(its_like, (its, Snapshot(its)))
+        made |= dict.fromkeys(its_like, (its, ProgramSnapshot(its)))
     return edge
 
 

@@ -23,7 +23,7 @@ from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 
-from harness.pipeline.reference.unchanged import Nodes
+from harness.pipeline.reference.unchanged import GraphNodes
 from harness.pipeline.speed.passes.fake_keys import (
     CallKey,
     NotCacheable,
@@ -42,13 +42,13 @@ class _Verified:
 
     def __init__(self, module: GraphModule) -> None:
         self.by: set[type[Verifier]] = set()
-        self._nodes = Nodes(module.graph)
+        self._nodes = GraphNodes(module.graph)
         self._others = list(_others(module))
         self._alive = list(module.children())  # an attribute is known by its address
 
     def holds(self, module: GraphModule) -> bool:
         """Whether nothing of the graph is another."""
-        return self._nodes.are_of(module.graph) and self._others == list(_others(module))
+        return self._nodes.match(module.graph) and self._others == list(_others(module))
 
 
 def _others(module: GraphModule) -> Iterator[tuple[str, int]]:
