@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from harness.execution.interface import Interface, Place
+from harness.execution.interface import Interface, ValuePosition
 from harness.execution.program import TensorSpec
 from harness.numerics.metrics.conclusiveness import compute_conclusive_share, find_vacuous_reason
 from harness.numerics.metrics.differences import Difference, ErrorSummary, compute_largest_error
@@ -78,7 +78,9 @@ def compare(
     for call, values in enumerate(actual[: len(reference.oracle)]):
         expected = reference.places[call] if reference.places else _outputs(reference.oracle[call])
         returned = interface.positions if interface is not None else expected
-        if interface is not None and (problem := interface.find_tree_difference(reference.specs[call])):
+        if interface is not None and (
+            problem := interface.find_tree_difference(reference.specs[call])
+        ):
             problems.append(f"call {call}: {problem}")
             continue
         if len(values) != len(returned):
@@ -98,8 +100,8 @@ def compare(
     return Verdict.from_rows(numerics, problems)
 
 
-def _outputs(values: Sequence[Any]) -> list[Place]:
-    return [Place("output", index, f"[{index}]") for index in range(len(values))]
+def _outputs(values: Sequence[Any]) -> list[ValuePosition]:
+    return [ValuePosition("output", index, f"[{index}]") for index in range(len(values))]
 
 
 def _compare_value(
@@ -107,7 +109,7 @@ def _compare_value(
     reference: Reference,
     call: int,
     index: int,
-    place: Place,
+    place: ValuePosition,
     spec: TensorSpec | None,
     narrowed: Narrowed,
 ) -> Numerics | None:
@@ -152,7 +154,7 @@ def compare_output(
     model: Any = None,
     step: float | None = None,
     call: int = 0,
-    place: Place = Place("output", 0),  # noqa: B008  (frozen)
+    place: ValuePosition = ValuePosition("output", 0),  # noqa: B008  (frozen)
     narrowed: Narrowed = _NOTHING,
 ) -> Numerics:
     """Compare one tensor or number with its reference.
@@ -284,7 +286,7 @@ def _effective(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
     return [stride for size, stride in zip(shape, strides, strict=True) if size != 1]
 
 
-def make_mismatch_row(actual: Any, call: int, place: Place, problem: str) -> Numerics:
+def make_mismatch_row(actual: Any, call: int, place: ValuePosition, problem: str) -> Numerics:
     """Make the row of a value with the wrong type, shape, dtype or dim order."""
     elements = actual.numel() if isinstance(actual, torch.Tensor) else 1
     return Numerics(

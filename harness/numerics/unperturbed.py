@@ -51,7 +51,7 @@ class UnperturbedRuns:
     changed: list[int]
     number_dtype: torch.dtype
     steps: Sequence[float | None]
-    places: Sequence[Sequence[Place]]
+    places: Sequence[Sequence[ValuePosition]]
     specs: Sequence[TreeSpec]
     model: Sequence[Sequence[Any]] | None
     is_large: bool
@@ -166,10 +166,13 @@ def _to_truth(native: Any, truth: Any) -> Any:
     return truth.to(torch.complex128 if native.is_complex() else torch.float64)
 
 
-def collect_places(call: CallResult) -> list[Place]:
+def collect_places(call: CallResult) -> list[ValuePosition]:
     """Return the place of each value of :func:`collect_values`."""
-    outputs = [Place("output", index, path) for index, path in enumerate(list_output_paths(call.spec))]
-    return outputs + [Place("input", position) for position in call.inputs]
+    outputs = [
+        ValuePosition("output", index, path)
+        for index, path in enumerate(list_output_paths(call.spec))
+    ]
+    return outputs + [ValuePosition("input", position) for position in call.inputs]
 
 
 def _elements(run: Sequence[CallResult]) -> int:

@@ -101,7 +101,7 @@ def execute(
 
     from harness.cli.programs import program_text
     from harness.execution.any_program import run
-    from harness.execution.any_program.delegate_runtimes import require
+    from harness.execution.any_program.delegate_runtimes import require_runtimes
     from harness.model.files import output_files
     from reports import output
 
@@ -109,11 +109,11 @@ def execute(
         output_files.check_suffix(out)
     data = _read(program)
     with _naming_file(program):
-        parsed = run.load(data, method)
-        executors = require(payload.id for payload in parsed.delegates)
+        parsed = run.load_method(data, method)
+        executors = require_runtimes(payload.id for payload in parsed.delegates)
     calls = _calls(parsed, program, files, seed if random else None)
     with _naming_file(program):
-        execution = run.run(data, parsed, calls, timeout)
+        execution = run.run_method(data, parsed, calls, timeout)
     program_text.show_outputs(parsed, execution, executors, Console())
     if out is not None:
         output.write(out, output_files.encode(out, execution.outputs))
@@ -158,11 +158,11 @@ def _calls(program: Program, path: Path, files: Sequence[Path], seed: int | None
     if seed is not None:
         if files:
             raise ConflictingOptions("--inputs and --random exclude each other; give one of them")
-        return [bind_inputs.random_inputs(program, seed)]
+        return [bind_inputs.generate_inputs(program, seed)]
     if not files:
         if not program.plan.inputs:
             return [()]
-        wanted = ", ".join(bind_inputs.expected(program))
+        wanted = ", ".join(bind_inputs.describe_inputs(program))
         raise InputError(f"{path} takes {wanted}; give --inputs FILE, or --random")
     like = [
         torch.empty(spec.sizes, dtype=spec.dtype, device="meta")
@@ -173,7 +173,7 @@ def _calls(program: Program, path: Path, files: Sequence[Path], seed: int | None
     for file in files:
         args, kwargs = read_inputs(file, like)
         try:
-            calls.append(bind_inputs.flat_inputs(program, args, kwargs))
+            calls.append(bind_inputs.flatten_inputs(program, args, kwargs))
         except InputError as error:
             raise InputError(f"{file}: {error}") from error
     return calls

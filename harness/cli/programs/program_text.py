@@ -14,7 +14,7 @@ from reports.console import new_grid, new_table, section, styled
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.execution.any_program.delegate_runtimes import Executor
+    from harness.execution.any_program.delegate_runtimes import DelegateRuntime
     from harness.execution.program import Program
     from harness.model.backend import Execution
 
@@ -92,7 +92,7 @@ def _method(method: MethodFacts, out: Console) -> None:
 
 
 def show_outputs(
-    program: Program, execution: Execution, executors: Mapping[str, Executor], out: Console
+    program: Program, execution: Execution, executors: Mapping[str, DelegateRuntime], out: Console
 ) -> None:
     """Print which runtimes executed a program, and a row for each output of each call."""
     parts = [f"{delegate} {one.runtime}" for delegate, one in executors.items()]
@@ -100,7 +100,7 @@ def show_outputs(
     if kernels or not parts:
         parts.append(f"{text.count(kernels, 'kernel')} of the ExecuTorch runtime")
     out.print(styled(f"{program.plan.name}: {execution.runtime} ({', '.join(parts)})", "bold"))
-    names = bind_inputs.output_names(program.plan)
+    names = bind_inputs.list_output_names(program.plan)
     several = len(execution.outputs) > 1
     table = new_table(
         *(["call"] if several else []), "output", "name", "type", "min", "max", "mean", "finite"

@@ -197,7 +197,7 @@ def test_what_is_of_another_kind_is_critical(problem: object) -> None:
     oracle, limits = torch.zeros(2, 3, dtype=torch.float64), torch.ones(2, 3, dtype=torch.float64)
     row = compare_output(problem, oracle, limits, torch.zeros(2, 3))
     assert row.severity is CRITICAL
-    assert make_mismatch_row(problem, 0, Place("output", 0), "other").severity is CRITICAL
+    assert make_mismatch_row(problem, 0, ValuePosition("output", 0), "other").severity is CRITICAL
 
 
 def test_a_wrong_number_of_outputs_is_critical_and_the_worst_output_counts() -> None:
