@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind
 
 from harness.errors import CaseError
-from harness.model.case import Given, arguments, named
+from harness.model.case import CallInputs, arguments, make_call
 from harness.vendors.torch import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
 
@@ -78,7 +78,7 @@ class Interface:
         """Indices of the inputs that the program declares as mutated."""
         return frozenset(place.index for place in self.positions if place.role == "input")
 
-    def arrange(self, inputs: Given) -> Given:
+    def arrange(self, inputs: CallInputs) -> CallInputs:
         """Return the inputs of a call with the keys of dicts in the order of the export.
 
         Raises:
@@ -91,7 +91,7 @@ class Interface:
             raise CaseError(
                 f"the inputs of a call do not fit the inputs that were exported: {reason}"
             ) from error
-        return named(*tree_unflatten(leaves, self.in_spec))
+        return make_call(*tree_unflatten(leaves, self.in_spec))
 
     def find_tree_difference(self, spec: TreeSpec) -> str | None:
         """Describe how the tree of outputs differs from another tree; None if it does not."""

@@ -58,7 +58,7 @@ class Reference:
     bound: list[list[torch.Tensor | None]]
     eager: list[list[Any]]
     steps: Sequence[float | None] = ()
-    places: Sequence[Sequence[Place]] = ()
+    places: Sequence[Sequence[ValuePosition]] = ()
     specs: Sequence[TreeSpec] = ()
     model: Sequence[Sequence[Any]] | None = None
     alternatives: Sequence[Sequence[torch.Tensor | None]] = ()

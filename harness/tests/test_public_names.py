@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 def test_the_public_names_are_these() -> None:
     assert sorted(harness.__all__) == [
         "AtenKernels", "Attempt", "Availability", "Backend", "BlockQuantizedTensor", "Built",
-        "CROSS_BACKEND", "Call", "CallInputs", "Case", "CaseError", "Cell", "CellFolder", "ChildProcess",
-        "ConformError", "Defect", "DefectLog", "DelegateHandle", "DelegateLoader",
+        "CROSS_BACKEND", "Call", "CallInputs", "Case", "CaseError", "Cell", "CellFolder",
+        "ChildProcess", "ConformError", "Defect", "DefectLog", "DelegateHandle", "DelegateLoader",
         "DelegatePayload", "Delegating", "Delegation", "Describing", "Emulating", "Encoding",
         "Execution", "Exporter", "Found", "GENERIC_SEMANTICS", "Held", "Holding", "InputError",
         "Inputs", "Inspectable", "Interpreter", "Knowing", "KnownIssue", "KnownPass", "Limitation",
@@ -31,8 +31,8 @@ def test_the_public_names_are_these() -> None:
         "Severity", "SharedCaseWork", "Specimen", "StageFailure", "Status", "Target", "Tester",
         "TracedNode", "UnsupportedProgram", "UsageError", "Verdict", "arguments", "check",
         "check_backend", "compute_reference", "describe", "execute", "go_past", "has_module",
-        "installed", "installed_as", "installed_within", "is_sped_up", "list_native_backends", "op_name",
-        "past_defects", "registry", "run_cell", "run_native", "torch_dtype", "trace",
+        "installed", "installed_as", "installed_within", "is_sped_up", "list_native_backends",
+        "op_name", "past_defects", "registry", "run_cell", "run_native", "torch_dtype", "trace",
         "uncalibratable", "unread", "with_divergence",
     ]  # fmt: skip
     for name in harness.__all__:
