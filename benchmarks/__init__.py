@@ -1,2 +1,1 @@
-"""What the harness itself costs, as ratios within one run because machines are noisy; and programs
-of others to hold it against."""
+"""Benchmarks of the harness, as ratios within one run because machines are noisy; test models."""

@@ -1,14 +1,13 @@
-r"""The same programs through upstream's operator suite and through ours, in turn.
+r"""Runs the same programs with upstream's operator suite and with ours, in turn.
 
     python -m benchmarks.against_upstream [--flow xnnpack] [-n 2] [--rounds 3] [--every K]
     python -m benchmarks.against_upstream --warm \
         --targets xnnpack:fp32,tosa:fp,mlx:fp32,metal:fp32
 
 A round is upstream's suite on one flow, and then ours (``suites/upstream``) on the same test
-functions, each as a command of its own with everything that it does: start, collection, workers.
-Ours executes what nothing was delegated of as well, and compares with derived bounds. Printed are
-wall and CPU seconds of both, their ratio with its spread over the rounds, and every program that
-upstream passes and we do not.
+functions, each as a complete command: start, collection, workers. Ours also executes programs
+without a delegate, and compares with derived bounds. Prints wall and CPU seconds of both, their
+ratio with its spread over the rounds, and every program that upstream passes and ours does not.
 """
 
 from __future__ import annotations
@@ -21,48 +20,48 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from benchmarks.measured import Ratio, Spent, spent, write
+from benchmarks.command_cost import CommandCost, Ratio, run_command, write_figures
 
 FLOWS = {"xnnpack": "xnnpack:fp32", "arm_tosa_fp": "tosa:fp"}
-"""Flows of upstream, and the target that does the same."""
+"""Flows of upstream, and the equivalent targets."""
 _SUITE = Path("suites/upstream/operators.py")
 
 
-class Function(NamedTuple):
-    """A test function of upstream, and the names of our cases of its programs."""
+class UpstreamTest(NamedTuple):
+    """A test function of upstream, and the names of our cases for its programs."""
 
     test: str
     cases: tuple[str, ...]
 
 
 class Round(NamedTuple):
-    """One after the other on the same programs."""
+    """The cost of both suites on the same programs."""
 
-    upstream: Spent
-    ours: Spent
+    upstream: CommandCost
+    ours: CommandCost
 
 
-def functions(every: int = 1) -> list[Function]:
-    """Every so manieth test function that upstream does not skip by itself."""
+def list_tests(every: int = 1) -> list[UpstreamTest]:
+    """Return every ``every``-th test function that upstream does not skip itself."""
     from suites.upstream.harvest import cases_of, harvest
 
     found = [each for each in harvest() if each.skips is None]
     return [
-        Function(
+        UpstreamTest(
             f"test_{each.operator}.py::{each.name}", tuple(case.name for case in cases_of(each))
         )
         for each in found[::every]
     ]
 
 
-def upstream(flow: str, tests: Sequence[str], workers: int, report: Path) -> Spent:
-    """Upstream's suite, as its own CI starts it.
+def run_upstream(flow: str, tests: Sequence[str], workers: int, report: Path) -> CommandCost:
+    """Run upstream's suite as its own CI does.
 
     Args:
-        flow: its word for a backend with a recipe.
-        tests: those to run; empty for all.
-        workers: processes.
-        report: JUnit file that it writes.
+        flow: upstream's name of a backend with a recipe.
+        tests: tests to run; empty for all.
+        workers: number of processes.
+        report: JUnit file to write.
     """
     from executorch.backends.test.suite import operators
 
@@ -71,42 +70,42 @@ def upstream(flow: str, tests: Sequence[str], workers: int, report: Path) -> Spe
     options = ["-c", "/dev/null", f"--rootdir={suite}", "-p", "no:cacheprovider"]
     selected = ["-m", f"flow_{flow}", *([f"{folder}/{test}" for test in tests] or [folder])]
     command = [sys.executable, "-m", "pytest", "-q", *options, "-n", str(workers)]
-    return spent([*command, f"--junitxml={report}", *selected], suite)
+    return run_command([*command, f"--junitxml={report}", *selected], suite)
 
 
-def ours(targets: str, cases: Sequence[str], workers: int, run: Path) -> Spent:
-    """The same programs as cells of a run of ours.
+def run_ours(targets: str, cases: Sequence[str], workers: int, run: Path) -> CommandCost:
+    """Run the same programs as cells.
 
     Args:
-        targets: as ``--targets`` takes them.
-        cases: those to run; empty for all that upstream does not skip.
-        workers: processes.
-        run: its folder.
+        targets: as for ``--targets``.
+        cases: cases to run; empty for all that upstream does not skip.
+        workers: number of processes.
+        run: the run folder.
     """
     cells = [f"{_SUITE}::{name}@{target}" for name in cases for target in targets.split(",")]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "upstream and not skipped_upstream"]
     options = ["-n", str(workers), "--targets", targets, "--run-dir", str(run)]
-    return spent([*command, *options, *(cells or [str(_SUITE)])], Path.cwd())
+    return run_command([*command, *options, *(cells or [str(_SUITE)])], Path.cwd())
 
 
-def passed(report: Path) -> set[str]:
-    """The test functions that upstream's suite passed, by the name they have in ``Function``."""
+def read_passed(report: Path) -> set[str]:
+    """Return the test functions that upstream's suite passed, named as in ``UpstreamTest``."""
     found: set[str] = set()
     for test in ElementTree.parse(report).iter("testcase"):
-        if not len(test):  # a failure, an error and a skip are elements in it
+        if not len(test):  # failures, errors and skips have child elements
             module = test.attrib["classname"].rpartition(".")[2]
             found.add(f"{module}.py::{test.attrib['name'].partition('[')[0]}")
     return found
 
 
-class Lost(NamedTuple):
-    """A cell that does not pass, of a program that upstream's suite passes.
+class MissingPass(NamedTuple):
+    """A cell that does not pass, for a program that upstream's suite passes.
 
     Attributes:
         cell: its id.
-        status: its own.
-        reason: the limitation's, or what went wrong.
-        red: nothing explains it.
+        status: its status.
+        reason: reason of the known issue, or its error.
+        red: whether it is red.
     """
 
     cell: str
@@ -115,15 +114,15 @@ class Lost(NamedTuple):
     red: bool
 
 
-def lost(chosen: Sequence[Function], report: Path, run: Path) -> list[Lost]:
-    """What upstream passes and we do not."""
+def find_missing(chosen: Sequence[UpstreamTest], report: Path, run: Path) -> list[MissingPass]:
+    """Return cells that do not pass although upstream's suite passes the program."""
     from harness import Status
     from harness.record.folder import load
 
-    well = passed(report)
+    well = read_passed(report)
     theirs = {case for each in chosen if each.test in well for case in each.cases}
     return [
-        Lost(
+        MissingPass(
             cell.id,
             cell.status.value,
             (cell.limitation.reason if cell.limitation else cell.error) or "",
@@ -134,33 +133,37 @@ def lost(chosen: Sequence[Function], report: Path, run: Path) -> list[Lost]:
     ]
 
 
-def show(name: str, made: Spent) -> None:
-    """A line for a command, with its own last one."""
+def print_cost(name: str, made: CommandCost) -> None:
+    """Print a line for a command, with its own last line."""
     closing = made.output.strip().splitlines()[-1:]
     print(f"{name:9}{made.wall:8.1f} s wall{made.cpu:8.1f} s CPU  {closing}", flush=True)
 
 
 def main() -> None:
-    """Measure, print a line a round and the ratios, and fail where a program is lost."""
+    """Measure, print a line for each round and the ratios; fail where a program is missing."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--flow", choices=FLOWS, default="xnnpack", help="of upstream (%(default)s)"
+        "--flow", choices=FLOWS, default="xnnpack", help="flow of upstream (%(default)s)"
     )
-    parser.add_argument("--targets", help="ours, separated by commas (what the flow does)")
-    parser.add_argument("-n", dest="workers", type=int, default=2, help="processes (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="of both (%(default)s)")
-    parser.add_argument("--every", type=int, default=1, help="take each Kth test function (1)")
-    parser.add_argument("--json", type=Path, help="keep the figures there")
+    parser.add_argument(
+        "--targets", help="our targets, comma-separated (the equivalent of the flow)"
+    )
+    parser.add_argument(
+        "-n", dest="workers", type=int, default=2, help="number of processes (%(default)s)"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds (%(default)s)")
+    parser.add_argument("--every", type=int, default=1, help="run every Kth test function (1)")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument(
         "--warm",
         action="store_true",
-        help="run ours once before: Metal's code and kernels are kept from then on",
+        help="run ours once before, so that Metal's code and kernels are cached",
     )
     given = parser.parse_args()
     targets = given.targets or FLOWS[given.flow]
-    chosen = functions(given.every)
+    chosen = list_tests(given.every)
     sampled = chosen if given.every > 1 else []
     cells = sum(len(each.cases) for each in chosen) * len(targets.split(","))
     print(f"{len(chosen)} test functions of upstream; {cells} cells on {targets}", flush=True)
@@ -169,22 +172,26 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         before = None
         if given.warm:
-            before = ours(targets, cases, given.workers, Path(folder) / "before")
-            show("before", before)
+            before = run_ours(targets, cases, given.workers, Path(folder) / "before")
+            print_cost("before", before)
         for number in range(given.rounds):
             report, run = Path(folder) / f"{number}.xml", Path(folder) / str(number)
-            first = upstream(given.flow, [each.test for each in sampled], given.workers, report)
-            rounds.append(Round(first, ours(targets, cases, given.workers, run)))
+            first = run_upstream(given.flow, [each.test for each in sampled], given.workers, report)
+            rounds.append(Round(first, run_ours(targets, cases, given.workers, run)))
             for name, made in zip(("upstream", "ours"), rounds[-1], strict=True):
-                show(name, made)
-        missing = lost(chosen, report, run)
-    walls = Ratio.of([each.upstream.wall for each in rounds], [each.ours.wall for each in rounds])
-    cpus = Ratio.of([each.upstream.cpu for each in rounds], [each.ours.cpu for each in rounds])
+                print_cost(name, made)
+        missing = find_missing(chosen, report, run)
+    walls = Ratio.from_rounds(
+        [each.upstream.wall for each in rounds], [each.ours.wall for each in rounds]
+    )
+    cpus = Ratio.from_rounds(
+        [each.upstream.cpu for each in rounds], [each.ours.cpu for each in rounds]
+    )
     print(f"upstream takes {walls} times as long, and {cpus} times the CPU")
-    print(f"{len(missing)} cells of what upstream passes do not pass")
+    print(f"{len(missing)} cells do not pass although upstream passes the program")
     for each in missing:
         print(f"  {each.cell}: {each.status}: {each.reason}")
-    write(
+    write_figures(
         given.json,
         "against_upstream",
         flow=given.flow,

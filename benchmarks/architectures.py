@@ -1,10 +1,10 @@
-"""Published architectures with inputs as people have them, for ``conform check``.
+"""Published architectures with realistic inputs, for ``conform check``.
 
     conform check benchmarks/architectures.py:rf_detr --targets xnnpack:fp32 --trace
 
-Weights are random, of trained ones' kind: some channels are large, norms are far from one. Images
-are smooth, dark with a saturated light in them, and clipped; speech ends in silence. What was found
-is in docs/findings.md.
+Weights are random but resemble trained ones: some channels are large, and norms differ from one.
+Images are smooth, dark with a saturated light, or clipped; speech ends in silence. For results see
+docs/findings.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Built: TypeAlias = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
 
 
 class Output(torch.nn.Module):
-    """A model that returns one tensor of its output record, the last where there are several."""
+    """Returns one tensor of a model's output record, the last where there are several."""
 
     def __init__(self, model: torch.nn.Module, field: str) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Output(torch.nn.Module):
 
 
 class Projected(torch.nn.Module):
-    """RF-DETR's backbone with the convolutions behind it: what its decoder attends to."""
+    """RF-DETR's backbone and the convolutions after it, which its decoder attends to."""
 
     def __init__(self, encoder: Any) -> None:
         super().__init__()
@@ -76,14 +76,16 @@ def rf_detr() -> Built:
 
 
 def siglip() -> Built:
-    """SigLIP's base vision tower; weights as its config makes them."""
+    """SigLIP's base vision tower, with the default random weights."""
     from transformers import SiglipVisionConfig, SiglipVisionModel
 
     return Output(SiglipVisionModel(SiglipVisionConfig()), "last_hidden_state"), (images(224)[:1],)
 
 
 def parakeet() -> Built:
-    """Parakeet's encoder: all of its 24 layers, 512 in place of 1,024 wide, on two seconds."""
+    """Parakeet's encoder: all of its 24 layers, 512 instead of 1,024 wide, on two seconds of
+    speech.
+    """
     from transformers import ParakeetEncoder, ParakeetEncoderConfig
 
     config = ParakeetEncoderConfig(hidden_size=512, intermediate_size=2048)
@@ -91,7 +93,7 @@ def parakeet() -> Built:
 
 
 def as_trained(model: torch.nn.Module) -> torch.nn.Module:
-    """The model with a few large channels, and scales of norms between 0.2 and 5."""
+    """Give a model a few large channels, and scales of norms between 0.2 and 5."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -105,7 +107,7 @@ def as_trained(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def images(size: int) -> torch.Tensor:
-    """Three, (3, 3, size, size), of 8 bits, normalized as ImageNet's."""
+    """Three 8-bit images, (3, 3, size, size), normalized as for ImageNet."""
     generator = torch.Generator().manual_seed(0)
     y, x = torch.meshgrid(*[torch.linspace(0, 1, size)] * 2, indexing="ij")
     smooth = torch.stack([(x * 3).sin() / 2 + 0.5, (y * 5 + x).cos() / 2 + 0.5, x * y])
@@ -121,7 +123,7 @@ def images(size: int) -> torch.Tensor:
 
 
 def speech(frames: int) -> torch.Tensor:
-    """Logarithms of mel bands, (1, frames, 80), normalized band by band; the end is silent."""
+    """Logarithms of mel bands, (1, frames, 80), each band normalized; the end is silent."""
     generator = torch.Generator().manual_seed(3)
     time, band = torch.linspace(0, 12, frames)[:, None], torch.linspace(0, 4, 80)[None]
     logarithms = -8 + 6 * (time * 3).sin() * (band * 2 + time).cos()

@@ -2,11 +2,11 @@
 
     python -m benchmarks.dashboard [--nights N] [--cells N] [--store FOLDER] [--keep FOLDER]
 
-Makes a store of synthetic nights (those of benchmarks.history), writes the site with
-``conform dashboard`` in a process of its own, then opens it from disk in headless Chromium. Paint
-is the browser's first contentful paint of the overview, and for the table of cells the time from
-the start of the navigation until its first rows are drawn. A filter is timed in the page, from the
-key in the search field to the frame that shows its result; the slowest of each counts.
+Writes synthetic nightly runs (see benchmarks.history) and the site with ``conform dashboard`` in a
+new process, then opens the site from disk in headless Chromium. Paint is the browser's first
+contentful paint of the overview, and for the table of cells the time from the start of the
+navigation until its first rows are drawn. A filter is timed in the page, from the key in the search
+field to the frame that shows its result; the slowest of each counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.history import Nights
+from benchmarks.history import SyntheticRuns
 from harness.record.folder import RUN_FILE
 from reports.site.tests.browser import opened
 
@@ -66,8 +66,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         store = given.store or Path(scratch) / "runs"
         out = given.keep or Path(scratch) / "site"
-        _fill(store, given.cells, given.nights)
-        table = Table(title=f"{given.nights} nights of {given.cells:,} cells", title_justify="left")
+        _write_runs(store, given.cells, given.nights)
+        table = Table(
+            title=f"{given.nights} nightly runs of {given.cells:,} cells", title_justify="left"
+        )
         for column in ("what", "measured", "aim"):
             table.add_column(column, justify="left" if column == "what" else "right")
         for again in ("first", "again"):
@@ -85,13 +87,13 @@ def _arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--nights", type=int, default=30)
     parser.add_argument("--cells", type=int, default=10_000)
-    parser.add_argument("--store", type=Path, help="keep the nights there")
-    parser.add_argument("--keep", type=Path, help="keep the site there")
+    parser.add_argument("--store", type=Path, help="keep the runs in this folder")
+    parser.add_argument("--keep", type=Path, help="keep the site in this folder")
     return parser.parse_args()
 
 
-def _fill(store: Path, cells: int, nights: int) -> None:
-    made = Nights(cells, nights)
+def _write_runs(store: Path, cells: int, nights: int) -> None:
+    made = SyntheticRuns(cells, nights)
     for night in range(nights):
         folder = store / f"night-{night:04d}"
         if not (folder / RUN_FILE).exists():
@@ -99,7 +101,7 @@ def _fill(store: Path, cells: int, nights: int) -> None:
 
 
 def _write(out: Path, store: Path, nights: int) -> tuple[float, float]:
-    """Seconds and peak GiB of a process that writes the site."""
+    """Return seconds and peak GiB of a process that writes the site."""
     code = (
         "import resource, sys; from harness.cli import main\n"
         "try: main(sys.argv[1:])\n"

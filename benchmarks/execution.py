@@ -1,12 +1,13 @@
-"""What a cell pays for honest execution: the TOSA model's child, the runtime's own kernels.
+"""Cost of faithful execution: the child process of the TOSA reference model, and the runtime's
+kernels.
 
     python -m benchmarks.execution [CALLS]
 
-Prints, in milliseconds as medians of CALLS calls (default 50): a TOSA graph run in this process
-and in its child, for a small and a large tensor; a left-over operator run by ATen and as a
-program of the runtime, with what loading it costs; and how long the children take to start. The
-project's aim is that a normal cell pays less than 10 ms for the child and less than 5 ms for its
-left-over operators.
+Prints milliseconds as medians of CALLS calls (default 50): a TOSA graph run in this process and in
+its child process, for a small and a large tensor; a fallback operator run by ATen and as a program
+of the runtime, with the cost of loading it; and the start time of the child processes. The aim is
+that a normal cell pays less than 10 ms for the child process and less than 5 ms for its fallback
+operators.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ class Sum(torch.nn.Module):
 
 
 class Chain(torch.nn.Module):
-    """Five operators that nothing delegates, all different."""
+    """Five different operators that nothing delegates."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Elementary functions."""
         return torch.sin(torch.erf(torch.tanh(torch.exp(torch.cos(x)))))
 
 
-def milliseconds(call: Callable[[], object], count: int) -> float:
-    """Median of the calls after the first."""
+def measure_milliseconds(call: Callable[[], object], count: int) -> float:
+    """Return the median time of the calls after the first."""
     call()
     taken = []
     for _ in range(count):
@@ -60,37 +61,37 @@ def milliseconds(call: Callable[[], object], count: int) -> float:
     return statistics.median(taken)
 
 
-def program_of(module: torch.nn.Module, target: str, *inputs: torch.Tensor) -> Program:
-    """A lowered module."""
+def lower_module(module: torch.nn.Module, target: str, *inputs: torch.Tensor) -> Program:
+    """Return the lowered program of a module."""
     tester = Tester(Case("benchmark/execution", lambda: (module, inputs)), target)
     lower(tester)
     return Program(tester.program)
 
 
-def in_process(payload: DelegatePayload, x: torch.Tensor, out: torch.Tensor) -> None:
-    """The reference model without a child."""
+def run_in_process(payload: DelegatePayload, x: torch.Tensor, out: torch.Tensor) -> None:
+    """Run the reference model without a child process."""
     results, _ = tosa_reference_model.run(
         payload.data, [reference.to_array(x)], initialize_variable_tensor_from_numpy=1
     )
     reference.store(results[0], out)
 
 
-def start_seconds(x: torch.Tensor, payload: DelegatePayload) -> float:
-    """A first call, which starts the child and sends it the graph."""
+def measure_start(x: torch.Tensor, payload: DelegatePayload) -> float:
+    """Return the seconds of a first call, which starts the child process and sends it the graph."""
     reference.CHILD.close()
     start = time.perf_counter()
     reference.load(payload)([x, torch.empty_like(x)])
     return time.perf_counter() - start
 
 
-def load_milliseconds(program: Program, kernels: Kernels, x: torch.Tensor, count: int) -> float:
-    """A new interpreter with its first call, as each cell has one, and nothing loaded before."""
+def measure_load(program: Program, kernels: Kernels, x: torch.Tensor, count: int) -> float:
+    """Return the milliseconds of a new interpreter with its first call, as in a cell."""
 
     def cell() -> None:
         runtime_call._SHARED.clear()
         Interpreter(program, {}, kernels)((x,))
 
-    return milliseconds(cell, count)
+    return measure_milliseconds(cell, count)
 
 
 def main(count: int = 50) -> None:
@@ -103,26 +104,28 @@ def main(count: int = 50) -> None:
         table.add_column(column, justify="left" if column == "input" else "right")
     for shape in SHAPES:
         x, out = torch.randn(shape), torch.empty(shape)
-        (payload,) = program_of(Sum(), "tosa:fp", x).delegates
-        started = start_seconds(x, payload)
+        (payload,) = lower_module(Sum(), "tosa:fp", x).delegates
+        started = measure_start(x, payload)
         handle = reference.load(payload)
-        here = milliseconds(functools.partial(in_process, payload, x, out), count)
-        there = milliseconds(functools.partial(handle, [x, out]), count)
+        here = measure_milliseconds(functools.partial(run_in_process, payload, x, out), count)
+        there = measure_milliseconds(functools.partial(handle, [x, out]), count)
         table.add_row(str(shape), f"{here:.2f}", f"{there:.2f}", f"{there - here:+.2f}")
     console.print(table)
-    console.print(f"starting the child and its first call: {started:.2f} s, once a process")
+    console.print(
+        f"starting the child process and its first call: {started:.2f} s, once for each process"
+    )
     x = torch.randn(64)
-    program = program_of(Chain(), "null:eager", x)
+    program = lower_module(Chain(), "null:eager", x)
     operators = len(program.plan.chains[0].instructions)
-    table = Table(title=f"{operators} left-over operators, milliseconds")
+    table = Table(title=f"{operators} fallback operators, milliseconds")
     for column in ("kernels", "cell with one call", "each further call"):
         table.add_column(column, justify="left" if column == "kernels" else "right")
     for name, kernels in (("ATen's", AtenKernels()), ("the runtime's", RuntimeKernels())):
         interpreter = Interpreter(program, {}, kernels)
         table.add_row(
             name,
-            f"{load_milliseconds(program, kernels, x, count):.2f}",
-            f"{milliseconds(functools.partial(interpreter, (x,)), count):.2f}",
+            f"{measure_load(program, kernels, x, count):.2f}",
+            f"{measure_milliseconds(functools.partial(interpreter, (x,)), count):.2f}",
         )
     console.print(table)
     console.print(

@@ -1,14 +1,14 @@
-"""Time and memory of the history over 400 nights of 10,000 cells.
+"""Time and memory of ``conform history`` over 400 nightly runs of 10,000 cells.
 
     python -m benchmarks.history [--nights N] [--cells N] [--store FOLDER] [--full]
 
-Writes synthetic nights with the harness' own writer, prints how long the compact copy of a night
-takes, and then for each way to ask ``conform history`` the seconds and the peak memory of that
-process. The project's aims with a warm store are 10 s and 2 GiB.
+Writes synthetic nightly runs with the harness' own writer and prints the time of the compact copy
+of a run. Then prints, for each way to use ``conform history``, the seconds and the peak memory of
+that process. The aims with a warm store are 10 s and 2 GiB.
 
-A night has 15 MB of records. Once its copy is made they are emptied, keeping size and time, which
-is all that a warm start looks at; ``--full`` keeps them. FOLDER is left for another measurement,
-and nights that it has are not made again.
+A run has 15 MB of records. Once its copy is made they are emptied, keeping size and time, because
+a warm start looks at nothing else; ``--full`` keeps them. FOLDER is kept for another measurement,
+and runs that it already has are reused.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _START = datetime(2025, 10, 1, 2, tzinfo=UTC)
 _PROCESSORS = ["AMD EPYC 7763", "Intel Xeon Platinum 8370C"]
 
 
-class Nights:
-    """Nights that differ as real ones do: noise in times, and now and then a change that stays.
+class SyntheticRuns:
+    """Nightly runs that vary like real ones: noise in times, and a few lasting changes.
 
-    Planted are packages that move on every 90 nights with sizes and times of one target, cells
-    that turn slower, larger or less accurate, cells that fail from some night on, flaky cells,
-    two processors, every third night on the commit of the night before, nights that were killed,
-    and one with a damaged line.
+    They contain package upgrades every 90 runs that change sizes and times of one target; cells
+    that become slower, larger or less accurate; cells that start to fail; flaky cells; two
+    processors; every third run on the commit of the run before; interrupted runs; and one run with
+    a damaged line.
     """
 
     def __init__(self, cells: int, nights: int) -> None:
@@ -63,7 +63,7 @@ class Nights:
         self.used = choose.beta(0.4, 6, cells)
         self.bytes = choose.lognormal(7.6, 0.8, cells).astype(int) // 16 * 16
         self.nodes = choose.integers(1, 12, cells)
-        # Where a cell changes, and what: most never do.
+        # The run in which a cell changes, and the kind of change: most cells never change.
         self.change = np.where(
             choose.random(cells) < 0.03, choose.integers(5, max(nights, 6), cells), -1
         )
@@ -72,7 +72,7 @@ class Nights:
         self.nights = nights
 
     def write(self, folder: Path, night: int) -> None:
-        """Write one night as the harness does."""
+        """Write one run as the harness does."""
         choose, luck = np.random.default_rng(night), random.Random(night)
         total = len(self.names)
         processor = _PROCESSORS[night % 7 == 3]
@@ -154,12 +154,12 @@ def _environment(night: int, processor: str) -> Environment:
     )  # fmt: skip
 
 
-def fill(store: Path, cells: int, nights: int, *, full: bool) -> list[float]:
-    """Write the nights that are not there; seconds that each compact copy took."""
+def write_runs(store: Path, cells: int, nights: int, *, full: bool) -> list[float]:
+    """Write the missing runs; return the seconds of each compact copy."""
     from reports.history.compact import open_copies
     from reports.history.store import CACHE
 
-    made = Nights(cells, nights)
+    made = SyntheticRuns(cells, nights)
     took = []
     for night in range(nights):
         folder = store / f"{(_START + timedelta(days=night)):%Y%m%dT%H%M%S}-{night}"
@@ -172,19 +172,19 @@ def fill(store: Path, cells: int, nights: int, *, full: bool) -> list[float]:
         if problem:
             raise SystemExit(f"the copy of {folder} could not be written: {problem}")
         if not full:
-            _empty(folder / CELLS_FILE)
+            _truncate(folder / CELLS_FILE)
     return took
 
 
-def _empty(file: Path) -> None:
+def _truncate(file: Path) -> None:
     found = file.stat()
     os.truncate(file, 0)
     os.truncate(file, found.st_size)
     os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-def measure(store: Path, *options: str) -> tuple[float, float, float]:
-    """Wall-clock seconds, processor seconds and peak GiB of one ``conform history``."""
+def measure_command(store: Path, *options: str) -> tuple[float, float, float]:
+    """Return wall-clock seconds, processor seconds and peak GiB of one ``conform history``."""
     command = [sys.executable, "-m", "harness.cli", "history", str(store), *options]
     begin = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -193,12 +193,12 @@ def measure(store: Path, *options: str) -> tuple[float, float, float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB here
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB on Linux
     return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit / 2**30
 
 
 def main() -> None:
-    """Make the nights, measure and print."""
+    """Write the runs, measure and print."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--nights", type=int, default=400)
     options.add_argument("--cells", type=int, default=10_000)
@@ -208,14 +208,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as spare:
         store = given.store or Path(spare)
         store.mkdir(parents=True, exist_ok=True)
-        took = fill(store, given.cells, given.nights, full=given.full)
+        took = write_runs(store, given.cells, given.nights, full=given.full)
         if took:
-            print(f"compact copy of a night: median {statistics.median(took):.2f} s, "
+            print(f"compact copy of a run: median {statistics.median(took):.2f} s, "
                   f"largest {max(took):.2f} s")  # fmt: skip
-        print(f"{given.nights} nights × {given.cells:,} cells, warm store")
+        print(f"{given.nights} nightly runs × {given.cells:,} cells, warm store")
         name = "op_7/variant_3@xnnpack:fp32"
         for asked in ([], ["--steps"], ["--flaky"], ["--first-bad"], ["--cell", name]):
-            seconds, busy, memory = measure(store, *asked)
+            seconds, busy, memory = measure_command(store, *asked)
             print(f"  conform history {' '.join(asked):35} {seconds:6.1f} s ({busy:.1f} s of "
                   f"processor time)  {memory:5.2f} GiB")  # fmt: skip
         print(f"aims: {AIM_SECONDS:.0f} s, {AIM_GIB:.0f} GiB")

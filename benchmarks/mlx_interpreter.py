@@ -1,10 +1,11 @@
-"""What interpreting an MLX program costs beside the same model written by hand in ``mlx.core``.
+"""Cost of interpreting an MLX program, compared with the same model written by hand in
+``mlx.core``.
 
     python -m benchmarks.mlx_interpreter [CALLS]
 
-Lowers DeiT-Tiny (12 layers, 64 × 64 images), executes its payload, and runs a hand-written twin
-with the same weights. Calls alternate within one run; what counts is the ratio of the medians.
-The project's aim is at most 1.3. Outputs are compared first, so both do the same work.
+Lowers DeiT-Tiny (12 layers, 64 × 64 images), executes its payload, and runs a hand-written version
+with the same weights. Calls alternate within one run; the result is the ratio of the medians. The
+aim is at most 1.3. Outputs are compared first, to check that both do the same work.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from harness.session.discovery import find_case
 AIM = 1.3
 
 
-def by_hand(model: torch.nn.Module) -> Callable[[mx.array], mx.array]:
+def build_by_hand(model: torch.nn.Module) -> Callable[[mx.array], mx.array]:
     """DeiT for image classification with the weights of a transformers module."""
     w = {name: to_mlx(tensor.contiguous()) for name, tensor in model.state_dict().items()}
     config = model.config
@@ -86,7 +87,7 @@ def main(calls: int = 200) -> None:
     case, _ = find_case(Path("suites"), "deit/tiny")
     tester = Tester(case, "mlx:fp32").export().lower().to_executorch().serialize()
     program = executor(Program(tester.program).delegates[0])
-    twin = by_hand(tester.built.module.model)
+    twin = build_by_hand(tester.built.module.model)
     image = to_mlx(tester.built.inputs[0])
     ours, theirs = program([image])[0], twin(image)
     if not mx.allclose(ours, theirs, rtol=1e-4, atol=1e-4).item():

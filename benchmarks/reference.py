@@ -1,15 +1,15 @@
-"""What the reference of a model costs, beside lowering the model and running it.
+"""Cost of a model's reference compared with lowering and running the model.
 
     python -m benchmarks.reference nets.py:minilm nets.py:crepe --targets xnnpack:fp32,tosa:int
 
-A model is what ``conform check`` takes. Each model and target runs in a process of its own on one
-thread, after a small cell that imports what is imported once. Seconds are CPU time of the process.
-"Lowering" is everything from the export to the serialized bytes. "Reference" is what decides the
-verdict: the eager and float64 runs, the perturbed runs and the bounds. Its aim is at most twice
-lowering and running together.
+A model is a source of ``conform check``. Each model and target runs in its own process on one
+thread, after a small cell that does the one-time imports. Seconds are CPU time of the process.
+"Lowering" is everything from the export to the serialized bytes. "Reference" is the work that the
+verdict needs: the eager and float64 runs, the perturbed runs and the bounds. The aim is at most
+twice lowering and running together.
 
-``--keep FOLDER`` writes the bounds of each cell to a file; ``--against FOLDER`` compares them with
-bounds that an earlier version wrote there: the ratio of each element's bound, now to then.
+``--keep FOLDER`` writes the bounds of each cell to a file. ``--against FOLDER`` compares them with
+bounds that an earlier version wrote: the ratio of each element's bound, new to old.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measured import write
+from benchmarks.command_cost import write_figures
 from harness.vendors.quiet import silence_vendors
 
 if TYPE_CHECKING:
@@ -35,33 +35,33 @@ if TYPE_CHECKING:
 
     from harness.pipeline.tester import Tester
 
-AIM = 2.0
+TARGET_RATIO = 2.0
 LOWERING = ("export", "quantize", "to_edge", "transform", "lower", "to_executorch", "ship",
             "serialize")  # fmt: skip
 RUNNING = ("run", "steady", "emulate")
 
 
-class Ratios(NamedTuple):
-    """A cell's bounds over those of an earlier version, by element."""
+class BoundRatios(NamedTuple):
+    """A cell's bounds divided by the bounds of an earlier version, over all elements."""
 
     median: float
     least: float
     most: float
 
 
-class Cost(NamedTuple):
-    """What one cell took.
+class ReferenceCost(NamedTuple):
+    """Cost of one cell.
 
     Attributes:
-        model: as it was given.
-        target: where it ran.
-        status: of the cell, and its error.
+        model: name of the model.
+        target: the target.
+        status: status of the cell, and the failed stage.
         lowering: CPU seconds of the stages up to the bytes.
-        running: of executing them.
-        reference: of the oracle and the bounds.
-        gib: the most that the reference held above what the process held before the cell.
-        used: the largest share of a bound that an error took.
-        ratios: bounds, now to then; None where there is nothing to compare with.
+        running: CPU seconds of executing them.
+        reference: CPU seconds of the oracle and the bounds.
+        gib: peak memory of the reference, above the memory of the process before the cell.
+        used: the largest bound used.
+        ratios: bounds, new to old; None where there is nothing to compare with.
     """
 
     model: str
@@ -72,16 +72,16 @@ class Cost(NamedTuple):
     reference: float
     gib: float
     used: float
-    ratios: Ratios | None
+    ratios: BoundRatios | None
 
     @property
     def ratio(self) -> float:
-        """The reference, in units of lowering and running."""
+        """Reference time as a multiple of lowering and running."""
         return self.reference / (self.lowering + self.running)
 
 
-def measure(model: str, target: str, keep: Path | None, against: Path | None) -> Cost:
-    """Run one model on one target, in this process."""
+def measure(model: str, target: str, keep: Path | None, against: Path | None) -> ReferenceCost:
+    """Measure one model on one target, in this process."""
     import torch
 
     from harness.checking import cases, model_sources
@@ -91,7 +91,7 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
     from harness.pipeline.runner import run_cell
 
     class Clock(MemoryMeter):
-        """CPU seconds of stages; those of a stage inside of another are its own."""
+        """CPU seconds of stages; a nested stage is not counted in the outer one."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -118,7 +118,7 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
                 )
             self._since = now
 
-        def of(self, stages: Sequence[str]) -> float:
+        def total(self, stages: Sequence[str]) -> float:
             return sum(self.seconds.get(stage, 0.0) for stage in stages)
 
     silence_vendors()
@@ -138,21 +138,21 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
         torch.save(bounds, keep / name)
     earlier = None if against is None else against / name
     known = torch.load(earlier) if earlier is not None and earlier.exists() and bounds else None
-    return Cost(
+    return ReferenceCost(
         model.rpartition(":")[2],
         target,
         cell.status.value + (f" at {cell.stage}" if cell.error else ""),
-        clock.of(LOWERING),
-        clock.of(RUNNING),
-        clock.of(["reference"]),
+        clock.total(LOWERING),
+        clock.total(RUNNING),
+        clock.total(["reference"]),
         clock.peaks.get("reference", 0) / GIB,
         max((row.bound_used for row in cell.numerics), default=0.0),
-        None if known is None else compare(bounds, known),
+        None if known is None else compare_bounds(bounds, known),
     )
 
 
-def compare(now: Sequence[torch.Tensor], then: Sequence[torch.Tensor]) -> Ratios:
-    """The ratio of bounds, element by element; 1 where both are 0."""
+def compare_bounds(now: Sequence[torch.Tensor], then: Sequence[torch.Tensor]) -> BoundRatios:
+    """Return the ratios of bounds, element by element; 1 where both are 0."""
     import torch
 
     each = [
@@ -160,11 +160,11 @@ def compare(now: Sequence[torch.Tensor], then: Sequence[torch.Tensor]) -> Ratios
         for new, old in zip(now, then, strict=True)
     ]
     ratio = torch.cat(each)
-    return Ratios(float(ratio.median()), float(ratio.min()), float(ratio.max()))
+    return BoundRatios(float(ratio.median()), float(ratio.min()), float(ratio.max()))
 
 
-def apart(model: str, target: str, given: argparse.Namespace) -> Cost | None:
-    """The same in a process of its own; None where that ended otherwise, which it says."""
+def measure_in_process(model: str, target: str, given: argparse.Namespace) -> ReferenceCost | None:
+    """Measure in a new process; print its errors and return None if it fails."""
     command = [sys.executable, "-m", "benchmarks.reference", model, "--targets", target, "--one"]
     for option, folder in (("--keep", given.keep), ("--against", given.against)):
         command += [option, str(folder)] if folder else []
@@ -174,19 +174,21 @@ def apart(model: str, target: str, given: argparse.Namespace) -> Cost | None:
         return None
     found: list[Any] = json.loads(made.stdout.splitlines()[-1])
     *figures, ratios = found
-    return Cost._make([*figures, None if ratios is None else Ratios(*ratios)])
+    return ReferenceCost._make([*figures, None if ratios is None else BoundRatios(*ratios)])
 
 
 def main() -> None:
-    """Measure, and print a table."""
+    """Measure and print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("models", nargs="+", help="FILE.py:NAME or package.module:NAME")
     parser.add_argument("--targets", default="xnnpack:fp32", help="comma-separated (%(default)s)")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write bounds there")
-    parser.add_argument("--against", type=Path, metavar="FOLDER", help="compare with bounds there")
-    parser.add_argument("--json", type=Path, help="keep the figures there")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write bounds to this folder")
+    parser.add_argument(
+        "--against", type=Path, metavar="FOLDER", help="compare with bounds in this folder"
+    )
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -194,14 +196,14 @@ def main() -> None:
         print(json.dumps(cost))
         return
     columns = ("model", "target", "status", "lowering s", "run s", "reference s", "ratio", "GiB",
-               "bound used", "bounds, now to then: median, least, most")  # fmt: skip
+               "bound used", "bounds, new to old: median, least, most")  # fmt: skip
     table = Table(title="CPU seconds of a cell; ratio is reference / (lowering + run)")
     for column in columns:
         table.add_column(column, justify="left" if column in columns[:3] else "right")
-    made: list[Cost] = []
+    made: list[ReferenceCost] = []
     for model in given.models:
         for target in given.targets.split(","):
-            found = apart(model, target, given)
+            found = measure_in_process(model, target, given)
             if found is None:
                 continue
             made.append(cost := found)
@@ -211,8 +213,10 @@ def main() -> None:
             print("  ".join(row), file=sys.stderr, flush=True)
             table.add_row(*row)
     Console(width=max(160, Console().width)).print(table)
-    print(f"aim: a ratio of at most {AIM:g}")
-    write(given.json, "reference", cells=[cost._asdict() | {"ratio": cost.ratio} for cost in made])
+    print(f"aim: a ratio of at most {TARGET_RATIO:g}")
+    write_figures(
+        given.json, "reference", cells=[cost._asdict() | {"ratio": cost.ratio} for cost in made]
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What a cell costs as its operator grows: seconds and peak memory against size, target by target.
+"""Cost of a cell by the size of its operator: seconds and peak memory, for each target.
 
     python -m benchmarks.scale [--largest N] [--targets mlx:fp32,xnnpack:fp32] [--html plot.html]
 
-Each cell runs in a process of its own, on one core, after a small one that loads what is loaded
-once. Seconds are all of the cell, with what the vendor's runtime takes; memory is the most of any
-stage, above what the process had before. The exponent is that of the seconds in the size between
-the smallest and the largest.
+Each cell runs in its own process on one core, after a small cell that does the one-time loading.
+Seconds are of the whole cell, including the vendor's runtime. Memory is the peak of any stage above
+the memory of the process before. The exponent is the power of the size with which seconds grow,
+between the smallest and the largest size.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Built: TypeAlias = tuple[Any, tuple[Any, ...]]
 """A module and its inputs."""
 
 
-class Kind(NamedTuple):
+class ScaledOperator(NamedTuple):
     """An operator, or a block of them, in several sizes.
 
     Attributes:
-        build: makes the module and inputs of a size.
-        sizes: from small to the one that people have.
-        elements: what the cost of a size is held against, in millions.
-        unit: what is counted.
+        build: creates the module and inputs of a size.
+        sizes: from small to a realistic size.
+        elements: the quantity that the cost is compared with, in millions.
+        unit: unit of that quantity.
     """
 
     build: Callable[[int], Built]
@@ -46,14 +46,14 @@ class Kind(NamedTuple):
 
 
 def convolution(images: int) -> Built:
-    """Voxtral's first convolution on so many windows of audio."""
+    """Voxtral's first convolution on ``images`` windows of audio."""
     import torch
 
     return torch.nn.Conv1d(128, 1280, 3), (torch.randn(images, 128, 3000),)
 
 
 def attention(heads: int) -> Built:
-    """Causal attention of an audio encoder with so many heads."""
+    """Causal attention of an audio encoder with ``heads`` heads."""
     import torch
 
     class Attention(torch.nn.Module):
@@ -64,7 +64,7 @@ def attention(heads: int) -> Built:
 
 
 def decoder_layer(hidden: int, tokens: int = 128, width: int = 64) -> Built:
-    """A decoder layer as wide as that; at 2048 that of Llama 3.2 1B."""
+    """A decoder layer of this width; Llama 3.2 1B has 2048."""
     import torch
 
     functional = torch.nn.functional
@@ -104,17 +104,17 @@ def decoder_layer(hidden: int, tokens: int = 128, width: int = 64) -> Built:
     return Layer(), (torch.randn(1, tokens, hidden),)
 
 
-KINDS = {
-    "convolution": Kind(convolution, (1, 3, 10), lambda n: n * 1280 * 2998e-6, "outputs"),
-    "attention": Kind(attention, (2, 8, 32), lambda n: n * 1500 * 1500e-6, "scores"),
-    "decoder layer": Kind(
+OPERATORS = {
+    "convolution": ScaledOperator(convolution, (1, 3, 10), lambda n: n * 1280 * 2998e-6, "outputs"),
+    "attention": ScaledOperator(attention, (2, 8, 32), lambda n: n * 1500 * 1500e-6, "scores"),
+    "decoder layer": ScaledOperator(
         decoder_layer, (512, 1024, 2048), lambda n: 14.5 * n * n * 1e-6, "weights"
     ),
 }
 
 
-class Cost(NamedTuple):
-    """What one cell took: seconds of all its stages, GiB at most, and how it ended."""
+class CellCost(NamedTuple):
+    """Cost of one cell: seconds of all its stages, peak GiB, and its status."""
 
     kind: str
     target: str
@@ -125,8 +125,8 @@ class Cost(NamedTuple):
     stages: dict[str, float]
 
 
-def measure(kind: str, size: int, target: str) -> Cost:
-    """One cell, in this process."""
+def measure(kind: str, size: int, target: str) -> CellCost:
+    """Measure one cell, in this process."""
     silence_vendors()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -140,21 +140,21 @@ def measure(kind: str, size: int, target: str) -> Cost:
     run_cell(Case("warm", lambda: (torch.nn.Linear(64, 64), (torch.randn(4, 64),))), target)
     speed.tune_garbage_collector()
     start = time.perf_counter()
-    cell = run_cell(Case("scale", lambda: KINDS[kind].build(size)), target)
+    cell = run_cell(Case("scale", lambda: OPERATORS[kind].build(size)), target)
     seconds = time.perf_counter() - start
     peak = max(cell.memory.values(), default=math.nan) / 2**30
     status = cell.status.value if cell.error is None else f"{cell.status.value}: {cell.error}"
     stages = {stage: round(spent, 2) for stage, spent in cell.stages.items()}
-    return Cost(kind, target, KINDS[kind].elements(size), seconds, peak, status, stages)
+    return CellCost(kind, target, OPERATORS[kind].elements(size), seconds, peak, status, stages)
 
 
-def exponent(first: Cost, last: Cost) -> float:
-    """With which power of the size the seconds grow."""
+def compute_exponent(first: CellCost, last: CellCost) -> float:
+    """Return the exponent of the seconds as a power of the size."""
     return math.log(last.seconds / first.seconds) / math.log(last.millions / first.millions)
 
 
-def plot(costs: list[Cost], path: Path) -> None:
-    """Write seconds and memory of all kinds against size, both axes logarithmic, as one page."""
+def plot(costs: list[CellCost], path: Path) -> None:
+    """Write a page with seconds and memory of all operators against size, with logarithmic axes."""
     from plotly import graph_objects
     from plotly.colors import qualitative
     from plotly.subplots import make_subplots
@@ -163,7 +163,7 @@ def plot(costs: list[Cost], path: Path) -> None:
     figure = make_subplots(
         rows=2, cols=len(kinds), shared_xaxes=True, vertical_spacing=0.06, column_titles=kinds
     )
-    for (kind, target), rows in _grouped(costs).items():
+    for (kind, target), rows in _group(costs).items():
         column = kinds.index(kind) + 1
         color = qualitative.Safe[TARGETS.index(target) % 10] if target in TARGETS else "black"
         for row, values in ((1, [r.seconds for r in rows]), (2, [r.gibibytes for r in rows])):
@@ -180,7 +180,7 @@ def plot(costs: list[Cost], path: Path) -> None:
                 row=row,
                 col=column,
             )
-        figure.update_xaxes(title=f"million {KINDS[kind].unit}", row=2, col=column)
+        figure.update_xaxes(title=f"million {OPERATORS[kind].unit}", row=2, col=column)
     figure.update_xaxes(type="log")
     figure.update_yaxes(type="log")
     figure.update_yaxes(title="seconds", row=1, col=1)
@@ -189,31 +189,39 @@ def plot(costs: list[Cost], path: Path) -> None:
     figure.write_html(path, include_plotlyjs=True)
 
 
-def _grouped(costs: list[Cost]) -> dict[tuple[str, str], list[Cost]]:
-    groups: dict[tuple[str, str], list[Cost]] = {}
+def _group(costs: list[CellCost]) -> dict[tuple[str, str], list[CellCost]]:
+    groups: dict[tuple[str, str], list[CellCost]] = {}
     for cost in costs:
         groups.setdefault((cost.kind, cost.target), []).append(cost)
     return groups
 
 
-def _measured(kind: str, size: int, target: str) -> Cost:
+def _measure_in_process(kind: str, size: int, target: str) -> CellCost:
     command = [sys.executable, "-m", "benchmarks.scale", "--one", kind, str(size), target]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
         status = f"ended with {made.returncode}: {made.stderr.strip().splitlines()[-1:]}"
-        return Cost(kind, target, KINDS[kind].elements(size), math.nan, math.nan, status, {})
-    return Cost(*json.loads(made.stdout.splitlines()[-1]))
+        return CellCost(
+            kind, target, OPERATORS[kind].elements(size), math.nan, math.nan, status, {}
+        )
+    return CellCost(*json.loads(made.stdout.splitlines()[-1]))
 
 
 def main() -> None:
-    """Measure, print a line a cell, and plot."""
+    """Measure, print a line for each cell, and plot."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--largest", type=int, default=3, help="how many of the sizes (3)")
-    parser.add_argument("--kinds", default=",".join(KINDS), help="which ones (all)")
-    parser.add_argument("--targets", default=",".join(TARGETS), help="where (all of float32)")
-    parser.add_argument("--html", type=Path, help="write a plot there")
+    parser.add_argument(
+        "--largest", type=int, default=3, help="number of sizes, smallest first (3)"
+    )
+    parser.add_argument(
+        "--kinds", default=",".join(OPERATORS), help="comma-separated operators (all)"
+    )
+    parser.add_argument(
+        "--targets", default=",".join(TARGETS), help="comma-separated (all float32 targets)"
+    )
+    parser.add_argument("--html", type=Path, help="write a plot to this file")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -222,16 +230,18 @@ def main() -> None:
     costs = []
     for kind in given.kinds.split(","):
         for target in given.targets.split(","):
-            rows = [_measured(kind, n, target) for n in KINDS[kind].sizes[: given.largest]]
+            rows = [
+                _measure_in_process(kind, n, target) for n in OPERATORS[kind].sizes[: given.largest]
+            ]
             for row in rows:
                 print(
-                    f"{kind:14} {target:14} {row.millions:7.1f} M {KINDS[kind].unit:8}"
+                    f"{kind:14} {target:14} {row.millions:7.1f} M {OPERATORS[kind].unit:8}"
                     f"{row.seconds:7.1f} s {row.gibibytes:6.2f} GiB  {row.status}  {row.stages}",
                     flush=True,
                 )
             costs += rows
             if len(rows) > 1:
-                print(f"{kind:14} {target:14} exponent {exponent(rows[0], rows[-1]):.2f}")
+                print(f"{kind:14} {target:14} exponent {compute_exponent(rows[0], rows[-1]):.2f}")
     if given.html:
         plot(costs, given.html)
         print(f"plot: {given.html}")

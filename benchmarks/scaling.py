@@ -1,12 +1,12 @@
-"""Whether cells cost the same however many there are, and whether workers stay small.
+"""Cost of a cell by the size of the run, and memory of worker processes.
 
     python -m benchmarks.scaling [--cells 100,1000,5000] [--workers 1,2] [--json FILE]
 
-Upstream's operator programs on the five float32 targets (``suites/upstream``) are run in samples of
-so many cells, each a run of its own. The cells of the smallest sample are in all of them: their
-seconds in a larger run, over those in the smallest, say what size alone costs. Memory is the most
-that a worker held, as looked for every half second, and how much it grew over the last half of its
-run; with several numbers of workers the largest sample runs with each.
+Upstream's operator programs on the five float32 targets (``suites/upstream``) run in samples of
+these sizes, each as a run of its own. All samples contain the cells of the smallest one: the ratio
+of their seconds in a larger run to those in the smallest is the effect of the size alone. Memory is
+the peak of a worker process, sampled every half second, and its growth over the last half of its
+run. With several numbers of workers, the largest sample runs with each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measured import write
+from benchmarks.command_cost import write_figures
 
 TARGETS = ("portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "metal:fp32")
 _SUITE = "suites/upstream/operators.py"
@@ -31,16 +31,16 @@ _INTERVAL = 0.5
 _GIB = 2**30
 
 
-class Scaled(NamedTuple):
+class ScalingRun(NamedTuple):
     """One run.
 
     Attributes:
-        cells: how many were run.
-        workers: in how many processes.
+        cells: number of cells.
+        workers: number of worker processes.
         wall: seconds from the command to its end.
         each: seconds by cell.
-        peak: GiB of the largest worker.
-        growth: GiB that the largest worker gained in the last half of its time.
+        peak: GiB of the largest worker process.
+        growth: GiB that this process gained in the last half of its time.
     """
 
     cells: int
@@ -51,25 +51,27 @@ class Scaled(NamedTuple):
     growth: float
 
 
-def sample(count: int) -> list[str]:
-    """Names of cases whose cells on all targets are so many; each sample is in the larger ones."""
+def select_sample(count: int) -> list[str]:
+    """Return names of cases with ``count`` cells on all targets; a sample is part of each larger
+    one.
+    """
     from suites.upstream.operators import CASES
 
-    names = sorted((case.name for case in CASES), key=_spread)
+    names = sorted((case.name for case in CASES), key=_hash_name)
     return names[: max(1, count // len(TARGETS))]
 
 
-def _spread(name: str) -> str:
+def _hash_name(name: str) -> str:
     import hashlib
 
     return hashlib.sha256(name.encode()).hexdigest()
 
 
-def run(count: int, workers: int) -> Scaled:
-    """Run a sample, and watch its workers."""
+def run_sample(count: int, workers: int) -> ScalingRun:
+    """Run a sample and measure the memory of its worker processes."""
     from harness.record.folder import load
 
-    names = sample(count)
+    names = select_sample(count)
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder) / "cells"
         listed.write_text(
@@ -80,18 +82,18 @@ def run(count: int, workers: int) -> Scaled:
         command += ["--targets", ",".join(TARGETS), "--run-dir", str(record), f"@{listed}"]
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        held = _watch(process)
+        held = _watch_memory(process)
         wall = time.perf_counter() - start
         each = {cell.id: cell.seconds for cell in load(record).cells}
     peaks = {pid: max(sizes) for pid, sizes in held.items()}
     largest = max(peaks, key=lambda pid: peaks[pid])
     sizes = held[largest]
     growth = max(sizes) - max(sizes[: len(sizes) // 2] or sizes)
-    return Scaled(len(each), workers, wall, each, peaks[largest] / _GIB, growth / _GIB)
+    return ScalingRun(len(each), workers, wall, each, peaks[largest] / _GIB, growth / _GIB)
 
 
-def _watch(process: subprocess.Popen[bytes]) -> dict[int, list[int]]:
-    """Bytes that each worker held, one after the other, until the run ends."""
+def _watch_memory(process: subprocess.Popen[bytes]) -> dict[int, list[int]]:
+    """Return the sampled memory of each worker process in bytes."""
     held: dict[int, list[int]] = {}
     parent = psutil.Process(process.pid)
     while process.poll() is None:
@@ -105,18 +107,22 @@ def _watch(process: subprocess.Popen[bytes]) -> dict[int, list[int]]:
 
 
 def main() -> None:
-    """Measure, and print a table."""
+    """Measure and print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--cells", default="100,1000,5000", help="sizes (%(default)s)")
-    parser.add_argument("--workers", default="2", help="processes (%(default)s)")
-    parser.add_argument("--json", type=Path, help="keep the figures there")
+    parser.add_argument(
+        "--cells", default="100,1000,5000", help="comma-separated sizes (%(default)s)"
+    )
+    parser.add_argument(
+        "--workers", default="2", help="comma-separated numbers of processes (%(default)s)"
+    )
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     given = parser.parse_args()
     sizes = sorted(map(int, given.cells.split(",")))
     workers = list(map(int, given.workers.split(",")))
-    runs = [run(size, workers[0]) for size in sizes]
-    runs += [run(sizes[-1], more) for more in workers[1:]]
+    runs = [run_sample(size, workers[0]) for size in sizes]
+    runs += [run_sample(sizes[-1], more) for more in workers[1:]]
     table = Table(title="cells of upstream's operators on five targets")
     for column in ("cells", "workers", "wall s", "ms a cell", "the same cells", "GiB", "growth"):
         table.add_column(column, justify="right")
@@ -130,7 +136,7 @@ def main() -> None:
         kept = {name: value for name, value in found._asdict().items() if name != "each"}
         figures.append(kept | {"milliseconds": mean, "same_cells": ratio})
     Console().print(table)
-    write(given.json, "scaling", runs=figures)
+    write_figures(given.json, "scaling", runs=figures)
 
 
 if __name__ == "__main__":

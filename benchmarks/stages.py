@@ -1,13 +1,13 @@
-"""What each stage of a cell takes, beside the vendors' bare calls on the same programs.
+"""Time of each stage of a cell, compared with bare vendor calls on the same programs.
 
     python -m benchmarks.stages [--cases 60] [--rounds 3] [--targets LIST] [--json FILE]
 
-Bare is what anybody has to call: ``torch.export``, quantization, ``to_edge_transform_and_lower``,
-``to_executorch``, the bytes, one execution; with torch as it is and nothing shared between
-programs. Ours is :func:`harness.run_cell` as the suites call it, target after target for each case.
-Each round is a process for the one and a process for the other, on one thread, after a warm-up.
-What a cell of ours spends beyond the vendors' stages (building, reference, bounds, comparing,
-recording) is in the column "outside"; the aim is below 8 ms.
+"Bare" are the calls that any user needs: ``torch.export``, quantization,
+``to_edge_transform_and_lower``, ``to_executorch``, the bytes, one execution; with unmodified torch
+and nothing shared between programs. "Ours" is :func:`harness.run_cell` as the suites call it,
+target after target for each case. In each round, each method runs in its own process, on one
+thread, after a warm-up. The column "outside" is the time of our cells outside of the vendors'
+stages (building, reference, bounds, comparing, recording). The aim is below 8 ms.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measured import Ratio, write
+from benchmarks.command_cost import Ratio, write_figures
 from harness.vendors.quiet import silence_vendors
 
 AIM_MS = 8.0
 STAGES = ("export", "quantize", "lower", "to_executorch", "serialize", "run")
-"""Those that bare calls have as well."""
+"""Stages that bare calls have as well."""
 OUTSIDE = "outside"
 _SUITES = Path("suites/ops")
 
 Seconds = dict[str, dict[str, float]]
-"""By cell and stage."""
+"""Seconds by cell and stage."""
 
 
 def _cases(count: int) -> list[Any]:
@@ -52,26 +52,26 @@ def _prepare() -> None:
     torch.set_num_threads(1)
 
 
-def bare(cases: int, targets: Sequence[str]) -> Seconds:
-    """The vendors' calls alone."""
+def measure_bare(cases: int, targets: Sequence[str]) -> Seconds:
+    """Measure the vendors' calls."""
     from harness.pipeline.speed import tune_garbage_collector
     from harness.record.target import Target, cell_id
 
     _prepare()
     chosen = _cases(cases)
     for name in targets:
-        _called(chosen[0], Target.parse(name))  # imports and first uses are not a cell's
+        _time_calls(chosen[0], Target.parse(name))  # warm-up: imports and first uses
     tune_garbage_collector()
     made: Seconds = {}
     for case in chosen:
         for target in map(Target.parse, targets):
-            if (taken := _called(case, target)) is not None:
+            if (taken := _time_calls(case, target)) is not None:
                 made[cell_id(case.name, target)] = taken
     return made
 
 
-def _called(case: Any, target: Any) -> dict[str, float] | None:
-    """Seconds of each call on one case; None where one of them raises."""
+def _time_calls(case: Any, target: Any) -> dict[str, float] | None:
+    """Return the seconds of each call on one case; None where one of them raises."""
     from harness import registry
     from harness.execution.interface import Interface
     from harness.execution.program import Program
@@ -120,8 +120,8 @@ def _called(case: Any, target: Any) -> dict[str, float] | None:
     return taken
 
 
-def ours(cases: int, targets: Sequence[str]) -> Seconds:
-    """Whole cells."""
+def measure_ours(cases: int, targets: Sequence[str]) -> Seconds:
+    """Measure whole cells."""
     from harness import Status, run_cell
     from harness.pipeline import speed
     from harness.pipeline.shared_case_work import SharedCaseWork
@@ -144,18 +144,18 @@ def ours(cases: int, targets: Sequence[str]) -> Seconds:
     return made
 
 
-WAYS = {"bare": bare, "ours": ours}
+METHODS = {"bare": measure_bare, "ours": measure_ours}
 
 
-def measured(way: str, cases: int, targets: Sequence[str]) -> Seconds:
-    """One of both, in a process of its own.
+def measure_in_process(method: str, cases: int, targets: Sequence[str]) -> Seconds:
+    """Measure with one method, in a new process.
 
     Raises:
-        SystemExit: that process failed; with the end of what it printed.
+        SystemExit: that process failed; with the end of its errors.
     """
     command = [sys.executable, "-m", "benchmarks.stages", "--cases", str(cases)]
-    command += ["--targets", ",".join(targets), "--one", way]
-    # Apart: what vendors log of each of some hundred programs would bury the table.
+    command += ["--targets", ",".join(targets), "--one", method]
+    # Captured, because vendors log hundreds of lines.
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
         raise SystemExit(
@@ -165,8 +165,8 @@ def measured(way: str, cases: int, targets: Sequence[str]) -> Seconds:
     return found
 
 
-def milliseconds(cells: Seconds, chosen: Sequence[str]) -> dict[str, float]:
-    """The mean of some cells, by stage."""
+def mean_milliseconds(cells: Seconds, chosen: Sequence[str]) -> dict[str, float]:
+    """Return the mean of some cells, by stage."""
     names = [*STAGES, OUTSIDE]
     return {
         name: 1e3 * statistics.fmean(cells[cell].get(name, 0.0) for cell in chosen)
@@ -175,28 +175,30 @@ def milliseconds(cells: Seconds, chosen: Sequence[str]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, and print a table."""
+    """Measure and print a table."""
     from harness import registry
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--cases", type=int, default=60, help="of suites/ops (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="of both (%(default)s)")
-    parser.add_argument("--targets", help="separated by commas (those of a plain run)")
-    parser.add_argument("--json", type=Path, help="keep the figures there")
-    parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--cases", type=int, default=60, help="number of cases of suites/ops (%(default)s)"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds (%(default)s)")
+    parser.add_argument("--targets", help="comma-separated (the targets of a plain run)")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--one", choices=METHODS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     targets = (given.targets or ",".join(map(str, registry.default_targets()))).split(",")
     if given.one:
-        print(json.dumps(WAYS[given.one](given.cases, targets)))
+        print(json.dumps(METHODS[given.one](given.cases, targets)))
         return
     rounds: list[list[Seconds]] = []
     for turn in range(1, given.rounds + 1):
         rounds.append([])
-        for way in WAYS:
-            print(f"round {turn} of {given.rounds}: {way}", file=sys.stderr)
-            rounds[-1].append(measured(way, given.cases, targets))
+        for method in METHODS:
+            print(f"round {turn} of {given.rounds}: {method}", file=sys.stderr)
+            rounds[-1].append(measure_in_process(method, given.cases, targets))
     table = Table(title="milliseconds a cell: bare calls, and ours")
     for column in ("target", "cells", *STAGES, OUTSIDE, "bare to ours"):
         table.add_column(column, justify="left" if column == "target" else "right")
@@ -207,15 +209,17 @@ def main() -> None:
         if not chosen:
             table.add_row(target, "0")
             continue
-        pairs = [[milliseconds(cells, chosen) for cells in each] for each in rounds]
+        pairs = [[mean_milliseconds(cells, chosen) for cells in each] for each in rounds]
         theirs, made = (
             {
-                stage: statistics.median(pair[way][stage] for pair in pairs)
-                for stage in pairs[0][way]
+                stage: statistics.median(pair[method][stage] for pair in pairs)
+                for stage in pairs[0][method]
             }
-            for way in (0, 1)
+            for method in (0, 1)
         )
-        ratio = Ratio.of(*([sum(pair[way].values()) for pair in pairs] for way in (0, 1)))
+        ratio = Ratio.from_rounds(
+            *([sum(pair[method].values()) for pair in pairs] for method in (0, 1))
+        )
         shown = [f"{theirs[stage]:.1f} {made[stage]:.1f}" for stage in STAGES]
         table.add_row(target, str(len(chosen)), *shown, f"{made[OUTSIDE]:.1f}", str(ratio))
         figures[target] = {
@@ -226,7 +230,7 @@ def main() -> None:
         }
     Console(width=max(150, Console().width)).print(table)
     print(f"aim: {OUTSIDE} below {AIM_MS:g} ms")
-    write(given.json, "stages", rounds=given.rounds, targets=figures)
+    write_figures(given.json, "stages", rounds=given.rounds, targets=figures)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""How often a verdict is wrong: right programs called wrong, and faults that pass."""
+"""Error rates of verdicts: correct programs that fail, and faults that pass."""

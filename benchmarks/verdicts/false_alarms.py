@@ -1,13 +1,12 @@
-"""How often a program that is right is called wrong: one lowered program, many inputs.
+"""False alarms: how often a correct program fails, for one lowered program and many inputs.
 
     python -m benchmarks.verdicts.false_alarms --seeds 10 --cases '*/tiny' --targets 'xnnpack:*'
 
-Lowers each case below PATHS (default ``suites/models``) once on each of its targets, and judges
-what it does with the inputs of other seeds. Cells with a limitation are left out, and so are those
-that do not lower, which are named, and those that the runtime has no kernels for. Prints for each
-target how many draws there were, how many were wrong, and how much of the bound the worst used.
-Weights are those of the first seed: ``pytest --seed N`` draws them anew. Exits with 1 where
-anything was wrong.
+Lowers each case below PATHS (default ``suites/models``) once on each of its targets, and compares
+its outputs for the inputs of other seeds. Skips cells with a known issue, cells that do not lower
+(these are listed), and cells for which the runtime has no kernels. Prints for each target the
+number of draws, the number of failures, and the largest bound used. Weights are drawn with the
+first seed; ``pytest --seed N`` draws them again. Exits with 1 if any output was wrong.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from harness.vendors.quiet import silence_vendors
 
 @dataclass
 class Tally:
-    """What came of the draws on one target."""
+    """Results of all draws on one target."""
 
     draws: int = 0
     used: float = 0.0
@@ -45,11 +44,11 @@ class Tally:
 
 @click.command(help=__doc__)
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@click.option("--seeds", default=10, help="How many inputs.")
-@click.option("--first", default=0, help="The first seed, which is that of the weights.")
+@click.option("--seeds", default=10, help="Number of inputs.")
+@click.option("--first", default=0, help="First seed, also used for the weights.")
 @click.option("--cases", "names", default="*", help="Globs over cases, separated by |.")
 @click.option("--targets", default="*", help="Globs over targets, separated by |.")
-@click.option("--part", default="1/1", help="Take every Nth case: 1/2 and 2/2 share the work.")
+@click.option("--part", default="1/1", help="Run every Nth case: 1/2 and 2/2 share the work.")
 def main(
     paths: Sequence[Path], seeds: int, first: int, names: str, targets: str, part: str
 ) -> None:
@@ -57,14 +56,14 @@ def main(
     silence_vendors()
     torch.set_num_threads(1)
     speed.install()
-    chosen = select(paths, names, part)
+    chosen = select_cases(paths, names, part)
     console, tallies = Console(), dict[Target, Tally]()
     for number, (case, limitations) in enumerate(chosen, start=1):
         testers, failed = {}, list[str]()
-        for target, tester in _prepared(case, targets, limitations, first):
+        for target, tester in _prepare_testers(case, targets, limitations, first):
             try:
                 lower(tester)
-            except StageFailure as failure:  # as ExecuTorch refuses what is not core ATen
+            except StageFailure as failure:  # ExecuTorch refuses operators outside of core ATen
                 failed.append(f"  {case.name}@{target} does not lower: {failure}")
             else:
                 testers[target] = tester
@@ -77,15 +76,15 @@ def main(
                 if wrong:
                     console.print(f"  {case.name}@{target} seed {seed}: {wrong}", markup=False)
     if not tallies:
-        raise click.UsageError(f"none of these cases is taken to {targets!r}")
+        raise click.UsageError(f"none of these cases has a target that matches {targets!r}")
     _print(console, tallies)
     sys.exit(any(tally.wrong for tally in tallies.values()))
 
 
-def select(
+def select_cases(
     paths: Sequence[Path], names: str, part: str = "1/1"
 ) -> list[tuple[Case, Sequence[Limitation]]]:
-    """Cases of a plain run below some folders or in some modules, with what is known of them.
+    """Return cases of a plain run below some folders or in some modules, with their known issues.
 
     Args:
         paths: default: the models.
@@ -93,7 +92,7 @@ def select(
         part: ``1/2`` and ``2/2`` share the cases.
 
     Raises:
-        click.UsageError: there is none.
+        click.UsageError: no case matches.
     """
     place, parts = map(int, part.split("/"))
     chosen = [
@@ -109,14 +108,14 @@ def select(
 
 
 def matches(globs: str, name: str) -> bool:
-    """Whether one of several globs between ``|`` matches a name."""
+    """Whether one of several globs, separated by ``|``, matches a name."""
     return any(fnmatchcase(name, each) for each in globs.split("|"))
 
 
-def _prepared(
+def _prepare_testers(
     case: Case, globs: str, limitations: Sequence[Limitation], seed: int
 ) -> Iterator[tuple[Target, Tester]]:
-    """The case on those of its targets where no gap is known of."""
+    """Yield testers of the case on its targets without a known issue."""
     shared_work = SharedCaseWork()
     for target in registry.targets_of(case, None):
         if not matches(globs, str(target)) or find(limitations, case, target) is not None:
@@ -129,13 +128,13 @@ def _prepared(
 
 
 def _judge(tester: Tester, seed: int, tally: Tally) -> str | None:
-    """What is wrong with the outputs for one seed's inputs."""
+    """Return what is wrong with the outputs for one seed's inputs, or None."""
     calls = tester.case.make(seed).cast(tester.recipe.dtype).calls
     try:
         verdict = tester.run(calls).compare().verdict
     except StageFailure as failure:
         if isinstance(failure.cause, MissingKernels):
-            return None  # what the runtime has no kernel for is nobody's fault
+            return None  # a missing kernel is not a wrong verdict
         problem = str(failure)
     else:
         tally.used = max([tally.used, *(row.bound_used for row in verdict.numerics)])
@@ -149,7 +148,7 @@ def _judge(tester: Tester, seed: int, tally: Tally) -> str | None:
 
 def _print(console: Console, tallies: dict[Target, Tally]) -> None:
     table = Table(title="inputs of one program each")
-    for column in ("target", "draws", "wrong", "of the bound, at most"):
+    for column in ("target", "draws", "wrong", "largest bound used"):
         table.add_column(column, justify="left" if column == "target" else "right")
     for target, tally in sorted(tallies.items(), key=lambda item: str(item[0])):
         table.add_row(str(target), str(tally.draws), str(len(tally.wrong)), f"{tally.used:.2f}")

@@ -297,7 +297,7 @@ def _describe_origin(first: TracedNode, found: Found) -> str:
         return f"inherited: with exact inputs this node stays within its bound{path}"
     if " + " in first.op or len(first.together) > 1:
         nodes = " ".join(first.together)
-        return f"the error originates here: with exact inputs these nodes exceed the bound: {nodes}"
+        return f"the error originates here, in these nodes together, with exact inputs: {nodes}"
     return "the error originates here: with exact inputs this node exceeds its bound"
 
 
@@ -325,6 +325,6 @@ def _print_nodes(found: Found, console: Console) -> None:
     console.print(table)
     more = f" ({len(found.nodes) - _ROWS} more in --json)" if len(found.nodes) > _ROWS else ""
     console.print(
-        f"{len(found.nodes)} of {found.candidates} nodes measured{more}, {found.rounds} rounds, "
-        f"{found.programs} programs"
+        f"{len(found.nodes)} of {found.candidates} nodes measured{more}; rounds: {found.rounds}, "
+        f"programs: {found.programs}"
     )

@@ -133,8 +133,10 @@ def compare_value(name: str, value: Any, eager: Any, truth: Any, bound: Any) -> 
         used = error / bound.flatten().double().clamp(min=1e-300)
         worst = int(used.argmax())
         print(f"  largest error: {float(error.max()):.3g}")
-        print(f"  element {worst} uses most of its bound: {float(used[worst]):.3g} times, error")
-        print(f"  {float(error[worst]):.3g}, bound {float(bound.flatten()[worst]):.3g}")
+        figures = f"error {float(error[worst]):.3g}, bound {float(bound.flatten()[worst]):.3g}"
+        print(
+            f"  element {worst} uses most of its bound: {float(used[worst]):.3g} times, {figures}"
+        )
         print(f"  expected {float(truth[worst])!r}, got {float(value[worst])!r}")
     return bool(beyond.any())
 

@@ -55,7 +55,7 @@ class ScriptTensors:
         if not value.numel():
             return f"torch.empty({shape}, dtype={dtype})"
         data = value.reshape(-1).view(torch.uint8).numpy().tobytes()
-        # Of eight bits, numbers only where a list makes them again.
+        # One-byte floats as lists would not be exact; they are written compressed.
         if value.dtype.itemsize > 1 or value.dtype in _BYTE_DTYPES:
             if value.numel() > 1 and data == data[: value.dtype.itemsize] * value.numel():
                 number = format_literal(value.flatten()[0].item())

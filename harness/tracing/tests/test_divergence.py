@@ -47,7 +47,7 @@ def traced(cell: Cell, **options: Any) -> Cell:
 def test_a_planted_fault_is_named_in_the_record(limitations: Any) -> None:
     cell = wrong(limitations=limitations)
     assert cell.status is (Status.XFAILED if limitations else Status.MISMATCH)
-    # Expected or not.
+    # An expected mismatch is traced as well.
     assert cell.severity is Severity.MAJOR
     assert is_wrong_model(cell)
     after = traced(cell)
@@ -66,7 +66,7 @@ def replace_divergence(cell: Cell) -> str:
 
 
 def test_who_has_nothing_to_trace_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(divergence, "trace", None)  # would fail, were it called
+    monkeypatch.setattr(divergence, "trace", None)  # a call would fail
     right = wrong(planted(TARGET, lambda node: False))
     no_model = wrong(of=case("fp32"))
     in_lowering = wrong(planted(TARGET, lambda node: 1 // 0 > 0))

@@ -28,7 +28,7 @@ def test_a_wrong_value_is_left_with_its_node() -> None:
     assert found.operators == "aten.tanh.default"
     assert (found.stage, found.total) == ("compare", 6)
     assert "exceed the bound" in found.problem
-    # It is a case like any other one, and as red on its own.
+    # The reduced program is a case, and red when run alone.
     cell = run_cell(found.case, found.target, recipe=found.recipe)
     assert cell.status.value == "mismatch"
     assert found.case.make().inputs[0].shape == (4, 8)
@@ -41,7 +41,7 @@ def test_a_fused_kernel_keeps_the_nodes_that_it_fuses() -> None:
 
 
 def refuse(node: torch.fx.Node) -> bool:
-    """A lowering that raises where a sigmoid comes behind an addition."""
+    """A lowering that raises for a sigmoid of a sum."""
     if node.target is edge("aten.sigmoid.default"):
         for source in node.all_input_nodes:
             if source.target is edge("aten.add.Tensor"):
@@ -63,7 +63,7 @@ def test_a_failure_is_left_with_the_nodes_that_fail() -> None:
 
 
 class Dying(Portable):
-    """Ends the process at every program with a tangent, as far as its caller can tell."""
+    """Appears to crash for every program with a tangent."""
 
     def execute(self, program: bytes, calls: Any) -> Execution:
         if b"aten::tan" in program and b"aten::tanh" not in program:
@@ -111,7 +111,7 @@ class Called(torch.nn.Module):
 
 
 def test_what_does_not_export_is_left_with_its_submodule() -> None:
-    """The innermost module that fails, with the keywords it is called with."""
+    """The innermost failing module, with the keyword arguments that it is called with."""
     found = reduce(Case("outer", lambda: (Outer(), (torch.randn(2, 4),))), "portable:fp32")
     assert (found.stage, found.nodes) == ("export", ())
     assert found.note == "submodule layers.1.inner (Inner)"

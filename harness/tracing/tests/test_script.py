@@ -82,7 +82,7 @@ def test_a_script_lowers_to_the_bytes_of_its_recipe(target: str) -> None:
 
 
 def run(path: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A script where nothing of this project is known."""
+    """Run a script without this project on its path."""
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-I", str(path)]
     return subprocess.run(
@@ -102,7 +102,7 @@ def imported(path: Path) -> set[str]:
 
 
 class Several(torch.nn.Module):
-    """State, a changed input, a branch of sizes, names that are no Python, several outputs."""
+    """State, a changed input, symbolic sizes, names that are not identifiers, several outputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ def test_long_tensors_go_beside() -> None:
     texts = [values.format(tensor) for tensor in tensors]
     beside = [int(text.removeprefix("TENSORS['v").removesuffix("']")) for text in texts
               if text.startswith("TENSORS")]  # fmt: skip
-    # The script holds as much as fits, the file beside it the rest.
+    # The script contains tensors up to the limit, the separate file the rest.
     assert beside == list(range(len(values.external)))
     assert len(beside) > 0
     assert 0 < values.inline <= 2**20

@@ -1,4 +1,4 @@
-"""Probes hand the inputs of a program on with their strides: a defect may depend on them."""
+"""Programs of a few nodes keep the strides of a program's inputs: a defect may depend on them."""
 
 from __future__ import annotations
 

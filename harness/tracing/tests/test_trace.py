@@ -52,7 +52,7 @@ def test_a_planted_fault_is_traced_to_its_node(target: str) -> None:
     assert first.exceeding > 0
     assert first.expected is not None
     assert first.actual is not None
-    # The largest of tanh where it should be erf's.
+    # The oracle has the maximum of tanh, the target that of erf.
     assert first.expected.high < first.actual.high
     assert seen.nodes[0].problem is not None
     assert {node.node for node in seen.nodes if node.problem is None} <= {"linear", "sigmoid"}
@@ -60,7 +60,7 @@ def test_a_planted_fault_is_traced_to_its_node(target: str) -> None:
 
 
 def test_an_instruction_that_errs_is_traced_to_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the program but what executes it is wrong here."""
+    """The program is correct; the interpreter is wrong."""
 
     def build(node: Any) -> Any:
         def step(t: list[Any], v: list[Any]) -> None:
@@ -80,7 +80,7 @@ class Product(torch.nn.Module):
 
 
 def test_error_and_bound_are_of_the_element_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The largest error is of an element within its bound."""
+    """The element with the largest error is within its bound."""
     build = BUILDERS["MultiplyNode"]
 
     def wrong(node: Any) -> Any:
@@ -131,7 +131,7 @@ class Fused(torch.nn.Module):
 
 
 def test_what_only_a_fused_kernel_does_is_found_by_cutting() -> None:
-    """Each value as an output would keep the two nodes apart."""
+    """Additional outputs prevent the fusion of the two nodes."""
     edit = swapped_after("aten.relu.default", "aten.neg.default", "aten.sub.Tensor")
     recipe = planted("portable:fp32", edit)
     seen = found(Fused(), "portable:fp32", torch.randn(4, 8), torch.randn(4, 8), recipe=recipe)
@@ -208,7 +208,7 @@ def test_writes_views_and_tuples() -> None:
 
 
 class Cache(torch.nn.Module):
-    """State that is written wrongly shows in the next call only."""
+    """State that is written wrongly shows only in the next call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -259,7 +259,7 @@ def test_quantized_values_are_looked_at_decoded(target: str) -> None:
     assert seen.first is not None
     assert (seen.first.node, seen.first.op, seen.first.born) == ("mul", "aten.mul.Tensor", True)
     named = {node.op for node in seen.nodes}
-    # The kernel holds no value before its activation.
+    # The kernel stores no value before its activation.
     assert "aten.linear.default + aten.relu.default" in named
     assert "aten.relu.default" not in named
 

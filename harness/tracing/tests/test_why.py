@@ -36,7 +36,7 @@ def suites(tmp_path: Path) -> Path:
 
 
 def typed(*arguments: str | Path) -> Result:
-    """Without the patches that stay in this process."""
+    """Run the command without the patches that stay in this process."""
     return CliRunner().invoke(main, [*map(str, arguments), "--no-speed"])
 
 

@@ -1,10 +1,10 @@
-"""Cost of a cluster: cells that only sleep, on workers that run none.
+"""Overhead of a cluster: cells that only wait, on workers that run none.
 
-``python -m benchmarks.farm`` starts a real scheduler and workers of Dask's on this machine; the
-session's side (:mod:`harness.cluster.client`) is the real one. Only what would run a cell sleeps in
-its place, and tells a record of usual length. Two figures: what a cell costs beside its sleep where
-there are few workers, and how busy many of them are (the seconds that all slept, by the seconds of
-the run times the workers).
+``python -m benchmarks.cluster`` starts a real Dask scheduler and workers on this machine; the
+client (:mod:`harness.cluster.client`) is the real one. Only the code that runs a cell is replaced:
+it sleeps and returns a record of usual length. Two figures: the overhead of a cell beyond its sleep
+with few workers, and the efficiency of many workers (the seconds that all slept, divided by the
+seconds of the run times the workers).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from distributed import Scheduler, Worker
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measured import write
+from benchmarks.command_cost import write_figures
 from harness.cluster.client import ClusterCellEnded, ClusterNotice, ClusterSession, UnitSettings
 from harness.cluster.connection import Connection
 from harness.cluster.ledger import WorkItem
@@ -40,23 +40,23 @@ from harness.session.run_one import Asked
 _CELLS_OF_A_CASE = 4
 _FILE = "suites/quick/cases.py"  # one that every checkout has
 _INFO = WorkerInfo(Environment(), {"null": BackendState(available=True, runtime="emulated")})
-# As long as the record of a cell that passed.
-_FILLING = "x" * 1500
+# As long as the record of a passed cell.
+_PADDING = "x" * 1500
 
 
-class Sleeping:
-    """Stands for the processes of a worker."""
+class SleepingSlotPool:
+    """Replaces the processes of a worker."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
     def run(self, unit: WorkUnit, tell: Any) -> UnitResult:
-        """Sleep for each cell, and tell of it."""
+        """Sleep for each cell and send its events."""
         for name in unit.cells:
             tell(UnitCellBegan(name))
             time.sleep(self._seconds)
             case, _, target = name.partition("@")
-            cell = Cell(case=case, target=target, status=Status.PASSED, source=_FILLING)
+            cell = Cell(case=case, target=target, status=Status.PASSED, source=_PADDING)
             tell(UnitCellEnded(name, cell.to_json()))
         return UnitResult(ended=unit.cells)
 
@@ -90,7 +90,7 @@ def _work(pipe: Pipe, address: str, workers: int, seconds: float, first: int) ->
                 resources={"emulated:null": 1.0, "memory": 8.0},
                 startup_information={INFO_KEY: _encode_info},
             )
-            worker.slot_pool = Sleeping(seconds)
+            worker.slot_pool = SleepingSlotPool(seconds)
             made.append(await worker)
         pipe.send(len(made))
         await asyncio.to_thread(pipe.recv)
@@ -100,8 +100,8 @@ def _work(pipe: Pipe, address: str, workers: int, seconds: float, first: int) ->
 
 
 @contextmanager
-def farm_of(workers: int, seconds: float, processes: int) -> Iterator[str]:
-    """A scheduler and workers whose cells sleep; yields the address."""
+def start_cluster(workers: int, seconds: float, processes: int) -> Iterator[str]:
+    """Start a scheduler and workers whose cells sleep; yield the address."""
     context = multiprocessing.get_context("spawn")
     pipes = []
 
@@ -123,11 +123,11 @@ def farm_of(workers: int, seconds: float, processes: int) -> Iterator[str]:
 
 
 def measure(workers: int, cells: int, seconds: float, processes: int) -> dict[str, float]:
-    """One run.
+    """Measure one run.
 
     Returns:
-        Figures of it: seconds of the run, what a cell cost beside its sleep in milliseconds of the
-        whole run, and the share of the workers' time in which they slept.
+        Seconds of the run, overhead of a cell beyond its sleep in milliseconds of the whole run,
+        and the share of the workers' time in which they slept.
     """
     each = _CELLS_OF_A_CASE
     names = [f"case{number // each}/{number}@null:eager" for number in range(cells)]
@@ -135,18 +135,18 @@ def measure(workers: int, cells: int, seconds: float, processes: int) -> dict[st
         WorkItem(_FILE, f"case{start // each}", tuple(names[start : start + each]))
         for start in range(0, cells, each)
     ]
-    with farm_of(workers, seconds, processes) as address:
+    with start_cluster(workers, seconds, processes) as address:
         connection = Connection(address, None)
-        farm = ClusterSession(connection, _INFO.environment, mixed=False, wait=30)
-        for _ in farm.gather():
+        cluster = ClusterSession(connection, _INFO.environment, mixed=False, wait=30)
+        for _ in cluster.gather():
             pass
-        while len(farm.workers) < workers:
+        while len(cluster.workers) < workers:
             time.sleep(0.5)
-            for _ in farm.gather():
+            for _ in cluster.gather():
                 pass
         began = time.perf_counter()
         ended = 0
-        for happening in farm.run(pieces, UnitSettings(Asked(), Path.cwd(), 3.0, True)):
+        for happening in cluster.run(pieces, UnitSettings(Asked(), Path.cwd(), 3.0, True)):
             if isinstance(happening, ClusterNotice):
                 raise SystemExit(happening.text)
             ended += isinstance(happening, ClusterCellEnded)
@@ -173,12 +173,14 @@ def main() -> None:
         nargs="*",
         default=["1:10000:0", "4:10000:0"],
         metavar="WORKERS:CELLS:SECONDS",
-        help="what to measure; SECONDS are what a cell sleeps (default: %(default)s)",
+        help="runs to measure; each cell sleeps SECONDS (default: %(default)s)",
     )
-    parser.add_argument("--processes", type=int, default=2, help="that workers live in")
+    parser.add_argument(
+        "--processes", type=int, default=2, help="number of processes that run the workers"
+    )
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
-    table = Table("workers", "cells", "sleep", "run", "beside its sleep, a cell", "efficiency")
+    table = Table("workers", "cells", "sleep", "run", "overhead of a cell", "efficiency")
     found = []
     for text in options.runs:
         workers, cells, seconds = text.split(":")
@@ -193,7 +195,7 @@ def main() -> None:
             f"{figures['efficiency']:.1%}" if float(seconds) else "",
         )
     Console().print(table)
-    write(options.json, "farm", runs=found)
+    write_figures(options.json, "cluster", runs=found)
 
 
 if __name__ == "__main__":

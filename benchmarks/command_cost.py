@@ -1,4 +1,4 @@
-"""What the benchmarks that start commands have in common: what one took, and on what machine."""
+"""Measures commands, describes the machine and writes results; shared by the benchmarks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 PACKAGES = ("torch", "executorch", "mlx", "tosa-tools")
 
 
-class Spent(NamedTuple):
-    """What a command took, all processes that it started and waited for included.
+class CommandCost(NamedTuple):
+    """Cost of a command, including all processes that it started and waited for.
 
     Attributes:
         wall: seconds from start to end.
         cpu: seconds of all cores, user and system.
-        status: what it ended with.
-        output: what it printed, but for errors.
+        status: exit code.
+        output: its standard output.
     """
 
     wall: float
@@ -34,12 +34,12 @@ class Spent(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """How many times less something takes, over rounds in which both were measured.
+    """How many times less time ours takes than theirs, over rounds in which both were measured.
 
     Attributes:
         median: of all rounds.
-        least: in the worst round.
-        most: in the best.
+        least: of the worst round.
+        most: of the best round.
     """
 
     median: float
@@ -47,8 +47,8 @@ class Ratio(NamedTuple):
     most: float
 
     @classmethod
-    def of(cls, theirs: Sequence[float], ours: Sequence[float]) -> Ratio:
-        """Round by round, so that what slows the machine slows both."""
+    def from_rounds(cls, theirs: Sequence[float], ours: Sequence[float]) -> Ratio:
+        """Compare round by round, so that a slow phase of the machine slows both."""
         each = [first / second for first, second in zip(theirs, ours, strict=True)]
         return cls(statistics.median(each), min(each), max(each))
 
@@ -56,19 +56,19 @@ class Ratio(NamedTuple):
         return f"{self.median:.2f} ({self.least:.2f} to {self.most:.2f})"
 
 
-def spent(command: Sequence[str], folder: Path, **environment: str) -> Spent:
+def run_command(command: Sequence[str], folder: Path, **environment: str) -> CommandCost:
     """Run a command to its end.
 
     Args:
-        command: what to start.
-        folder: where.
-        environment: variables beside those of this process.
+        command: the command.
+        folder: working directory.
+        environment: additional environment variables.
     """
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     made = subprocess.run(
         command,
         cwd=folder,
-        # As on a machine where modules are compiled once, not in every process.
+        # Write bytecode, so that modules are compiled once and not in every process.
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": ""} | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -77,11 +77,11 @@ def spent(command: Sequence[str], folder: Path, **environment: str) -> Spent:
     )
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
-    return Spent(wall, cpu, made.returncode, made.stdout)
+    return CommandCost(wall, cpu, made.returncode, made.stdout)
 
 
-def host() -> dict[str, Any]:
-    """The machine and the packages that a figure depends on."""
+def describe_host() -> dict[str, Any]:
+    """Return the machine and the package versions that a figure depends on."""
     return {
         "machine": platform.machine(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0,
@@ -90,11 +90,11 @@ def host() -> dict[str, Any]:
     }
 
 
-def write(path: Path | None, benchmark: str, **figures: Any) -> None:
-    """Keep figures as JSON for ``python -m benchmarks.page``; without a path print nothing."""
+def write_figures(path: Path | None, benchmark: str, **figures: Any) -> None:
+    """Write figures as JSON for ``python -m benchmarks.page``; without a path do nothing."""
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"benchmark": benchmark, "host": host(), **figures}
+    content = {"benchmark": benchmark, "host": describe_host(), **figures}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     print(f"wrote {path}")
