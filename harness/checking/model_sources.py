@@ -76,7 +76,9 @@ def load_model(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> Check
         place, name = named_objects.split_spec(spec)
         stem = Path(place).stem if named_objects.is_file(place) else place.rpartition(".")[2]
         title = case_name(f"{stem}.{name}")
-        found = named_objects.load_object(spec)
+        # A file may draw inputs or weights when it is imported.
+        with seeded(seed, title):
+            found = named_objects.load_object(spec)
         with seeded(seed, title):
             subject = _load_object(title, spec, found)
     if files:

@@ -51,6 +51,25 @@ def test_weights_and_inputs_depend_on_the_seed_alone(folder: Path) -> None:
     assert torch.equal(first.sets[0].given[0], again.sets[0].given[0])  # type: ignore[index]
 
 
+def test_values_that_a_file_draws_when_it_is_imported_depend_on_the_seed_alone(
+    folder: Path,
+) -> None:
+    (folder / "drawn.py").write_text(
+        "import torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    example_inputs = (torch.randn(3),)\n"
+        "    def forward(self, x):\n"
+        "        return x + 1\n"
+    )
+
+    def draw(seed: int) -> list[float]:
+        torch.randn(5)  # another state of the process' generator
+        return model_sources.load_model("drawn.py:Net", seed=seed).sets[0].given[0].tolist()
+
+    assert draw(0) == draw(0)
+    assert draw(0) != draw(1)
+
+
 def test_files_are_sets_of_inputs_instead_of_the_own(folder: Path) -> None:
     numpy.save("one.npy", numpy.ones((4, 6), "float32"))
     torch.save((torch.zeros(2, 6),), "two.pt")
