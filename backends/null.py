@@ -39,11 +39,11 @@ class Null:
         """Interpret the program with ATen's kernels."""
         from harness import AtenKernels, Interpreter
         from harness.execution.process_lock import hold_process_lock
-        from harness.model.seeding import seeded_with
+        from harness.model.seeding import seed_generators_with
 
         interpreter = Interpreter(program, {}, AtenKernels())
         # ATen's kernels draw random numbers from the process's generator.
-        with hold_process_lock(), seeded_with(0):
+        with hold_process_lock(), seed_generators_with(0):
             outputs = [interpreter(inputs) for inputs in calls]
         if self._spoil:
             outputs = [[spoil_value(value) for value in call] for call in outputs]

@@ -35,7 +35,7 @@ from harness.cluster.worker import INFO_KEY, silence_dask
 from harness.record.cell import Cell, Status
 from harness.record.host import Environment
 from harness.record.run import BackendState
-from harness.session.run_one import Asked
+from harness.session.run_one import CellRequest
 
 _CELLS_OF_A_CASE = 4
 _FILE = "suites/quick/cases.py"  # one that every checkout has
@@ -146,7 +146,7 @@ def measure(workers: int, cells: int, seconds: float, processes: int) -> dict[st
                 pass
         began = time.perf_counter()
         ended = 0
-        for happening in cluster.run(pieces, UnitSettings(Asked(), Path.cwd(), 3.0, True)):
+        for happening in cluster.run(pieces, UnitSettings(CellRequest(), Path.cwd(), 3.0, True)):
             if isinstance(happening, ClusterNotice):
                 raise SystemExit(happening.text)
             ended += isinstance(happening, ClusterCellEnded)

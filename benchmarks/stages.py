@@ -39,9 +39,9 @@ Seconds = dict[str, dict[str, float]]
 
 
 def _cases(count: int) -> list[Any]:
-    from harness.session.discovery import all_suites
+    from harness.session.discovery import load_suites
 
-    found = [case for suite in all_suites(_SUITES) for case in suite.cases]
+    found = [case for suite in load_suites(_SUITES) for case in suite.cases]
     return found[:: max(1, len(found) // count)]
 
 

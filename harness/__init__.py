@@ -12,13 +12,13 @@ from typing import Any
 
 import lazy_loader
 
-from harness.vendors.quiet import vendors_quiet
+from harness.vendors.quiet import quiet_vendors
 
 _find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    with vendors_quiet():  # the first use of a name may import torch and executorch
+    with quiet_vendors():  # the first use of a name may import torch and executorch
         if name == "registry":  # a module, which lazy_loader does not import from a package
             return importlib.import_module("harness.model.registry")
         return _find(name)

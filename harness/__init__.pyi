@@ -28,22 +28,22 @@ from .execution.program import DelegatePayload as DelegatePayload, Program as Pr
 from .execution.validation import torch_dtype as torch_dtype
 from .model import registry as registry
 from .model.backend import (
-    Attempt as Attempt,
     Availability as Availability,
     Backend as Backend,
+    CanEmulate as CanEmulate,
     DefectLog as DefectLog,
-    Delegating as Delegating,
-    Describing as Describing,
-    Emulating as Emulating,
+    DescribesPayloads as DescribesPayloads,
     Execution as Execution,
-    Held as Held,
-    Holding as Holding,
-    Inspectable as Inspectable,
-    Knowing as Knowing,
-    Recognising as Recognising,
-    Selecting as Selecting,
-    go_past as go_past,
+    InspectedCell as InspectedCell,
+    InspectsCells as InspectsCells,
+    KnowsIssues as KnowsIssues,
+    KnowsLimitations as KnowsLimitations,
+    LoadsDelegates as LoadsDelegates,
+    PayloadConstants as PayloadConstants,
+    ReportsConstants as ReportsConstants,
+    SelectsTargets as SelectsTargets,
     past_defects as past_defects,
+    report_defect as report_defect,
 )
 from .model.case import (
     Built as Built,
@@ -62,7 +62,7 @@ from .model.recipe import (
     Lowered as Lowered,
     Recipe as Recipe,
     Script as Script,
-    uncalibratable as uncalibratable,
+    find_calibration_problem as find_calibration_problem,
 )
 from .numerics.compare import Verdict as Verdict
 from .numerics.formats.block_scaled import MxProduct as MxProduct
@@ -101,9 +101,9 @@ from .tracing.trace_result import (
 )
 from .vendors.replacements import is_sped_up as is_sped_up
 from .vendors.versions import (
+    describe_installed as describe_installed,
+    describe_unverified as describe_unverified,
     has_module as has_module,
-    installed as installed,
-    installed_as as installed_as,
-    installed_within as installed_within,
-    unread as unread,
+    installed_version as installed_version,
+    is_installed_within as is_installed_within,
 )

@@ -44,7 +44,7 @@ def cache_folder(name: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheFolderEntry:
     """A file or folder directly in a cache.
 
     Attributes:
@@ -58,7 +58,7 @@ class Entry:
     unused: float
 
 
-def entries(name: str) -> list[Entry]:
+def list_entries(name: str) -> list[CacheFolderEntry]:
     """The entries of a cache, the longest unused first; files that vanish meanwhile are skipped.
 
     Raises:
@@ -69,7 +69,7 @@ def entries(name: str) -> list[Entry]:
     return sorted(found, key=lambda entry: -entry.unused)
 
 
-def prune(name: str, *, max_size: float | None, max_age: float | None) -> list[Entry]:
+def prune(name: str, *, max_size: float | None, max_age: float | None) -> list[CacheFolderEntry]:
     """Remove entries of a cache, the longest unused first; return what was removed.
 
     Args:
@@ -82,7 +82,7 @@ def prune(name: str, *, max_size: float | None, max_age: float | None) -> list[E
     """
     if name in _IN_USE:
         return []
-    left = entries(name)
+    left = list_entries(name)
     size, removed = sum(entry.size for entry in left), []
     for entry in left:
         too_old = max_age is not None and entry.unused > max_age
@@ -99,7 +99,7 @@ def prune(name: str, *, max_size: float | None, max_age: float | None) -> list[E
     return removed
 
 
-def _entry(path: Path) -> Entry:
+def _entry(path: Path) -> CacheFolderEntry:
     size, used = 0, 0.0
     with contextlib.suppress(OSError):
         used = path.lstat().st_mtime  # of a folder without files as well
@@ -108,7 +108,7 @@ def _entry(path: Path) -> Entry:
             state = file.stat(follow_symlinks=False)
             size += state.st_size
             used = max(used, state.st_mtime, state.st_atime)
-    return Entry(path, size, max(0.0, time.time() - used))
+    return CacheFolderEntry(path, size, max(0.0, time.time() - used))
 
 
 def _files(path: Path) -> Iterator[Path]:

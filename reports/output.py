@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from harness.errors import RunUnwritable
-from harness.record.folder import replace_file
+from harness.record.folder import write_atomically
 
 
 def write(path: Path, content: bytes) -> None:
@@ -22,7 +22,7 @@ def write(path: Path, content: bytes) -> None:
             path.write_bytes(content)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content)
+        write_atomically(path, content)
     except OSError as error:
         raise RunUnwritable(f"cannot write {path}: {error.strerror}") from error
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from harness.record.cell import Numerics
-from harness.record.number_text import apart
+from harness.record.number_text import format_apart
 
 # Terminal escape sequences (colours, cursor moves, titles) that compilers put into messages.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -147,7 +147,7 @@ def worst(item: Numerics) -> tuple[str, str, str] | None:
     tell the two apart; None where it has no elements."""
     if item.worst_index is None or item.worst_actual is None or item.worst_expected is None:
         return None
-    return (shape(item.worst_index), *apart(item.worst_actual, item.worst_expected))
+    return (shape(item.worst_index), *format_apart(item.worst_actual, item.worst_expected))
 
 
 def error_there(item: Numerics) -> float | None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from harness import Limitation, Status, installed_within
-from harness.record.target import Target, any_glob, speaks_of
+from harness import Limitation, Status, is_installed_within
+from harness.record.target import Target, matches_any_glob, matches_target
 
 
 def variants(operator: str, names: str) -> str:
@@ -31,11 +31,13 @@ def as_known(known: Iterable[Limitation], target: str, case: str, cases: str) ->
     """
     wanted = Target.parse(target)
     found = [
-        entry for entry in known if speaks_of(entry.target, wanted) and any_glob(entry.case, case)
+        entry
+        for entry in known
+        if matches_target(entry.target, wanted) and matches_any_glob(entry.case, case)
     ]
     if not found:
         raise LookupError(f"no limitation of {case} on {target}")
-    entry = next((one for one in found if installed_within(one.since, one.until)), found[0])
+    entry = next((one for one in found if is_installed_within(one.since, one.until)), found[0])
     return replace(entry, target=target, case=cases, op="*", tag=None)
 
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 from backends.metal.contract.layout import SUPPORTED
 from backends.metal.contract.rule import DELEGATE, READ
 from backends.metal.quantization import int4
-from harness import Attempt, Availability, Execution, Inputs, Precision, Recipe, Script, unread
+from harness import (
+    Availability,
+    Execution,
+    Inputs,
+    InspectedCell,
+    Precision,
+    Recipe,
+    Script,
+    describe_unverified,
+)
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
@@ -21,8 +30,8 @@ if TYPE_CHECKING:
         Case,
         DelegateLoader,
         DelegatePayload,
-        Held,
         OperatorSemantics,
+        PayloadConstants,
         Program,
     )
 
@@ -161,7 +170,7 @@ class Metal:
             tools = compiler_version().partition("\n")[0]
         except Exception as error:
             return Availability(False, f"{error}", packages=packages, can_lower=True)
-        unverified = unread(READ, "the runtime's contract")
+        unverified = describe_unverified(READ, "the runtime's contract")
         return Availability(
             True, runtime="emulated", packages=packages, unverified=unverified, tools=tools
         )
@@ -196,7 +205,7 @@ class Metal:
 
         return load
 
-    def constants(self, payload: DelegatePayload) -> Held:
+    def constants(self, payload: DelegatePayload) -> PayloadConstants:
         """The constants that its generated code names, in place of the two blobs."""
         from backends.metal.delegate import held
 
@@ -209,7 +218,7 @@ class Metal:
 
         return listing(code_of(payload))
 
-    def inspect(self, attempt: Attempt) -> Iterable[str]:
+    def inspect(self, attempt: InspectedCell) -> Iterable[str]:
         """Wrapper calls, kernels, and what the contract says of them."""
         from backends.metal.inspection import inspect
 

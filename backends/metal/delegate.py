@@ -20,10 +20,10 @@ from harness import (
     Defect,
     DelegateHandle,
     DelegatePayload,
-    Held,
+    PayloadConstants,
     ProgramError,
     StageFailure,
-    go_past,
+    report_defect,
 )
 
 
@@ -55,7 +55,7 @@ def _keys(delegate: DelegatePayload) -> list[str]:
     return keys
 
 
-def held(delegate: DelegatePayload) -> Held:
+def held(delegate: DelegatePayload) -> PayloadConstants:
     """The constants of a payload, one by one; what is compiled on a Mac tells of the blob alone.
 
     Raises:
@@ -66,9 +66,9 @@ def held(delegate: DelegatePayload) -> Held:
     try:
         code = code_of(delegate)
     except ProgramError:
-        return Held([weights], frozenset(keys))
+        return PayloadConstants([weights], frozenset(keys))
     places = [(one.start, one.start + one.size) for one in code.constants if not one.mutated]
-    return Held([weights[begin:end] for begin, end in places], frozenset(keys))
+    return PayloadConstants([weights[begin:end] for begin, end in places], frozenset(keys))
 
 
 def load(delegate: DelegatePayload) -> DelegateHandle:
@@ -95,7 +95,7 @@ def machine_of(code: Generated, *, checked: bool = True) -> Machine:
     def report(call: Call, violation: contract.Violation) -> None:
         text = f"{violation}; at {call.source.strip()}"
         defect = Defect(error=str(violation), node=node_of(code, call))
-        go_past(StageFailure("lower", ContractViolation(text)), defect)
+        report_defect(StageFailure("lower", ContractViolation(text)), defect)
 
     return Machine(
         Wrapper.parse(code.wrapper),

@@ -21,7 +21,14 @@ from backends.metal.host.kernel_source import parse
 from backends.metal.machine.calls import Call
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.metadata import bound
-from harness import Attempt, DelegateHandle, DelegatePayload, Interpreter, RuntimeKernels, describe
+from harness import (
+    DelegateHandle,
+    DelegatePayload,
+    InspectedCell,
+    Interpreter,
+    RuntimeKernels,
+    describe,
+)
 
 _WIDTH = 120
 
@@ -66,7 +73,7 @@ class Inspected:
         return bool(found)
 
 
-def inspect(attempt: Attempt) -> Iterator[str]:
+def inspect(attempt: InspectedCell) -> Iterator[str]:
     """Lines about a serialized program; each delegate is executed and its calls are checked.
 
     Args:
@@ -83,7 +90,7 @@ def inspect(attempt: Attempt) -> Iterator[str]:
         yield f"the program cannot be executed: {failure}"
 
 
-def trace(attempt: Attempt) -> tuple[list[Inspected], str]:
+def trace(attempt: InspectedCell) -> tuple[list[Inspected], str]:
     """Run all calls of a case with a contract that notes instead of refusing.
 
     Returns:

@@ -13,18 +13,18 @@ from backends.mlx import codegen
 from backends.mlx.payload.graph import DELEGATE
 from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
 from harness import (
-    Attempt,
     Availability,
     Execution,
     Inputs,
+    InspectedCell,
     KnownPass,
     Lowered,
     Precision,
     Recipe,
     Script,
+    describe_installed,
+    describe_unverified,
     has_module,
-    installed_as,
-    unread,
 )
 
 if TYPE_CHECKING:
@@ -152,7 +152,9 @@ def _quantized(name: str, weights: Format, precision: Precision = FLOAT32) -> Re
 
     def unsupported(case: Case, built: Built) -> str | None:
         if not has_module(weights.registered_by):
-            return f"{installed_as()} has no {weights.registered_by}, which quantizes to {name}"
+            return (
+                f"{describe_installed()} has no {weights.registered_by}, which quantizes to {name}"
+            )
         return _row_major_only(case, built) or weights.unsupported(case, built)
 
     def verify(lowered: Lowered) -> str | None:
@@ -234,7 +236,9 @@ class Mlx:
         from harness import list_native_backends
 
         runtime = "native" if DELEGATE in list_native_backends() else "emulated"
-        unverified = "" if runtime == "native" else unread(READ, "the delegate's runtime")
+        unverified = (
+            "" if runtime == "native" else describe_unverified(READ, "the delegate's runtime")
+        )
         return Availability(True, runtime=runtime, packages=packages, unverified=unverified)
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
@@ -265,7 +269,7 @@ class Mlx:
 
         return listing(reader.load(payload.data))
 
-    def inspect(self, attempt: Attempt) -> Iterable[str]:
+    def inspect(self, attempt: InspectedCell) -> Iterable[str]:
         """The instruction listing of the cell's program."""
         from backends.mlx.listing import inspect
 

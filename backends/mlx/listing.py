@@ -13,9 +13,9 @@ from backends.mlx.execution.executor import Executor
 from backends.mlx.payload.graph import DELEGATE, Node
 from backends.mlx.payload.listing import SHORT, Position, listing
 from harness import (
-    Attempt,
     DelegateHandle,
     DelegatePayload,
+    InspectedCell,
     Interpreter,
     RuntimeKernels,
 )
@@ -40,7 +40,7 @@ class Ran:
         self.results[chain, at] = written or [values[slot] for slot in node.values[-1:]]
 
 
-def inspect(attempt: Attempt) -> Iterator[str]:
+def inspect(attempt: InspectedCell) -> Iterator[str]:
     """Lines about the MLX programs of a cell that was lowered.
 
     Args:
@@ -56,7 +56,7 @@ def inspect(attempt: Attempt) -> Iterator[str]:
         yield from lines
 
 
-def run(attempt: Attempt, call: int = 0) -> list[Ran]:
+def run(attempt: InspectedCell, call: int = 0) -> list[Ran]:
     """Run the calls up to ``call`` and keep what the delegates do in that one."""
     delegates: list[Ran] = []
 

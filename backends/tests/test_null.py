@@ -9,22 +9,22 @@ import pytest
 
 from backends.null import SPOILED_BACKEND
 from harness import Case, Target, Tester
-from harness.model.limitation import find
-from harness.session.discovery import all_suites
+from harness.model.limitation import find_limitation
+from harness.session.discovery import load_suites
 
 OPS = Path(__file__).parents[2] / "suites" / "ops"
 NULL = Target("null", "eager")
 # What the export flow itself cannot lower is a limitation of null too.
 CASES = [
     case
-    for suite in all_suites(OPS)
+    for suite in load_suites(OPS)
     for case in suite.cases
-    if find(suite.limitations, case, NULL) is None
+    if find_limitation(suite.limitations, case, NULL) is None
 ]
 
 
 def test_hardly_any_case_is_left_out() -> None:
-    every = [case for suite in all_suites(OPS) for case in suite.cases]
+    every = [case for suite in load_suites(OPS) for case in suite.cases]
     assert len(every) - len(CASES) <= 3
 
 

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from backends.mlx import codegen
 from harness import Case
-from harness.session.discovery import all_suites
+from harness.session.discovery import load_suites
 from suites.build import Input, bools, full, ints, op, randn, uniform, values, zeros
 
 F16, BF16, I32 = torch.float16, torch.bfloat16, torch.int32
@@ -69,7 +69,7 @@ def test_the_tags_of_all_cases_are_true() -> None:
     codegen.install()  # some modules of suites/mlx are upstream's
     folder = Path(__file__).resolve().parents[2] / "suites"
     untrue = []
-    for case in (case for suite in all_suites(folder) for case in suite.cases):
+    for case in (case for suite in load_suites(folder) for case in suite.cases):
         if "ops" not in case.tags:
             continue
         leaves = tree_leaves(case.make().calls)

@@ -18,7 +18,7 @@ from harness import (
     Precision,
     Recipe,
     Script,
-    uncalibratable,
+    find_calibration_problem,
 )
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         DelegateLoader,
         DelegatePayload,
         Encoding,
-        Held,
         OperatorSemantics,
+        PayloadConstants,
         Program,
     )
 
@@ -94,7 +94,7 @@ def _require_static_shapes(case: Case, built: Built) -> str | None:
 
 
 def _require_static_and_finite(case: Case, built: Built) -> str | None:
-    return uncalibratable(case, built) or _require_static_shapes(case, built)
+    return find_calibration_problem(case, built) or _require_static_shapes(case, built)
 
 
 def make_unverified_edge_config() -> EdgeCompileConfig:
@@ -252,13 +252,13 @@ class Tosa:
 
         return load
 
-    def constants(self, payload: DelegatePayload) -> Held:
+    def constants(self, payload: DelegatePayload) -> PayloadConstants:
         """Return the constants that the payload's graph contains."""
         from backends.tosa.graph import read_graph
-        from harness import Held
+        from harness import PayloadConstants
 
         tensors = read_graph(payload.data).tensors.values()
-        return Held([tensor.data for tensor in tensors if tensor.data])
+        return PayloadConstants([tensor.data for tensor in tensors if tensor.data])
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
         """List the operators of a payload."""

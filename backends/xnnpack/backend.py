@@ -16,14 +16,14 @@ from harness import (
     Precision,
     Recipe,
     Script,
-    uncalibratable,
+    find_calibration_problem,
 )
 
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
     from torch.fx import Node
 
-    from harness import DelegatePayload, Held
+    from harness import DelegatePayload, PayloadConstants
 
 DELEGATE = "XnnpackBackend"
 
@@ -100,7 +100,7 @@ def _make_static_recipe(name: str, *, per_channel: bool) -> Recipe:
         STATIC,
         quantizer=functools.partial(make_quantizer, per_channel=per_channel, dynamic=False),
         partitioners=make_partitioners,
-        unsupported=uncalibratable,
+        unsupported=find_calibration_problem,
         explain=explain,
         script=_make_quantizing_script(f"is_per_channel={per_channel}, is_dynamic=False"),
     )
@@ -156,12 +156,12 @@ class Xnnpack:
 
         return Execution(run_native(program, calls), "native")
 
-    def constants(self, payload: DelegatePayload) -> Held:
+    def constants(self, payload: DelegatePayload) -> PayloadConstants:
         """Return the constants inside the payload as one blob; named data has the others."""
         from backends.xnnpack.listing import read_constants
-        from harness import Held
+        from harness import PayloadConstants
 
-        return Held([read_constants(payload.data)])
+        return PayloadConstants([read_constants(payload.data)])
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
         """List the nodes of a payload."""

@@ -24,12 +24,12 @@ from rich.table import Table
 
 from harness import Case, Tester, registry
 from harness.errors import MissingKernels, StageFailure
-from harness.model.limitation import Limitation, find
+from harness.model.limitation import Limitation, find_limitation
 from harness.pipeline import speed
 from harness.pipeline.route import find_unsupported_reason, lower
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.record.target import Target
-from harness.session.discovery import all_suites, load_suite
+from harness.session.discovery import load_suite, load_suites
 from harness.vendors.quiet import silence_vendors
 
 
@@ -98,7 +98,7 @@ def select_cases(
     chosen = [
         (case, suite.limitations)
         for path in paths or [Path("suites/models")]
-        for suite in ([load_suite(path)] if path.is_file() else all_suites(path))
+        for suite in ([load_suite(path)] if path.is_file() else load_suites(path))
         for case in suite.cases
         if "nightly" not in case.tags and matches(names, case.name)
     ][place - 1 :: parts]
@@ -117,8 +117,11 @@ def _prepare_testers(
 ) -> Iterator[tuple[Target, Tester]]:
     """Yield testers of the case on its targets without a known issue."""
     shared_work = SharedCaseWork()
-    for target in registry.targets_of(case, None):
-        if not matches(globs, str(target)) or find(limitations, case, target) is not None:
+    for target in registry.select_targets(case, None):
+        if (
+            not matches(globs, str(target))
+            or find_limitation(limitations, case, target) is not None
+        ):
             continue
         if not registry.backend(target.backend).availability().available:
             continue

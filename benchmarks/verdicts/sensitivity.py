@@ -59,7 +59,7 @@ def main(paths: Sequence[Path], factor: float, names: str, targets: str) -> None
     speed.install()
     console, seen = Console(), dict[Target, Sensitivity]()
     for case, _ in select_cases(paths, names):
-        for target in registry.targets_of(case, None):
+        for target in registry.select_targets(case, None):
             if not matches(targets, str(target)):
                 continue
             recipe = registry.recipe(target)

@@ -16,7 +16,7 @@ from harness.checking import exported_programs, named_objects
 from harness.errors import UsageError
 from harness.model.case import Call, CallInputs, arguments, make_call
 from harness.model.files.input_files import read_inputs
-from harness.model.seeding import seeded
+from harness.model.seeding import seed_generators
 
 _RETURNS = (
     "a module, (module, inputs) or (module, inputs, inputs by name); inputs are a tuple, a tensor "
@@ -77,9 +77,9 @@ def load_model(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> Check
         stem = Path(place).stem if named_objects.is_file(place) else place.rpartition(".")[2]
         title = case_name(f"{stem}.{name}")
         # A file may draw inputs or weights when it is imported.
-        with seeded(seed, title):
+        with seed_generators(seed, title):
             found = named_objects.load_object(spec)
-        with seeded(seed, title):
+        with seed_generators(seed, title):
             subject = _load_object(title, spec, found)
     if files:
         like = _positional(subject.sets[0].given) if subject.sets else ()

@@ -43,9 +43,9 @@ from harness.record.cell import Cell, Status
 from harness.record.host import available_memory
 from harness.record.target import split_cell_id
 from harness.tracing import AUTOMATIC_TRACE_SECONDS, LOCATABLE_STAGES
-from harness.workers.crash_record import complete_from
-from harness.workers.last_words import last_words
-from harness.workers.memory_monitor import Sighting, Watch
+from harness.workers.crash_record import add_lowered_facts
+from harness.workers.last_words import extract_last_stderr_lines
+from harness.workers.memory_monitor import MemoryMonitor, ObservedMemory
 
 _LOG_LINES = 40
 _ABORT_SECONDS = 10.0
@@ -74,7 +74,7 @@ def supervise(
     """
     budget = available_memory() * _MEMORY_SHARE if memory is None else memory * GIB
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:
-        watch = Watch(Path(folder))
+        watch = MemoryMonitor(Path(folder))
         watch.add(WORKER)
         watch.start()
         with contextlib.closing(watch):
@@ -82,7 +82,9 @@ def supervise(
             yield from _run_processes(complete, timeout, watch)
 
 
-def _run_processes(request: CheckRequest, timeout: float | None, watch: Watch) -> Iterator[Event]:
+def _run_processes(
+    request: CheckRequest, timeout: float | None, watch: MemoryMonitor
+) -> Iterator[Event]:
     done = list(request.done)
     crashed: list[str] = []
     is_planned = False
@@ -128,7 +130,7 @@ def _run_processes(request: CheckRequest, timeout: float | None, watch: Watch) -
             crashed = [dead.to_json()]
 
 
-def _add_child_memory(event: CellEnded, watch: Watch) -> tuple[CellEnded, str]:
+def _add_child_memory(event: CellEnded, watch: MemoryMonitor) -> tuple[CellEnded, str]:
     """Add the memory of child processes to a record; also returns the id of its cell."""
     cell = Cell.from_json(event.record)
     if (seen := watch.take(cell.id)) is None:
@@ -192,7 +194,7 @@ class _CheckProcess:
         self._log.seek(0)
         log = self._log.read()
         self._log_lines = log.decode(errors="replace").strip().splitlines()
-        self._error_lines = last_words(log[self._printed :].decode(errors="replace"))
+        self._error_lines = extract_last_stderr_lines(log[self._printed :].decode(errors="replace"))
         self._log.close()
 
     def events(self) -> Iterator[Event]:
@@ -238,7 +240,7 @@ class _CheckProcess:
             return f"it did not end within {self._limit:g} s"
         return f"the process {self.end}"
 
-    def record_failure(self, seed: int, seen: Sighting | None) -> Cell:
+    def record_failure(self, seed: int, seen: ObservedMemory | None) -> Cell:
         """The record of the running cell, which crashed, timed out or used too much memory."""
         case, target = split_cell_id(self.cell or "")
         error = seen.verdict if seen is not None else ""
@@ -260,7 +262,7 @@ class _CheckProcess:
             memory=seen.peaks if seen is not None else {},
             seed=seed,
         )
-        complete_from(cell, self._lowered)
+        add_lowered_facts(cell, self._lowered)
         return cell
 
     @staticmethod

@@ -31,7 +31,7 @@ from harness.errors import ConformError, UsageError
 from harness.record.target import cell_id
 from harness.tracing import AUTOMATIC_TRACE_SECONDS
 from harness.vendors.quiet import silence_vendors
-from harness.workers.worker_status import Board, Doing
+from harness.workers.worker_status import StatusFile, WorkerStatus
 
 if TYPE_CHECKING:
     from harness.checking.custom_passes import PassFactory
@@ -74,18 +74,20 @@ def run_check(request: CheckRequest, send: Callable[[Event], None], log: TextIO)
     plan = cases.plan_cases(subject, asked, seed=request.seed)
     pairs = {cell_id(case.name, target): (case, target)
              for case, target in check.pair_cases_and_targets(plan.cases, targets)}  # fmt: skip
-    states = registry.states((target.backend for target in targets), targets)
+    states = registry.find_backend_states((target.backend for target in targets), targets)
     send(CellsPlanned(list(pairs), plan.notes, states))
     _trace_crashed_cells(request, pairs, makers, send, log)
     folder = None if request.programs is None else Path(request.programs)
-    board, shared_work = Board(Path(request.board), WORKER), SharedCaseWork()
+    board, shared_work = StatusFile(Path(request.board), WORKER), SharedCaseWork()
     with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         for name, (case, target) in pairs.items():
             if name in request.done:
                 continue
             log.flush()
             send(CellStarted(name, printed=os.fstat(log.fileno()).st_size))
-            doing = Doing(pid=os.getpid(), cell=name, budget=request.budget, asked=request.budget)
+            doing = WorkerStatus(
+                pid=os.getpid(), cell=name, budget=request.budget, asked=request.budget
+            )
             meter = board.meter(doing, lambda stage: send(StageStarted(stage)))
             doing = msgspec.structs.replace(doing, base=meter.base)
             ran: list[Tester] = []

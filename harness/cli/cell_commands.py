@@ -36,7 +36,7 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
     from rich.console import Console
 
     from harness.model import registry
-    from harness.model.backend import Describing, Inspectable
+    from harness.model.backend import DescribesPayloads, InspectsCells
     from harness.record.target import split_cell_id
     from harness.vendors.quiet import silence_vendors
     from reports.render import terminal
@@ -48,7 +48,9 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
     silence_vendors()  # loading a backend from another package may import its vendor
     # The record may be older than the removal of its backend or case.
     has_backend = program and target.backend in registry.names()
-    if has_backend and isinstance(registry.backend(target.backend), Inspectable | Describing):
+    if has_backend and isinstance(
+        registry.backend(target.backend), InspectsCells | DescribesPayloads
+    ):
         prepare(speed=speed)
         from harness.errors import UnknownCell
         from harness.pipeline.inspection import inspect

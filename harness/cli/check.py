@@ -14,7 +14,7 @@ from harness.cli import trace_commands
 from harness.cli.common import ABOVE_ZERO, SPEED, progress
 from harness.errors import UsageError
 from harness.record.contradictions import INTEGERS
-from harness.record.target import LISTED, split_cell_id
+from harness.record.target import TARGET_LIST_HELP, split_cell_id
 
 if TYPE_CHECKING:
     from harness.checking.messages import CheckRequest
@@ -36,7 +36,8 @@ _PROGRAMS = "programs"
 @click.option(
     "--targets",
     metavar="LIST",
-    help=f"Run on these targets, separated by commas: {LISTED}.  [default: those of a plain run]",
+    help=f"Run on these targets, separated by commas: {TARGET_LIST_HELP}.  "
+    "[default: those of a plain run]",
 )
 @click.option(
     "--dynamic",
@@ -168,16 +169,16 @@ def _run_check(
     """
     from harness.checking.supervisor import supervise
     from harness.cli.check_progress import CheckFollower
-    from harness.record.folder import now
-    from harness.record.host import environment
+    from harness.record.folder import format_now
+    from harness.record.host import read_environment
     from harness.record.run import Run, RunInfo
 
     info = RunInfo(
-        started=now(),
+        started=format_now(),
         seed=request.seed,
         command=_command(request, request.targets, limits),
         selection=request.source,
-        environment=environment(Path.cwd()),
+        environment=read_environment(Path.cwd()),
         speed=request.speed,
     )
     run = Run(path=save or Path(request.source), info=info, cells=[])
@@ -197,7 +198,7 @@ def _run_check(
     if follower.writer is not None:
         follower.writer.close(exit_status=status)
     else:
-        info.exit_status, info.ended, info.complete = status, now(), True
+        info.exit_status, info.ended, info.complete = status, format_now(), True
     return run, follower.notes, follower.traces
 
 

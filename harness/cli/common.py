@@ -182,8 +182,8 @@ def load_run(folder: Path | None) -> Run:
     Raises:
         RunUnreadable: the folder is not a run, or there is no run.
     """
-    from harness.record.folder import latest, load
+    from harness.record.folder import find_latest, load
 
     if folder is not None and not folder.is_dir():
         raise RunUnreadable(f"{folder} is not a folder; list the runs with: ls {RUNS}")
-    return load(folder or latest(RUNS))
+    return load(folder or find_latest(RUNS))

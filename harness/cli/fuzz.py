@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from harness.cli.common import ABOVE_ZERO
-from harness.record.target import LISTED, cell_id
+from harness.record.target import TARGET_LIST_HELP, cell_id
 
 FOLDER = Path("fuzz")
 
@@ -17,7 +17,8 @@ FOLDER = Path("fuzz")
 @click.option(
     "--targets",
     default="",
-    help=f"Use these targets, separated by commas: {LISTED}.  [default: those of a plain run]",
+    help=f"Use these targets, separated by commas: {TARGET_LIST_HELP}.  "
+    "[default: those of a plain run]",
     metavar="LIST",
 )
 @click.option(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli.common import SUITE_FOLDER, silence_vendors
-from harness.record.target import LISTED
+from harness.record.target import TARGET_LIST_HELP
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from harness.session.catalogue import Listed
+    from harness.session.catalogue import ListedCase
 
 
 @click.command()
@@ -32,7 +32,7 @@ def backends(suites: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from harness.session.catalogue import selected_cells
+    from harness.session.catalogue import count_cells
 
     out = Console()
     out.print(_backends())
@@ -44,7 +44,7 @@ def backends(suites: Path) -> None:
     table.add_column("plain run", justify="right")
     table.add_column("nightly, in addition", justify="right")
     table.add_column("suites", overflow="fold")
-    for target, plain, nightly, packages in selected_cells(suites):
+    for target, plain, nightly, packages in count_cells(suites):
         counts = (f"{number:,}" if number else "–" for number in (plain, nightly))
         table.add_row(target, *counts, " ".join(packages) or f"none; --targets {target}")
     out.print(table)
@@ -93,10 +93,10 @@ def limitations(suites: Path, write: Path | None, stale: bool) -> None:
     if stale:
         _print_stale(suites)
         return
-    from harness.session.catalogue import limitation_table
+    from harness.session.catalogue import render_limitations
     from reports import output
 
-    table = limitation_table(suites)
+    table = render_limitations(suites)
     if write is None:
         click.echo(table)
     else:
@@ -104,13 +104,14 @@ def limitations(suites: Path, write: Path | None, stale: bool) -> None:
 
 
 def _print_stale(suites: Path) -> None:
-    from harness.session.catalogue import stale_limitations
-    from harness.vendors.versions import oldest_supported, spelled
+    from harness.session.catalogue import find_closed_limitations
+    from harness.vendors.versions import describe_range, oldest_supported
 
-    found = stale_limitations(suites)
+    found = find_closed_limitations(suites)
     for package, entry in found:
         click.echo(
-            f"{package}: {entry.case} on {entry.target}, {spelled(entry.since, entry.until)}: "
+            f"{package}: {entry.case} on {entry.target}, "
+            f"{describe_range(entry.since, entry.until)}: "
             f"{entry.reason}"
         )
     if found:
@@ -134,7 +135,7 @@ _SUBJECTS = ("cases", "tags", "operators", "targets", "suites")
     "--op", "ops", default="*", metavar="GLOB", help="Show these operators; separate globs with |."
 )
 @click.option("--tag", "tags", multiple=True, help="Show cases with this tag; repeatable.")
-@click.option("--targets", metavar="LIST", help=f"Show cases on these targets: {LISTED}.")
+@click.option("--targets", metavar="LIST", help=f"Show cases on these targets: {TARGET_LIST_HELP}.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def listing(
     what: str,
@@ -154,10 +155,10 @@ def listing(
     from dataclasses import asdict
 
     from harness.model.selection import parse_list
-    from harness.session.catalogue import listed
+    from harness.session.catalogue import list_cases
 
     chosen = None if targets is None else parse_list(targets, "--targets")
-    found = listed(suites, cases=cases, ops=ops, tags=tags, targets=chosen)
+    found = list_cases(suites, cases=cases, ops=ops, tags=tags, targets=chosen)
     if what == "cases":
         shown: Any = [asdict(each) for each in found]
         rows: list[tuple[str, ...]] = [
@@ -179,13 +180,13 @@ def listing(
         sys.exit(2)
 
 
-def _target_labels(case: Listed) -> list[str]:
+def _target_labels(case: ListedCase) -> list[str]:
     return [*case.targets, *(f"[{target}]" for target in case.nightly)]
 
 
-def _counts(what: str, found: list[Listed]) -> Counter[str]:
+def _counts(what: str, found: list[ListedCase]) -> Counter[str]:
     """Count the cases of each tag, operator, target or suite."""
-    names_of: dict[str, Callable[[Listed], Iterable[str]]] = {
+    names_of: dict[str, Callable[[ListedCase], Iterable[str]]] = {
         "tags": lambda case: case.tags,
         "operators": lambda case: [case.op] if case.op else [],
         "targets": lambda case: [*case.targets, *case.nightly],

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from harness.cli.common import SPEED, SUITE_FOLDER, prepare, progress, silence_vendors
-from harness.record.target import LISTED
+from harness.record.target import TARGET_LIST_HELP
 
 
 @click.group(invoke_without_command=True)
@@ -69,7 +69,7 @@ _PIPED_WIDTH = 140
     default="portable:fp32",
     show_default=True,
     metavar="LIST",
-    help=f"Run on these targets, separated by commas: {LISTED}.",
+    help=f"Run on these targets, separated by commas: {TARGET_LIST_HELP}.",
 )
 @click.option(
     "--cases", default="graph/*", show_default=True, help="Use these cases; separate globs with |."
@@ -90,15 +90,18 @@ def check(name: str, targets: str, cases: str, seed: int, suites: Path, speed: b
     from harness.cli.pass_comparison import PassComparison, print_comparisons
     from harness.errors import UsageError
     from harness.model import registry
-    from harness.model.recipe_passes import pass_of, with_pass
+    from harness.model.recipe_passes import add_pass, find_pass
     from harness.model.selection import parse_list
     from harness.pipeline.runner import run_cell
-    from harness.record.target import Target, any_glob
-    from harness.session.discovery import all_suites
+    from harness.record.target import Target, matches_any_glob
+    from harness.session.discovery import load_suites
 
     chosen = parse_list(targets, "--targets")
     corpus = [
-        one for suite in all_suites(suites) for one in suite.cases if any_glob(cases, one.name)
+        one
+        for suite in load_suites(suites)
+        for one in suite.cases
+        if matches_any_glob(cases, one.name)
     ]
     if not corpus:
         raise UsageError(f"no case of {suites} matches {cases}")
@@ -108,9 +111,9 @@ def check(name: str, targets: str, cases: str, seed: int, suites: Path, speed: b
             for target in chosen:
                 say(f"{case.name} on {target}")
                 recipe = registry.recipe(target)
-                known = pass_of(name, registry.backend(target.backend))
+                known = find_pass(name, registry.backend(target.backend))
                 without = run_cell(case, target, seed=seed)
-                cell = run_cell(case, target, seed=seed, recipe=with_pass(recipe, known))
+                cell = run_cell(case, target, seed=seed, recipe=add_pass(recipe, known))
                 compared[target].append(PassComparison(case.name, without, cell))
     console = Console()
     if not console.is_terminal:
@@ -129,7 +132,7 @@ def _print_passes() -> None:
     from rich.table import Table
 
     from harness.model import registry
-    from harness.model.backend import Rewriting
+    from harness.model.backend import OffersPasses
     from harness.model.recipe_passes import GENERAL, pass_name
 
     added = Table(title="passes to add: +PASS", title_justify="left", header_style="bold")
@@ -142,7 +145,7 @@ def _print_passes() -> None:
         own.add_column(column, overflow="fold")
     for backend_name in registry.names():
         backend = registry.backend(backend_name)
-        if isinstance(backend, Rewriting):
+        if isinstance(backend, OffersPasses):
             for name, known in backend.passes.items():
                 added.add_row(name, f"{backend_name}:*", known.about, known.where)
         runs: dict[tuple[str, ...], list[str]] = {}

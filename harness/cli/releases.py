@@ -51,13 +51,13 @@ def run(first: str, rest: tuple[str, ...], run_dir: Path | None, wheels: Path | 
     runs are green, 1 if one is red.
     """
     from harness.extras.releases import available, run_releases
-    from harness.record.folder import new_folder
+    from harness.record.folder import name_new_folder
 
     names, options = _split((first, *rest))
     chosen = [available.parse_release(name, wheels) for name in names]
     if len(chosen) < 2:
         raise UsageError("name two releases or more, such as: conform releases run 1.4.1 here")
-    folder = run_dir or new_folder(RUNS)
+    folder = run_dir or name_new_folder(RUNS)
     status = run_releases.run_on_releases(chosen, folder, options, click.echo)
     _compare([folder], "terminal", folder)
     sys.exit(status)
@@ -124,7 +124,7 @@ def compare(runs: tuple[Path, ...], style: str, write: Path | None) -> None:
 def listing(wheels: Path | None) -> None:
     """List the releases for this Python, oldest first, and the kept environments."""
     from harness.extras.releases import available, environment
-    from harness.vendors.versions import installed, oldest_supported
+    from harness.vendors.versions import installed_version, oldest_supported
 
     found = (
         available.list_index_versions()
@@ -133,7 +133,7 @@ def listing(wheels: Path | None) -> None:
     )
     kept = environment.list_environments()
     for version in found:
-        notes = ["installed here"] if version == installed() else []
+        notes = ["installed here"] if version == installed_version() else []
         notes += ["environment kept"] if version in kept else []
         click.echo(f"{version:<12} {', '.join(notes)}".rstrip())
     click.echo(
@@ -205,7 +205,7 @@ def bisect(
     from rich.console import Console
 
     from harness.extras.releases import available, bisect
-    from harness.record.folder import new_folder
+    from harness.record.folder import name_new_folder
     from harness.record.target import split_cell_id
     from reports.console import new_table, styled
 
@@ -213,7 +213,7 @@ def bisect(
     ends = [available.parse_release(name, wheels) for name in (good, bad)]
     between = available.list_between(ends[0], ends[1], wheels)
     click.echo(f"{cell}: {len(between)} releases, from {good} to {bad}")
-    folder = run_dir or new_folder(RUNS)
+    folder = run_dir or name_new_folder(RUNS)
     options = ["--seed", str(seed)]
     found = bisect.bisect(cell, between, folder, by=by, options=options, on_progress=click.echo)
     table = new_table("release", by, "what is wrong", "record")

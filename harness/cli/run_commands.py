@@ -53,7 +53,7 @@ def run(
     path of the HTML report. Exit code 0 if all cells are green, 1 if a cell is red, 2 if nothing
     was selected or the run was stopped.
     """
-    from harness.record.folder import RUN_FILE, new_folder
+    from harness.record.folder import RUN_FILE, name_new_folder
 
     paths = [text for text in rest if Path(text.partition("::")[0]).exists()]
     is_verbose = any(re.fullmatch("-[a-z]*v+[a-z]*|--verbose", text) for text in rest)
@@ -64,7 +64,7 @@ def run(
             "--resume repeats the selection of its run; give it alone, or with -n, --cluster, "
             "--keys, --allow-mixed-workers"
         )
-    run_dir = resume or run_dir or new_folder(RUNS)
+    run_dir = resume or run_dir or name_new_folder(RUNS)
     is_new = resume is not None or not (run_dir / RUN_FILE).exists()
     values = {
         "-k": keyword,

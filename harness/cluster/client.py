@@ -27,7 +27,7 @@ from harness.cluster.messages import (
 from harness.cluster.placement import RemoteWorker, describe_differences
 from harness.cluster.worker import INFO_KEY
 from harness.record.host import Environment
-from harness.session.run_one import Asked
+from harness.session.run_one import CellRequest
 
 _LOOK_SECONDS = 2.0
 # Events of a unit may arrive after its result; later ones are lost.
@@ -88,7 +88,7 @@ class UnitSettings:
         speed: whether the speed parts are installed.
     """
 
-    asked: Asked
+    asked: CellRequest
     root: Path
     cell_memory: float
     speed: bool

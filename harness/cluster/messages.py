@@ -9,7 +9,7 @@ import msgspec
 
 from harness.record.host import Environment
 from harness.record.run import BackendState
-from harness.session.run_one import Asked
+from harness.session.run_one import CellRequest
 
 
 class WorkUnit(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class WorkUnit(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     case: str
     cells: list[str]
-    asked: Asked
+    asked: CellRequest
     cell_memory: float = 3.0
     speed: bool = True
 

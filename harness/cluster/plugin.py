@@ -22,12 +22,12 @@ from harness.pytest_plugin.items import HOSTS, LOADED, CellItem, asked, cell_of,
 from harness.pytest_plugin.options import add_to_parser
 from harness.record.cell import Cell, Status
 from harness.record.folder import RUN_FILE
-from harness.record.host import Environment, environment
+from harness.record.host import Environment, read_environment
 from harness.record.run import BackendState
 from harness.record.target import split_cell_id
-from harness.session.backend_states import Ready
+from harness.session.backend_states import VendorStates
 from harness.session.discovery import Suite
-from harness.session.run_one import judge_dead
+from harness.session.run_one import judge_crashed_cell
 
 if TYPE_CHECKING:
     from harness.cluster.client import ClusterCellEnded, ClusterEvent, ClusterSession
@@ -86,7 +86,7 @@ class ClusterPlugin:
         config.stash[LOADED] = self._load
         config.stash[HOSTS] = self._hosts
 
-    def _load(self, cells: Sequence[CellItem]) -> Ready:
+    def _load(self, cells: Sequence[CellItem]) -> VendorStates:
         """Connect, wait for workers, and return the states of their backends."""
         from harness.cluster.client import ClusterSession
         from harness.cluster.connection import Connection
@@ -97,7 +97,7 @@ class ClusterPlugin:
             self._close = connection.close
             self._session = ClusterSession(
                 connection,
-                environment(config.rootpath),
+                read_environment(config.rootpath),
                 mixed=config.getoption("allow_mixed_workers"),
                 wait=config.getoption("cluster_wait"),
             )
@@ -112,7 +112,9 @@ class ClusterPlugin:
             self._print(f"Dask's dashboard, on the scheduler's machine: {page}")
         names = {cell.target.backend for cell in cells}
         first = workers[0].info
-        return Ready(backends=_merge_states(workers, names), slow=first.slow, gone=first.gone)
+        return VendorStates(
+            backends=_merge_states(workers, names), slow=first.slow, gone=first.gone
+        )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -244,7 +246,7 @@ def _complete_record(event: ClusterCellEnded, suite: Suite, seed: int) -> Cell:
         cell = Cell(case=case, target=str(target), status=Status.CRASHED, seed=seed)
         cell.error = f"it was lost with its worker, twice: {'; '.join(event.attempts)}"
     if event.is_dead:
-        judge_dead(cell, suite)
+        judge_crashed_cell(cell, suite)
     cell.worker = event.worker or None
     cell.attempts = list(event.attempts)
     return cell

@@ -43,8 +43,8 @@ from harness.pytest_plugin.workers import fork_server
 from harness.pytest_plugin.workers.fork_server import Forked
 from harness.record.cell import Cell, Status
 from harness.record.host import available_memory
-from harness.workers.crash_record import complete, record_of
-from harness.workers.memory_monitor import Watch
+from harness.workers.crash_record import add_observed_memory, build_crash_record
+from harness.workers.memory_monitor import MemoryMonitor
 
 Report = Callable[[UnitCellBegan | UnitCellEnded | UnitCellDied], None]
 """Receives the events of a unit."""
@@ -63,7 +63,7 @@ class ClusterSlot:
     Only one thread at a time may use a slot.
     """
 
-    def __init__(self, config: SlotConfig, watch: Watch) -> None:
+    def __init__(self, config: SlotConfig, watch: MemoryMonitor) -> None:
         self._config = config
         self._watch = watch
         self._process: subprocess.Popen[bytes] | Forked | None = None
@@ -142,7 +142,7 @@ class ClusterSlot:
                         return UnitResult(ended=ended, refused=_NO_SPACE, unfit=True)
                     ended.append(event.cell)
                     running = None
-                    complete(cell, self._watch.take(cell.id))
+                    add_observed_memory(cell, self._watch.take(cell.id))
                     report(msgspec.structs.replace(event, record=cell.to_json()))
                 case UnitFinished():
                     return UnitResult(ended=ended)
@@ -192,7 +192,7 @@ class ClusterSlot:
     def _record_death(self, name: str, seed: int, fate: str) -> UnitCellDied:
         logs, worker = Path(self._config.logs), self._config.name
         seen = self._watch.take(name)
-        cell, is_judged = record_of(logs, name, worker, seed, seen)
+        cell, is_judged = build_crash_record(logs, name, worker, seed, seen)
         was_ended = cell.status is Status.TIMEOUT or (seen is not None and bool(seen.verdict))
         if not is_judged and not was_ended and cell.traceback is None:
             cell.error = f"its process {fate}"
@@ -253,7 +253,7 @@ class SlotPool:
         self._space = space.new_work_dir(prefix="worker-")
         self.folder = Path(self._space.dir_path)
         self.memory = limit
-        self._watch = Watch(self.folder)
+        self._watch = MemoryMonitor(self.folder)
         self._watch.start()
         self._free: SimpleQueue[ClusterSlot] = SimpleQueue()
         self._slots = [

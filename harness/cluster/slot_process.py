@@ -37,13 +37,13 @@ from harness.errors import ConformError, UsageError
 from harness.execution.child_process import die_with_parent
 from harness.execution.memory import GIB
 from harness.pytest_plugin.workers import fork_server
-from harness.record.host import environment
+from harness.record.host import read_environment
 from harness.record.target import cell_id
 from harness.session import run_one
 from harness.session.discovery import Suite, is_suite, load_suite
 from harness.vendors.quiet import quiet_imports, silence_vendors
-from harness.workers.crash_record import stack_of
-from harness.workers.worker_status import Board, Doing
+from harness.workers.crash_record import stack_file
+from harness.workers.worker_status import StatusFile, WorkerStatus
 
 if TYPE_CHECKING:
     from harness.pipeline.shared_case_work import SharedCaseWork
@@ -77,7 +77,7 @@ class _CellRunner:
         self.config = config
         self.stack = stack
         self.shared_work = shared_work
-        self.board = Board(Path(config.logs), config.name)
+        self.board = StatusFile(Path(config.logs), config.name)
 
     def run(self, unit: WorkUnit, send: Callable[[ProcessMessage], None]) -> None:
         """Run the cells of a unit, and send their events.
@@ -92,12 +92,12 @@ class _CellRunner:
         if case is None:
             raise UsageError(f"{unit.file} has no case {unit.case} here")
         targets = {cell_id(case.name, target): target
-              for target in registry.targets_of(case, unit.asked.targets)}  # fmt: skip
+              for target in registry.select_targets(case, unit.asked.targets)}  # fmt: skip
         for name in unit.cells:
             if name not in targets:
                 raise UsageError(f"{unit.case} does not run on the target of {name} here")
             budget = round(GIB * max(unit.cell_memory, case.memory))
-            doing = Doing(
+            doing = WorkerStatus(
                 pid=os.getpid(),
                 cell=name,
                 budget=min(budget, self.config.memory),
@@ -111,7 +111,7 @@ class _CellRunner:
                 self._limit_time(unit.asked.cell_timeout),
             ):
                 send(UnitCellBegan(name))
-                cell, claim = run_one.run(
+                cell, claim = run_one.run_suite_cell(
                     case,
                     targets[name],
                     suite,
@@ -149,18 +149,18 @@ def describe_worker(root: Path) -> WorkerInfo:
     """Load all backends and describe this worker."""
     from harness import vendors
     from harness.model import registry
-    from harness.model.backend import Delegating
+    from harness.model.backend import LoadsDelegates
     from harness.pipeline import speed
 
-    with run_one.vendor_warnings_ignored():
+    with run_one.ignore_vendor_warnings():
         backends = {name: registry.backend(name) for name in registry.names()}
         return WorkerInfo(
-            environment=environment(root),
-            backends=registry.states(backends, None),
+            environment=read_environment(root),
+            backends=registry.find_backend_states(backends, None),
             delegates={name: one.delegate for name, one in backends.items()
-                       if isinstance(one, Delegating)},
+                       if isinstance(one, LoadsDelegates)},
             slow=dict(speed.find_disabled_parts()),
-            gone=dict(vendors.gone()),
+            gone=dict(vendors.find_missing_names()),
         )  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def _serve(config: SlotConfig, connection: socket.socket) -> None:
         def send(event: ProcessMessage) -> None:
             connection.sendall(msgspec.json.encode(event) + b"\n")
 
-        with stack_of(Path(config.logs), config.name).open("w+", encoding="utf-8") as stack:
+        with stack_file(Path(config.logs), config.name).open("w+", encoding="utf-8") as stack:
             faulthandler.enable(file=stack)
             import torch
 

@@ -27,7 +27,7 @@ from distributed.protocol import pickle as protocol_pickle
 from distributed.security import Security
 
 from harness.errors import UsageError
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 AUTHORITY, AUTHORITY_KEY = "authority.pem", "authority-key.pem"
 NODE, NODE_KEY = "node.pem", "node-key.pem"
@@ -205,4 +205,4 @@ def restrict_pickles(*, scheduler: bool = False, session: bool = False) -> None:
     restricted.loads = _loads
     modules: list[Any] = [protocol_pickle, distributed.scheduler, distributed.client]
     for module in modules:
-        Replacing("cluster")(module, "pickle", restricted)
+        AttributeReplacer("cluster")(module, "pickle", restricted)

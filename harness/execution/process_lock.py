@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import torch
 
 from harness.execution.torch_settings import restore_settings
-from harness.vendors.quiet import vendors_quiet
+from harness.vendors.quiet import quiet_vendors
 from harness.vendors.torch import _get_current_dispatch_mode_stack, _pop_mode
 
 _LOCK = threading.RLock()
@@ -26,7 +26,7 @@ def hold_process_lock() -> Iterator[None]:
 
     Messages of vendors' imports are hidden. The lock is reentrant.
     """
-    with _LOCK, vendors_quiet(), torch.random.fork_rng(devices=[]), restore_settings():
+    with _LOCK, quiet_vendors(), torch.random.fork_rng(devices=[]), restore_settings():
         modes = len(_get_current_dispatch_mode_stack())
         try:
             yield

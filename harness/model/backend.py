@@ -67,7 +67,7 @@ class Execution:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class InspectedCell:
     """A cell as far as it came, for ``conform show``.
 
     Attributes:
@@ -123,7 +123,7 @@ def past_defects() -> Iterator[DefectLog]:
         _LOG.reset(token)
 
 
-def go_past(failure: Exception, defect: Defect | None = None) -> None:
+def report_defect(failure: Exception, defect: Defect | None = None) -> None:
     """Report a defect of the vendor's code; a backend calls this in place of raising ``failure``.
 
     Args:
@@ -171,7 +171,7 @@ class Backend(Protocol):
 
 
 @runtime_checkable
-class Emulating(Protocol):
+class CanEmulate(Protocol):
     """A backend that can execute without the vendor's runtime where that is registered, too."""
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
@@ -180,7 +180,7 @@ class Emulating(Protocol):
 
 
 @runtime_checkable
-class Delegating(Protocol):
+class LoadsDelegates(Protocol):
     """A backend that executes payloads of its delegate where the runtime of the host cannot."""
 
     @property
@@ -194,7 +194,7 @@ class Delegating(Protocol):
 
 
 @runtime_checkable
-class Selecting(Protocol):
+class SelectsTargets(Protocol):
     """A backend out of tree that says which of its recipes a run takes that names no targets."""
 
     @property
@@ -209,7 +209,7 @@ class Selecting(Protocol):
 
 
 @runtime_checkable
-class Knowing(Protocol):
+class KnowsLimitations(Protocol):
     """A backend out of tree whose known gaps travel with it, whichever suite meets them."""
 
     @property
@@ -219,7 +219,7 @@ class Knowing(Protocol):
 
 
 @runtime_checkable
-class Recognising(Protocol):
+class KnowsIssues(Protocol):
     """A backend out of tree whose known issues are recognised in any model."""
 
     @property
@@ -229,7 +229,7 @@ class Recognising(Protocol):
 
 
 @runtime_checkable
-class Rewriting(Protocol):
+class OffersPasses(Protocol):
     """A backend with graph passes of its own that a target can name."""
 
     @property
@@ -239,7 +239,7 @@ class Rewriting(Protocol):
 
 
 @runtime_checkable
-class Describing(Protocol):
+class DescribesPayloads(Protocol):
     """A backend that can read payloads of its delegate, whoever lowered them."""
 
     @property
@@ -257,7 +257,7 @@ class Describing(Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
+class PayloadConstants:
     """Constants in a payload.
 
     Attributes:
@@ -271,7 +271,7 @@ class Held:
 
 
 @runtime_checkable
-class Holding(Protocol):
+class ReportsConstants(Protocol):
     """A backend whose payloads have constants that the program around them does not show."""
 
     @property
@@ -279,7 +279,7 @@ class Holding(Protocol):
         """The name by which programs ask for the delegate."""
         ...
 
-    def constants(self, payload: DelegatePayload) -> Held:
+    def constants(self, payload: DelegatePayload) -> PayloadConstants:
         """The constants of a payload.
 
         Raises:
@@ -289,10 +289,10 @@ class Holding(Protocol):
 
 
 @runtime_checkable
-class Inspectable(Protocol):
+class InspectsCells(Protocol):
     """A backend that can show what it made of a program; ``conform show`` prints it."""
 
-    def inspect(self, attempt: Attempt) -> Iterable[str]:
+    def inspect(self, attempt: InspectedCell) -> Iterable[str]:
         """Lines about the program of a cell that has come as far as it could."""
         ...
 

@@ -11,9 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import CaseError, describe, printable
-from harness.model.copies import Shared, convert_state, copy_module, is_lazy, plain_state, wrappers
-from harness.model.seeding import seeded
-from harness.record.target import Target, speaks_of
+from harness.model.copies import (
+    SharedTensor,
+    convert_state,
+    copy_module,
+    find_wrapper_tensors,
+    is_lazy,
+    iterate_plain_state,
+)
+from harness.model.seeding import seed_generators
+from harness.record.target import Target, matches_target
 
 if TYPE_CHECKING:
     import torch
@@ -94,7 +101,7 @@ class Exporter:
 
     def find_refusal(self, target: Target) -> str | None:
         """Return why the exporter does not support a target, or None."""
-        if speaks_of(self.targets, target):
+        if matches_target(self.targets, target):
             return None
         return f"{self.name} exports for {self.targets.replace('|', ', ')} only"
 
@@ -123,12 +130,12 @@ class Built:
     def state(self) -> list[torch.Tensor]:
         """The parameters and buffers of the module; a tensor that wraps others is replaced by
         these."""
-        return list(plain_state(self.module))
+        return list(iterate_plain_state(self.module))
 
     @property
     def quantized_classes(self) -> list[str]:
         """The classes of weights that wrap other tensors, as torchao's quantized weights do."""
-        return sorted({type(tensor).__name__ for tensor in wrappers(self.module)})
+        return sorted({type(tensor).__name__ for tensor in find_wrapper_tensors(self.module)})
 
     @property
     def tensors(self) -> list[torch.Tensor]:
@@ -271,7 +278,7 @@ class Case:
             tags: words for selection and grouping.
         """
         keyword_inputs = {} if kwargs is None else kwargs
-        shared: list[Shared] = []
+        shared: list[SharedTensor] = []
 
         def build() -> tuple[torch.nn.Module, Inputs, Mapping[str, Any]]:
             for tensor in shared:
@@ -293,7 +300,7 @@ class Case:
         Raises:
             CaseError: the build raises, or does not return a module with its inputs.
         """
-        with seeded(seed, self.name):
+        with seed_generators(seed, self.name):
             try:
                 made = self.build()
                 further = tuple(self.calls()) if self.calls else ()

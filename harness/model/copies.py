@@ -22,7 +22,7 @@ Memo = dict[int, Any]
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedTensor:
     """A tensor that a copy has in common with its original, as it was when the copy was made."""
 
     path: str
@@ -43,7 +43,7 @@ class Shared:
             )
 
 
-def copy_module(module: torch.nn.Module) -> tuple[torch.nn.Module, list[Shared]]:
+def copy_module(module: torch.nn.Module) -> tuple[torch.nn.Module, list[SharedTensor]]:
     """A copy of a module, and the tensors that it shares with the original.
 
     What is no tensor and refuses to be copied (a lock, packed weights of a foreign library) is
@@ -58,7 +58,7 @@ def copy_module(module: torch.nn.Module) -> tuple[torch.nn.Module, list[Shared]]
             memo[id(tensor)] = copy_tensor(tensor)
         except Exception:  # whatever a class raises for what it has not
             memo[id(tensor)] = tensor
-            shared.append(Shared(path, tensor, _version(tensor)))
+            shared.append(SharedTensor(path, tensor, _version(tensor)))
     return _copied(module, memo), shared
 
 
@@ -85,20 +85,20 @@ def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return torch.nn.Parameter(made, tensor.requires_grad) if is_parameter else made
 
 
-def wrappers(module: torch.nn.Module) -> list[torch.Tensor]:
+def find_wrapper_tensors(module: torch.nn.Module) -> list[torch.Tensor]:
     """Parameters and buffers that wrap other tensors, as quantized weights do."""
     from harness.vendors.torch import is_traceable_wrapper_subclass
 
     return [tensor for *_, tensor in _state(module) if is_traceable_wrapper_subclass(tensor)]
 
 
-def plain_state(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+def iterate_plain_state(module: torch.nn.Module) -> Iterator[torch.Tensor]:
     """Parameters and buffers; in place of one that wraps others, those."""
     for *_, tensor in _state(module):
-        yield from plain_parts(tensor)
+        yield from iterate_plain_parts(tensor)
 
 
-def plain_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+def iterate_plain_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """A tensor; in place of one that wraps others, those."""
     from harness.vendors.torch import is_traceable_wrapper_subclass
 
@@ -106,7 +106,7 @@ def plain_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         yield tensor
         return
     for name in tensor.__tensor_flatten__()[0]:
-        yield from plain_parts(getattr(tensor, name))
+        yield from iterate_plain_parts(getattr(tensor, name))
 
 
 def convert_state(

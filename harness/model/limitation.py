@@ -16,12 +16,12 @@ from itertools import chain
 from harness.errors import LimitationError
 from harness.model.case import Case
 from harness.record.cell import Cell, LimitationRef, Status
-from harness.record.host import vectors
-from harness.record.target import Target, any_glob, speaks_of
-from harness.vendors.versions import installed_within, numbers
+from harness.record.host import describe_vectors
+from harness.record.target import Target, matches_any_glob, matches_target
+from harness.vendors.versions import is_installed_within, release_numbers
 
 _PREDICTABLE = frozenset({Status.FAILED, Status.MISMATCH, Status.CRASHED, Status.TIMEOUT})
-EXCUSE = "not run: the limitation says that running it would hurt other cells"
+NOT_RUN_ERROR = "not run: the limitation says that running it would hurt other cells"
 """The error of a cell that a limitation keeps from running."""
 _SHOWN_AS = frozenset({Status.XFAILED, Status.UNSUPPORTED})
 
@@ -43,9 +43,9 @@ class Limitation:
         outcome: the failing status that is expected.
         shown_as: ``XFAILED`` for a defect, ``UNSUPPORTED`` for something the backend does
             not claim to do.
-        host: glob over :func:`~harness.record.host.vectors`, such as ``x86_64/*``; several with
-            ``|``. For kernels that are chosen by what the processor has: elsewhere the entry says
-            nothing.
+        host: globs over :func:`~harness.record.host.describe_vectors`, such as ``x86_64/*``,
+            separated by ``|``; the entry does not apply on other hosts. For kernels that are chosen
+            by processor features.
         seed: the run seed whose values show it for certain; with others a pass is a pass. None
             where every seed shows it.
         since: the first release of ExecuTorch that has the gap, such as ``1.5.0``; empty where all
@@ -78,7 +78,7 @@ class Limitation:
             raise LimitationError(f"a limitation cannot predict {self.outcome.value!r}")
         if self.shown_as not in _SHOWN_AS:
             raise LimitationError(f"a limitation cannot show as {self.shown_as.value!r}")
-        if self.since and self.until and numbers(self.since) >= numbers(self.until):
+        if self.since and self.until and release_numbers(self.since) >= release_numbers(self.until):
             raise LimitationError(
                 f"limitation of {self.case} on {self.target}: there is no release since "
                 f"{self.since} and before {self.until}"
@@ -88,15 +88,15 @@ class Limitation:
         """Whether the entry speaks of this cell, on this host and with this release."""
         return (
             self.speaks_of_case(case)
-            and speaks_of(self.target, target)
-            and any_glob(self.host, vectors())
-            and installed_within(self.since, self.until)
+            and matches_target(self.target, target)
+            and matches_any_glob(self.host, describe_vectors())
+            and is_installed_within(self.since, self.until)
         )
 
     def speaks_of_case(self, case: Case) -> bool:
         """Whether it speaks of a case, on whatever target."""
         return (
-            any_glob(self.case, case.name)
+            matches_any_glob(self.case, case.name)
             and fnmatchcase(case.op, self.op)
             and (self.tag is None or self.tag in case.tags)
         )
@@ -122,12 +122,14 @@ class Limitation:
         return LimitationRef(reason=self.reason, link=self.link)
 
 
-def find(limitations: Iterable[Limitation], case: Case, target: Target) -> Limitation | None:
+def find_limitation(
+    limitations: Iterable[Limitation], case: Case, target: Target
+) -> Limitation | None:
     """The first entry that speaks of this cell, on this host and with this release."""
     return next((entry for entry in limitations if entry.matches(case, target)), None)
 
 
-def judge(cell: Cell, limitation: Limitation | None) -> Cell:
+def apply_limitation(cell: Cell, limitation: Limitation | None) -> Cell:
     """Turn the outcome of a cell into what its limitation makes of it."""
     if limitation is None:
         return cell
@@ -141,7 +143,7 @@ def judge(cell: Cell, limitation: Limitation | None) -> Cell:
     return cell
 
 
-def closed(limitations: Iterable[Limitation], oldest: str) -> list[Limitation]:
+def find_closed(limitations: Iterable[Limitation], oldest: str) -> list[Limitation]:
     """Entries of gaps that no supported release has any more.
 
     Args:
@@ -151,11 +153,11 @@ def closed(limitations: Iterable[Limitation], oldest: str) -> list[Limitation]:
     return [
         entry
         for entry in limitations
-        if entry.until and oldest and numbers(entry.until) <= numbers(oldest)
+        if entry.until and oldest and release_numbers(entry.until) <= release_numbers(oldest)
     ]
 
 
-def unmatched(
+def find_unmatched(
     limitations: Iterable[Limitation], cases: Sequence[Case], targets: Sequence[Target]
 ) -> list[Limitation]:
     """Entries that speak of no cell of ``cases`` × ``targets``, on whatever host and release."""
@@ -168,5 +170,5 @@ def unmatched(
     return [
         entry
         for entry in limitations
-        if not (has_case(entry) and any(speaks_of(entry.target, target) for target in targets))
+        if not (has_case(entry) and any(matches_target(entry.target, target) for target in targets))
     ]

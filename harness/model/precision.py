@@ -63,7 +63,7 @@ Question = tuple[str, ...]
 """A field of a rounding model; or a method, and the operation that it is asked about."""
 
 
-class Asked(Precision):
+class RecordingPrecision(Precision):
     """A rounding model that notes what it is asked and answers.
 
     Who answers the same questions alike gets the same bounds: a program without elementary
@@ -94,11 +94,11 @@ class Asked(Precision):
         return bool(self._answer("sums_wide", operation))
 
     def _answer(self, *question: str) -> Any:
-        self.answers[question] = answer = answer_of(self._model, question)
+        self.answers[question] = answer = answer_question(self._model, question)
         return answer
 
 
-def answer_of(model: Precision, question: Question) -> Any:
+def answer_question(model: Precision, question: Question) -> Any:
     """What a rounding model has for a question."""
     name, *operations = question
     found = getattr(model, name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import ReleaseError
 from harness.model.precision import Precision
-from harness.vendors.versions import PACKAGE, installed_as
+from harness.vendors.versions import PACKAGE, describe_installed
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +58,7 @@ def _default_edge_config() -> EdgeCompileConfig:
     return EdgeCompileConfig()
 
 
-def uncalibratable(case: Case, built: Built) -> str | None:
+def find_calibration_problem(case: Case, built: Built) -> str | None:
     """Why a quantizer that observes a case's inputs cannot take it, or None."""
     floating = (tensor for tensor in built.tensors if tensor.is_floating_point())
     if all(bool(tensor.isfinite().all()) for tensor in floating):
@@ -138,7 +138,7 @@ class KnownPass:
             if not self.where.startswith(f"{PACKAGE}."):
                 raise
             raise ReleaseError(
-                f"{installed_as()} has no pass {self.where} ({error}); leave it out of the "
+                f"{describe_installed()} has no pass {self.where} ({error}); leave it out of the "
                 "target, or run another release"
             ) from error
         return made() if isinstance(made, type) else _as_pass(made)

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from harness.errors import ReleaseError, UnknownTarget
-from harness.model.backend import Backend, Rewriting
+from harness.model.backend import Backend, OffersPasses
 from harness.model.recipe import KnownPass, Recipe, Script
 from harness.record.target import ALL_PASSES, Target
 
@@ -67,9 +67,9 @@ GENERAL: Mapping[str, KnownPass] = {
 """Passes of exir's that any recipe can be given."""
 
 
-def known_passes(backend: Backend) -> dict[str, KnownPass]:
+def list_known_passes(backend: Backend) -> dict[str, KnownPass]:
     """The passes that a backend's targets can add, by name."""
-    own = backend.passes if isinstance(backend, Rewriting) else {}
+    own = backend.passes if isinstance(backend, OffersPasses) else {}
     return {**GENERAL, **own}
 
 
@@ -80,7 +80,7 @@ def pass_name(made: Any) -> str:
     return re.sub(r"_(pass|transform)$", "", words)
 
 
-def varied(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
+def apply_passes(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
     """The recipe that a target with passes names.
 
     Raises:
@@ -88,7 +88,7 @@ def varied(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
     """
     if not target.passes:
         return recipe
-    known = known_passes(backend)
+    known = list_known_passes(backend)
     added, dropped = _sorted(target.passes)
     for name in added:
         _among(name, known, f"there is no pass {name!r} to add to {target.base}")
@@ -111,7 +111,7 @@ def varied(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
     )
 
 
-def with_pass(recipe: Recipe, known: KnownPass) -> Recipe:
+def add_pass(recipe: Recipe, known: KnownPass) -> Recipe:
     """A recipe that runs one pass more, before its own."""
     return replace(
         recipe,
@@ -121,7 +121,7 @@ def with_pass(recipe: Recipe, known: KnownPass) -> Recipe:
     )
 
 
-def pass_of(name: str, backend: Backend) -> KnownPass:
+def find_pass(name: str, backend: Backend) -> KnownPass:
     """The pass that somebody names: a known one, also as ``exir.name``, or anyone's as
     ``package.module:Class``.
 
@@ -135,7 +135,7 @@ def pass_of(name: str, backend: Backend) -> KnownPass:
         except (ReleaseError, ImportError, AttributeError, TypeError) as error:
             raise UnknownTarget(f"{name} cannot be made: {error}") from error
         return known
-    known_ones, name = known_passes(backend), name.removeprefix("exir.")
+    known_ones, name = list_known_passes(backend), name.removeprefix("exir.")
     _among(name, known_ones, f"there is no pass {name!r} to add to {backend.name}")
     return known_ones[name]
 

@@ -2,7 +2,7 @@
 
 Out-of-tree backends register an entry point in the group ``conform.backends`` whose value is
 the same kind of string: ``module:attribute``, the attribute being a :class:`Backend`. What a
-built-in one has in the table here, it says itself: :class:`~harness.model.backend.Selecting`.
+built-in one has in the table here, it says itself: :class:`~harness.model.backend.SelectsTargets`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness.errors import ConflictingBackends, ConflictingOptions, LimitationError, UnknownTarget
 from harness.model.backend import (
     Backend,
-    Delegating,
-    Describing,
-    Emulating,
-    Knowing,
+    CanEmulate,
+    DescribesPayloads,
+    KnowsIssues,
+    KnowsLimitations,
+    LoadsDelegates,
     MissingBackend,
-    Recognising,
-    Selecting,
+    SelectsTargets,
 )
-from harness.model.known_issues.known_issue import recognise
+from harness.model.known_issues.known_issue import find_known_issues
 from harness.model.recipe import Recipe
-from harness.model.recipe_passes import varied
+from harness.model.recipe_passes import apply_passes
 from harness.record.run import BackendState
-from harness.record.target import Target, any_glob, is_target, speaks_of
+from harness.record.target import Target, is_target, matches_any_glob, matches_target
 
 if TYPE_CHECKING:
     from harness.model.case import Case
@@ -82,7 +82,7 @@ def names() -> list[str]:
     return [*BUILT_IN, *_entry_points()]
 
 
-def where(name: str) -> str:
+def find_backend_path(name: str) -> str:
     """The module and the attribute of a backend, ``module:attribute``; nothing is imported.
 
     Raises:
@@ -95,7 +95,7 @@ def where(name: str) -> str:
     return found
 
 
-def out_of_tree() -> list[Backend]:
+def out_of_tree_backends() -> list[Backend]:
     """The backends of entry points; those that do not import are among them, as unavailable.
 
     Raises:
@@ -107,14 +107,14 @@ def out_of_tree() -> list[Backend]:
 def default_targets() -> list[Target]:
     """What a run selects when no ``--targets`` are given."""
     ours = [Target(name, recipe) for name, one in BUILT_IN.items() for recipe in one.recipes]
-    selecting = [one for one in out_of_tree() if isinstance(one, Selecting)]
+    selecting = [one for one in out_of_tree_backends() if isinstance(one, SelectsTargets)]
     return [*ours, *(Target(one.name, recipe) for one in selecting for recipe in one.plain)]
 
 
 def nightly_targets() -> list[Target]:
     """What a nightly run selects beside the defaults."""
     ours = [Target(name, recipe) for name, one in BUILT_IN.items() for recipe in one.nightly]
-    selecting = [one for one in out_of_tree() if isinstance(one, Selecting)]
+    selecting = [one for one in out_of_tree_backends() if isinstance(one, SelectsTargets)]
     return [*ours, *(Target(one.name, recipe) for one in selecting for recipe in one.nightly)]
 
 
@@ -125,8 +125,8 @@ def limitations() -> list[Limitation]:
         LimitationError: an entry may speak of another backend.
     """
     found = []
-    for one in out_of_tree():
-        for entry in one.limitations if isinstance(one, Knowing) else ():
+    for one in out_of_tree_backends():
+        for entry in one.limitations if isinstance(one, KnowsLimitations) else ():
             if not all(part.startswith(f"{one.name}:") for part in entry.target.split("|")):
                 raise LimitationError(
                     f"backend {one.name!r} brings a limitation on {entry.target!r}; it speaks of "
@@ -140,8 +140,8 @@ def known_issues() -> list[KnownIssue]:
     """The known issues of this project's suites, and those that backends out of tree bring with
     them."""
     found = list(_table(KNOWN_ISSUES))
-    for one in out_of_tree():
-        found += one.known_issues if isinstance(one, Recognising) else ()
+    for one in out_of_tree_backends():
+        found += one.known_issues if isinstance(one, KnowsIssues) else ()
     return found
 
 
@@ -149,7 +149,7 @@ def note_known_issues(cell: Cell) -> None:
     """Put into the record of a red cell the known issues that it shows the signs of; the table is
     not imported for others."""
     if cell.status.is_red:
-        cell.known_issues = recognise(cell, known_issues())
+        cell.known_issues = find_known_issues(cell, known_issues())
 
 
 def _table(where: str) -> Sequence[KnownIssue]:
@@ -173,7 +173,7 @@ def known_targets() -> list[Target]:
     return list(targets)
 
 
-def targets_of(case: Case, selected: Sequence[Target] | None) -> list[Target]:
+def select_targets(case: Case, selected: Sequence[Target] | None) -> list[Target]:
     """The targets of a case in a run that selects these; None means a plain run, those of the
     night included (:func:`is_nightly`)."""
     if not case.targets:
@@ -181,7 +181,7 @@ def targets_of(case: Case, selected: Sequence[Target] | None) -> list[Target]:
     if selected is not None:
         return list(_meant(case.targets, case.exporter is None, tuple(selected)))
     known = _meant(case.targets, case.exporter is None, tuple(known_targets()))
-    return [*known, *variations(case)]
+    return [*known, *find_variations(case)]
 
 
 @functools.cache
@@ -191,8 +191,8 @@ def _meant(targets: str, by_likeness: bool, among: tuple[Target, ...]) -> tuple[
     return tuple(
         target
         for target in among
-        if speaks_of(targets, target)
-        or (by_likeness and any(any_glob(targets, other) for other in _like(target)))
+        if matches_target(targets, target)
+        or (by_likeness and any(matches_any_glob(targets, other) for other in _like(target)))
     )
 
 
@@ -205,7 +205,7 @@ def _like(target: Target) -> tuple[str, ...]:
     return () if known is None else known.like
 
 
-def variations(case: Case) -> list[Target]:
+def find_variations(case: Case) -> list[Target]:
     """The targets with passes that a case itself is taken to: those that it spells in full."""
     spelled = (part for part in case.targets.split("|") if is_target(part))
     return [target for target in map(Target.parse, spelled) if target.passes]
@@ -221,12 +221,14 @@ def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) ->
         return True
     if selected is not None:
         return False
-    if not any(any_glob(case.plain_targets, each) for each in (str(target), *_like(target))):
+    if not any(
+        matches_any_glob(case.plain_targets, each) for each in (str(target), *_like(target))
+    ):
         return True
     if target not in nightly_targets():
         return False
     plain = [one for one in default_targets() if one.backend == target.backend]
-    return not case.targets or bool(targets_of(case, plain))
+    return not case.targets or bool(select_targets(case, plain))
 
 
 @functools.cache
@@ -237,27 +239,28 @@ def backend(name: str) -> Backend:
         UnknownTarget: no backend of that name is registered.
         ConflictingBackends: two have one name.
     """
-    module_name, _, attribute = where(name).partition(":")
+    module_name, _, attribute = find_backend_path(name).partition(":")
     try:
         found = getattr(importlib.import_module(module_name), attribute)
     except Exception as error:
         # Whatever an import raises (a missing library, a version clash) is the reason.
         return MissingBackend(name, f"{module_name} does not import: {error}")
     if not isinstance(found, Backend):
-        return MissingBackend(name, f"{where(name)} is not a Backend")
+        return MissingBackend(name, f"{find_backend_path(name)} is not a Backend")
     if found.name != name:
         return MissingBackend(
-            name, f"{where(name)} is registered as {name!r} and calls itself {found.name!r}"
+            name,
+            f"{find_backend_path(name)} is registered as {name!r} and calls itself {found.name!r}",
         )
     return found
 
 
-def by_delegate() -> dict[str, Backend]:
+def backends_by_delegate() -> dict[str, Backend]:
     """The backends that execute or read payloads, by the names that programs ask for them by."""
     found: dict[str, Backend] = {}
     for name in names():
         one = backend(name)
-        if isinstance(one, Delegating | Describing):
+        if isinstance(one, LoadsDelegates | DescribesPayloads):
             found.setdefault(one.delegate, one)
     return found
 
@@ -273,10 +276,10 @@ def recipe(target: Target, of: Backend | None = None) -> Recipe:
     if target.recipe not in recipes:
         hint = _did_you_mean(target.recipe, list(recipes))
         raise UnknownTarget(f"backend {target.backend!r} has no recipe {target.recipe!r}{hint}")
-    return varied(recipes[target.recipe], target, found)
+    return apply_passes(recipes[target.recipe], target, found)
 
 
-def check_two_runtimes(targets: Sequence[Target]) -> None:
+def require_two_runtimes(targets: Sequence[Target]) -> None:
     """Refuse to compare runtimes where none of the targets has two.
 
     Raises:
@@ -285,7 +288,7 @@ def check_two_runtimes(targets: Sequence[Target]) -> None:
     reasons = []
     for name in dict.fromkeys(target.backend for target in targets):
         found = backend(name)
-        if isinstance(found, Emulating):
+        if isinstance(found, CanEmulate):
             state = found.availability()
             if state.runtime == "native":
                 return
@@ -296,7 +299,9 @@ def check_two_runtimes(targets: Sequence[Target]) -> None:
     )
 
 
-def states(names: Iterable[str], selected: Sequence[Target] | None) -> dict[str, BackendState]:
+def find_backend_states(
+    names: Iterable[str], selected: Sequence[Target] | None
+) -> dict[str, BackendState]:
     """What backends say of themselves, for the record of a run, sorted by name.
 
     Args:
@@ -307,7 +312,7 @@ def states(names: Iterable[str], selected: Sequence[Target] | None) -> dict[str,
     missing = (
         []
         if selected is not None
-        else [one.name for one in out_of_tree() if isinstance(one, MissingBackend)]
+        else [one.name for one in out_of_tree_backends() if isinstance(one, MissingBackend)]
     )
     answers = {name: backend(name).availability() for name in sorted({*names, *missing})}
     return {

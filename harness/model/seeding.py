@@ -17,18 +17,18 @@ def case_seed(seed: int, name: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def seeded(seed: int, name: str) -> AbstractContextManager[None]:
+def seed_generators(seed: int, name: str) -> AbstractContextManager[None]:
     """Seed torch, NumPy and ``random`` from (run seed, name); restore their states after."""
-    return seeded_with(case_seed(seed, name))
+    return seed_generators_with(case_seed(seed, name))
 
 
 @contextmanager
-def seeded_with(value: int) -> Iterator[None]:
+def seed_generators_with(value: int) -> Iterator[None]:
     """Seed torch, NumPy and ``random`` with a number of up to 63 bits; restore them after."""
     import numpy
     import torch
 
-    with nullcontext() if _outer_restores.get() else restored():
+    with nullcontext() if _outer_restores.get() else restore_generators():
         # What is seeded in here restores what this one seeded.
         token = _outer_restores.set(False)
         # Not torch.manual_seed: it keeps a call, with its stack, for each device that is absent.
@@ -42,7 +42,7 @@ def seeded_with(value: int) -> Iterator[None]:
 
 
 @contextmanager
-def restored() -> Iterator[None]:
+def restore_generators() -> Iterator[None]:
     """Restore the generators after. What is seeded in here, one after the other, does not do so
     itself: NumPy's state takes longer to copy than a small module to run."""
     import numpy

@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from harness.errors import UnknownTarget
 from harness.model import registry
 from harness.model.backend import MissingBackend
-from harness.record.target import CHANGES, Target
+from harness.record.target import PASS_CHANGES, Target
 
-_PATTERN = re.compile(rf"([a-z0-9_*?]+):([a-z0-9_*?]+)({CHANGES})")
+_PATTERN = re.compile(rf"([a-z0-9_*?]+):([a-z0-9_*?]+)({PASS_CHANGES})")
 
 _OURS = "null"
 """The backend that the harness tests itself with: ``all`` does not mean it."""

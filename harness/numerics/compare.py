@@ -19,7 +19,7 @@ from harness.numerics.oracle import Reference
 from harness.numerics.unperturbed import as_real_tensor
 from harness.record import severity as severities
 from harness.record.cell import Numerics
-from harness.record.number_text import apart
+from harness.record.number_text import format_apart
 from harness.record.severity import Severity
 
 Narrowed = Mapping[str, str]
@@ -49,7 +49,7 @@ class Verdict:
         """
         of_outputs = sum(row.problem is not None for row in numerics)
         other = Severity.CRITICAL if len(problems) > of_outputs else None
-        found = severities.worst([other, *(row.severity for row in numerics)])
+        found = severities.find_worst([other, *(row.severity for row in numerics)])
         return cls(not problems, "; ".join(problems) or None, numerics, found)
 
 
@@ -248,7 +248,7 @@ def _describe_problem(
         f"bound {limit or 0:.3g})"
     ]
     if at is not None and got is not None and wanted is not None:
-        shown, expected = apart(got, wanted)
+        shown, expected = format_apart(got, wanted)
         parts.append(f"at {at} got {shown}, expected {expected}")
     if likeness:
         parts.append(f"looks {likeness}")

@@ -15,7 +15,7 @@ import torch
 
 from harness.model.case import CallInputs, arguments
 from harness.model.copies import copy_tensor
-from harness.model.seeding import seeded_with
+from harness.model.seeding import seed_generators_with
 from harness.numerics.arithmetic import Float64Mode, get_storage_id, widen_dtype
 from harness.numerics.control_flow import compilation_disabled
 from harness.numerics.dtypes import mark
@@ -222,7 +222,12 @@ def _run(
     within: AbstractContextManager[Any] | None = None,
 ) -> list[CallResult]:
     results = []
-    with torch.no_grad(), seeded_with(seed), compilation_disabled(), within or nullcontext():
+    with (
+        torch.no_grad(),
+        seed_generators_with(seed),
+        compilation_disabled(),
+        within or nullcontext(),
+    ):
         for number, (call, original) in enumerate(zip(calls, given, strict=True), start=1):
             before = {name: (tensor, tensor._version) for name, tensor in state.items()}
             args, kwargs = arguments(call)

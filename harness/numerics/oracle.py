@@ -19,7 +19,7 @@ import torch
 from harness.execution.interface import ValuePosition
 from harness.model.case import CallInputs
 from harness.model.precision import Precision
-from harness.model.seeding import restored
+from harness.model.seeding import restore_generators
 from harness.numerics.bounds import BoundEstimator
 from harness.numerics.control_flow import compilation_disabled
 from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemantics
@@ -129,7 +129,7 @@ def add_bounds(
         for values in zip(exact.natives, exact.truths, strict=True)
     ]
     exact.record.sums.forget_magnitudes()
-    with compilation_disabled(), restored():
+    with compilation_disabled(), restore_generators():
         for sample in range(precision.samples):
             mode = PerturbedMode(precision, seed, sample, exact.record, semantics)
             run = run_calls_in_float64(module, calls, mode, seed, exact.changed, wide)

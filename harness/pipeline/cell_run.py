@@ -23,9 +23,9 @@ from harness.errors import (
 )
 from harness.execution.memory import MemoryMeter, format_memory_use, is_out_of_memory
 from harness.execution.process_lock import hold_process_lock
-from harness.model.backend import Backend, DefectLog, Emulating, past_defects
+from harness.model.backend import Backend, CanEmulate, DefectLog, past_defects
 from harness.model.case import Case
-from harness.model.limitation import EXCUSE, Limitation
+from harness.model.limitation import NOT_RUN_ERROR, Limitation
 from harness.model.recipe import Recipe
 from harness.numerics.compare import Verdict
 from harness.passes.properties import changed_ops
@@ -50,7 +50,7 @@ from harness.record.cell import (
     is_model,
 )
 from harness.record.program_data import Defect, Encoding
-from harness.record.severity import Severity, worst
+from harness.record.severity import Severity, find_worst
 from harness.record.target import Target
 
 _TRACEBACK_LINES = 60
@@ -172,7 +172,7 @@ class CellRun:
             if (reason := find_unsupported_reason(tester)) is not None:
                 return CellOutcome(Status.UNSUPPORTED, error=reason)
             if limitation is not None and not limitation.run:
-                return CellOutcome(limitation.shown_as, error=EXCUSE, excused=True)
+                return CellOutcome(limitation.shown_as, error=NOT_RUN_ERROR, excused=True)
             return self._report_changed_form(tester, self._run_stages(tester, only, limitation))
         except StageFailure as failure:
             return self._stop_at_failure(failure)
@@ -335,7 +335,7 @@ class CellRun:
             emulated = _find_disagreement(tester)
             if emulated is not None:
                 problem = _describe_disagreement(verdict, emulated)
-                self.severity = worst([verdict.severity, emulated.severity])
+                self.severity = find_worst([verdict.severity, emulated.severity])
         if problem is None:
             return CellOutcome(Status.PASSED)
         return CellOutcome(
@@ -370,7 +370,7 @@ def _describe_sizes_of_mismatch(tester: Tester) -> str:
 
 def _find_disagreement(tester: Tester) -> Verdict | None:
     """Judge the emulation; returns its verdict where it differs from the native verdict."""
-    if not isinstance(tester.backend, Emulating):
+    if not isinstance(tester.backend, CanEmulate):
         return None
     emulated = tester.emulate()
     return None if emulated.passed == tester.verdict.passed else emulated

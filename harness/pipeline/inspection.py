@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harness.errors import StageFailure
 from harness.execution.any_program.delegate_runtimes import describe_payload
 from harness.model import registry
-from harness.model.backend import Describing, Inspectable
+from harness.model.backend import DescribesPayloads, InspectsCells
 from harness.model.case import Case
 from harness.pipeline.route import lower
 from harness.pipeline.tester import Tester
@@ -23,7 +23,7 @@ def inspect(case: Case, target: Target, *, seed: int = 0) -> Iterator[str]:
         seed: run seed of the record.
     """
     backend = registry.backend(target.backend)
-    if not isinstance(backend, Inspectable | Describing):
+    if not isinstance(backend, InspectsCells | DescribesPayloads):
         return
     if not backend.availability().available:
         return
@@ -37,7 +37,7 @@ def inspect(case: Case, target: Target, *, seed: int = 0) -> Iterator[str]:
         tester.run().compare()
     except StageFailure as failure:
         yield f"the program does not run: {failure}"
-    if isinstance(backend, Inspectable):
+    if isinstance(backend, InspectsCells):
         yield from backend.inspect(tester.attempt)
         return
     for number, payload in enumerate(tester.serialized.program.delegates):

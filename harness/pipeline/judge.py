@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 
 from harness.errors import ConflictingOptions, StageFailure
 from harness.execution.process_lock import hold_process_lock
-from harness.model.backend import Attempt, Backend, Emulating, Execution
+from harness.model.backend import Backend, CanEmulate, Execution, InspectedCell
 from harness.model.case import Built, CallInputs, Case, Inputs
 from harness.model.precision import Precision
 from harness.model.recipe import Lowered, Recipe
@@ -143,7 +143,7 @@ class JudgingStages(StageClock, ArtifactReader):
         """
         lowered: Lowered = self._artifacts.need("serialize", "emulate")
         self._artifacts.need("compare", "emulate")
-        if not isinstance(self.backend, Emulating):
+        if not isinstance(self.backend, CanEmulate):
             raise ConflictingOptions(f"{self.backend.name} has no emulation to compare with")
         ran: RunArtifact = self._artifacts.need("run", "emulate")
         flat = self._flat(ran.calls)
@@ -208,11 +208,11 @@ class JudgingStages(StageClock, ArtifactReader):
         return self.built.module if graph is None else graph
 
     @property
-    def attempt(self) -> Attempt:
+    def attempt(self) -> InspectedCell:
         """The program with its calls and results so far; needs :meth:`serialize`."""
         ran, verdict = self._artifacts.run, self._artifacts.compare
         calls = self.built.calls if ran is None else ran.calls
-        return Attempt(
+        return InspectedCell(
             lowered=self.serialized,
             calls=self._flat([self.interface.arrange(inputs) for inputs in calls]),
             precision=self._precision(),

@@ -13,7 +13,7 @@ import numpy
 
 from harness.execution.execute import report_calls
 from harness.execution.program import Program
-from harness.model.backend import Backend, Holding
+from harness.model.backend import Backend, ReportsConstants
 
 # Do not count smaller duplicates: they are shapes, scales and masks, equal by chance and cheap.
 _LARGE = 4096
@@ -78,7 +78,7 @@ def _blobs(program: Program, backend: Backend) -> Iterator[bytes | memoryview]:
         for delegate, payload in zip(program.plan.delegates, program.delegates, strict=True)
     }
     for payload in payloads.values():
-        if isinstance(backend, Holding) and payload.id == backend.delegate:
+        if isinstance(backend, ReportsConstants) and payload.id == backend.delegate:
             held = backend.constants(payload)
             inside += held.blobs
             read_by_payload |= held.instead_of

@@ -13,7 +13,7 @@ from harness.execution.memory import MemoryMeter
 from harness.model import registry
 from harness.model.backend import Availability, Backend
 from harness.model.case import Case
-from harness.model.limitation import Limitation, find, judge
+from harness.model.limitation import Limitation, apply_limitation, find_limitation
 from harness.model.recipe import Recipe
 from harness.pipeline.cell_run import CellOutcome, CellRun
 from harness.pipeline.saving.cell_folder import CellFolder
@@ -90,7 +90,7 @@ def run_cell(
     start = time.perf_counter()
     target = Target.parse(target) if isinstance(target, str) else target
     backend = backend or registry.backend(target.backend)
-    limitation = find(limitations, case, target)
+    limitation = find_limitation(limitations, case, target)
 
     def report_lowered(run: CellRun) -> None:
         if on_lowered is not None:
@@ -160,7 +160,7 @@ def run_cell(
         untried_sizes=run.sizes.untried,
         refused_call=run.refused_call,
     )
-    cell = cell if outcome.excused else judge(cell, limitation)
+    cell = cell if outcome.excused else apply_limitation(cell, limitation)
     if cell_folder is not None:
         cell_folder.remove_if_not_red(cell)
     return cell

@@ -16,7 +16,7 @@ import torch
 from torch.export import ExportedProgram
 
 from harness.model.case import Built, CallInputs, Case
-from harness.model.precision import Asked, Precision, answer_of
+from harness.model.precision import Precision, RecordingPrecision, answer_question
 from harness.numerics.determinism import LARGE
 from harness.numerics.formats.semantics import GENERIC_SEMANTICS
 from harness.numerics.module_runs import EagerRuns, Float64State
@@ -47,7 +47,9 @@ class SharedCaseWork:
         default_factory=dict
     )
     _exact: dict[Hashable, UnperturbedRuns] = field(default_factory=dict)
-    _references: dict[Hashable, list[tuple[Asked, Reference]]] = field(default_factory=dict)
+    _references: dict[Hashable, list[tuple[RecordingPrecision, Reference]]] = field(
+        default_factory=dict
+    )
 
     def export(
         self,
@@ -112,7 +114,9 @@ class SharedCaseWork:
         key = digest, runs.seed, tuple(sorted(changed))
         known = self._references.get(key, []) if digest is not None else []
         for asked, reference in known:
-            if all(answer_of(precision, each) == said for each, said in asked.answers.items()):
+            if all(
+                answer_question(precision, each) == said for each, said in asked.answers.items()
+            ):
                 return reference
         exact = self._exact.get(key) if digest is not None else None
         wide = Float64State(module, calls)
@@ -120,7 +124,7 @@ class SharedCaseWork:
             exact = run_unperturbed(
                 module, calls, runs.seed, GENERIC_SEMANTICS, changed=changed, runs=runs, wide=wide
             )
-        asked = Asked(precision)
+        asked = RecordingPrecision(precision)
         reference = add_bounds(exact, module, calls, asked, runs.seed, wide=wide)
         if digest is not None and not exact.is_large:
             self._exact[key] = exact

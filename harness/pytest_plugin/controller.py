@@ -33,17 +33,17 @@ from harness.pytest_plugin.items import (
 )
 from harness.pytest_plugin.workers.watchdog import load_and_settle
 from harness.record.cell import Cell, Status
-from harness.record.folder import now, saved_folder
-from harness.record.host import environment
+from harness.record.folder import format_now, saved_folder
+from harness.record.host import read_environment
 from harness.record.recorder import LOGS, Recorder
 from harness.record.run import RunInfo
 from harness.record.target import Target, split_cell_id
-from harness.session.backend_states import Ready, told
+from harness.session.backend_states import VendorStates, read_states
 from harness.session.discovery import load_suite
-from harness.session.run_one import judge_dead, vendor_warnings_ignored
-from harness.session.stale_limitations import Claim, Claims
-from harness.workers.crash_record import complete, record_of
-from harness.workers.memory_monitor import Watch
+from harness.session.run_one import ignore_vendor_warnings, judge_crashed_cell
+from harness.session.stale_limitations import LimitationClaim, LimitationClaims
+from harness.workers.crash_record import add_observed_memory, build_crash_record
+from harness.workers.memory_monitor import MemoryMonitor
 
 # Workers that die one after the other without a record in between will go on doing so.
 _IDLE_DEATHS = 3
@@ -72,9 +72,9 @@ class Controller:
         self._idle_deaths = 0
         self._recorded_at_death = -1
         self._vacuous: list[str] = []
-        self._claims = Claims()
+        self._claims = LimitationClaims()
         self._logs = Path(config.getoption("run_dir")) / LOGS
-        self._watch = Watch(self._logs)
+        self._watch = MemoryMonitor(self._logs)
 
     def pytest_report_header(self) -> str | None:
         """Say when workers will wait for each other."""
@@ -152,7 +152,7 @@ class Controller:
         if not self._watch.is_alive():
             self._watch.start()
         if any(map(cell_of, ids)) and self.recorder is None:
-            self._start(ids, told(self._logs, node.gateway.id))
+            self._start(ids, read_states(self._logs, node.gateway.id))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Append the record that a report carries."""
@@ -165,11 +165,11 @@ class Controller:
         taken = known(self.config).get(report.nodeid)
         cell = Cell.from_json(str(found[CELL_PROPERTY])) if taken is None else taken.cell
         if claim:
-            self._claims.add(Claim.from_json(claim))
+            self._claims.add(LimitationClaim.from_json(claim))
         if taken is None or not taken.is_recorded:
             if claim:
                 self.recorder.claim(cell.id, claim)
-            complete(cell, self._watch.take(cell.id))
+            add_observed_memory(cell, self._watch.take(cell.id))
             self._record(cell)
         self._listen(cell)
         if taken is None:
@@ -205,9 +205,9 @@ class Controller:
         suite = load_suite(self.config.rootpath / crashitem.partition("::")[0])
         worker = report.node.gateway.id
         seed = self.config.getoption("seed")
-        cell, is_judged = record_of(self._logs, name, worker, seed, self._watch.take(name))
+        cell, is_judged = build_crash_record(self._logs, name, worker, seed, self._watch.take(name))
         if not is_judged:
-            judge_dead(cell, suite)
+            judge_crashed_cell(cell, suite)
         self._keep(cell)
         self._record(cell)
         self._listen(cell)
@@ -302,7 +302,7 @@ class Controller:
         self.problems.append(reason)
         pytest.exit(reason, returncode=pytest.ExitCode.INTERNAL_ERROR)
 
-    def _start(self, ids: Sequence[str] | None, ready: Ready | None = None) -> None:
+    def _start(self, ids: Sequence[str] | None, ready: VendorStates | None = None) -> None:
         """Begin the record.
 
         Args:
@@ -325,32 +325,34 @@ class Controller:
             pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
         plain = registry.default_targets() if selected is None else selected
         info = RunInfo(
-            started=now(),
+            started=format_now(),
             seed=option("seed"),
             command=self._command,
             targets=[str(target) for target in dict.fromkeys([*plain, *there])],
             selection=" and ".join(
                 f"({text})" for text in (option("keyword"), option("markexpr")) if text
             ),
-            environment=environment(self.config.rootpath),
+            environment=read_environment(self.config.rootpath),
             lower_only=option("lower_only"),
             speed=not option("no_speed"),
             slow_parts={} if ready is None else ready.slow,
             missing_names={} if ready is None else ready.gone,
             hosts=self.config.stash.get(HOSTS, {}),
         )
-        with _ending_the_session(), vendor_warnings_ignored():
+        with _ending_the_session(), ignore_vendor_warnings():
             self.recorder = Recorder(
                 Path(option("run_dir")), self._reuse.info(info), again=self._reuse.run
             )
             if ready is None:
-                states = registry.states((target.backend for target in there), selected)
+                states = registry.find_backend_states(
+                    (target.backend for target in there), selected
+                )
             else:
                 states = ready.backends
             self.recorder.expect(cells or [], states)
-        self._know(ids or [], Ready(backends=states) if ready is None else ready)
+        self._know(ids or [], VendorStates(backends=states) if ready is None else ready)
 
-    def _know(self, ids: Sequence[str], ready: Ready) -> None:
+    def _know(self, ids: Sequence[str], ready: VendorStates) -> None:
         """Find out which of the tests need not run, and note what there is for the next session."""
         if self.config.pluginmanager.has_plugin("conform-listed"):
             return  # they are known

@@ -22,7 +22,7 @@ from harness.pytest_plugin.items import (
 )
 from harness.record.host import available_cores, available_memory
 from harness.session.discovery import is_suite
-from harness.session.run_one import vendor_warnings_ignored
+from harness.session.run_one import ignore_vendor_warnings
 
 
 def suite_folders(config: pytest.Config) -> list[Path]:
@@ -75,7 +75,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if lowers and not session.config.option.collectonly and not session.config.option.no_speed:
         from harness.pipeline import speed
 
-        with vendor_warnings_ignored():
+        with ignore_vendor_warnings():
             speed.install()
 
 

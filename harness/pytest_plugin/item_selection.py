@@ -123,9 +123,9 @@ def _unselected(name: str, target: Target, suite: Suite, selected: Sequence[Targ
     if case is None:
         near = _nearest(name, [each.name for each in suite.cases])
         return f"{suite.name} has no case {name}{near}"
-    if target not in registry.targets_of(case, [target]):
+    if target not in registry.select_targets(case, [target]):
         return f"{name} runs on {case.targets.replace('|', ', ')} only, and not on {target}"
-    if target not in registry.targets_of(case, selected):
+    if target not in registry.select_targets(case, selected):
         which = "a plain run" if selected is None else "--targets"
         return f"{target} is not among the targets of {which}; select it with --targets {target}"
     if registry.is_nightly(case, target, selected):

@@ -23,10 +23,10 @@ from harness.record.cell import Cell, Status
 from harness.record.host import Environment
 from harness.record.target import Target, cell_id, is_cell_id
 from harness.session import run_one
-from harness.session.backend_states import Ready
+from harness.session.backend_states import VendorStates
 from harness.session.discovery import Suite, load_suite
-from harness.session.run_one import Asked
-from harness.workers.worker_status import Board
+from harness.session.run_one import CellRequest
+from harness.workers.worker_status import StatusFile
 
 if TYPE_CHECKING:
     from harness.pipeline.shared_case_work import SharedCaseWork
@@ -68,10 +68,10 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def asked(config: pytest.Config) -> Asked:
+def asked(config: pytest.Config) -> CellRequest:
     """What a session asks of each of its cells."""
     option, selected = config.getoption, config.stash[SELECTED]
-    return Asked(
+    return CellRequest(
         seed=option("seed"),
         selected=None if selected is None else [str(target) for target in selected],
         demanding=sorted(str(target) for target in config.stash[DEMANDING]),
@@ -97,7 +97,7 @@ class SuiteFile(pytest.File):
         by_day, asked = is_by_day(self.config), tiers(self.config)
         self._register({tag for case in suite.cases for tag in case.tags})
         for case in suite.cases:
-            for target in registry.targets_of(case, selected):
+            for target in registry.select_targets(case, selected):
                 nightly = registry.is_nightly(case, target, selected)
                 if nightly and by_day and not case.tags & asked:
                     continue
@@ -122,7 +122,7 @@ class CellItem(pytest.Item):
         self.target = target
         self.suite = suite
         self.meter: MemoryMeter | None = None
-        self.board: Board | None = None
+        self.board: StatusFile | None = None
         for tag in sorted(case.tags):
             self.add_marker(tag)
 
@@ -136,7 +136,7 @@ class CellItem(pytest.Item):
         """Run the cell and hand its record to the report."""
         from harness.pipeline.shared_case_work import SharedCaseWork
 
-        cell, claim = run_one.run(
+        cell, claim = run_one.run_suite_cell(
             self.case,
             self.target,
             self.suite,
@@ -251,6 +251,6 @@ FOLDER_INPUT = "conform_folder"
 """Key under which workers are told of the run folder, which may be named after the time."""
 # How a session without xdist learns what the processes of its cells know; by loading it here unless
 # they run elsewhere.
-LOADED: pytest.StashKey[Callable[[Sequence[CellItem]], Ready]] = pytest.StashKey()
+LOADED: pytest.StashKey[Callable[[Sequence[CellItem]], VendorStates]] = pytest.StashKey()
 # By worker of a farm, where it is and what it has.
 HOSTS: pytest.StashKey[dict[str, Environment]] = pytest.StashKey()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from harness.record.target import LISTED
+from harness.record.target import TARGET_LIST_HELP
 from harness.tracing import AUTOMATIC_TRACE_SECONDS
 
 PROGRESS_MODES = ("dots", "lines", "live")
@@ -56,7 +56,7 @@ OPTIONS = (
     SessionOption(
         name="--targets",
         metavar="LIST",
-        help=f"Run on these targets, separated by commas: {LISTED}",
+        help=f"Run on these targets, separated by commas: {TARGET_LIST_HELP}",
         default_help="the targets of a plain run and targets that cases name",
     ),
     SessionOption(

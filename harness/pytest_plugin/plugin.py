@@ -42,7 +42,7 @@ from harness.pytest_plugin.progress import Progress
 from harness.pytest_plugin.workers import fork_server
 from harness.pytest_plugin.workers.watchdog import Watchdog
 from harness.record.contradictions import INTEGERS
-from harness.record.folder import check_writable, new_folder
+from harness.record.folder import check_writable, name_new_folder
 from harness.record.host import available_memory
 from harness.record.target import Target
 from harness.session.result_cache.dependencies import Sources
@@ -105,7 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
         _check_options(config)
         if config.getoption("compare_runtimes"):
             plain = registry.default_targets() if selected is None else selected
-            registry.check_two_runtimes(plain)
+            registry.require_two_runtimes(plain)
         reuse = None if hasattr(config, "workerinput") else _reuse(config)
         _leave_out_unchanged(config)
     except ConformError as error:
@@ -120,7 +120,7 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         _name_in_workers(config)
         if not config.getoption("run_dir"):
-            config.option.run_dir = str(new_folder(config.rootpath / "runs"))
+            config.option.run_dir = str(name_new_folder(config.rootpath / "runs"))
         config.stash[ROOM] = available_memory()
         if getattr(config.option, "maxworkerrestart", "") is None:
             config.option.maxworkerrestart = str(_WORKER_RESTARTS)

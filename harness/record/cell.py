@@ -16,7 +16,7 @@ import msgspec
 
 from harness.record.evidence import Vacuity, is_conclusive
 from harness.record.migrations import upgrade_cell
-from harness.record.number_text import read_number, spell
+from harness.record.number_text import read_number, spell_numbers
 from harness.record.program_data import Defect, Dimension, Encoding
 from harness.record.severity import Severity
 from harness.record.target import cell_id
@@ -392,7 +392,7 @@ class Cell(msgspec.Struct, kw_only=True):
 
     def to_json(self) -> str:
         """One line of strict JSON, without a newline."""
-        return msgspec.json.encode(spell(msgspec.to_builtins(self))).decode()
+        return msgspec.json.encode(spell_numbers(msgspec.to_builtins(self))).decode()
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Cell:

@@ -21,7 +21,7 @@ _NEEDED = ("schema", "seed", "expected", "backends")
 _NEEDED_OF_PARTS = ("seed", "expected", "backends")
 
 
-def of_cell(cell: Cell) -> str | None:
+def find_cell_contradiction(cell: Cell) -> str | None:
     """The first contradiction in a record, or None."""
     status = cell.status
     if status in _CONFORMING:
@@ -94,7 +94,9 @@ def has_long_integer(record: object) -> bool:
     return False
 
 
-def of_run(info: RunInfo, record: Mapping[str, object], cells: Sequence[Cell]) -> list[str]:
+def find_run_contradictions(
+    info: RunInfo, record: Mapping[str, object], cells: Sequence[Cell]
+) -> list[str]:
     """Contradictions in what a run says of itself, a line each.
 
     Args:

@@ -132,7 +132,7 @@ class RunWriter:
     ) -> None:
         """Mark the run as ended, now and by itself unless it is said otherwise."""
         self._cells.close()
-        self.info.ended = now() if ended == "" else ended
+        self.info.ended = format_now() if ended == "" else ended
         self.info.exit_status = exit_status
         self.info.complete = complete
         self.info.records = self._records
@@ -151,7 +151,7 @@ class RunWriter:
 
     def _write_info(self) -> None:
         content = msgspec.json.format(msgspec.json.encode(self.info), indent=1)
-        replace_file(self.path / RUN_FILE, content)
+        write_atomically(self.path / RUN_FILE, content)
 
 
 def _locked(file: IO[bytes]) -> bool:
@@ -172,7 +172,7 @@ def _locked(file: IO[bytes]) -> bool:
     return True
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a kill in the middle, never sees half of it.
 
     A symbolic link that stands there is replaced, never followed.
@@ -191,9 +191,9 @@ def replace_file(path: Path, content: bytes) -> None:
         draft.unlink(missing_ok=True)
 
 
-def new_folder(root: Path) -> Path:
+def name_new_folder(root: Path) -> Path:
     """A name for the folder of a run that starts now; nothing is made."""
-    stamp = now().partition("+")[0].replace(":", "").replace("-", "")
+    stamp = format_now().partition("+")[0].replace(":", "").replace("-", "")
     return root / f"{stamp}-{os.getpid()}"
 
 
@@ -253,7 +253,7 @@ def load(path: Path | str, *, torn: bool = True) -> Run:
         except NOT_A_RECORD as error:
             damage.append(f"{CELLS_FILE} line {number} is not a cell record: {error}")
             continue
-        contradiction = contradictions.of_cell(cell)
+        contradiction = contradictions.find_cell_contradiction(cell)
         if _LONG.search(line) and contradictions.has_long_integer(msgspec.to_builtins(cell)):
             contradiction = "has a number of more than 64 bits"
         if contradiction is None:
@@ -267,7 +267,7 @@ def load(path: Path | str, *, torn: bool = True) -> Run:
         damage.append(f"{CELLS_FILE} has {len(cells)} records, the run wrote {info.records}")
     damage += [
         f"{RUN_FILE} contradicts itself: {line}"
-        for line in contradictions.of_run(info, record, cells)
+        for line in contradictions.find_run_contradictions(info, record, cells)
     ]
     return Run(path=path, info=info, cells=cells, damage=damage)
 
@@ -299,7 +299,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise RunUnreadable(f"cannot read {path}: {error.strerror}") from error
 
 
-def latest(root: Path) -> Path:
+def find_latest(root: Path) -> Path:
     """The newest run folder below ``root``.
 
     Raises:
@@ -311,6 +311,6 @@ def latest(root: Path) -> Path:
     return runs[-1].parent
 
 
-def now() -> str:
+def format_now() -> str:
     """The current time, UTC, ISO 8601 with seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")

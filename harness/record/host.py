@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.record.revision import revision
+from harness.record.revision import read_revision
 
 _RECORDED_PACKAGES = (
     "torch",
@@ -32,7 +32,7 @@ _RECORDED_PACKAGES = (
 class Environment(msgspec.Struct, kw_only=True):
     """Where a run happened. A package that is not installed is absent from ``packages``.
 
-    ``vectors`` is what the processor computes vectors with, as :func:`vectors` spells it.
+    ``vectors`` is what the processor computes vectors with, as :func:`describe_vectors` spells it.
     ``git_dirty`` says whether files that git knows were changed, ``git_digest`` is of what was;
     ``git_home`` is the page of the repository on the web.
     """
@@ -59,7 +59,7 @@ class Environment(msgspec.Struct, kw_only=True):
         return f"{self.git_commit[:12]}{aside}"
 
 
-def environment(root: Path) -> Environment:
+def read_environment(root: Path) -> Environment:
     """Describe this host and its packages; ``root`` is where the git state is read."""
     packages = {}
     for name in _RECORDED_PACKAGES:
@@ -67,13 +67,13 @@ def environment(root: Path) -> Environment:
             packages[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    code = revision(root)
+    code = read_revision(root)
     return Environment(
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.release()}",
         machine=platform.machine(),
         processor=_processor(),
-        vectors=vectors(),
+        vectors=describe_vectors(),
         cores=available_cores(),
         host=platform.node(),
         packages=packages,
@@ -87,7 +87,7 @@ def environment(root: Path) -> Environment:
 def is_like_here(there: Environment) -> bool:
     """Whether a host computes as this one does: the processor's vectors, the system, Python."""
     return (there.vectors, there.platform.partition(" ")[0], there.python) == (
-        vectors(), platform.system(), platform.python_version()
+        describe_vectors(), platform.system(), platform.python_version()
     )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ _EXTENSIONS = {
 
 
 @functools.cache
-def vectors(cpuinfo: Path = Path("/proc/cpuinfo"), machine: str | None = None) -> str:
+def describe_vectors(cpuinfo: Path = Path("/proc/cpuinfo"), machine: str | None = None) -> str:
     """The machine and the widest vectors that its processor has: ``x86_64/avx512f``,
     ``x86_64/avx2``, ``aarch64/asimd``. Native kernels differ by that, results of theirs as well.
 

@@ -23,16 +23,16 @@ def read_number(value: Any) -> Any:
     return _SPELLED.get(value, value) if isinstance(value, str) else value
 
 
-def spell(value: Any) -> Any:
+def spell_numbers(value: Any) -> Any:
     """Plain data with every number spelled as JSON can write it (:func:`spell_number`)."""
     if isinstance(value, dict):
-        return {key: spell(item) for key, item in value.items()}
+        return {key: spell_numbers(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [spell(item) for item in value]
+        return [spell_numbers(item) for item in value]
     return spell_number(value)
 
 
-def apart(one: float, other: float) -> tuple[str, str]:
+def format_apart(one: float, other: float) -> tuple[str, str]:
     """Both numbers in one number of significant digits, two more than make them differ.
 
     Equal numbers, and those of which one is not finite, come in four digits.

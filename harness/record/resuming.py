@@ -13,7 +13,7 @@ from harness.record.run import Run
 _NAMED = 6
 
 
-def stopped(folder: Path) -> Run:
+def load_stopped_run(folder: Path) -> Run:
     """A run that ended before all of its cells had, without the line that was being written then.
 
     Raises:

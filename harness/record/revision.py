@@ -28,15 +28,15 @@ class Revision(NamedTuple):
     home: str | None = None
 
 
-def revision(root: Path) -> Revision:
+def read_revision(root: Path) -> Revision:
     """The state of the checkout that a folder is in."""
-    commit = git(root, "rev-parse", "HEAD")
+    commit = run_git(root, "rev-parse", "HEAD")
     # Renames, colours and tools of the user's own settings are no part of what was changed.
     options = ("--binary", "--no-color", "--no-ext-diff", "--no-renames", "--no-textconv")
-    changed = git(root, "diff", *options, "HEAD")
+    changed = run_git(root, "diff", *options, "HEAD")
     if commit is None or changed is None:
         return Revision(_text(commit), None, None)
-    home = _home(_text(git(root, "remote", "get-url", "origin")))
+    home = _home(_text(run_git(root, "remote", "get-url", "origin")))
     digest = hashlib.sha256(changed).hexdigest()[:_DIGITS] if changed else None
     return Revision(_text(commit), bool(changed), digest, home)
 
@@ -54,7 +54,7 @@ def _text(answer: bytes | None) -> str | None:
     return None if answer is None else answer.decode().strip()
 
 
-def git(root: Path, *arguments: str, seconds: float = 10) -> bytes | None:
+def run_git(root: Path, *arguments: str, seconds: float = 10) -> bytes | None:
     """What git prints in a folder; None where it fails, is not there, or takes too long."""
     try:
         answer = subprocess.run(

@@ -38,7 +38,7 @@ _MEANINGS = {
 }
 
 
-def worst(severities: Iterable[Severity | None]) -> Severity | None:
+def find_worst(severities: Iterable[Severity | None]) -> Severity | None:
     """The most severe of some outputs; None where none of them is wrong."""
     found = [each for each in severities if each is not None]
     return max(found, key=lambda each: each.rank, default=None)

@@ -12,14 +12,14 @@ from fnmatch import fnmatchcase
 from harness.errors import UnknownTarget
 
 _NAME = "[a-z][a-z0-9_]*"
-CHANGES = rf"(?:[+-]{_NAME})*"
+PASS_CHANGES = rf"(?:[+-]{_NAME})*"
 """Regular expression of the passes behind a recipe."""
 
-_SPELLING = re.compile(rf"({_NAME}):({_NAME})({CHANGES})")
+_SPELLING = re.compile(rf"({_NAME}):({_NAME})({PASS_CHANGES})")
 
 _CHANGE = re.compile(rf"[+-]{_NAME}")
 
-LISTED = "xnnpack:fp32,mlx or xnnpack:*, *:fp32, default, nightly, all"
+TARGET_LIST_HELP = "xnnpack:fp32,mlx or xnnpack:*, *:fp32, default, nightly, all"
 """What lists of targets look like, for ``--help``; :mod:`harness.model.selection` reads them."""
 
 ALL_PASSES = "passes"
@@ -27,7 +27,7 @@ ALL_PASSES = "passes"
 
 _CELL = re.compile(rf"[^\s\[\]@]+@{_SPELLING.pattern}")
 
-VARIED = " with passes"
+VARIED_SUFFIX = " with passes"
 """Behind a recipe's target, for all that spell passes more or less than it has."""
 
 
@@ -76,7 +76,7 @@ class Target:
     @property
     def family(self) -> str:
         """Its recipe, and whether it is with passes: one name for all that spell some."""
-        return f"{self.base}{VARIED}" if self.passes else str(self)
+        return f"{self.base}{VARIED_SUFFIX}" if self.passes else str(self)
 
 
 def cell_id(case: str, target: Target | str) -> str:
@@ -84,7 +84,7 @@ def cell_id(case: str, target: Target | str) -> str:
     return f"{case}@{target}"
 
 
-def any_glob(patterns: str, text: str) -> bool:
+def matches_any_glob(patterns: str, text: str) -> bool:
     """Whether one of the globs, separated by ``|``, matches the text."""
     return any(fnmatchcase(text, pattern) for pattern in patterns.split("|"))
 
@@ -94,10 +94,10 @@ def is_target(text: str) -> bool:
     return _SPELLING.fullmatch(text) is not None
 
 
-def speaks_of(patterns: str, target: Target) -> bool:
+def matches_target(patterns: str, target: Target) -> bool:
     """Whether globs over targets, separated by ``|``, speak of a target: of it as it is spelled, or
     of the recipe that it varies."""
-    return any_glob(patterns, str(target)) or any_glob(patterns, str(target.base))
+    return matches_any_glob(patterns, str(target)) or matches_any_glob(patterns, str(target.base))
 
 
 def is_cell_id(text: str) -> bool:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from harness.record.folder import replace_file
+from harness.record.folder import write_atomically
 from harness.record.run import BackendState
 
 _SUFFIX = ".ready"
 
 
-class Ready(msgspec.Struct, frozen=True, kw_only=True):
+class VendorStates(msgspec.Struct, frozen=True, kw_only=True):
     """What a process knows once it has loaded the vendors.
 
     Attributes:
@@ -27,16 +27,16 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     gone: dict[str, str] = {}
 
 
-def tell(folder: Path, worker: str, ready: Ready) -> None:
+def write_states(folder: Path, worker: str, ready: VendorStates) -> None:
     """Write it down where the controller looks; a full disk costs time alone."""
     with suppress(OSError):
-        replace_file(folder / f"{worker}{_SUFFIX}", msgspec.json.encode(ready))
+        write_atomically(folder / f"{worker}{_SUFFIX}", msgspec.json.encode(ready))
 
 
-def told(folder: Path, worker: str) -> Ready | None:
+def read_states(folder: Path, worker: str) -> VendorStates | None:
     """What a worker has said; None where it has not."""
     try:
         data = (folder / f"{worker}{_SUFFIX}").read_bytes()
-        return msgspec.json.decode(data, type=Ready)
+        return msgspec.json.decode(data, type=VendorStates)
     except (OSError, msgspec.MsgspecError):
         return None

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.model import registry
-from harness.model.limitation import Limitation, closed
-from harness.record.target import VARIED, Target, any_glob
-from harness.session.discovery import Suite, all_suites
-from harness.vendors.versions import oldest_supported, spelled
+from harness.model.limitation import Limitation, find_closed
+from harness.record.target import VARIED_SUFFIX, Target, matches_any_glob
+from harness.session.discovery import Suite, load_suites
+from harness.vendors.versions import describe_range, oldest_supported
 
 _HEAD = """# Known limitations
 
@@ -23,7 +23,7 @@ that has all its cells, when their targets declare every one of them unsupported
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedCase:
     """A case as it is listed.
 
     Attributes:
@@ -43,14 +43,14 @@ class Listed:
     nightly: list[str]
 
 
-def listed(
+def list_cases(
     folder: Path,
     *,
     cases: str = "*",
     ops: str = "*",
     tags: Collection[str] = (),
     targets: Sequence[Target] | None = None,
-) -> list[Listed]:
+) -> list[ListedCase]:
     """The cases of the suites below a folder, in their order.
 
     Args:
@@ -65,22 +65,22 @@ def listed(
         CaseError: a suite is broken.
     """
     found = []
-    for suite in all_suites(folder):
+    for suite in load_suites(folder):
         for case in suite.cases:
-            if not (any_glob(cases, case.name) and any_glob(ops, case.op)):
+            if not (matches_any_glob(cases, case.name) and matches_any_glob(ops, case.op)):
                 continue
-            on = registry.targets_of(case, targets)
+            on = registry.select_targets(case, targets)
             if not on or not case.tags.issuperset(tags):
                 continue
             left = [each for each in on if registry.is_nightly(case, each, targets)]
             by_day = [str(each) for each in on if each not in left]
             at_night = [str(each) for each in left]
             sorted_tags = sorted(case.tags)
-            found.append(Listed(case.name, case.op, sorted_tags, suite.name, by_day, at_night))
+            found.append(ListedCase(case.name, case.op, sorted_tags, suite.name, by_day, at_night))
     return found
 
 
-def selected_cells(folder: Path) -> list[tuple[str, int, int, list[str]]]:
+def count_cells(folder: Path) -> list[tuple[str, int, int, list[str]]]:
     """For each recipe, and for its variations by passes together: the cells on it in a plain run,
     those that a night has beside them, and the packages of suites they are from."""
     by_day: Counter[str] = Counter()
@@ -89,7 +89,7 @@ def selected_cells(folder: Path) -> list[tuple[str, int, int, list[str]]]:
     for package, suites in _by_package(folder).items():
         wing = package.rpartition(".")[2] if "." in package else suites[0].name.rpartition(".")[2]
         for case in (case for suite in suites for case in suite.cases):
-            for target in registry.targets_of(case, None):
+            for target in registry.select_targets(case, None):
                 name = target.family
                 left = registry.is_nightly(case, target, None)
                 (at_night if left else by_day)[name] += 1
@@ -98,21 +98,21 @@ def selected_cells(folder: Path) -> list[tuple[str, int, int, list[str]]]:
     return [
         (name, by_day[name], at_night[name], list(packages.get(name, ())))
         for target in plain
-        for name in (target, f"{target}{VARIED}")
+        for name in (target, f"{target}{VARIED_SUFFIX}")
         if name == target or name in packages
     ]
 
 
-def stale_limitations(folder: Path) -> list[tuple[str, Limitation]]:
+def find_closed_limitations(folder: Path) -> list[tuple[str, Limitation]]:
     """The entries that no supported release needs, with the package that has them."""
     return [
         (package, entry)
         for package, suites in _by_package(folder).items()
-        for entry in closed(suites[0].declared, oldest_supported())
+        for entry in find_closed(suites[0].declared, oldest_supported())
     ]
 
 
-def limitation_table(folder: Path) -> str:
+def render_limitations(folder: Path) -> str:
     """Every limitation of the suites below a folder, as Markdown."""
     parts = [_HEAD]
     for package, suites in _by_package(folder).items():
@@ -135,7 +135,7 @@ def _section(title: str, about: str, limitations: Sequence[Limitation]) -> list[
 
 def _by_package(folder: Path) -> dict[str, list[Suite]]:
     found: dict[str, list[Suite]] = {}
-    for suite in all_suites(folder):
+    for suite in load_suites(folder):
         found.setdefault(suite.name.rpartition(".")[0], []).append(suite)
     return found
 
@@ -150,7 +150,7 @@ def _row(entry: Limitation) -> str:
     if entry.host != "*":
         hosts = " and ".join(f"`{each}`" for each in entry.host.split("|"))
         note += f" On {hosts} alone."
-    if releases := spelled(entry.since, entry.until):
+    if releases := describe_range(entry.since, entry.until):
         note += f" ExecuTorch {releases}."
     if entry.seed is not None:
         note += f" With seed {entry.seed}; other values may not show it."

@@ -16,7 +16,7 @@ from pathlib import Path
 from harness.errors import CaseError, LimitationError, UnknownCell
 from harness.model import registry
 from harness.model.case import Case
-from harness.model.limitation import Limitation, unmatched
+from harness.model.limitation import Limitation, find_unmatched
 
 LIMITATIONS_MODULE = "limitations"
 
@@ -73,7 +73,7 @@ def _assigns_cases(statement: ast.stmt) -> bool:
     return any(isinstance(target, ast.Name) and target.id == "CASES" for target in targets)
 
 
-def suite_files(folder: Path) -> list[Path]:
+def find_suite_files(folder: Path) -> list[Path]:
     """All modules with cases below a folder, sorted."""
     return [path for path in sorted(folder.rglob("*.py")) if is_suite(path)]
 
@@ -92,24 +92,24 @@ def load_suite(path: Path) -> Suite:
     return Suite(name, path, cases, _limitations(package), tuple(registry.limitations()))
 
 
-def package_cases(folder: Path) -> list[Case]:
+def load_package_cases(folder: Path) -> list[Case]:
     """The cases of the modules directly in a folder, which share its limitations.
 
     Raises:
         CaseError: one of them does not import.
     """
-    files = (path for path in suite_files(folder) if path.parent == folder)
+    files = (path for path in find_suite_files(folder) if path.parent == folder)
     return [case for path in files for case in _cases(_module_name(path))]
 
 
-def all_suites(folder: Path) -> Iterator[Suite]:
+def load_suites(folder: Path) -> Iterator[Suite]:
     """All suites below a folder.
 
     Raises:
         CaseError: a suite is broken, or two cases share a name.
     """
     seen: dict[str, str] = {}
-    for path in suite_files(folder):
+    for path in find_suite_files(folder):
         suite = load_suite(path)
         for case in suite.cases:
             if case.name in seen:
@@ -127,7 +127,7 @@ def find_case(folder: Path, name: str) -> tuple[Case, Suite]:
         UnknownCell: no suite has it; the nearest names are in the message.
     """
     names: list[str] = []
-    for path in _likeliest_first(suite_files(folder), name):
+    for path in _likeliest_first(find_suite_files(folder), name):
         suite = load_suite(path)
         for case in suite.cases:
             if case.name == name:
@@ -196,9 +196,9 @@ def _check_limitations(package: str, folder: Path) -> None:
     limitations = _limitations(package)
     if not limitations:
         return
-    cases = package_cases(folder)
-    varied = {target for case in cases for target in registry.variations(case)}
-    stale = unmatched(limitations, cases, [*registry.known_targets(), *sorted(varied)])
+    cases = load_package_cases(folder)
+    varied = {target for case in cases for target in registry.find_variations(case)}
+    stale = find_unmatched(limitations, cases, [*registry.known_targets(), *sorted(varied)])
     if stale:
         listing = "; ".join(f"{entry.case} on {entry.target}" for entry in stale)
         raise LimitationError(

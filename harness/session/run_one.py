@@ -13,16 +13,16 @@ import msgspec
 
 from harness.execution.memory import MemoryMeter
 from harness.model.case import Case
-from harness.model.limitation import find, judge
+from harness.model.limitation import apply_limitation, find_limitation
 from harness.model.registry import note_known_issues
 from harness.record.cell import Cell
 from harness.record.folder import saved_folder
 from harness.record.target import Target, cell_id
 from harness.session.discovery import Suite
-from harness.session.stale_limitations import Claim, claim_of
+from harness.session.stale_limitations import LimitationClaim, make_claim
 from harness.tracing import AUTOMATIC_TRACE_SECONDS
-from harness.workers.last_words import kept_words
-from harness.workers.worker_status import TRACE, Board
+from harness.workers.last_words import capture_stderr
+from harness.workers.worker_status import TRACE, StatusFile
 
 if TYPE_CHECKING:
     from harness.pipeline.saving.cell_folder import CellFolder
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _OF_WHAT_IS_LEFT = 0.7
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class CellRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a session asks of each of its cells.
 
     Attributes:
@@ -65,24 +65,24 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def vendor_warnings_ignored() -> Iterator[None]:
+def ignore_vendor_warnings() -> Iterator[None]:
     """Cells run vendors' code: what it warns of is theirs, and no verdict on a cell."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
-def run(
+def run_suite_cell(
     case: Case,
     target: Target,
     suite: Suite,
-    asked: Asked,
+    asked: CellRequest,
     *,
     shared_work: SharedCaseWork,
     worker: str | None = None,
     meter: MemoryMeter | None = None,
-    board: Board | None = None,
-) -> tuple[Cell, Claim | None]:
+    board: StatusFile | None = None,
+) -> tuple[Cell, LimitationClaim | None]:
     """Run a cell, and look for where it leaves the oracle in what is left of its time.
 
     Args:
@@ -102,8 +102,8 @@ def run(
 
     testers: list[Tester] = []
     keep = _keep(cell_id(case.name, target), asked)
-    said = nullcontext() if board is None else kept_words(board.folder, board.worker)
-    with vendor_warnings_ignored(), said:
+    said = nullcontext() if board is None else capture_stderr(board.folder, board.worker)
+    with ignore_vendor_warnings(), said:
         cell = run_cell(
             case,
             target,
@@ -123,10 +123,10 @@ def run(
         cell.saved_to = saved_folder(cell.id)
     cell = _explained(cell, case, asked, testers, meter or MemoryMeter(), board)
     note_known_issues(cell)
-    return cell, claim_of(cell, case, suite, asked.targets)
+    return cell, make_claim(cell, case, suite, asked.targets)
 
 
-def judge_dead(cell: Cell, suite: Suite) -> None:
+def judge_crashed_cell(cell: Cell, suite: Suite) -> None:
     """Complete and judge the record of a cell whose process died as that of any other.
 
     Args:
@@ -136,10 +136,10 @@ def judge_dead(cell: Cell, suite: Suite) -> None:
     case = next(case for case in suite.cases if case.name == cell.case)
     cell.suite, cell.op, cell.tags = suite.name, case.op, sorted(case.tags)
     cell.source = case.source
-    judge(cell, find(suite.limitations, case, Target.parse(cell.target)))
+    apply_limitation(cell, find_limitation(suite.limitations, case, Target.parse(cell.target)))
 
 
-def _keep(cell: str, asked: Asked) -> CellFolder | None:
+def _keep(cell: str, asked: CellRequest) -> CellFolder | None:
     """What of a cell is kept, and where."""
     from harness.pipeline.saving.cell_folder import CellFolder
 
@@ -152,10 +152,10 @@ def _keep(cell: str, asked: Asked) -> CellFolder | None:
 def _explained(
     cell: Cell,
     case: Case,
-    asked: Asked,
+    asked: CellRequest,
     ran: list[Tester],
     meter: MemoryMeter,
-    board: Board | None,
+    board: StatusFile | None,
 ) -> Cell:
     """The record with where it leaves the oracle.
 
@@ -171,7 +171,7 @@ def _explained(
         return add_divergence(cell, case, seconds=seconds)
     if board is not None:
         board.keep(cell.to_json())
-    with vendor_warnings_ignored(), meter.stage(TRACE):
+    with ignore_vendor_warnings(), meter.stage(TRACE):
         traced = add_divergence(cell, case, seconds=seconds, finished_tester=ran[0])
     traced.memory.pop(TRACE, None)  # what the cell held is told by its own stages
     return traced

@@ -14,13 +14,13 @@ import msgspec
 
 from harness.model import registry
 from harness.model.case import Case
-from harness.model.limitation import Limitation, find
+from harness.model.limitation import Limitation, find_limitation
 from harness.record.cell import Cell, Status
 from harness.record.target import Target
-from harness.session.discovery import Suite, package_cases
+from harness.session.discovery import Suite, load_package_cases
 
 
-class Claim(msgspec.Struct, frozen=True):
+class LimitationClaim(msgspec.Struct, frozen=True):
     """What one cell says of the entry that speaks of it.
 
     Attributes:
@@ -38,19 +38,19 @@ class Claim(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
     @classmethod
-    def from_json(cls, text: str) -> Claim:
+    def from_json(cls, text: str) -> LimitationClaim:
         """Inverse of :meth:`to_json`."""
         return msgspec.json.decode(text, type=cls)
 
 
-class Claims:
+class LimitationClaims:
     """What all cells of a session said."""
 
     def __init__(self) -> None:
         self._declared: dict[tuple[str, int], int] = {}
         self._live: set[str] = set()
 
-    def add(self, claim: Claim) -> None:
+    def add(self, claim: LimitationClaim) -> None:
         """Count one cell."""
         if claim.declared:
             key = claim.entry, claim.reach
@@ -68,9 +68,9 @@ class Claims:
         ]
 
 
-def claim_of(
+def make_claim(
     cell: Cell, case: Case, suite: Suite, selected: Iterable[Target] | None
-) -> Claim | None:
+) -> LimitationClaim | None:
     """What a finished cell says of the limitation that speaks of it; None without one.
 
     Args:
@@ -79,14 +79,14 @@ def claim_of(
         suite: where the case is from.
         selected: the targets asked for; None for a plain run.
     """
-    entry = find(suite.declared, case, Target.parse(cell.target))
+    entry = find_limitation(suite.declared, case, Target.parse(cell.target))
     if entry is None:
         return None
     package = suite.name.rpartition(".")[0]
     declared = cell.status is Status.UNSUPPORTED and cell.limitation is None
     chosen = None if selected is None else tuple(selected)
     reach = _reach(entry, suite.declared, suite.path.parent, chosen) if declared else 0
-    return Claim(f"{entry.case} on {entry.target} of {package}", reach, declared)
+    return LimitationClaim(f"{entry.case} on {entry.target} of {package}", reach, declared)
 
 
 @functools.cache
@@ -98,9 +98,9 @@ def _reach(
 ) -> int:
     cells = {
         (case.name, target)
-        for case in package_cases(folder)
+        for case in load_package_cases(folder)
         for among in (None, selected)
-        for target in registry.targets_of(case, among)
-        if find(limitations, case, target) is entry
+        for target in registry.select_targets(case, among)
+        if find_limitation(limitations, case, target) is entry
     }
     return len(cells)

@@ -19,21 +19,22 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_public_names_are_these() -> None:
     assert sorted(harness.__all__) == [
-        "AtenKernels", "Attempt", "Availability", "Backend", "BlockQuantizedTensor", "Built",
-        "CROSS_BACKEND", "Call", "CallInputs", "Case", "CaseError", "Cell", "CellFolder",
+        "AtenKernels", "Availability", "Backend", "BlockQuantizedTensor", "Built", "CROSS_BACKEND",
+        "Call", "CallInputs", "CanEmulate", "Case", "CaseError", "Cell", "CellFolder",
         "ChildProcess", "ConformError", "Defect", "DefectLog", "DelegateHandle", "DelegateLoader",
-        "DelegatePayload", "Delegating", "Delegation", "Describing", "Emulating", "Encoding",
-        "Execution", "Exporter", "Found", "GENERIC_SEMANTICS", "Held", "Holding", "InputError",
-        "Inputs", "Inspectable", "Interpreter", "Knowing", "KnownIssue", "KnownPass", "Limitation",
-        "LowerOptions", "Lowered", "MemoryMeter", "MxProduct", "Numerics", "OperatorSemantics",
-        "PassCase", "PassProperty", "Precision", "Program", "ProgramError", "QuantizedMatmul",
-        "Recipe", "Recognising", "Reference", "Run", "RuntimeKernels", "Script", "Selecting",
-        "Severity", "SharedCaseWork", "Specimen", "StageFailure", "Status", "Target", "Tester",
-        "TracedNode", "UnsupportedProgram", "UsageError", "Verdict", "arguments", "check",
-        "check_backend", "compute_reference", "describe", "execute", "go_past", "has_module",
-        "installed", "installed_as", "installed_within", "is_sped_up", "list_native_backends",
-        "op_name", "past_defects", "registry", "run_cell", "run_native", "torch_dtype", "trace",
-        "uncalibratable", "unread", "with_divergence",
+        "DelegatePayload", "Delegation", "DescribesPayloads", "Encoding", "Execution", "Exporter",
+        "Found", "GENERIC_SEMANTICS", "InputError", "Inputs", "InspectedCell", "InspectsCells",
+        "Interpreter", "KnownIssue", "KnownPass", "KnowsIssues", "KnowsLimitations", "Limitation",
+        "LoadsDelegates", "LowerOptions", "Lowered", "MemoryMeter", "MxProduct", "Numerics",
+        "OperatorSemantics", "PassCase", "PassProperty", "PayloadConstants", "Precision", "Program",
+        "ProgramError", "QuantizedMatmul", "Recipe", "Reference", "ReportsConstants", "Run",
+        "RuntimeKernels", "Script", "SelectsTargets", "Severity", "SharedCaseWork", "Specimen",
+        "StageFailure", "Status", "Target", "Tester", "TracedNode", "UnsupportedProgram",
+        "UsageError", "Verdict", "arguments", "check", "check_backend", "compute_reference",
+        "describe", "describe_installed", "describe_unverified", "execute",
+        "find_calibration_problem", "has_module", "installed_version", "is_installed_within",
+        "is_sped_up", "list_native_backends", "op_name", "past_defects", "registry",
+        "report_defect", "run_cell", "run_native", "torch_dtype", "trace", "with_divergence",
     ]  # fmt: skip
     for name in harness.__all__:
         is_alias = name in ("DelegateHandle", "DelegateLoader", "CallInputs")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from harness.record.cell import Cell, Divergence
-from harness.record.number_text import spell
+from harness.record.number_text import spell_numbers
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Found:
 
     def to_json(self) -> str:
         """Strict JSON; infinite and NaN values are spelled as in a record."""
-        return msgspec.json.encode(spell(msgspec.to_builtins(self))).decode()
+        return msgspec.json.encode(spell_numbers(msgspec.to_builtins(self))).decode()
 
 
 def add_trace(cell: Cell, found: Found | str) -> Cell:

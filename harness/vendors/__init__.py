@@ -1,12 +1,11 @@
-"""What we use of torch and ExecuTorch that they promise nobody: a module a vendor, and that alone.
+"""Undocumented names of torch and ExecuTorch that this project uses, one module per vendor.
 
-Each module's ``.pyi`` names what it takes from where, and its ``USES`` what for. A name is looked
-up when it is first asked for. Where a release has renamed it, what needs it fails with words that
-say so, the rest goes on, and a run says at its start what is gone (:func:`gone`). Functions that
-``pipeline/speed`` replaces stand there, beside a digest of each. Imports nothing else of the
-harness but its ground.
+Each module's ``.pyi`` lists the names and where they are, and its ``USES`` the purpose. A name is
+looked up on first use. If a release renames it, only its users fail, with a message that says so;
+the run reports missing names at its start (:func:`find_missing_names`). The functions that
+``pipeline/speed`` replaces are listed there, each with a digest.
 """
 
-from harness.vendors.private_names import gone
+from harness.vendors.private_names import find_missing_names
 
-__all__ = ["gone"]
+__all__ = ["find_missing_names"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.vendors.private_names import Private
+from harness.vendors.private_names import PrivateNames
 
 _PTE = "reading and writing .pte files"
 USES = {
@@ -21,5 +21,5 @@ USES = {
     "executorch.exir.program._program": "passes that a target or conform passes adds",
     "executorch.exir.tracer": "words for what the edge dialect refuses",
 }
-NAMES = Private("executorch", Path(__file__).with_suffix(".pyi"), USES)
+NAMES = PrivateNames("executorch", Path(__file__).with_suffix(".pyi"), USES)
 __getattr__ = NAMES.find

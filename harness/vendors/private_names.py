@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import PrivateNameError
-from harness.vendors.versions import PACKAGE, installed_as, is_read
+from harness.vendors.versions import PACKAGE, describe_installed, is_verified_release
 
 VENDORS = ("torch", PACKAGE)
 #: The releases of each in which every name was found; a test holds it to what is installed.
-FOUND_IN: Mapping[str, tuple[str, ...]] = {
+VERIFIED_RELEASES: Mapping[str, tuple[str, ...]] = {
     "torch": ("2.13.0",),
     PACKAGE: ("1.4.1", "1.5.0", "1.5.1"),
 }
 
 
-class Private:
+class PrivateNames:
     """The private names of one vendor.
 
     Args:
@@ -62,10 +62,10 @@ class Private:
         """That a name is gone, what for it was, and what to do."""
         module, there = self.places[name]
         return (
-            f"{installed_as(self.vendor)} has no {module}.{there}, which is needed for "
-            f"{self.uses[module]}: name what stands for it now in "
+            f"{describe_installed(self.vendor)} has no {module}.{there}, which is needed for "
+            f"{self.uses[module]}: name its replacement in "
             f"harness/vendors/{self.vendor}.pyi, or install {self.vendor} "
-            f"{FOUND_IN[self.vendor][-1]}"
+            f"{VERIFIED_RELEASES[self.vendor][-1]}"
         )
 
     def gone(self) -> dict[str, str]:
@@ -80,14 +80,14 @@ class Private:
 
 
 @functools.cache
-def gone() -> Mapping[str, str]:
+def find_missing_names() -> Mapping[str, str]:
     """The private names that what is installed lacks, and what to do about each.
 
     Nothing is looked for, and nothing imported, with releases that are known to have them all.
     """
     found: dict[str, str] = {}
     for vendor in VENDORS:
-        if not is_read(FOUND_IN[vendor], vendor):
+        if not is_verified_release(VERIFIED_RELEASES[vendor], vendor):
             module = importlib.import_module(f"harness.vendors.{vendor}")
             found |= module.NAMES.gone()
     return found

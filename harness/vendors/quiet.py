@@ -22,7 +22,7 @@ def quiet_imports() -> None:
 
 
 @contextmanager
-def vendors_quiet() -> Generator[None]:
+def quiet_vendors() -> Generator[None]:
     """Do the same for the length of a block."""
     loggers = [logging.getLogger(name) for name in _LOUD]
     levels = [logger.level for logger in loggers]

@@ -66,7 +66,7 @@ SPEED = "speed."
 _made: list[Replacement] = []
 
 
-class Replacing:
+class AttributeReplacer:
     """Replaces attributes in the name of one part."""
 
     def __init__(self, part: str) -> None:
@@ -92,7 +92,7 @@ class Replacing:
                 self(module, name, value)
 
 
-def replacements() -> tuple[Replacement, ...]:
+def list_replacements() -> tuple[Replacement, ...]:
     """All replacements of this process, in the order in which they were made."""
     return tuple(_made)
 
@@ -102,13 +102,13 @@ def is_sped_up() -> bool:
     return any(each.part.startswith(SPEED) for each in _made)
 
 
-def overwritten() -> list[Replacement]:
+def find_overwritten() -> list[Replacement]:
     """Replacements whose attribute has another value now, and was not replaced again by us."""
     last = {(id(each.owner), each.name): each for each in _made}
     return [each for each in last.values() if not each.is_in_place]
 
 
-def undo(prefix: str = "") -> None:
+def undo_replacements(prefix: str = "") -> None:
     """Give attributes their original values; programs under way must have ended.
 
     Args:
@@ -117,7 +117,7 @@ def undo(prefix: str = "") -> None:
     Raises:
         RuntimeError: somebody else has replaced one of them since; nothing is undone.
     """
-    if foreign := [each for each in overwritten() if each.part.startswith(prefix)]:
+    if foreign := [each for each in find_overwritten() if each.part.startswith(prefix)]:
         raise RuntimeError(f"replaced by others since: {', '.join(map(str, foreign))}")
     for each in [each for each in reversed(_made) if each.part.startswith(prefix)]:
         each.undo()

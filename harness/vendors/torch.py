@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.vendors.private_names import Private
+from harness.vendors.private_names import PrivateNames
 
 USES = {
     "torch": "cases, control flow run eagerly, and Metal's generation of code",
@@ -31,5 +31,5 @@ USES = {
     "torch.utils._sympy.numbers": "ranges of dynamic shapes",
     "torch.utils._sympy.value_ranges": "ranges of dynamic shapes",
 }
-NAMES = Private("torch", Path(__file__).with_suffix(".pyi"), USES)
+NAMES = PrivateNames("torch", Path(__file__).with_suffix(".pyi"), USES)
 __getattr__ = NAMES.find

@@ -22,7 +22,7 @@ OURS = "executorch-conform"
 
 
 @functools.cache
-def installed(package: str = PACKAGE) -> str:
+def installed_version(package: str = PACKAGE) -> str:
     """The version of a package that is installed; empty where it is not."""
     try:
         return importlib.metadata.version(package)
@@ -30,12 +30,12 @@ def installed(package: str = PACKAGE) -> str:
         return ""
 
 
-def installed_as(package: str = PACKAGE) -> str:
+def describe_installed(package: str = PACKAGE) -> str:
     """A package and its version, for a sentence: ``executorch 1.5.1``."""
-    return f"{package} {installed(package) or '(not installed)'}"
+    return f"{package} {installed_version(package) or '(not installed)'}"
 
 
-def recorded(distribution: importlib.metadata.Distribution) -> str:
+def fingerprint_distribution(distribution: importlib.metadata.Distribution) -> str:
     """What tells one installation of a package from another: its name, version, and a digest of
     what of it was installed as its RECORD has it, so that a build of the same version from other
     sources differs.
@@ -74,7 +74,7 @@ def has_module(module: str) -> bool:
         return False
 
 
-def numbers(release: str) -> tuple[int, ...]:
+def release_numbers(release: str) -> tuple[int, ...]:
     """What releases are ordered by: ``1.6.0.dev20261101`` and ``1.6`` are both 1.6.
 
     Raises:
@@ -99,35 +99,39 @@ def is_within(since: str, until: str, release: str) -> bool:
     """
     if not release:
         return True
-    place = numbers(release)
-    return not (since and place < numbers(since)) and not (until and place >= numbers(until))
+    place = release_numbers(release)
+    return not (since and place < release_numbers(since)) and not (
+        until and place >= release_numbers(until)
+    )
 
 
-def installed_within(since: str = "", until: str = "") -> bool:
+def is_installed_within(since: str = "", until: str = "") -> bool:
     """Whether the installed release is in a range, as :func:`is_within` has it."""
-    return is_within(since, until, installed())
+    return is_within(since, until, installed_version())
 
 
-def is_read(read: Sequence[str], package: str = PACKAGE) -> bool:
+def is_verified_release(read: Sequence[str], package: str = PACKAGE) -> bool:
     """Whether the installed release of a package is among those read, or none is installed. What
     is built on the way to a release is not that release."""
-    there = installed(package)
-    return not there or (numbers(there) in map(numbers, read) and not Version(there).is_prerelease)
+    there = installed_version(package)
+    return not there or (
+        release_numbers(there) in map(release_numbers, read) and not Version(there).is_prerelease
+    )
 
 
-def unread(read: Sequence[str], what: str) -> str:
+def describe_unverified(read: Sequence[str], what: str) -> str:
     """A reservation where what we know of a release was read from others; empty where it was not.
 
     Args:
         read: the releases that were.
         what: was read of them.
     """
-    if is_read(read):
+    if is_verified_release(read):
         return ""
-    return f"{what} was read for {PACKAGE} {', '.join(read)}, not for {installed()}"
+    return f"{what} was read for {PACKAGE} {', '.join(read)}, not for {installed_version()}"
 
 
-def spelled(since: str, until: str) -> str:
+def describe_range(since: str, until: str) -> str:
     """A range in words; empty for all releases."""
     if since and until:
         return f"{since} until before {until}"
@@ -146,5 +150,5 @@ def oldest_supported() -> str:
     for one in map(Requirement, wanted):
         if one.name == PACKAGE:
             least = [each.version for each in one.specifier if each.operator in (">=", "==", "~=")]
-            return min(least, key=numbers, default="")
+            return min(least, key=release_numbers, default="")
     return ""

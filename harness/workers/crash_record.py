@@ -7,19 +7,19 @@ from pathlib import Path
 from harness.record.cell import Cell, Status
 from harness.record.target import split_cell_id
 from harness.workers import worker_status
-from harness.workers.last_words import last_words, words_of
-from harness.workers.memory_monitor import Sighting
+from harness.workers.last_words import extract_last_stderr_lines, read_captured_stderr
+from harness.workers.memory_monitor import ObservedMemory
 
 _STACK_LINES = 40
 _TIMEOUT_MARK = "Timeout ("  # how faulthandler.dump_traceback_later begins its dump
 
 
-def stack_of(logs: Path, worker: str) -> Path:
+def stack_file(logs: Path, worker: str) -> Path:
     """The file into which a worker's faulthandler writes."""
     return logs / f"{worker}.stack"
 
 
-def complete_from(cell: Cell, lowered: Cell | None) -> None:
+def add_lowered_facts(cell: Cell, lowered: Cell | None) -> None:
     """Add to the record of a death what was known before the cell was executed.
 
     Args:
@@ -35,8 +35,8 @@ def complete_from(cell: Cell, lowered: Cell | None) -> None:
     cell.planned_memory = lowered.planned_memory
 
 
-def record_of(
-    logs: Path, name: str, worker: str, seed: int, seen: Sighting | None
+def build_crash_record(
+    logs: Path, name: str, worker: str, seed: int, seen: ObservedMemory | None
 ) -> tuple[Cell, bool]:
     """The record of a cell whose worker died.
 
@@ -51,7 +51,7 @@ def record_of(
         A crash or a timeout, and False; or the cell's own record and True, where it had one and
         died while it was traced.
     """
-    last = worker_status.read(logs, worker)
+    last = worker_status.read_status(logs, worker)
     cell = _death(
         logs,
         name,
@@ -60,15 +60,15 @@ def record_of(
         stage=(last.stage or None) if last is not None and last.cell == name else None,
         seen=seen,
     )
-    judged = worker_status.kept(logs, worker, name)
+    judged = worker_status.read_traced_record(logs, worker, name)
     if judged is None:
         return cell, False
     judged.trace_skipped = f"tracing it ended the worker: {cell.error}"
-    complete(judged, seen)
+    add_observed_memory(judged, seen)
     return judged, True
 
 
-def complete(cell: Cell, seen: Sighting | None) -> None:
+def add_observed_memory(cell: Cell, seen: ObservedMemory | None) -> None:
     """Add what was seen from outside of a cell's stages, without what tracing it held."""
     if seen is not None:
         seen.complete(cell.memory)
@@ -76,14 +76,18 @@ def complete(cell: Cell, seen: Sighting | None) -> None:
 
 
 def _death(
-    logs: Path, name: str, worker: str, seed: int, *, stage: str | None, seen: Sighting | None
+    logs: Path, name: str, worker: str, seed: int, *, stage: str | None, seen: ObservedMemory | None
 ) -> Cell:
     case, target = split_cell_id(name)
     reason = seen.verdict if seen is not None else ""
     stack = [] if reason else _stack(logs, worker).strip().splitlines()
     timed_out = any(line.startswith(_TIMEOUT_MARK) for line in stack)
     error = reason or (stack[0] if stack else f"worker {worker} died without a stack")
-    words = "" if reason or timed_out else last_words("\n".join((words_of(logs, worker), *stack)))
+    words = (
+        ""
+        if reason or timed_out
+        else extract_last_stderr_lines("\n".join((read_captured_stderr(logs, worker), *stack)))
+    )
     dead = Cell(
         case=case,
         target=str(target),
@@ -95,12 +99,12 @@ def _death(
         seed=seed,
         worker=worker,
     )
-    complete_from(dead, worker_status.lowered(logs, worker))
+    add_lowered_facts(dead, worker_status.read_lowered_record(logs, worker))
     return dead
 
 
 def _stack(logs: Path, worker: str) -> str:
     try:
-        return stack_of(logs, worker).read_text(errors="replace")
+        return stack_file(logs, worker).read_text(errors="replace")
     except OSError:
         return ""  # the worker died before it made the file, or could not make it

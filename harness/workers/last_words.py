@@ -23,7 +23,7 @@ _SUFFIX = ".words"
 
 
 @contextmanager
-def kept_words(folder: Path, worker: str) -> Iterator[None]:
+def capture_stderr(folder: Path, worker: str) -> Iterator[None]:
     """Write what native code prints on the error stream to a file of a worker, which is there if
     this process dies; if it does not, the stream gets all of it afterwards.
 
@@ -54,7 +54,7 @@ def kept_words(folder: Path, worker: str) -> Iterator[None]:
         os.close(stream)
 
 
-def words_of(folder: Path, worker: str) -> str:
+def read_captured_stderr(folder: Path, worker: str) -> str:
     """What a worker's native code printed in its last cell; empty where it kept nothing."""
     try:
         return (folder / f"{worker}{_SUFFIX}").read_text(errors="replace")
@@ -62,7 +62,7 @@ def words_of(folder: Path, worker: str) -> str:
         return ""
 
 
-def last_words(log: str) -> str:
+def extract_last_stderr_lines(log: str) -> str:
     """What a process printed last before it died, on one line: an assertion, glibc's message, what
     the runtime logged; empty where it printed nothing of the kind.
 

@@ -22,7 +22,7 @@ from harness.execution.memory import (
     read_resident_bytes,
 )
 from harness.workers import worker_status
-from harness.workers.worker_status import Doing
+from harness.workers.worker_status import WorkerStatus
 
 # Seconds between two looks, the fewer the less is left of a budget: memory is filled at some GB/s
 # at most, and what is not seen in between is a small part.
@@ -33,7 +33,7 @@ _STOPPING = 0.005
 
 
 @dataclass
-class Sighting:
+class ObservedMemory:
     """What was seen of a cell.
 
     Attributes:
@@ -43,7 +43,7 @@ class Sighting:
         verdict: why it was ended, or empty.
     """
 
-    doing: Doing
+    doing: WorkerStatus
     peaks: dict[str, int] = field(default_factory=dict)
     others: dict[int, int] = field(default_factory=dict)
     verdict: str = ""
@@ -60,7 +60,7 @@ class Sighting:
             memory[stage] = max(memory.get(stage, 0), peak)
 
 
-class Watch(threading.Thread):
+class MemoryMonitor(threading.Thread):
     """Looks at all workers many times a second, and ends those whose cell is beyond its budget.
 
     What it takes is taken from the workers, where there are as many as cores.
@@ -77,7 +77,7 @@ class Watch(threading.Thread):
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._workers: dict[str, dict[int, int]] = {}  # what the children of each held last
-        self._seen: dict[str, Sighting] = {}
+        self._seen: dict[str, ObservedMemory] = {}
 
     def add(self, worker: str) -> None:
         """Watch a worker from now on."""
@@ -89,7 +89,7 @@ class Watch(threading.Thread):
         with self._lock:
             self._workers.pop(worker, None)
 
-    def take(self, cell: str) -> Sighting | None:
+    def take(self, cell: str) -> ObservedMemory | None:
         """What was seen of a cell that has ended, once."""
         with self._lock:
             return self._seen.pop(cell, None)
@@ -108,16 +108,16 @@ class Watch(threading.Thread):
 
     def _look(self, worker: str) -> int:
         """The bytes that are left to a worker's cell, of which all are left as it begins."""
-        doing = worker_status.read(self._folder, worker)
+        doing = worker_status.read_status(self._folder, worker)
         if doing is None:
             return 0
         left = doing.budget
         own, below = read_resident_bytes(doing.pid), read_descendants_bytes(doing.pid)
         # Seen at the turn of two stages it would be counted to the wrong one.
-        if own and worker_status.read(self._folder, worker) == doing and doing.cell:
+        if own and worker_status.read_status(self._folder, worker) == doing and doing.cell:
             seen = self._seen.get(doing.cell)
             if seen is None or seen.doing.pid != doing.pid:
-                seen = self._seen[doing.cell] = Sighting(doing, others=self._workers[worker])
+                seen = self._seen[doing.cell] = ObservedMemory(doing, others=self._workers[worker])
             seen.doing = doing
             held = _above(seen, own, below)
             seen.note(held)
@@ -127,7 +127,7 @@ class Watch(threading.Thread):
         self._workers[worker] = below
         return left
 
-    def _judge(self, worker: str, seen: Sighting) -> None:
+    def _judge(self, worker: str, seen: ObservedMemory) -> None:
         """Look closely at a worker that holds still, and end it or let it go on."""
         pid = seen.doing.pid
         with contextlib.suppress(ProcessLookupError):
@@ -139,7 +139,7 @@ class Watch(threading.Thread):
                 child: min(held, read_proportional_bytes(child)) for child, held in below.items()
             }
             held = _above(seen, read_resident_bytes(pid), exact)
-            doing = worker_status.read(self._folder, worker)
+            doing = worker_status.read_status(self._folder, worker)
             if doing is None or doing.cell != seen.doing.cell or held <= doing.budget:
                 os.kill(pid, signal.SIGCONT)
                 return
@@ -151,12 +151,12 @@ class Watch(threading.Thread):
                     os.kill(each, signal.SIGKILL)
 
 
-def _above(seen: Sighting, own: int, below: dict[int, int]) -> int:
+def _above(seen: ObservedMemory, own: int, below: dict[int, int]) -> int:
     children = (max(held - seen.others.get(pid, 0), 0) for pid, held in below.items())
     return max(own - seen.doing.base + sum(children), 0)
 
 
-def _verdict(doing: Doing, held: int, children: int) -> str:
+def _verdict(doing: WorkerStatus, held: int, children: int) -> str:
     inside = f", {children / GIB:.2f} GiB of it in child processes" if children > 0 else ""
     budget = f"the budget is {doing.budget / GIB:.3g} GiB above the worker's base"
     text = f"{format_memory_use(held, doing.stage)}{inside}; {budget}"

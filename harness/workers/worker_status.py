@@ -18,7 +18,7 @@ import msgspec
 
 from harness.execution.memory import MemoryMeter
 from harness.record.cell import Cell
-from harness.record.folder import replace_file
+from harness.record.folder import write_atomically
 
 TRACE = "trace"
 """What follows the stages of a cell that is wrong: its verdict is there, and is kept."""
@@ -31,7 +31,7 @@ _LONGEST = 1 << 16
 _LOOK_AGAIN = 0.05
 
 
-class Doing(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A cell on its way: the stage that it entered last, and its memory in bytes.
 
     ``base`` is what the worker held as it began, ``budget`` what it may hold above that,
@@ -46,10 +46,10 @@ class Doing(msgspec.Struct, frozen=True, kw_only=True):
     asked: int = 0
 
 
-_DOING = msgspec.json.Decoder(Doing)
+_DOING = msgspec.json.Decoder(WorkerStatus)
 
 
-class Board:
+class StatusFile:
     """A worker's own file."""
 
     def __init__(self, folder: Path, worker: str) -> None:
@@ -64,7 +64,7 @@ class Board:
         self._file = os.open(self._place, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         self._entrance = os.open(folder / _ENTRANCE, os.O_RDWR | os.O_CREAT, 0o644)
 
-    def write(self, doing: Doing) -> None:
+    def write(self, doing: WorkerStatus) -> None:
         """Say what is done; on a full disk nothing is said."""
         line = msgspec.json.encode(doing) + b"\n"
         try:
@@ -79,14 +79,14 @@ class Board:
         """Leave the record of the cell under way for whoever finds this worker dead; on a full disk
         it is lost with the worker."""
         with contextlib.suppress(OSError):
-            replace_file(self._place.with_suffix(_RECORD), record.encode())
+            write_atomically(self._place.with_suffix(_RECORD), record.encode())
 
     def keep_lowered(self, cell: Cell) -> None:
         """Leave what is known of the cell under way before it is executed, likewise."""
         with contextlib.suppress(OSError):
-            replace_file(self._place.with_suffix(_LOWERED), cell.to_json().encode())
+            write_atomically(self._place.with_suffix(_LOWERED), cell.to_json().encode())
 
-    def meter(self, doing: Doing, told: Callable[[str], None] | None = None) -> MemoryMeter:
+    def meter(self, doing: WorkerStatus, told: Callable[[str], None] | None = None) -> MemoryMeter:
         """A meter of a cell; each stage that begins is said here.
 
         Args:
@@ -103,7 +103,7 @@ class Board:
         return meter
 
     @contextmanager
-    def admitted(self, doing: Doing, room: int) -> Iterator[None]:
+    def admitted(self, doing: WorkerStatus, room: int) -> Iterator[None]:
         """Run a cell, and wait before that while what runs in other workers leaves it no room.
 
         Who waits keeps all that come later waiting, so that a cell that asks for much gets its
@@ -124,7 +124,7 @@ class Board:
         try:
             yield
         finally:
-            self.write(Doing(pid=doing.pid))
+            self.write(WorkerStatus(pid=doing.pid))
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _taken(self) -> int:
@@ -133,14 +133,14 @@ class Board:
         return sum(doing.budget for file in others if (doing := _running(file)) is not None)
 
 
-def read(folder: Path, worker: str) -> Doing | None:
+def read_status(folder: Path, worker: str) -> WorkerStatus | None:
     """What a worker does, or did last; None where it says nothing."""
     return _read(folder / f"{worker}{_SUFFIX}")
 
 
-def kept(folder: Path, worker: str, cell: str) -> Cell | None:
+def read_traced_record(folder: Path, worker: str, cell: str) -> Cell | None:
     """The record of a cell whose worker died while it was traced; None where it died before."""
-    last = read(folder, worker)
+    last = read_status(folder, worker)
     if last is None or (last.cell, last.stage) != (cell, TRACE):
         return None
     with contextlib.suppress(OSError, msgspec.MsgspecError):
@@ -149,14 +149,14 @@ def kept(folder: Path, worker: str, cell: str) -> Cell | None:
     return None
 
 
-def lowered(folder: Path, worker: str) -> Cell | None:
+def read_lowered_record(folder: Path, worker: str) -> Cell | None:
     """What is known of the last cell of a worker that had a program; None where none had."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return Cell.from_json((folder / f"{worker}{_LOWERED}").read_bytes())
     return None
 
 
-def _read(file: Path) -> Doing | None:
+def _read(file: Path) -> WorkerStatus | None:
     try:
         with open(file, "rb", buffering=0) as opened:
             line, end, _ = (opened.read(_LONGEST) or b"").partition(b"\n")
@@ -165,7 +165,7 @@ def _read(file: Path) -> Doing | None:
         return None
 
 
-def _running(file: Path) -> Doing | None:
+def _running(file: Path) -> WorkerStatus | None:
     with contextlib.suppress(OSError), file.open("rb") as opened:
         try:
             fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -97,13 +97,13 @@ def _across(
     decibels: float,
     limit: int,
 ) -> None:
-    from harness.record.folder import latest
+    from harness.record.folder import find_latest
     from reports.comparison import targets_report
     from reports.comparison.targets import pair_up
 
     if style == "markdown":
         raise click.UsageError("--cells prints for a terminal, or as json")
-    first = read_side(before or latest(RUNS))
+    first = read_side(before or find_latest(RUNS))
     second = first if after is None else read_side(after)
     found = pair_up(first, cells[0], second, cells[1])
     if style == "json":

@@ -35,10 +35,10 @@ def command(
     XML, unavailable and not-run cells are errors; xfailed, unsupported and lowered-only ones, and
     passes that any constant would have got, are skipped, with the reason.
     """
-    from harness.record.folder import latest
+    from harness.record.folder import find_latest
     from reports import export
     from reports.commands.common import read_run
 
-    loaded = [read_run(folder) for folder in (runs or (latest(Path("runs")),))]
+    loaded = [read_run(folder) for folder in (runs or (find_latest(Path("runs")),))]
     export.write(output, export.render(loaded, style, table), force=force)
     click.echo(output)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from harness.errors import RunUnreadable, RunUnwritable
-from harness.record.folder import NOT_A_RECORD, check_schema, replace_file
+from harness.record.folder import NOT_A_RECORD, check_schema, write_atomically
 from harness.record.host import Environment
 from harness.record.migrations import upgrade_baseline_cell
 from harness.record.number_text import read_number, spell_number
@@ -82,7 +82,7 @@ def store(path: Path, run: Run | Snapshot, *, times: bool = False) -> Snapshot:
     content = b"\n".join([msgspec.json.encode(head), *map(msgspec.json.encode, lines), b""])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content)
+        write_atomically(path, content)
     except OSError as error:
         raise RunUnwritable(f"cannot write the baseline {path}: {error.strerror}") from error
     return load(path)

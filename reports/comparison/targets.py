@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.errors import UsageError
-from harness.record.target import any_glob, cell_id
+from harness.record.target import cell_id, matches_any_glob
 from reports.comparison.snapshot import CellFacts, Snapshot
 from reports.outcome import Outcome
 
@@ -114,7 +114,7 @@ def pair_up(first: Snapshot, these: str, second: Snapshot, those: str) -> Pairin
 def _by_case(run: Snapshot, globs: str) -> dict[str, CellFacts]:
     found: dict[str, CellFacts] = {}
     for name, cell in run.cells.items():
-        if not any_glob(globs, name):
+        if not matches_any_glob(globs, name):
             continue
         if (twin := found.setdefault(cell.case, cell)) is not cell:
             raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.errors import RunUnwritable
-from harness.record.folder import replace_file
+from harness.record.folder import write_atomically
 from harness.record.run import Run
 from reports.render import html, markdown
 from reports.summary import Summary
@@ -32,7 +32,7 @@ def write(run: Run | Summary, against: Run | Summary | None = None) -> Path:
     try:
         for file, content in files.items():
             # A lone surrogate may have come in with a path; everything else is replaced already.
-            replace_file(file, content.encode("utf-8", "replace"))
+            write_atomically(file, content.encode("utf-8", "replace"))
     except OSError as error:
         raise RunUnwritable(f"cannot write the report into {run.path}: {error.strerror}") from error
     return page.resolve()

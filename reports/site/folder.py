@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import RunUnwritable, UsageError
-from harness.record.folder import replace_file
+from harness.record.folder import write_atomically
 
 MARKER = "conform-site.json"
 INDEX = "index.html"
@@ -49,7 +49,7 @@ class Folder:
 
     def publish(self, index: str) -> None:
         """Make the new site the one that opens, and remove what the old one had."""
-        replace_file(self.path / INDEX, index.encode())
+        write_atomically(self.path / INDEX, index.encode())
         self.size += len(index.encode())
         for entry in self.path.iterdir():
             if entry.name != self.data and _DATA.fullmatch(entry.name) and not entry.is_symlink():
@@ -101,7 +101,7 @@ def opened(path: Path) -> Iterator[Folder]:
         path.mkdir(parents=True, exist_ok=True)
         marker = path / MARKER
         if not marker.exists():
-            replace_file(marker, msgspec.json.encode(_Marker(conform_site=1)) + b"\n")
+            write_atomically(marker, msgspec.json.encode(_Marker(conform_site=1)) + b"\n")
         with marker.open("rb") as held:
             _lock(held.fileno(), path)
             (path / folder.data).mkdir()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, Status
-from harness.record.folder import RUN_FILE, RunWriter, load, now
+from harness.record.folder import RUN_FILE, RunWriter, format_now, load
 from harness.record.host import Environment
 from harness.record.run import BackendState, Run, RunInfo
 from harness.record.severity import Severity
@@ -78,7 +78,7 @@ def write(
     cells = list(cells)
     names = [item.id for item in cells] if expected is None else list(expected)
     given: dict[str, Any] = {
-        "started": now(),
+        "started": format_now(),
         "targets": list(dict.fromkeys(item.target for item in cells)),
         "seed": 7,
         "command": ["pytest", "suites/", "-k", "add or mul"],

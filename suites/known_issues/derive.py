@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import KnownIssue, Limitation, Status
 from harness.model.known_issues.operator_names import base_name
-from harness.record.target import Target, any_glob, speaks_of
+from harness.record.target import Target, matches_any_glob, matches_target
 from suites.metal.limitations import LIMITATIONS as METAL
 from suites.mlx.limitations import LIMITATIONS as MLX
 from suites.models.limitations import LIMITATIONS as MODELS
@@ -71,7 +71,9 @@ def sign(on: str, case: str, /, *, error: str | None = None, **signs: Any) -> Kn
         (
             one
             for one in _ALL
-            if speaks_of(one.target, wanted) and any_glob(one.case, case) and not one.until
+            if matches_target(one.target, wanted)
+            and matches_any_glob(one.case, case)
+            and not one.until
         ),
         None,
     )

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from harness.model.seeding import seeded_with
+from harness.model.seeding import seed_generators_with
 from harness.vendors.torch import tree_leaves
 from suites.opinfo.sampling import DTYPES, REFUSALS, entries, program, samples
 
@@ -36,7 +36,7 @@ def chosen() -> dict[str, dict[str, list[int]]]:
     found: dict[str, dict[str, list[int]]] = {}
     for name, info in sorted(entries().items()):
         for dtype in DTYPES:
-            with seeded_with(0), warnings.catch_warnings():
+            with seed_generators_with(0), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # samples of what torch deprecates are samples
                 usable = list(_usable(info, dtype))
             if usable:

@@ -19,7 +19,7 @@ import torch
 from executorch.backends.test.suite import operators
 
 from harness import Case, Inputs
-from harness.model.seeding import seeded_with
+from harness.model.seeding import seed_generators_with
 
 SKIPPED = "skipped_upstream"
 """Tag of a program that upstream's suite holds and skips on every flow."""
@@ -142,7 +142,7 @@ def parametrized(test: Test) -> Iterator[tuple[list[str], dict[str, Any]]]:
 
 def cases_of(each: Harvested) -> list[Case]:
     """A case for each program of a test."""
-    with seeded_with(0):  # so that the process' generators are left as they were
+    with seed_generators_with(0):  # so that the process' generators are left as they were
         noted = each.programs()
     return [_case(each, number, program, len(noted)) for number, program in enumerate(noted)]
 

@@ -16,7 +16,7 @@ from backends.metal.contract.rule import (
     SharedGraph,
     Violation,
 )
-from harness import installed, installed_within, unread
+from harness import describe_unverified, installed_version, is_installed_within
 
 FUNCTIONS: dict[str, Function] = {
     function.name: function
@@ -33,13 +33,13 @@ def implemented(function: str) -> bool:
     nobody read may have any; whether it can be executed here is another matter."""
     row = FUNCTIONS.get(function)
     if row is None:
-        return not function.startswith(_PREFIX) or bool(unread(READ, function))
-    return row.implemented and installed_within(row.since)
+        return not function.startswith(_PREFIX) or bool(describe_unverified(READ, function))
+    return row.implemented and is_installed_within(row.since)
 
 
 @functools.cache
 def _absent() -> Rule:
-    release = f"v{installed()}" if installed() else RELEASE
+    release = f"v{installed_version()}" if installed_version() else RELEASE
     return Rule("", "implemented", f"is not in {release}", lambda call: "", Kind.MISSING)
 
 
@@ -71,7 +71,7 @@ def check(call: Call) -> list[Violation]:
     row = FUNCTIONS.get(call.function)
     if row is None:
         return [] if implemented(call.function) else [Violation(call, "", "", _absent())]
-    if not installed_within(row.since):
+    if not is_installed_within(row.since):
         return [Violation(call, "", "", _absent())]
     return list(_violations(row, call))
 

@@ -24,8 +24,8 @@ from backends.metal.generation.host_tensor import MPS, to_host
 from backends.metal.generation.own import remember
 from backends.metal.generation.pretend import pretending
 from backends.metal.generation.upstream import METHOD, AotiBackend, MetalBackend, quiet
-from harness import ConformError, go_past, is_sped_up, op_name
-from harness.vendors.replacements import Replacing
+from harness import ConformError, is_sped_up, op_name, report_defect
+from harness.vendors.replacements import AttributeReplacer
 
 # The names by which preprocess finds the two files among those that a compilation left.
 LIBRARY, WEIGHTS = "partition.wrapper.so", "partition.wrapper_weights.blob"
@@ -62,7 +62,7 @@ def generate(edge_program: ExportedProgram, compile_specs: Sequence[Any] = ()) -
 def install() -> None:
     """Generate instead of compiling where there is no Apple hardware, in this process."""
     if not torch.backends.mps.is_available():
-        Replacing("metal")(MetalBackend, "preprocess", staticmethod(preprocess))
+        AttributeReplacer("metal")(MetalBackend, "preprocess", staticmethod(preprocess))
 
 
 def preprocess(edge_program: ExportedProgram, compile_specs: list[Any]) -> PreprocessResult:
@@ -81,7 +81,7 @@ def preprocess(edge_program: ExportedProgram, compile_specs: list[Any]) -> Prepr
         try:
             result = _run(edge_program, compile_specs)[1]
         except MissingFallback as error:
-            go_past(error)
+            report_defect(error)
             # Not kept: the next one to ask for it may not go past the missing kernels.
             result = _run(edge_program, compile_specs, past_missing=True)[1]
         else:

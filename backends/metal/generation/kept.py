@@ -27,7 +27,7 @@ from torch.export import ExportedProgram
 from backends.metal.generation import surroundings
 from backends.metal.generation.identity import identity
 from harness.cache_folders import cache_folder
-from harness.record.folder import replace_file
+from harness.record.folder import write_atomically
 from harness.vendors.executorch import NamedDataStore
 
 _LARGEST = 16 << 20  # bytes of a payload; of a model's weights there are copies enough
@@ -91,7 +91,7 @@ def keep(key: str, result: PreprocessResult) -> None:
         return
     packed = zlib.compress(msgspec.msgpack.encode(payload), 1)
     with contextlib.suppress(OSError):
-        replace_file(folder / key, hashlib.sha256(packed).digest() + packed)
+        write_atomically(folder / key, hashlib.sha256(packed).digest() + packed)
 
 
 def _payload(result: PreprocessResult) -> Payload | None:

@@ -21,7 +21,7 @@ import torch
 import harness
 from backends.metal.generation.upstream import MetalBackend
 from harness.vendors.torch import _dynamo, _functorch, _inductor
-from harness.vendors.versions import recorded
+from harness.vendors.versions import fingerprint_distribution
 
 _GENERATING = ("executorch", "sympy", "torch", "torchao")
 _UPSTREAM = ("executorch.backends.aoti", "executorch.backends.apple.metal")
@@ -116,7 +116,7 @@ def _package(name: str) -> Iterator[str]:
     since = 0
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a checkout on the path
         found = importlib.metadata.distribution(name)
-        yield recorded(found)
+        yield fingerprint_distribution(found)
         written = Path(str(found.locate_file(f"{name}-{found.version}.dist-info/RECORD")))
         since = written.stat().st_mtime_ns if written.is_file() else 0
     spec = importlib.util.find_spec(name)

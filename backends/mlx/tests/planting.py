@@ -37,7 +37,7 @@ from harness import (
 )
 from harness.numerics.compare import compare
 from harness.pipeline.route import lower
-from harness.session.discovery import all_suites
+from harness.session.discovery import load_suites
 
 ROOT = Path(__file__).parents[3]
 
@@ -157,7 +157,7 @@ def cells_of(cases: Iterable[Case], recipes: tuple[str, ...]) -> Iterator[tuple[
     for case in cases:
         if "nightly" in case.tags or "model" in case.tags:
             continue
-        found = registry.targets_of(case, targets)
+        found = registry.select_targets(case, targets)
         for target in dict.fromkeys([*found[:1], *(t for t in found if t.recipe == "int4")]):
             yield case, target
 
@@ -167,7 +167,7 @@ RECIPES = ("fp32", "bf16", "int4", "mxfp8", "nvfp4")
 
 def cases_in(folders: Iterable[Path]) -> list[Case]:
     """All cases of some suite folders."""
-    return [case for folder in folders for suite in all_suites(folder) for case in suite.cases]
+    return [case for folder in folders for suite in load_suites(folder) for case in suite.cases]
 
 
 def cover(outcome: Outcome) -> dict[str, list[str]]:

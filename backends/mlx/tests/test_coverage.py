@@ -20,9 +20,9 @@ from backends.mlx.execution.tests.test_metal_kernel import PROGRAMS as KERNELS
 from backends.mlx.payload.graph import DELEGATE, Node
 from backends.mlx.payload.tests.payloads import nodes
 from harness import Case, Interpreter, Limitation, Program, RuntimeKernels, Target, Tester
-from harness.model.limitation import find
+from harness.model.limitation import find_limitation
 from harness.pipeline.route import lower
-from harness.session.discovery import all_suites
+from harness.session.discovery import load_suites
 
 SUITES = Path(__file__).parents[3] / "suites"
 
@@ -86,7 +86,7 @@ def kinds(words: str) -> set[str]:
 
 @functools.cache
 def cases() -> dict[str, tuple[Case, tuple[Limitation, ...]]]:
-    suites = [*all_suites(SUITES / "ops"), *all_suites(SUITES / "mlx")]
+    suites = [*load_suites(SUITES / "ops"), *load_suites(SUITES / "mlx")]
     return {case.name: (case, suite.limitations) for suite in suites for case in suite.cases}
 
 
@@ -122,7 +122,7 @@ def test_a_cell_executes_what_the_table_says(cell: str) -> None:
     name, _, spelled = cell.partition("@")
     target = Target.parse(spelled)
     case, limitations = cases()[name]
-    assert find(limitations, case, target) is None, "a known gap covers nothing"
+    assert find_limitation(limitations, case, target) is None, "a known gap covers nothing"
     missing = kinds(CELLS[cell]) - executed(case, target)
     assert not missing, f"{cell} does not execute {', '.join(sorted(missing))}"
 

@@ -16,7 +16,7 @@ from harness.checking.supervisor import supervise
 from harness.cli import main
 from harness.cli.check_progress import CheckFollower
 from harness.record.cell import Cell, Status
-from harness.record.folder import load, now
+from harness.record.folder import format_now, load
 from harness.record.run import Run, RunInfo
 
 ROOT = Path(__file__).parents[3]
@@ -273,7 +273,7 @@ def test_a_mismatch_is_traced_and_its_record_says_where_it_begins(
 
 
 def test_a_record_is_kept_whatever_tracing_comes_to(tmp_path: Path) -> None:
-    run = Run(path=tmp_path, info=RunInfo(started=now(), seed=0), cells=[])
+    run = Run(path=tmp_path, info=RunInfo(started=format_now(), seed=0), cells=[])
     lines: list[str] = []
     following = CheckFollower(run, tmp_path / "saved", lambda cell: "again", lines.append)
     cell = Cell(case="net", target="null:eager", status=Status.FAILED, stage="lower", error="no")

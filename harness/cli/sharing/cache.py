@@ -41,8 +41,8 @@ def listing(location: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from harness.cache_folders import CACHES, cache_folder, entries
-    from harness.session.result_cache.store import Store, default_place
+    from harness.cache_folders import CACHES, cache_folder, list_entries
+    from harness.session.result_cache.store import ResultStore, find_default_place
     from reports import text
 
     table = Table("cache", "entries", "bytes", "unused", "contents", box=None)
@@ -50,10 +50,10 @@ def listing(location: str) -> None:
         table.columns[column].justify = "right"
     for name, what in CACHES.items():
         if name == _RESULTS:
-            used = Store(location or default_place()).usage()
+            used = ResultStore(location or find_default_place()).usage()
             count, size, unused = used.cells, used.size, used.oldest
         else:
-            found = entries(name)
+            found = list_entries(name)
             count, size = len(found), sum(entry.size for entry in found)
             unused = found[0].unused if found else None
         oldest = "" if unused is None else text.seconds(unused)
@@ -81,8 +81,8 @@ def prune(
 
     Locks of running workers are not removed; a worker removes its own.
     """
-    from harness.cache_folders import CACHES, entries, prune as prune_cache
-    from harness.session.result_cache.store import Store, default_place
+    from harness.cache_folders import CACHES, list_entries, prune as prune_cache
+    from harness.session.result_cache.store import ResultStore, find_default_place
     from reports import text
 
     if clear == (max_size is not None or max_age is not None):
@@ -95,13 +95,15 @@ def prune(
     oldest = None if max_age is None else _span(max_age)
     for name in names or CACHES:
         if name == _RESULTS:
-            gone = Store(location or default_place()).prune(max_size=most, max_age=oldest)
+            gone = ResultStore(location or find_default_place()).prune(
+                max_size=most, max_age=oldest
+            )
             count, size = gone.cells, gone.size
         else:
             removed = prune_cache(name, max_size=most, max_age=oldest)
             count, size = len(removed), sum(entry.size for entry in removed)
         click.echo(f"{name}: removed {text.count(count, 'entry', 'entries')}, {text.size(size)}")
-        if clear and name != _RESULTS and (left := entries(name)):
+        if clear and name != _RESULTS and (left := list_entries(name)):
             click.echo(f"{name}: {text.count(len(left), 'entry', 'entries')} in use, not removed")
 
 

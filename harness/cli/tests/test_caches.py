@@ -70,7 +70,7 @@ def test_all_are_listed(below: Path) -> None:
 
 def test_an_empty_folder_is_as_old_as_it_is(below: Path) -> None:
     (below / "metal-generated" / "empty").mkdir(parents=True)
-    (entry,) = cache_folders.entries("metal-generated")
+    (entry,) = cache_folders.list_entries("metal-generated")
     assert entry.size == 0
     assert entry.unused < 60
 

@@ -16,9 +16,9 @@ from harness.cluster.slot import SlotPool
 from harness.cluster.tests.farms import environment, runners_of, write_suite
 from harness.pytest_plugin.workers import fork_server
 from harness.record.cell import Cell, Status
-from harness.session.run_one import Asked
+from harness.session.run_one import CellRequest
 
-ASKED = Asked(cell_timeout=60, selected=["null:eager"])
+ASKED = CellRequest(cell_timeout=60, selected=["null:eager"])
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def crew(root: Path) -> Iterator[SlotPool]:
         yield made
 
 
-def unit(root: Path, case: str, asked: Asked = ASKED, **changes: str) -> WorkUnit:
+def unit(root: Path, case: str, asked: CellRequest = ASKED, **changes: str) -> WorkUnit:
     file = "suites/small.py"
     digest = hashlib.sha256((root / file).read_bytes()).hexdigest()
     given = {"file": file, "digest": digest, **changes}
@@ -77,7 +77,7 @@ def test_a_crash_has_its_stack_and_the_next_cell_runs(crew: SlotPool, root: Path
 
 def test_a_cell_that_takes_too_long_is_ended_for_good(crew: SlotPool, root: Path) -> None:
     told: list[UnitCellBegan | UnitCellEnded | UnitCellDied] = []
-    short = Asked(cell_timeout=1, selected=["null:eager"])
+    short = CellRequest(cell_timeout=1, selected=["null:eager"])
     assert crew.run(unit(root, "slow/0", short), told.append).died
     death = told[-1]
     assert isinstance(death, UnitCellDied)

@@ -12,7 +12,7 @@ from harness.execution.any_program.native_stderr import redirect_native_stderr
 from harness.execution.execute import list_native_backends
 from harness.execution.program import DelegatePayload
 from harness.model import registry
-from harness.model.backend import Backend, Delegating, Describing
+from harness.model.backend import Backend, DescribesPayloads, LoadsDelegates
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class DelegateRuntime:
 
 def find_delegate_runtime(delegate: str) -> DelegateRuntime:
     """Find the runtime of a delegate by its registered name."""
-    known = registry.by_delegate().get(delegate)
+    known = registry.backends_by_delegate().get(delegate)
     name = known.name if known else ""
     registered = delegate in list_native_backends()
     if registered and _is_available(delegate):
@@ -44,7 +44,7 @@ def find_delegate_runtime(delegate: str) -> DelegateRuntime:
     if known is None:
         return DelegateRuntime("none", reason=f"nothing here knows delegate {delegate!r}")
     state = known.availability()
-    if not isinstance(known, Delegating):
+    if not isinstance(known, LoadsDelegates):
         return DelegateRuntime("none", name, state.reason or f"{name} runs in the runtime alone")
     if not state.available:
         return DelegateRuntime("none", name, state.reason)
@@ -78,27 +78,27 @@ def require_runtimes(delegates: Iterable[str]) -> dict[str, DelegateRuntime]:
 
 def list_executable_delegates() -> list[str]:
     """List the delegates that this host can execute, each with its runtime."""
-    known = dict.fromkeys([*list_native_backends(), *registry.by_delegate()])
+    known = dict.fromkeys([*list_native_backends(), *registry.backends_by_delegate()])
     found = {delegate: find_delegate_runtime(delegate).runtime for delegate in known}
     return [f"{delegate} ({runtime})" for delegate, runtime in found.items() if runtime != "none"]
 
 
-def get_delegating_backend(name: str) -> Delegating:
+def get_delegating_backend(name: str) -> LoadsDelegates:
     """Return a backend that loads its delegate.
 
     Raises:
         ProgramError: the backend loads no delegate.
     """
     backend: Backend = registry.backend(name)
-    if not isinstance(backend, Delegating):
+    if not isinstance(backend, LoadsDelegates):
         raise ProgramError(f"backend {name!r} does not load delegates")
     return backend
 
 
 def describe_payload(payload: DelegatePayload) -> Iterator[str]:
     """Yield the text lines of a payload from its backend, or one line with the reason for none."""
-    known = registry.by_delegate().get(payload.id)
-    if not isinstance(known, Describing):
+    known = registry.backends_by_delegate().get(payload.id)
+    if not isinstance(known, DescribesPayloads):
         yield f"nothing here reads payloads of {payload.id}"
         return
     try:

@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from harness.errors import ReleaseError
 from harness.extras.releases.installer import format_failure, pip_command
-from harness.vendors.versions import PACKAGE, installed
+from harness.vendors.versions import PACKAGE, installed_version
 
 HERE = "here"
 """Stands for the installed release."""
@@ -44,9 +44,9 @@ class Release:
         """
         if self.version != HERE:
             return self.version
-        if not installed():
+        if not installed_version():
             raise ReleaseError(f"no {PACKAGE} is installed in {sys.prefix}")
-        return installed()
+        return installed_version()
 
     @property
     def requirement(self) -> str:

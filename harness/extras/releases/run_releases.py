@@ -19,7 +19,7 @@ from harness.extras.releases.environment import (
     ensure_interpreter,
     process_environment,
 )
-from harness.record.folder import replace_file
+from harness.record.folder import write_atomically
 from harness.vendors.versions import PACKAGE
 
 INDEX_FILE = "releases.json"
@@ -108,7 +108,7 @@ def write_index(folder: Path, index: ReleaseIndex) -> None:
         ReleaseError: it cannot be written.
     """
     try:
-        replace_file(folder / INDEX_FILE, msgspec.json.format(msgspec.json.encode(index)))
+        write_atomically(folder / INDEX_FILE, msgspec.json.format(msgspec.json.encode(index)))
     except OSError as error:
         raise ReleaseError(f"cannot write {folder / INDEX_FILE}: {error.strerror}") from error
 

@@ -39,7 +39,7 @@ def read_inputs(path: Path, like: Sequence[torch.Tensor] = ()) -> CallArguments:
         path: the file; what it holds goes by its suffix.
         like: what is wanted of the positional inputs in their order (shape and dtype count, values
             do not; meta tensors will do). An image or audio file is brought into the layout of the
-            first, see :func:`harness.model.files.media.fitted`; other files are left as they are.
+            first, see :func:`harness.model.files.media.fit_array`; other files stay unchanged.
 
     Raises:
         InputError: the file is missing, damaged, of an unknown kind, or holds what is no input.
@@ -57,7 +57,7 @@ def read_inputs(path: Path, like: Sequence[torch.Tensor] = ()) -> CallArguments:
             warnings.simplefilter("ignore")
             read = reader(path)
         if isinstance(read, media.Array):
-            return (media.fitted(read, like[0]) if like else read.tensor,), {}
+            return (media.fit_array(read, like[0]) if like else read.tensor,), {}
         for where, value in [*enumerate(read[0]), *read[1].items()]:
             _check(f"input {where}", value)
         return read
@@ -176,6 +176,6 @@ _READERS: dict[str, Callable[[Path], CallArguments | media.Array]] = {
     ".npy": _array,
     ".npz": _arrays,
     ".safetensors": _safetensors,
-    **dict.fromkeys(media.IMAGES, media.image),
-    **dict.fromkeys(media.AUDIO, media.audio),
+    **dict.fromkeys(media.IMAGES, media.read_image),
+    **dict.fromkeys(media.AUDIO, media.read_audio),
 }

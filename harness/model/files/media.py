@@ -31,7 +31,7 @@ class Array:
     kind: str
 
 
-def image(path: Path) -> Array:
+def read_image(path: Path) -> Array:
     """Decode an image as it is stored: neither rotated, resized nor normalized.
 
     Raises:
@@ -53,7 +53,7 @@ def image(path: Path) -> Array:
     return Array(torch.from_numpy(pixels.reshape(*pixels.shape[:2], -1)), "image")
 
 
-def audio(path: Path) -> Array:
+def read_audio(path: Path) -> Array:
     """Decode a ``.wav``: integers of 8 to 32 bits, or floats where SciPy is installed.
 
     Raises:
@@ -101,7 +101,7 @@ def _scaled(samples: numpy.ndarray) -> torch.Tensor:  # type: ignore[type-arg]  
     return torch.from_numpy(numpy.ascontiguousarray(wide.T, dtype=numpy.float32))
 
 
-def fitted(array: Array, like: torch.Tensor) -> torch.Tensor:
+def fit_array(array: Array, like: torch.Tensor) -> torch.Tensor:
     """The array in the layout of a model's input, where that only takes moving and scaling it.
 
     An image becomes (channels, height, width) where the last three sizes say so. A single channel

@@ -10,11 +10,11 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from harness.errors import LimitationError
-from harness.model.known_issues.operator_names import base_name, named_in
+from harness.model.known_issues.operator_names import base_name, find_operator_names
 from harness.record.cell import Cell, KnownIssueRef, Status
-from harness.record.host import vectors
-from harness.record.target import Target, any_glob, speaks_of
-from harness.vendors.versions import installed_within
+from harness.record.host import describe_vectors
+from harness.record.target import Target, matches_any_glob, matches_target
+from harness.vendors.versions import is_installed_within
 
 _SHOWN = 3
 _SHORTEST_ERROR = 8
@@ -42,7 +42,7 @@ class KnownIssue:
         delegated: whether the backend took the node's operator; None for either.
         link: issue, page or source that shows it.
         workaround: what a model can do about it; empty where nothing is known.
-        host: globs over :func:`~harness.record.host.vectors`.
+        host: globs over :func:`~harness.record.host.describe_vectors`.
         since: the first release of ExecuTorch that has it; empty for all.
         until: the first release after it that does not; empty while none is known.
     """
@@ -76,12 +76,12 @@ class KnownIssue:
         return (
             cell.status is self.outcome
             and self.stage in (None, cell.stage)
-            and speaks_of(self.target, Target.parse(cell.target))
+            and matches_target(self.target, Target.parse(cell.target))
             and any(self._fits(fact, cell) for fact in _facts(cell))
             and re.search(self.frame, cell.vendor_frame) is not None
             and self._is_of_program(cell)
-            and any_glob(self.host, vectors())
-            and installed_within(self.since, self.until)
+            and matches_any_glob(self.host, describe_vectors())
+            and is_installed_within(self.since, self.until)
         )
 
     @property
@@ -122,7 +122,7 @@ class _Fact(NamedTuple):
     arguments: str
 
 
-def recognise(cell: Cell, issues: Iterable[KnownIssue]) -> list[KnownIssueRef]:
+def find_known_issues(cell: Cell, issues: Iterable[KnownIssue]) -> list[KnownIssueRef]:
     """The known issues that a red cell shows the signs of, each cause once; a few at most.
 
     Args:
@@ -146,9 +146,9 @@ def _facts(cell: Cell) -> Iterator[_Fact]:
     if node is None:
         yield _Fact(error, [], "")
     else:
-        yield _Fact(error, named_in(node.op), "; ".join(node.arguments))
+        yield _Fact(error, find_operator_names(node.op), "; ".join(node.arguments))
     for defect in cell.defects:
-        yield _Fact(defect.error, named_in(defect.op), "")
+        yield _Fact(defect.error, find_operator_names(defect.op), "")
 
 
 @functools.lru_cache(maxsize=4096)

@@ -47,7 +47,7 @@ def base_name(operator: str) -> str:
     return _ALIASES.get(name, name)
 
 
-def named_in(text: str) -> list[str]:
+def find_operator_names(text: str) -> list[str]:
     """The base names of the operators that a text names in full, such as
     ``tosa.ABS.default of aten.abs.default``, and those without a namespace, such as ``cond``."""
     named = [found for found in _NAME.findall(text) if found.count(".") > 1]

@@ -12,7 +12,7 @@ import torch
 
 from harness import Case
 from harness.errors import CaseError
-from harness.model.copies import convert_state, copy_module, copy_tensor, wrappers
+from harness.model.copies import convert_state, copy_module, copy_tensor, find_wrapper_tensors
 
 
 class Pair(torch.Tensor):
@@ -77,7 +77,7 @@ def test_wrappers_are_copied_by_what_they_wrap() -> None:
     assert made.weight is made.tied
     made.weight.codes.zero_()
     assert bool((original.weight.codes == 1).all())
-    assert [type(tensor) for tensor in wrappers(original)] == [Pair, Pair]
+    assert [type(tensor) for tensor in find_wrapper_tensors(original)] == [Pair, Pair]
 
 
 def test_wrapped_weights_are_converted_by_their_class() -> None:

@@ -12,7 +12,7 @@ import torch
 
 from harness import Case, Limitation, Target
 from harness.errors import LimitationError
-from harness.model.limitation import closed, find, judge, unmatched
+from harness.model.limitation import apply_limitation, find_closed, find_limitation, find_unmatched
 from harness.record.cell import Cell, Status
 
 CASE = Case("add/int", lambda: (torch.nn.Identity(), (torch.ones(1),)), tags=frozenset({"int32"}))
@@ -45,27 +45,31 @@ def entry(**changes: object) -> Limitation:
 def test_what_an_entry_speaks_of(changes: dict[str, object], matches: bool) -> None:
     limitation = entry(**changes)
     assert limitation.matches(CASE, TARGET) is matches
-    assert (find([limitation], CASE, TARGET) is limitation) is matches
-    assert bool(unmatched([limitation], [CASE], [TARGET])) is not matches
+    assert (find_limitation([limitation], CASE, TARGET) is limitation) is matches
+    assert bool(find_unmatched([limitation], [CASE], [TARGET])) is not matches
 
 
 def test_a_predicted_failure_is_explained() -> None:
-    cell = judge(failed(), entry(stage="lower", error="kernel", link="https://example.org/1"))
+    cell = apply_limitation(
+        failed(), entry(stage="lower", error="kernel", link="https://example.org/1")
+    )
     assert cell.status is Status.XFAILED
     assert cell.limitation is not None
     assert cell.limitation.reason == "no integer kernels"
-    assert judge(failed(), entry(shown_as=Status.UNSUPPORTED)).status is Status.UNSUPPORTED
+    assert (
+        apply_limitation(failed(), entry(shown_as=Status.UNSUPPORTED)).status is Status.UNSUPPORTED
+    )
 
 
 @pytest.mark.parametrize(
     "changes", [{"stage": "run"}, {"error": "other"}, {"outcome": Status.MISMATCH}]
 )
 def test_another_failure_than_predicted_stays_red(changes: dict[str, object]) -> None:
-    assert judge(failed(), entry(**changes)).status is Status.FAILED
+    assert apply_limitation(failed(), entry(**changes)).status is Status.FAILED
 
 
 def test_an_unexpected_pass_is_red() -> None:
-    cell = judge(Cell(case="add/int", target="x:fp32", status=Status.PASSED), entry())
+    cell = apply_limitation(Cell(case="add/int", target="x:fp32", status=Status.PASSED), entry())
     assert cell.status is Status.XPASSED
     assert cell.status.is_red
 
@@ -73,8 +77,8 @@ def test_an_unexpected_pass_is_red() -> None:
 @pytest.mark.parametrize(("seed", "status"), [(0, Status.XPASSED), (1, Status.PASSED)])
 def test_an_entry_of_one_seed_lets_the_others_pass(seed: int, status: Status) -> None:
     passed = Cell(case="add/int", target="x:fp32", status=Status.PASSED, seed=seed)
-    assert judge(passed, entry(seed=0)).status is status
-    assert judge(failed(), entry(seed=0)).status is Status.XFAILED
+    assert apply_limitation(passed, entry(seed=0)).status is status
+    assert apply_limitation(failed(), entry(seed=0)).status is Status.XFAILED
 
 
 @pytest.mark.parametrize(
@@ -98,11 +102,11 @@ def test_malformed_entries_are_refused(changes: dict[str, object]) -> None:
 def test_an_entry_of_other_hosts_says_nothing_here(
     host: str, vectors: str, speaks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.model.limitation.vectors", lambda: vectors)
+    monkeypatch.setattr("harness.model.limitation.describe_vectors", lambda: vectors)
     limitation = entry(host=host)
-    assert (find([limitation], CASE, TARGET) is limitation) is speaks
+    assert (find_limitation([limitation], CASE, TARGET) is limitation) is speaks
     # It has cells, elsewhere.
-    assert unmatched([limitation], [CASE], [TARGET]) == []
+    assert find_unmatched([limitation], [CASE], [TARGET]) == []
 
 
 @pytest.mark.parametrize(
@@ -111,15 +115,17 @@ def test_an_entry_of_other_hosts_says_nothing_here(
 def test_an_entry_of_other_releases_says_nothing_here(
     release: str, speaks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.vendors.versions.installed", lambda package="executorch": release)
+    monkeypatch.setattr(
+        "harness.vendors.versions.installed_version", lambda package="executorch": release
+    )
     limitation = entry(since="1.5.0", until="1.6.0")
-    assert (find([limitation], CASE, TARGET) is limitation) is speaks
-    assert unmatched([limitation], [CASE], [TARGET]) == []
+    assert (find_limitation([limitation], CASE, TARGET) is limitation) is speaks
+    assert find_unmatched([limitation], [CASE], [TARGET]) == []
 
 
 def test_an_entry_can_go_when_no_supported_release_has_its_gap() -> None:
     gone, open_ = entry(until="1.4.1"), entry(until="1.5.0")
-    assert closed([gone, open_, entry()], "1.4.1") == [gone]
+    assert find_closed([gone, open_, entry()], "1.4.1") == [gone]
     with pytest.raises(LimitationError, match="there is no release since"):
         entry(since="1.5.0", until="1.5.0")
 

@@ -8,8 +8,8 @@ import torch
 from harness import Case, Limitation, Status, Target, run_cell
 from harness.errors import UnknownTarget
 from harness.model import registry
-from harness.model.limitation import find
-from harness.model.recipe_passes import GENERAL, known_passes, pass_name
+from harness.model.limitation import find_limitation
+from harness.model.recipe_passes import GENERAL, list_known_passes, pass_name
 from harness.model.selection import parse_targets
 
 
@@ -49,7 +49,8 @@ def test_every_known_pass_is_one() -> None:
         assert pass_name(known.make()).startswith(name), known.where
     for backend in registry.names():
         assert all(
-            callable(known.make()) for known in known_passes(registry.backend(backend)).values()
+            callable(known.make())
+            for known in list_known_passes(registry.backend(backend)).values()
         )
 
 
@@ -78,7 +79,7 @@ TWICE = Case("twice", lambda: (Twice(), (torch.randn(4),)), targets="portable:fp
 def test_a_pass_that_is_added_takes_effect() -> None:
     """A case's own targets speak of their variations."""
     plain, merged = (Target.parse(f"portable:fp32{change}") for change in ("", "+cse"))
-    assert registry.targets_of(TWICE, [merged]) == [merged]
+    assert registry.select_targets(TWICE, [merged]) == [merged]
     cells = [run_cell(TWICE, target) for target in (plain, merged)]
     assert [cell.target for cell in cells] == ["portable:fp32", "portable:fp32+cse"]
     assert [cell.status for cell in cells] == [Status.PASSED] * 2
@@ -87,7 +88,7 @@ def test_a_pass_that_is_added_takes_effect() -> None:
 
 def test_a_case_spells_its_own_variations() -> None:
     case = Case("spelled", TWICE.build, targets="portable:fp32+cse|mlx:*")
-    found = [str(target) for target in registry.targets_of(case, None)]
+    found = [str(target) for target in registry.select_targets(case, None)]
     assert "portable:fp32+cse" in found
     assert "portable:fp32" not in found
 
@@ -95,9 +96,9 @@ def test_a_case_spells_its_own_variations() -> None:
 def test_a_gap_of_the_recipe_may_be_gone_without_a_pass() -> None:
     wrong = Limitation("portable:fp32", "twice", "not wrong at all")
     varied, spelled = Target.parse("portable:fp32+cse"), Target.parse("portable:fp32")
-    assert find([wrong], TWICE, varied) is wrong
+    assert find_limitation([wrong], TWICE, varied) is wrong
     assert run_cell(TWICE, varied, limitations=[wrong]).status is Status.PASSED
     assert run_cell(TWICE, spelled, limitations=[wrong]).status is Status.XPASSED
     named = Limitation("portable:fp32+cse", "twice", "not wrong at all")
     assert run_cell(TWICE, varied, limitations=[named]).status is Status.XPASSED
-    assert find([named], TWICE, spelled) is None
+    assert find_limitation([named], TWICE, spelled) is None

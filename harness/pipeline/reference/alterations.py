@@ -17,7 +17,7 @@ import torch
 
 from harness.errors import AlteredByCall
 from harness.model.case import Built
-from harness.model.copies import plain_parts
+from harness.model.copies import iterate_plain_parts
 from harness.pipeline.reference.unchanged import bytes_of
 from harness.vendors.torch import tree_leaves
 
@@ -106,7 +106,7 @@ def _state(values: Iterable[tuple[str, Any]], sums: dict[Any, int]) -> State:
 
 
 def _parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-    for number, part in enumerate(plain_parts(tensor)):
+    for number, part in enumerate(iterate_plain_parts(tensor)):
         yield name if part is tensor else f"part {number} of {name}", part
 
 

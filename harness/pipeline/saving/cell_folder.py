@@ -25,7 +25,7 @@ from harness.numerics.oracle import Reference
 from harness.pipeline.saving.bundled_program import make_bundle
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell
-from harness.record.host import environment
+from harness.record.host import read_environment
 
 PROGRAM, BUNDLED, ABOUT = "program.pte", "program.bpte", "about.json"
 _NAMED, _ANY = ".safetensors", ".pt"
@@ -90,7 +90,7 @@ class CellFolder:
             "case": tester.case.name,
             "target": str(tester.target),
             "seed": tester.seed,
-            "environment": msgspec.to_builtins(environment(Path.cwd())),
+            "environment": msgspec.to_builtins(read_environment(Path.cwd())),
             "calls": "in order, on one loaded program; state carries over from call to call",
             "missing": self.missing,
         }

@@ -42,7 +42,7 @@ from harness.errors import UsageError
 from harness.pipeline.speed import lazy_imports
 from harness.pipeline.speed.originals import find_problems
 from harness.vendors import replacements
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _LAZY_IMPORTS = "lazy_imports"
 PARTS = tuple(
@@ -136,7 +136,7 @@ def install() -> None:
     disabled = find_disabled_parts()
     for part in PARTS:
         if part != _LAZY_IMPORTS and part not in disabled:
-            _import_part(part).install(Replacing(replacements.SPEED + part))
+            _import_part(part).install(AttributeReplacer(replacements.SPEED + part))
 
 
 def uninstall() -> None:
@@ -145,7 +145,7 @@ def uninstall() -> None:
     Raises:
         RuntimeError: other code has replaced an attribute since; nothing is undone.
     """
-    replacements.undo(replacements.SPEED)
+    replacements.undo_replacements(replacements.SPEED)
     lazy_imports.uninstall()
 
 

@@ -10,7 +10,7 @@ import numpy
 import torch
 from torchao.quantization.pt2e.observer import HistogramObserver
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 
 def search_range(observer: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -69,6 +69,6 @@ def _quantiles() -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
     return numpy.add.accumulate(steps), numpy.add.accumulate(falling)
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Search ranges in fewer steps from now on."""
     replace(HistogramObserver, "_non_linear_param_search", search_range)

@@ -22,7 +22,7 @@ from executorch.exir.backend import utils
 from executorch.exir.delegate import executorch_call_delegate
 from torch._subclasses import fake_tensor
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _upstream = utils.is_identical_graph
 _keep = fake_tensor._set_cache_key
@@ -50,7 +50,7 @@ def _say_why_by_name(why: Any, node: Any, reason: str) -> None:
     why.node = str(node)
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Forget what was compared, delegated and refused from now on."""
     replace.everywhere(_upstream, _is_identical_graph)
     replace(fake_tensor, "_set_cache_key", _keep_unless_delegated)

@@ -14,7 +14,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _PyTreeCodeGen
 from torch.fx.graph_module import _WrappedCall
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _recompile = GraphModule.recompile
 _reduce = GraphModule.__reduce__
@@ -95,7 +95,7 @@ def _reduce_settled(module: GraphModule) -> Any:
     return _reduce(module)
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Put off the code of every graph module from now on."""
     replace(GraphModule, "recompile", _recompile_later)
     replace(GraphModule, "__reduce__", _reduce_settled)

@@ -15,7 +15,7 @@ from torch import _utils_internal
 from torch._dynamo import utils
 from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _make_rules = DtypePropagationOpsHandler.__init__
 _record = utils.record_compilation_metrics
@@ -40,7 +40,7 @@ def _record_if_read(*args: Any, **kwargs: Any) -> None:
         _record(*args, **kwargs)
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Make such things once, or when they are read, from now on."""
     replace(DtypePropagationOpsHandler, "__init__", _rules_once)
     replace(utils, "record_compilation_metrics", _record_if_read)

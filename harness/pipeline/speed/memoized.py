@@ -25,7 +25,7 @@ from torch.fx import graph as fx_graph
 from torch.fx.experimental import proxy_tensor
 from torch.fx.traceback import NodeSource
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 Overrides = dict[Any, Callable[..., Any]]
 
@@ -227,7 +227,7 @@ def _dim_order_from_stride(stride: Any) -> tuple[Any, ...]:
     return tuple(sorted(range(len(stride)), key=stride.__getitem__, reverse=True))
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Keep overrides and composite operators from now on."""
     override = torch.export.exported_program._override_composite_implicit_decomp
     replace(torch.export.exported_program, override.__name__, _CachedOverrides(override))

@@ -13,7 +13,7 @@ from typing import Any
 from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils as utils
 from torch.fx import GraphModule
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _NAME = "_get_aten_graph_module_for_pattern"
 _upstream = getattr(utils, _NAME)
@@ -33,6 +33,6 @@ def _trace_once(pattern: Any, example_inputs: tuple[Any, ...], is_cuda: bool = F
     return copy.deepcopy(_traced[key])  # matching edits it
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Trace each pattern once from now on."""
     replace(utils, _NAME, _trace_once)

@@ -26,7 +26,7 @@ from executorch.backends.xnnpack._passes import convert_to_linear, convert_to_sd
 from executorch.exir.backend import backend_api
 from torch.fx import GraphModule, interpreter
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _stack = inspect.stack
 # They look at frames, and at names of functions and files, alone.
@@ -47,7 +47,7 @@ class _TextMethod:
     derive from is to go through all of them.
     """
 
-    def __init__(self, method: str, replace: Replacing) -> None:
+    def __init__(self, method: str, replace: AttributeReplacer) -> None:
         self._unread = 0
         full = getattr(GraphModule, method)
 
@@ -118,7 +118,7 @@ def _bar_if_shown(*args: Any, disable: bool = False, **options: Any) -> Any:
     return _NoBar() if disable else _bar(*args, **options)
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Leave such things out from now on."""
     replace(inspect, "stack", _callers)
     replace(traceback, "format_stack", _lines_of_callers)

@@ -10,7 +10,7 @@ import torch
 from backends import portable
 from harness import Case, Limitation, run_cell
 from harness.errors import ProgramError, StageFailure
-from harness.model.backend import Availability, Execution, go_past, past_defects
+from harness.model.backend import Availability, Execution, past_defects, report_defect
 from harness.model.case import Inputs
 from harness.record.cell import PUBLISHED, Cell, Status
 from harness.record.program_data import Defect
@@ -43,7 +43,7 @@ class Defective:
         ):
             text = f"{name} reads strides"
             failure = StageFailure("lower", ProgramError(f"{text}; at {name}(buf0)"))
-            go_past(failure, Defect(error=text, node=node))
+            report_defect(failure, Defect(error=text, node=node))
         if self.ends:
             raise IndexError("reads beyond the end")
         outputs = portable.BACKEND.execute(program, calls).outputs
@@ -112,11 +112,11 @@ def test_published_shapes_end_at_their_first_defect() -> None:
 def test_a_backend_raises_where_nobody_goes_past() -> None:
     failure = StageFailure("lower", ProgramError("refused"))
     with pytest.raises(StageFailure, match="refused"):
-        go_past(failure)
+        report_defect(failure)
     with past_defects() as log:
-        go_past(failure)
-        go_past(StageFailure("lower", ProgramError("again")), Defect(error="again"))
+        report_defect(failure)
+        report_defect(StageFailure("lower", ProgramError("again")), Defect(error="again"))
     assert log.failure is failure
     assert log.defects == [Defect(error="again")]
     with pytest.raises(StageFailure, match="refused"):
-        go_past(failure)
+        report_defect(failure)

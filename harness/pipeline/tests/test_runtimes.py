@@ -12,7 +12,7 @@ from backends import portable
 from harness import Case, Precision, Tester, run_cell
 from harness.errors import ConflictingOptions
 from harness.model import registry
-from harness.model.backend import Attempt, Availability, Emulating, Execution, Inspectable
+from harness.model.backend import Availability, CanEmulate, Execution, InspectedCell, InspectsCells
 from harness.model.case import Inputs
 from harness.pipeline import delegation
 from harness.pipeline.inspection import inspect
@@ -46,7 +46,7 @@ class Both:
         outputs = portable.BACKEND.execute(program, calls).outputs
         return Execution([[tensor + error for tensor in call] for call in outputs], runtime)
 
-    def inspect(self, attempt: Attempt) -> Iterable[str]:
+    def inspect(self, attempt: InspectedCell) -> Iterable[str]:
         return [f"{len(attempt.lowered.data)} bytes"]
 
 
@@ -101,17 +101,17 @@ def test_the_emulation_is_not_asked_unless_told() -> None:
 
 def test_targets_without_two_runtimes_are_refused() -> None:
     with pytest.raises(ConflictingOptions, match="none has an emulation"):
-        registry.check_two_runtimes([Target("portable", "fp32")])
+        registry.require_two_runtimes([Target("portable", "fp32")])
 
 
 def test_a_target_with_two_runtimes_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "backend", lambda name: Both())
-    registry.check_two_runtimes([Target("portable", "fp32")])
+    registry.require_two_runtimes([Target("portable", "fp32")])
 
 
 def test_what_a_backend_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(Both(), Emulating)
-    assert isinstance(Both(), Inspectable)
+    assert isinstance(Both(), CanEmulate)
+    assert isinstance(Both(), InspectsCells)
     monkeypatch.setattr(registry, "backend", lambda name: Both())
     (line,) = inspect(RELU, Target("portable", "fp32"))
     assert line.endswith(" bytes")

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from harness import Case, Tester
-from harness.model.seeding import case_seed, restored, seeded_with
+from harness.model.seeding import case_seed, restore_generators, seed_generators_with
 from harness.pytest_plugin.tests import sessions
 
 
@@ -57,16 +57,16 @@ def test_the_surroundings_are_left_as_they_were() -> None:
 
 
 def test_what_follows_each_other_is_seeded_each_and_restored_once() -> None:
-    with seeded_with(1):
+    with seed_generators_with(1):
         first, second = _draw(), _draw()
     _seed_all(5)
     expected = _draw()
     _seed_all(5)
-    with restored():
+    with restore_generators():
         for _ in range(2):
-            with seeded_with(1):
+            with seed_generators_with(1):
                 assert _draw() == first
-                with seeded_with(2):
+                with seed_generators_with(2):
                     _draw()
                 assert _draw() == second, "what is seeded within a run is restored there"
     assert _draw() == expected

@@ -14,7 +14,7 @@ import pytest
 
 from harness.pytest_plugin.items import report_of
 from harness.record.cell import Cell
-from harness.session.stale_limitations import Claim
+from harness.session.stale_limitations import LimitationClaim
 
 KNOWN: pytest.StashKey[dict[str, Known]] = pytest.StashKey()
 
@@ -33,7 +33,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     cell: Cell
-    claim: Claim | None = None
+    claim: LimitationClaim | None = None
     is_recorded: bool = False
 
 

@@ -11,7 +11,7 @@ import pytest
 from harness.errors import UsageError
 from harness.model import registry
 from harness.pytest_plugin.items import CellItem
-from harness.record.revision import git
+from harness.record.revision import run_git
 from harness.session.result_cache import source_tree
 from harness.session.result_cache.dependencies import Sources
 
@@ -106,10 +106,10 @@ def changed_since(root: Path, revision: str) -> list[Path]:
     return [
         place.resolve() / name
         for name in dict.fromkeys(names)
-        if name and source_tree.is_read(name)
+        if name and source_tree.is_source_file(name)
     ]
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    answer = git(folder, *arguments, seconds=_GIT_SECONDS)
+    answer = run_git(folder, *arguments, seconds=_GIT_SECONDS)
     return None if answer is None else answer.decode("utf-8", "surrogateescape")

@@ -15,17 +15,17 @@ from harness.pytest_plugin.cached.cached_cells import KNOWN, Known
 from harness.pytest_plugin.hooks import suite_folders
 from harness.pytest_plugin.items import HOSTS, asked, cell_of
 from harness.record.cell import Cell
-from harness.record.folder import now
-from harness.record.host import Environment, environment, is_like_here
+from harness.record.folder import format_now
+from harness.record.host import Environment, is_like_here, read_environment
 from harness.record.recorder import Recorder
-from harness.record.resuming import check_unchanged, stopped
+from harness.record.resuming import check_unchanged, load_stopped_run
 from harness.record.run import BackendState, Run, RunInfo
 from harness.session.result_cache import platform_facts
-from harness.session.result_cache.cache_key import Conditions, Keys
+from harness.session.result_cache.cache_key import CacheKeys, Conditions
 from harness.session.result_cache.dependencies import Sources
-from harness.session.result_cache.entry import Entry, is_kept
-from harness.session.result_cache.store import Store, default_place
-from harness.session.stale_limitations import Claim
+from harness.session.result_cache.entry import StoredResult, is_cacheable
+from harness.session.result_cache.store import ResultStore, find_default_place
+from harness.session.stale_limitations import LimitationClaim
 
 
 class Reuse:
@@ -42,11 +42,11 @@ class Reuse:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         # Now: torch sets some as it is imported, and this process may come to import it.
-        self.variables = platform_facts.variables()
+        self.variables = platform_facts.describe_variables()
         self.sources = Sources(suite_folders(config), config.rootpath)
         self.store = _store(config)
         self.run = _resumed(config, self.inputs)
-        self._keys: Keys | None = None
+        self._keys: CacheKeys | None = None
         self._problem = ""
         if self.store is not None:
             self.sources.watch()
@@ -57,12 +57,12 @@ class Reuse:
             "sources of suites, backends and the harness": self.sources.digest(
                 self.sources.everything
             ),
-            "installed packages": platform_facts.packages(),
+            "installed packages": platform_facts.describe_packages(),
         }
 
-    def keys(self, states: Mapping[str, BackendState]) -> Keys:
+    def keys(self, states: Mapping[str, BackendState]) -> CacheKeys:
         """The keys of cells whose backends say this of themselves."""
-        return Keys(self.sources, conditions(self.config), states, self.variables)
+        return CacheKeys(self.sources, conditions(self.config), states, self.variables)
 
     def info(self, fresh: RunInfo) -> RunInfo:
         """What the run says of itself: of one that is resumed, what it said before."""
@@ -78,7 +78,7 @@ class Reuse:
             exit_status=None,
             records=None,
             problems=[],
-            resumed_at=[*old.resumed_at, now()],
+            resumed_at=[*old.resumed_at, format_now()],
             hosts=fresh.hosts,  # to which a farm adds who comes
         )
 
@@ -118,7 +118,7 @@ class Reuse:
         """
         self._keys = self.keys(states)
 
-    def stored(self, keys: Keys, cells: Mapping[str, str]) -> dict[str, Known]:
+    def stored(self, keys: CacheKeys, cells: Mapping[str, str]) -> dict[str, Known]:
         """The cells that the store has results of.
 
         Args:
@@ -138,7 +138,7 @@ class Reuse:
             cell = entry and entry.record(cells[nodeid])
             if not entry or not cell or self._is_outdated(entry, keys, nodeid):
                 continue
-            claim = Claim.from_json(entry.claim) if entry.claim else None
+            claim = LimitationClaim.from_json(entry.claim) if entry.claim else None
             found[nodeid] = Known(cell=cell, claim=claim)
         return found
 
@@ -150,7 +150,7 @@ class Reuse:
             cell: its record.
             claim: what it says of its limitation, as JSON; empty where it says nothing.
         """
-        if self.store is None or self._keys is None or self._problem or not is_kept(cell):
+        if self.store is None or self._keys is None or self._problem or not is_cacheable(cell):
             return
         there = self.config.stash.get(HOSTS, {}).get(cell.worker or "")
         if there is not None and not self._is_alike(there):
@@ -163,7 +163,7 @@ class Reuse:
         run = Path(self.config.getoption("run_dir")).resolve().name
         key = self._keys.of(nodeid)
         host = "" if there is None else there.host
-        self.store.put(Entry.of(key, cell, run=run, host=host, claim=claim, claims=basis))
+        self.store.put(StoredResult.of(key, cell, run=run, host=host, claim=claim, claims=basis))
 
     def close(self) -> None:
         """Wait until everything is stored."""
@@ -195,7 +195,7 @@ class Reuse:
         return {
             nodeid: Known(
                 cell=records[name],
-                claim=Claim.from_json(claims[name]) if name in claims else None,
+                claim=LimitationClaim.from_json(claims[name]) if name in claims else None,
                 is_recorded=True,
             )
             for nodeid, name in cells.items()
@@ -211,9 +211,9 @@ class Reuse:
 
     @functools.cached_property
     def _here(self) -> Environment:
-        return environment(self.config.rootpath)
+        return read_environment(self.config.rootpath)
 
-    def _is_outdated(self, entry: Entry, keys: Keys, nodeid: str) -> bool:
+    def _is_outdated(self, entry: StoredResult, keys: CacheKeys, nodeid: str) -> bool:
         """Whether what the cell said of its limitation counts cells that are others by now."""
         return bool(entry.claims) and entry.claims != keys.claims(
             nodeid, asked(self.config).selected
@@ -237,25 +237,25 @@ def conditions(config: pytest.Config) -> Conditions:
 
 def _counts(claim: str) -> bool:
     """Whether a claim counts the cells of its entry, which others than the cell decide on."""
-    return bool(claim) and Claim.from_json(claim).declared
+    return bool(claim) and LimitationClaim.from_json(claim).declared
 
 
-def _store(config: pytest.Config) -> Store | None:
+def _store(config: pytest.Config) -> ResultStore | None:
     place = config.getoption("result_cache")
     if not config.getoption("incremental"):
         if place:
             raise UsageError("--result-cache has no effect without --incremental; give both")
         return None
     # What is kept of a cell is written while it runs.
-    return None if config.getoption("keep") == "all" else Store(place or default_place())
+    return None if config.getoption("keep") == "all" else ResultStore(place or find_default_place())
 
 
 def _resumed(config: pytest.Config, inputs: Callable[[], Mapping[str, str]]) -> Run | None:
     folder = config.getoption("resume")
     if not folder:
         return None
-    run = stopped(Path(folder))
+    run = load_stopped_run(Path(folder))
     if run.info.seed != config.getoption("seed"):
         raise UsageError(f"cannot resume {folder}: its seed is {run.info.seed}")
-    check_unchanged(run, environment(config.rootpath), inputs())
+    check_unchanged(run, read_environment(config.rootpath), inputs())
     return run

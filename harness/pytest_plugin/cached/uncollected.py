@@ -21,7 +21,7 @@ from harness.pytest_plugin.cached.cached_cells import KNOWN, NOTED, Known, tell
 from harness.pytest_plugin.cached.session_cache import Reuse
 from harness.pytest_plugin.hooks import suite_folders
 from harness.pytest_plugin.items import cell_of
-from harness.session.backend_states import Ready
+from harness.session.backend_states import VendorStates
 from harness.session.result_cache import platform_facts, source_tree
 
 # Options with a value that says nothing of which cells there are.
@@ -48,7 +48,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     nodeids: list[str]
-    ready: Ready
+    ready: VendorStates
 
 
 class Listed:
@@ -110,7 +110,7 @@ class Narrowed:
         """Where this process collects."""
         narrow(session.config, self.files)
 
-    def ready(self, fresh: Ready | None) -> Ready:
+    def ready(self, fresh: VendorStates | None) -> VendorStates:
         """What the processes that would run all of the cells say of their vendors.
 
         Args:
@@ -172,7 +172,7 @@ def _key(config: pytest.Config, reuse: Reuse) -> str:
     ):
         return ""  # tests of other folders may come and go
     sources = reuse.sources
-    files = {*sources.everything, *source_tree.files_of(sources.harness)}
+    files = {*sources.everything, *source_tree.list_files(sources.harness)}
     for folder in sources.suites:
         files |= set(folder.rglob("*.py"))
     settings = Path(config.inipath).read_bytes() if config.inipath else b""
@@ -183,10 +183,10 @@ def _key(config: pytest.Config, reuse: Reuse) -> str:
         os.path.relpath(start, config.rootpath),
         *(f"{name}={os.environ[name]}" for name in sorted(os.environ) if name[:7] == "PYTEST_"
           and name not in ("PYTEST_CURRENT_TEST", "PYTEST_VERSION")),
-        platform_facts.packages(),
-        platform_facts.host_class(),
+        platform_facts.describe_packages(),
+        platform_facts.describe_host(),
         reuse.variables,
-        platform_facts.compilers(),
+        platform_facts.describe_compilers(),
     ]  # fmt: skip
     return hashlib.sha256("\0".join(found).encode()).hexdigest()
 

@@ -16,7 +16,7 @@ from harness.model.selection import parse_list
 from harness.pytest_plugin.item_selection import absences
 from harness.pytest_plugin.items import SELECTED
 from harness.pytest_plugin.tests.sessions import ROOT, run
-from harness.session.catalogue import listed, selected_cells
+from harness.session.catalogue import count_cells, list_cases
 
 TIER = ("-o", "conform_tiers=mine")
 LISTING = ("-n", "0", "--collect-only", "-q")
@@ -118,7 +118,7 @@ def test_a_session_says_it(tagged: Path) -> None:
 
 
 def test_the_table_of_backends_says_what_selects_a_target() -> None:
-    found = {name: rest for name, *rest in selected_cells(ROOT / "suites")}
+    found = {name: rest for name, *rest in count_cells(ROOT / "suites")}
     by_day, at_night, packages = found["xnnpack:fp32"]
     assert by_day > 500
     assert at_night > by_day
@@ -130,14 +130,14 @@ def test_the_table_of_backends_says_what_selects_a_target() -> None:
 
 def test_cases_are_listed_by_what_they_have() -> None:
     suites = ROOT / "suites"
-    [found] = listed(suites, cases="linear/bias", targets=parse_list("*:int8", "--targets"))
+    [found] = list_cases(suites, cases="linear/bias", targets=parse_list("*:int8", "--targets"))
     assert (found.op, found.suite) == ("linear", "suites.ops.matmul")
     assert found.targets == ["xnnpack:int8"]
-    [plain] = listed(suites, cases="linear/bias")
+    [plain] = list_cases(suites, cases="linear/bias")
     assert "xnnpack:fp32" in plain.targets
     assert "mlx:bf16" in plain.nightly
-    assert all("dynamic" in each.tags for each in listed(suites, tags=["dynamic"]))
-    assert listed(suites, ops="no_such_operator") == []
+    assert all("dynamic" in each.tags for each in list_cases(suites, tags=["dynamic"]))
+    assert list_cases(suites, ops="no_such_operator") == []
 
 
 def test_the_command_lists_as_text_and_as_json() -> None:

@@ -15,7 +15,7 @@ import pytest
 from harness.pytest_plugin.tests.sessions import ROOT, WORKERS, run
 from harness.pytest_plugin.workers.scheduler import CaseScheduling
 from harness.record.cell import Status
-from harness.record.folder import CELLS_FILE, RUN_FILE, load, replace_file
+from harness.record.folder import CELLS_FILE, RUN_FILE, load, write_atomically
 from reports.render import folder as reports_folder
 
 KILLED = """
@@ -160,7 +160,7 @@ def test_a_link_in_place_of_the_draft_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")
     (tmp_path / f".page.{os.getpid()}").symlink_to(victim)
-    replace_file(tmp_path / "page", b"new")
+    write_atomically(tmp_path / "page", b"new")
     assert (tmp_path / "page").read_bytes() == b"new"
     assert not (tmp_path / "page").is_symlink()
     assert victim.read_text() == "mine"

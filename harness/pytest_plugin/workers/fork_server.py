@@ -29,7 +29,7 @@ from typing import Any
 from execnet import gateway_io
 from execnet.gateway_base import Popen2IO
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 PRELOADED = ["harness.pytest_plugin.workers.preloaded"]
 """Modules that the server imports; those that are not there are left out."""
@@ -230,4 +230,4 @@ def install(workers: int) -> None:
     if not alone:
         server()
         _server.ensure_running()  # what "enter" has replaced, it leaves alone
-    Replacing("workers")(gateway_io, "create_io", creating(alone))
+    AttributeReplacer("workers")(gateway_io, "create_io", creating(alone))

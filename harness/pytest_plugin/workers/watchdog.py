@@ -25,10 +25,10 @@ from harness.pytest_plugin.items import (
 )
 from harness.record.host import available_cores
 from harness.record.recorder import LOGS
-from harness.session.backend_states import Ready, tell
-from harness.session.run_one import vendor_warnings_ignored
-from harness.workers.crash_record import stack_of
-from harness.workers.worker_status import Board, Doing
+from harness.session.backend_states import VendorStates, write_states
+from harness.session.run_one import ignore_vendor_warnings
+from harness.workers.crash_record import stack_file
+from harness.workers.worker_status import StatusFile, WorkerStatus
 
 
 class Watchdog:
@@ -38,7 +38,7 @@ class Watchdog:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.stack: TextIO | None = None
-        self.board: Board | None = None
+        self.board: StatusFile | None = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -57,7 +57,7 @@ class Watchdog:
         torch.set_num_threads(max(1, available_cores() // workers))
         ready = load_and_settle(cells)
         if self.board is not None:
-            tell(self.board.folder, os.environ["PYTEST_XDIST_WORKER"], ready)
+            write_states(self.board.folder, os.environ["PYTEST_XDIST_WORKER"], ready)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End soon: where all tests were cells, whose warnings are vendors', let pytest not look
@@ -89,15 +89,15 @@ class Watchdog:
         if (board := self.board) is None:
             return nullcontext()
         room = self.config.stash[ROOM]
-        doing = Doing(
+        doing = WorkerStatus(
             pid=os.getpid(), cell=item.name, budget=min(item.memory, room), asked=item.memory
         )
         item.board, item.meter = board, (meter := board.meter(doing))
         return board.admitted(msgspec.structs.replace(doing, base=meter.base), room)
 
-    def _board(self) -> Board | None:
+    def _board(self) -> StatusFile | None:
         try:
-            return Board(self._folder(), os.environ["PYTEST_XDIST_WORKER"])
+            return StatusFile(self._folder(), os.environ["PYTEST_XDIST_WORKER"])
         except OSError:
             return None  # as below
 
@@ -109,7 +109,7 @@ class Watchdog:
     def _stack_file(self) -> TextIO:
         try:
             name = os.environ["PYTEST_XDIST_WORKER"]
-            return stack_of(self._folder(), name).open("w+", encoding="utf-8")
+            return stack_file(self._folder(), name).open("w+", encoding="utf-8")
         except OSError:
             # A full disk costs the stacks, not the time limit; the controller says that it is full.
             return sys.__stderr__ or sys.stderr
@@ -129,7 +129,7 @@ def leave() -> None:
     os._exit(0)
 
 
-def load_and_settle(cells: Sequence[CellItem]) -> Ready:
+def load_and_settle(cells: Sequence[CellItem]) -> VendorStates:
     """Load the backends of these cells, and with ``--speed`` tell the garbage collector that they
     stay.
 
@@ -140,11 +140,13 @@ def load_and_settle(cells: Sequence[CellItem]) -> Ready:
     from harness.pipeline import speed
 
     quick = not cells or not cells[0].config.option.no_speed
-    with vendor_warnings_ignored(), collector_paused() if quick else nullcontext():
+    with ignore_vendor_warnings(), collector_paused() if quick else nullcontext():
         selected = cells[0].config.stash[SELECTED] if cells else []
-        states = registry.states((item.target.backend for item in cells), selected)
+        states = registry.find_backend_states((item.target.backend for item in cells), selected)
         slow = speed.find_disabled_parts() if quick else {}
-        ready = Ready(backends=states, slow=dict(slow), gone=dict(vendors.gone()))
+        ready = VendorStates(
+            backends=states, slow=dict(slow), gone=dict(vendors.find_missing_names())
+        )
     if quick:
         speed.tune_garbage_collector()
     return ready

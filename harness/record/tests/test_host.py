@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.record.host import Environment, environment, vectors
+from harness.record.host import Environment, describe_vectors, read_environment
 
 _INTEL = "processor\t: 0\nmodel name\t: Some CPU\nflags\t\t: fpu sse2 sse4_1 avx"
 _ARM = "processor\t: 0\nFeatures\t: fp asimd"
@@ -30,13 +30,13 @@ def test_the_widest_vectors_of_a_processor(
 ) -> None:
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(text)
-    assert vectors(cpuinfo, machine) == expected
+    assert describe_vectors(cpuinfo, machine) == expected
 
 
 def test_where_linux_lists_nothing(tmp_path: Path) -> None:
-    assert vectors(tmp_path / "absent", "arm64") == "arm64/"
+    assert describe_vectors(tmp_path / "absent", "arm64") == "arm64/"
 
 
 def test_a_record_has_them_and_older_ones_load_without(tmp_path: Path) -> None:
-    assert environment(tmp_path).vectors == vectors()
+    assert read_environment(tmp_path).vectors == describe_vectors()
     assert Environment().vectors == ""

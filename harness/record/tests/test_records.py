@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from harness.errors import RunUnreadable, RunUnwritable, UnknownCell, UnknownTarget
 from harness.record.cell import Cell, Delegation, LimitationRef, Numerics, OutputValues, Status
 from harness.record.evidence import Vacuity, VacuousCause
-from harness.record.folder import CELLS_FILE, RUN_FILE, RunWriter, latest, load
+from harness.record.folder import CELLS_FILE, RUN_FILE, RunWriter, find_latest, load
 from harness.record.program_data import Encoding
 from harness.record.run import RunInfo
 from harness.record.severity import Severity
@@ -145,7 +145,7 @@ def test_a_closed_run_is_complete(tmp_path: Path) -> None:
     run = load(tmp_path / "run")
     assert run.is_complete
     assert [cell.id for cell in run.cells] == ["a@x:y", "b@x:y"]
-    assert latest(tmp_path) == tmp_path / "run"
+    assert find_latest(tmp_path) == tmp_path / "run"
 
 
 def test_a_killed_run_loads_and_says_it_is_incomplete(tmp_path: Path) -> None:

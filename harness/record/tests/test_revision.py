@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.record.host import Environment, environment
-from harness.record.revision import Revision, revision
+from harness.record.host import Environment, read_environment
+from harness.record.revision import Revision, read_revision
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_files_that_git_does_not_know_are_no_changes(checkout: Path) -> None:
     (checkout / "notes.txt").write_text("buy milk\n")
-    found = environment(checkout)
+    found = read_environment(checkout)
     assert found.git_dirty is False
     assert found.git_digest is None
     assert found.revision == str(found.git_commit)[:12]
@@ -32,7 +32,7 @@ def test_two_changes_have_two_digests_and_one_has_one(checkout: Path) -> None:
     seen = set()
     for value in (2, 3, 2):
         (checkout / "code.py").write_text(f"x = {value}\n")
-        found = environment(checkout)
+        found = read_environment(checkout)
         assert found.git_dirty
         assert found.revision.endswith(f"with local changes {found.git_digest}")
         seen.add(found.git_digest)
@@ -40,6 +40,6 @@ def test_two_changes_have_two_digests_and_one_has_one(checkout: Path) -> None:
 
 
 def test_a_folder_without_git_and_an_old_record_say_what_they_know(tmp_path: Path) -> None:
-    assert revision(tmp_path) == Revision(None, None, None)
+    assert read_revision(tmp_path) == Revision(None, None, None)
     old = Environment(git_commit="a" * 40, git_dirty=True)
     assert old.revision == "aaaaaaaaaaaa with local changes"

@@ -46,16 +46,16 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     trace_time: float = 0.0
 
 
-class Keys:
+class CacheKeys:
     """Makes the keys of one session's cells.
 
     Args:
-        sources: what cells hang on.
-        conditions: what is asked of them.
-        states: what their backends say of themselves in the processes that run them.
-        variables: what :func:`~harness.session.result_cache.platform_facts.variables` said before
-        this process
-            imported vendors, which set some; by default what it says now.
+        sources: the source files that cells depend on.
+        conditions: the options of the session that affect results.
+        states: the states of the backends in the processes that run cells.
+        variables: the environment variables before this process imported vendors, which set some
+            (:func:`~harness.session.result_cache.platform_facts.describe_variables`); default: the
+            present ones.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Keys:
         states: Mapping[str, BackendState],
         variables: str | None = None,
     ) -> None:
-        self._variables = platform_facts.variables() if variables is None else variables
+        self._variables = platform_facts.describe_variables() if variables is None else variables
         self.sources = sources
         self.conditions = conditions
         self.states = states
@@ -96,8 +96,8 @@ class Keys:
             f"{FORMAT}.{SCHEMA_VERSION}",
             msgspec.json.encode(asked).decode(),
             self.sources.digest(self.sources.core),
-            platform_facts.packages(),
-            platform_facts.host_class(),
+            platform_facts.describe_packages(),
+            platform_facts.describe_host(),
             self._variables,
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -22,7 +22,7 @@ from pathlib import Path
 import harness
 from harness.model import registry
 from harness.session.result_cache import source_tree
-from harness.session.result_cache.imports import Imports, Wanted, imports_of
+from harness.session.result_cache.imports import ModuleImports, WantedImport, read_imports
 
 _HARNESS = Path(harness.__file__).resolve().parent
 _BACKENDS = "backends"
@@ -44,9 +44,9 @@ class Sources:
         self.root = root.resolve()
         self.suites = tuple(folder.resolve() for folder in suites)
         # The first folder above that is no package: what is imported by its name lies there.
-        self._tops = {top.parent for top in map(source_tree.outermost, self.suites)}
+        self._tops = {top.parent for top in map(source_tree.find_outermost_package, self.suites)}
         self._digests: dict[Path, str] = {}
-        self._parsed: dict[Path, Imports] = {}
+        self._parsed: dict[Path, ModuleImports] = {}
         self._located: dict[str, Path | None] = {}
         self._of_suites: dict[Path, frozenset[Path]] = {}
         self._of_backends: dict[str, frozenset[Path]] = {}
@@ -57,7 +57,7 @@ class Sources:
     def core(self) -> frozenset[Path]:
         """The files of the harness that run cells."""
         return frozenset(
-            path for path in source_tree.files_of(_HARNESS) if source_tree.is_core(path, _HARNESS)
+            path for path in source_tree.list_files(_HARNESS) if source_tree.is_core(path, _HARNESS)
         )
 
     @functools.cached_property
@@ -65,7 +65,7 @@ class Sources:
         """All files of suites, backends and the harness' core, for what may import any of them."""
         found = set(self.core)
         for folder in (*self.suites, *self._backend_folders()):
-            found.update(source_tree.files_of(source_tree.outermost(folder)))
+            found.update(source_tree.list_files(source_tree.find_outermost_package(folder)))
         return frozenset(found | self._conftests(self.suites))
 
     def of_suite(self, module: Path) -> frozenset[Path]:
@@ -73,8 +73,8 @@ class Sources:
         module = module.resolve()
         if module not in self._of_suites:
             beside = module.parent / _LIMITATIONS
-            starts = [*source_tree.packages_of(module), module]
-            starts += [beside.with_suffix(".py"), *source_tree.files_of(beside)]
+            starts = [*source_tree.list_packages(module), module]
+            starts += [beside.with_suffix(".py"), *source_tree.list_files(beside)]
             conftests = self._conftests([module])
             found = self._closure([*(path for path in starts if path.is_file()), *conftests])
             self._of_suites[module] = found
@@ -87,10 +87,10 @@ class Sources:
             UnknownTarget: no backend of that name is registered.
         """
         if name not in self._of_backends:
-            where = registry.where(name).partition(":")[0]
+            where = registry.find_backend_path(name).partition(":")[0]
             found: set[Path] = set()
             for folder in self._package_of(where):
-                found.update(source_tree.files_of(folder))
+                found.update(source_tree.list_files(folder))
             self._of_backends[name] = self._closure(sorted(found)) | found
         return self._of_backends[name]
 
@@ -148,7 +148,7 @@ class Sources:
         for top in (_HARNESS.parent, *self._tops, self.root):
             if path.is_relative_to(top):
                 return path.relative_to(top).as_posix()
-        return f"{source_tree.outermost(path).name}/{path.name}"
+        return f"{source_tree.find_outermost_package(path).name}/{path.name}"
 
     def _digest(self, path: Path) -> str:
         if path not in self._digests:
@@ -161,9 +161,9 @@ class Sources:
             self._digests[path] = hashlib.sha256(content).hexdigest()
         return self._digests[path]
 
-    def _imports(self, path: Path) -> Imports:
+    def _imports(self, path: Path) -> ModuleImports:
         if path not in self._parsed:
-            self._parsed[path] = imports_of(path)
+            self._parsed[path] = read_imports(path)
         return self._parsed[path]
 
     def _conftests(self, places: Iterable[Path]) -> set[Path]:
@@ -179,7 +179,7 @@ class Sources:
     def _backend_folders(self) -> Iterator[Path]:
         yield from self._package_of(_BACKENDS)
         for name in registry.names():
-            yield from self._package_of(registry.where(name).partition(":")[0])
+            yield from self._package_of(registry.find_backend_path(name).partition(":")[0])
 
     def _package_of(self, module: str) -> Iterator[Path]:
         """The whole package of a backend; of one among ours its own part, and what all share."""
@@ -204,12 +204,12 @@ class Sources:
             if path.suffix != ".py":
                 continue
             if self._owns_folder(path):
-                found.update(source_tree.data_beside(path))
+                found.update(source_tree.list_data_files(path))
             imports = self._imports(path)
             if imports.dynamic:
                 return self.everything | found
             if imports.attaching:
-                left += source_tree.files_of(path.parent)
+                left += source_tree.list_files(path.parent)
             for name in self._names(path, imports):
                 left += self._files(name)
         return frozenset(found)
@@ -220,7 +220,7 @@ class Sources:
         in_package = (folder / "__init__.py").is_file()
         return module.name != _CONFTEST and (in_package or folder in self.suites)
 
-    def _names(self, path: Path, imports: Imports) -> Iterator[str]:
+    def _names(self, path: Path, imports: ModuleImports) -> Iterator[str]:
         """The absolute names of what a file imports."""
         package = source_tree.module_name(path).split(".")
         package = package if path.name == "__init__.py" else package[:-1]
@@ -236,7 +236,7 @@ class Sources:
                 yield f"{base}.{name}" if base else name
         yield from (name for name in imports.plugins if name.partition(".")[0] != _HARNESS.name)
 
-    def _absolute(self, wanted: Wanted, package: list[str]) -> str:
+    def _absolute(self, wanted: WantedImport, package: list[str]) -> str:
         if not wanted.level:
             return wanted.module
         above = package[: len(package) - wanted.level + 1]
@@ -253,10 +253,10 @@ class Sources:
             return
         if place == _HARNESS:
             yield from self._public(rest)
-        yield from source_tree.package_files(place)
+        yield from source_tree.list_package_files(place)
         for part in rest:
             if part == "*":
-                yield from source_tree.files_of(place)
+                yield from source_tree.list_files(place)
                 return
             module, place = place / f"{part}.py", place / part
             if module.is_file() and not (place / "__init__.py").is_file():
@@ -264,7 +264,7 @@ class Sources:
                 return
             if not place.is_dir():
                 return  # a name that the package has, or an extension, which is data beside it
-            yield from source_tree.package_files(place)
+            yield from source_tree.list_package_files(place)
 
     def _public(self, rest: list[str]) -> Iterator[Path]:
         """What one of the harness' public names is imported from when it is first used."""
@@ -290,7 +290,9 @@ class Sources:
         if top == _HARNESS.name:
             return _HARNESS
         for folder in sorted(self._tops):
-            owns = any(source_tree.outermost(suite) == folder / top for suite in self.suites)
+            owns = any(
+                source_tree.find_outermost_package(suite) == folder / top for suite in self.suites
+            )
             if owns or not _is_installed(folder):
                 for place in (folder / top, folder / f"{top}.py"):
                     if place.is_file() or (place.is_dir() and any(place.glob("*.py"))):

@@ -8,10 +8,10 @@ import re
 
 import msgspec
 
-from harness.model.limitation import EXCUSE
+from harness.model.limitation import NOT_RUN_ERROR
 from harness.record import contradictions
 from harness.record.cell import CacheOrigin, Cell, Status
-from harness.record.folder import NOT_A_RECORD, now
+from harness.record.folder import NOT_A_RECORD, format_now
 
 #: Of this layout; an entry of another is a miss.
 FORMAT = 1
@@ -20,7 +20,7 @@ FORMAT = 1
 _KEPT = (Status.PASSED, Status.XFAILED, Status.UNSUPPORTED, Status.LOWERED)
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
     """One stored result.
 
     Attributes:
@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(
         cls, key: str, cell: Cell, *, run: str, host: str = "", claim: str = "", claims: str = ""
-    ) -> Entry:
+    ) -> StoredResult:
         """What is stored of a cell that has just ended in this process' run, here unless another
         host is named."""
         # What was kept of it is in the folder of that run, and may be gone.
@@ -64,7 +64,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
             claims=claims,
             run=run,
             host=host or platform.node(),
-            when=now(),
+            when=format_now(),
         )
         return msgspec.structs.replace(made, digest=made._digest())
 
@@ -73,7 +73,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self)
 
     @classmethod
-    def read(cls, content: bytes, key: str) -> Entry | None:
+    def read(cls, content: bytes, key: str) -> StoredResult | None:
         """An entry that was stored under a key; None for what is damaged, foreign or of another
         layout."""
         try:
@@ -94,7 +94,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
             cell = Cell.from_json(self.cell)
         except NOT_A_RECORD:
             return None
-        if cell.id != name or not is_kept(cell):
+        if cell.id != name or not is_cacheable(cell):
             return None
         cell.cached = CacheOrigin(run=self.run, host=self.host, when=self.when)
         return cell
@@ -104,18 +104,22 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def is_kept(cell: Cell) -> bool:
+def is_cacheable(cell: Cell) -> bool:
     """Whether a record is stored: how the cell ended was decided by what its key is made of.
 
     Never what is red, or was not there to run; nor a failure that a limitation predicts where the
     cell was not run at all, was ended from outside, or was not traced to the end for want of time.
     """
-    if cell.status not in _KEPT or cell.merged_part is not None or contradictions.of_cell(cell):
+    if (
+        cell.status not in _KEPT
+        or cell.merged_part is not None
+        or contradictions.find_cell_contradiction(cell)
+    ):
         return False
     if cell.limitation is None:
         return True
     cut_short = cell.trace_skipped or (cell.first_divergence and cell.first_divergence.note)
-    return cell.error != EXCUSE and not cut_short and not _was_ended(cell)
+    return cell.error != NOT_RUN_ERROR and not cut_short and not _was_ended(cell)
 
 
 def _was_ended(cell: Cell) -> bool:

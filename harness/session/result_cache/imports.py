@@ -19,7 +19,7 @@ _ATTACHING = "lazy_loader"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedImport:
     """One import.
 
     Attributes:
@@ -34,7 +34,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Imports:
+class ModuleImports:
     """What a file imports.
 
     Attributes:
@@ -44,37 +44,37 @@ class Imports:
         plugins: what ``pytest_plugins`` of a conftest.py names.
     """
 
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[WantedImport, ...] = ()
     dynamic: bool = False
     attaching: bool = False
     plugins: tuple[str, ...] = ()
 
 
-def imports_of(path: Path) -> Imports:
+def read_imports(path: Path) -> ModuleImports:
     """What a Python file imports; one that does not parse imports nothing, and fails as a suite."""
     content = path.read_bytes()
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):
-        return Imports()
+        return ModuleImports()
     lines = content.decode("utf-8", "replace").splitlines()
-    wanted: list[Wanted] = []
+    wanted: list[WantedImport] = []
     dynamic = False
     spelled: set[ast.expr] = set()
     for node in ast.walk(tree):  # what is called comes after its call
         if isinstance(node, ast.Import):
-            wanted += [Wanted(each.name) for each in node.names]
+            wanted += [WantedImport(each.name) for each in node.names]
             dynamic |= any(each.asname and each.name in _WHOLE_MODULES for each in node.names)
         elif isinstance(node, ast.ImportFrom):
-            wanted.append(Wanted(node.module or "", _names(node), node.level))
+            wanted.append(WantedImport(node.module or "", _names(node), node.level))
             dynamic |= _hides_a_loader(node)
         elif isinstance(node, ast.Call) and (literal := _literal(node)):
-            wanted.append(Wanted(literal))
+            wanted.append(WantedImport(literal))
             spelled.add(node.func)
         elif isinstance(node, ast.Name | ast.Attribute) and node not in spelled and _loads(node):
             dynamic |= not _is_declared(node, lines, wanted)
     roots = {each.module.partition(".")[0] for each in wanted if not each.level}
-    return Imports(
+    return ModuleImports(
         tuple(dict.fromkeys(wanted)), dynamic, _ATTACHING in roots, tuple(_plugins(tree))
     )
 
@@ -110,11 +110,13 @@ def _literal(call: ast.Call) -> str:
     return ""
 
 
-def _is_declared(node: ast.expr, lines: list[str], wanted: list[Wanted]) -> bool:
+def _is_declared(node: ast.expr, lines: list[str], wanted: list[WantedImport]) -> bool:
     """Whether the line says what is imported, which is then among what is wanted."""
     for line in lines[node.lineno - 1 : node.end_lineno]:
         if found := _DECLARED.search(line):
-            wanted += [Wanted(name) for name in re.split(r"[,\s]+", found[1].strip(" .")) if name]
+            wanted += [
+                WantedImport(name) for name in re.split(r"[,\s]+", found[1].strip(" .")) if name
+            ]
             return True
     return False
 

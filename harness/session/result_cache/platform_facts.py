@@ -11,8 +11,8 @@ import shutil
 import sys
 import sysconfig
 
-from harness.record.host import vectors
-from harness.vendors.versions import OURS, recorded
+from harness.record.host import describe_vectors
+from harness.vendors.versions import OURS, fingerprint_distribution
 
 # Variables that change how vendors compute or what is found; CXX compiles Metal's shaders.
 _PREFIXES = ("ATEN_", "CUDA_", "EXECUTORCH_", "GOMP_", "KMP_", "MKL_", "MLX_", "OMP_",
@@ -22,13 +22,13 @@ _COMPILERS = ("g++", "c++", "clang++")
 
 
 @functools.cache
-def packages() -> str:
+def describe_packages() -> str:
     """A digest of every distribution that is installed, as it was recorded.
 
     This project's own is left out: its files are read one by one.
     """
     found: dict[str, str] = {}
-    for one in map(recorded, importlib.metadata.distributions(path=_places())):
+    for one in map(fingerprint_distribution, importlib.metadata.distributions(path=_places())):
         name = one.partition(" ")[0]
         # The first on the path is the one that is imported.
         if name and name != OURS:
@@ -43,7 +43,7 @@ def _places() -> list[str]:
     return [place for place in sys.path if not place.startswith(tuple(roots))]
 
 
-def host_class() -> str:
+def describe_host() -> str:
     """The kind of host, in one line: machine and vectors, the system and its C library, Python.
 
     Not how many cores there are: a plain run takes as many workers as there is memory for, and
@@ -51,10 +51,10 @@ def host_class() -> str:
     """
     libc = "-".join(platform.libc_ver()) if sys.platform != "darwin" else platform.mac_ver()[0]
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    return f"{vectors()} {sys.platform} {libc} {python}"
+    return f"{describe_vectors()} {sys.platform} {libc} {python}"
 
 
-def variables() -> str:
+def describe_variables() -> str:
     """The variables of this process' environment that reach what cells run, a line each."""
     return "\n".join(
         f"{name}={value}"
@@ -63,7 +63,7 @@ def variables() -> str:
     )
 
 
-def compilers() -> str:
+def describe_compilers() -> str:
     """Which C++ compilers there are, by what tells that one was replaced; they are not run."""
     lines = []
     for name in (os.environ.get("CXX") or "", *_COMPILERS):

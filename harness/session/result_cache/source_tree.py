@@ -27,7 +27,7 @@ _TEXTS = frozenset({".md", ".rst", ".pyc", ".pyo"})
 _TESTS = "tests"
 
 
-def is_read(name: str) -> bool:
+def is_source_file(name: str) -> bool:
     """Whether a file can be anything but a text for people, or what Python made of another."""
     return Path(name).suffix not in _TEXTS
 
@@ -37,7 +37,7 @@ def is_core(path: Path, harness: Path) -> bool:
     return not path.relative_to(harness).as_posix().startswith(_ASIDE)
 
 
-def outermost(path: Path) -> Path:
+def find_outermost_package(path: Path) -> Path:
     """The package that a module or package belongs to, as far up as there are packages; a module
     that is in none, and a folder that is none, stays what it is."""
     while (path.parent / "__init__.py").is_file():
@@ -47,12 +47,12 @@ def outermost(path: Path) -> Path:
 
 def module_name(path: Path) -> str:
     """The dotted name that a file is imported by."""
-    top = outermost(path).parent
+    top = find_outermost_package(path).parent
     inner = path.parent if path.name == "__init__.py" else path.with_suffix("")
     return ".".join(inner.relative_to(top).parts)
 
 
-def files_of(place: Path) -> Iterator[Path]:
+def list_files(place: Path) -> Iterator[Path]:
     """The files of a package or a folder, or the one that a path names, that code can import or
     read: no tests, no texts for people, nothing that is hidden."""
     if place.is_file():
@@ -63,12 +63,12 @@ def files_of(place: Path) -> Iterator[Path]:
         if path.name.startswith((".", "__pycache__")) or path.name == _TESTS:
             continue
         if path.is_dir():
-            yield from files_of(path)
+            yield from list_files(path)
         elif path.suffix not in _TEXTS:
             yield path
 
 
-def packages_of(module: Path) -> Iterator[Path]:
+def list_packages(module: Path) -> Iterator[Path]:
     """What importing a module executes before it: the packages that it is in."""
     place = module.parent
     while (file := place / "__init__.py").is_file():
@@ -76,13 +76,13 @@ def packages_of(module: Path) -> Iterator[Path]:
         place = place.parent
 
 
-def package_files(place: Path) -> Iterator[Path]:
+def list_package_files(place: Path) -> Iterator[Path]:
     """What importing a package executes."""
     if (file := place / "__init__.py").is_file():
         yield file
 
 
-def data_beside(module: Path) -> Iterator[Path]:
+def list_data_files(module: Path) -> Iterator[Path]:
     """What lies beside a module and is no Python; in a package also in folders that are none, as
     it may be read by any module there."""
     folder = module.parent
@@ -94,4 +94,4 @@ def data_beside(module: Path) -> Iterator[Path]:
             if path.suffix not in _TEXTS | {".py"}:
                 yield path
         elif in_package and path.is_dir() and not any(path.glob("*.py")):
-            yield from files_of(path)
+            yield from list_files(path)

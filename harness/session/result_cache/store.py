@@ -23,7 +23,7 @@ import msgspec
 
 from harness.cache_folders import cache_folder
 from harness.errors import UsageError
-from harness.session.result_cache.entry import Entry
+from harness.session.result_cache.entry import StoredResult
 
 _CELLS, _LISTINGS = "cells", "collections"
 _AT_A_TIME = 8
@@ -48,12 +48,12 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     oldest: float | None
 
 
-def default_place() -> str:
+def find_default_place() -> str:
     """Where results are kept unless a place is named: in the user's cache folder."""
     return str(cache_folder("results"))
 
 
-class Store:
+class ResultStore:
     """Results by key, in one place.
 
     Args:
@@ -80,12 +80,12 @@ class Store:
         self._writing: list[Future[None]] = []
         self.problem = ""
 
-    def find(self, keys: Iterable[str]) -> dict[str, Entry]:
+    def find(self, keys: Iterable[str]) -> dict[str, StoredResult]:
         """The entries of these keys, those that are there and whole."""
         paths = {self._path(_CELLS, key): key for key in keys}
         found = {}
         for path, content in self._read(list(paths)):
-            entry = Entry.read(content, key := paths[path])
+            entry = StoredResult.read(content, key := paths[path])
             if entry is not None:
                 found[key] = entry
                 if self._is_local:
@@ -93,7 +93,7 @@ class Store:
                         os.utime(path)
         return found
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: StoredResult) -> None:
         """Store an entry, in the background where the place is not on this machine."""
         self._put(self._path(_CELLS, entry.key), entry.to_bytes())
 

@@ -11,22 +11,22 @@ from harness.model import registry
 from harness.pytest_plugin.tests.sessions import run
 from harness.record.folder import load
 from harness.record.run import BackendState
-from harness.session.backend_states import Ready, tell, told
+from harness.session.backend_states import VendorStates, read_states, write_states
 
 
 def test_what_a_worker_says_is_read_back(tmp_path: Path) -> None:
     states = {"tosa": BackendState(available=False, reason="no tosa-tools", runtime="none")}
-    ready = Ready(backends=states, slow={"kept": "is not the one that was read"})
-    assert told(tmp_path, "gw0") is None
-    tell(tmp_path, "gw0", ready)
-    assert told(tmp_path, "gw0") == ready
+    ready = VendorStates(backends=states, slow={"kept": "is not the one that was read"})
+    assert read_states(tmp_path, "gw0") is None
+    write_states(tmp_path, "gw0", ready)
+    assert read_states(tmp_path, "gw0") == ready
     (tmp_path / "gw0.ready").write_bytes(b'{"tosa": 1}')
-    assert told(tmp_path, "gw0") is None
+    assert read_states(tmp_path, "gw0") is None
 
 
 def test_a_folder_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> None:
-    tell(tmp_path / "absent", "gw0", Ready(backends={}))
-    assert told(tmp_path / "absent", "gw0") is None
+    write_states(tmp_path / "absent", "gw0", VendorStates(backends={}))
+    assert read_states(tmp_path / "absent", "gw0") is None
 
 
 def test_the_process_of_the_records_does_not_load_executorch(project: Path) -> None:
@@ -41,7 +41,7 @@ def test_the_process_of_the_records_does_not_load_executorch(project: Path) -> N
     assert result.returncode == 0, result.stdout
     assert "loaded: False" in result.stderr
     assert list_native_backends()
-    here = registry.states(
+    here = registry.find_backend_states(
         {cell.target.partition(":")[0] for cell in load(project / "run").cells}, []
     )
     assert load(project / "run").info.backends == here

@@ -9,8 +9,8 @@ import pytest
 from harness import vendors
 from harness.errors import PrivateNameError
 from harness.vendors import executorch, torch
-from harness.vendors.private_names import FOUND_IN, VENDORS, Private
-from harness.vendors.versions import installed, numbers
+from harness.vendors.private_names import VENDORS, VERIFIED_RELEASES, PrivateNames
+from harness.vendors.versions import installed_version, release_numbers
 
 ALL = [torch.NAMES, executorch.NAMES]
 
@@ -22,14 +22,14 @@ from no.such import thing as thing
 
 
 @pytest.fixture
-def some(tmp_path: Path) -> Private:
+def some(tmp_path: Path) -> PrivateNames:
     stub = tmp_path / "some.pyi"
     stub.write_text(STUB)
-    return Private("torch", stub, {"json": "texts", "no.such": "things"})
+    return PrivateNames("torch", stub, {"json": "texts", "no.such": "things"})
 
 
 @pytest.mark.parametrize("names", ALL, ids=lambda names: names.vendor)
-def test_what_is_installed_has_them_all(names: Private) -> None:
+def test_what_is_installed_has_them_all(names: PrivateNames) -> None:
     assert names.gone() == {}
     assert len(names.places) > 10
     assert {module for module, _ in names.places.values()} == set(names.uses)
@@ -37,11 +37,13 @@ def test_what_is_installed_has_them_all(names: Private) -> None:
 
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_a_run_with_what_is_installed_need_not_look(vendor: str) -> None:
-    assert numbers(installed(vendor)) in map(numbers, FOUND_IN[vendor])
-    assert vendors.gone() == {}
+    assert release_numbers(installed_version(vendor)) in map(
+        release_numbers, VERIFIED_RELEASES[vendor]
+    )
+    assert vendors.find_missing_names() == {}
 
 
-def test_what_is_there_is_found_and_what_is_gone_says_what_to_do(some: Private) -> None:
+def test_what_is_there_is_found_and_what_is_gone_says_what_to_do(some: PrivateNames) -> None:
     import json
     import json.decoder
 
@@ -50,8 +52,9 @@ def test_what_is_there_is_found_and_what_is_gone_says_what_to_do(some: Private) 
     with pytest.raises(PrivateNameError) as raised:
         some.find("_vanished")
     assert str(raised.value) == (
-        f"torch {installed('torch')} has no json._vanished, which is needed for texts: name what "
-        f"stands for it now in harness/vendors/torch.pyi, or install torch {FOUND_IN['torch'][-1]}"
+        f"torch {installed_version('torch')} has no json._vanished, which is needed for texts: "
+        "name its replacement in harness/vendors/torch.pyi, or install torch "
+        f"{VERIFIED_RELEASES['torch'][-1]}"
     )
     with pytest.raises(PrivateNameError, match=r"has no no\.such\.thing, .* for things"):
         some.find("thing")
@@ -59,14 +62,14 @@ def test_what_is_there_is_found_and_what_is_gone_says_what_to_do(some: Private) 
         some.find("other")
 
 
-def test_all_that_is_gone_is_listed(some: Private) -> None:
+def test_all_that_is_gone_is_listed(some: PrivateNames) -> None:
     assert sorted(some.gone()) == ["json._vanished", "no.such.thing"]
 
 
 def test_a_release_that_nobody_saw_is_looked_through(
-    monkeypatch: pytest.MonkeyPatch, some: Private
+    monkeypatch: pytest.MonkeyPatch, some: PrivateNames
 ) -> None:
-    monkeypatch.setattr("harness.vendors.versions.installed", lambda package: "9.9.0")
+    monkeypatch.setattr("harness.vendors.versions.installed_version", lambda package: "9.9.0")
     monkeypatch.setattr(torch, "NAMES", some)
-    found = vendors.gone.__wrapped__()
+    found = vendors.find_missing_names.__wrapped__()
     assert sorted(found) == ["json._vanished", "no.such.thing"]

@@ -14,8 +14,8 @@ import pytest
 
 from harness.pytest_plugin.tests.sessions import environment
 from harness.workers import worker_status
-from harness.workers.memory_monitor import Sighting, Watch
-from harness.workers.worker_status import Board, Doing
+from harness.workers.memory_monitor import MemoryMonitor, ObservedMemory
+from harness.workers.worker_status import StatusFile, WorkerStatus
 
 MIB = 2**20
 BUDGET = 96 * MIB
@@ -25,13 +25,13 @@ SECONDS = 60.0
 WORKER = """
 import os, sys
 from pathlib import Path
-from harness.workers.worker_status import Board, Doing
+from harness.workers.worker_status import StatusFile, WorkerStatus
 from harness.execution.memory import read_resident_bytes
 folder, asked, code = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 kept = bytearray(b"x") * (64 << 20)
-doing = Doing(pid=os.getpid(), cell="hog/x@null:eager", stage="run", base=read_resident_bytes(),
-              budget={budget}, asked=asked)
-Board(folder, "gw0").write(doing)
+doing = WorkerStatus(pid=os.getpid(), cell="hog/x@null:eager", stage="run",
+                     base=read_resident_bytes(), budget={budget}, asked=asked)
+StatusFile(folder, "gw0").write(doing)
 exec(code)
 """
 STEPS = "kept = []\nwhile True: kept.append([0] * 10_000)"
@@ -59,8 +59,8 @@ time.sleep(0.6)
 
 
 @pytest.fixture
-def watch(tmp_path: Path) -> Iterator[Watch]:
-    watch = Watch(tmp_path)
+def watch(tmp_path: Path) -> Iterator[MemoryMonitor]:
+    watch = MemoryMonitor(tmp_path)
     watch.add("gw0")
     watch.start()
     yield watch
@@ -74,7 +74,7 @@ def live(folder: Path, code: str, asked: int = BUDGET) -> int:
     return subprocess.run(command, env=environment(), timeout=SECONDS, check=False).returncode
 
 
-def seen_of(watch: Watch) -> Sighting:
+def seen_of(watch: MemoryMonitor) -> ObservedMemory:
     seen = watch.take("hog/x@null:eager")
     assert seen is not None
     assert watch.take("hog/x@null:eager") is None
@@ -87,7 +87,7 @@ def seen_of(watch: Watch) -> Sighting:
     ids=["python", "one operation", "native", "child"],
 )
 def test_a_cell_beyond_its_budget_is_ended_and_why(
-    watch: Watch, tmp_path: Path, code: str, inside: str
+    watch: MemoryMonitor, tmp_path: Path, code: str, inside: str
 ) -> None:
     assert live(tmp_path, code) == -signal.SIGKILL
     seen = seen_of(watch)
@@ -101,20 +101,22 @@ def test_a_cell_beyond_its_budget_is_ended_and_why(
 
 @pytest.mark.parametrize("code", [MODEST, pytest.param(FORKS, marks=pytest.mark.skipif(
     sys.platform != "linux", reason="shared pages count twice elsewhere"))])  # fmt: skip
-def test_a_cell_within_its_budget_is_left_alone(watch: Watch, tmp_path: Path, code: str) -> None:
+def test_a_cell_within_its_budget_is_left_alone(
+    watch: MemoryMonitor, tmp_path: Path, code: str
+) -> None:
     assert live(tmp_path, code) == 0
     seen = seen_of(watch)
     assert seen.verdict == ""
     assert seen.peaks["run"] > 8 * MIB
 
 
-def test_who_asks_for_more_than_there_is_is_told_so(watch: Watch, tmp_path: Path) -> None:
+def test_who_asks_for_more_than_there_is_is_told_so(watch: MemoryMonitor, tmp_path: Path) -> None:
     assert live(tmp_path, STEPS, asked=64 << 30) == -signal.SIGKILL
     assert seen_of(watch).verdict.endswith("all that is available of the 64 GiB it asks for")
 
 
-def test_a_worker_between_two_cells_is_not_watched(watch: Watch, tmp_path: Path) -> None:
-    code = "Board(folder, 'gw0').write(Doing(pid=os.getpid()))\n[0] * (1 << 25)"
+def test_a_worker_between_two_cells_is_not_watched(watch: MemoryMonitor, tmp_path: Path) -> None:
+    code = "StatusFile(folder, 'gw0').write(WorkerStatus(pid=os.getpid()))\n[0] * (1 << 25)"
     assert live(tmp_path, code) == 0
     seen = watch.take("hog/x@null:eager")
     assert seen is None or not seen.verdict
@@ -130,8 +132,8 @@ class Workers:
 
     def start(self, name: str, budget: int, until: threading.Event) -> threading.Thread:
         def cell() -> None:
-            doing = Doing(pid=0, cell=name, budget=budget)
-            with Board(self.folder, name).admitted(doing, 3):
+            doing = WorkerStatus(pid=0, cell=name, budget=budget)
+            with StatusFile(self.folder, name).admitted(doing, 3):
                 self.running.append(name)
                 until.wait(SECONDS)
                 self.running.remove(name)
@@ -175,8 +177,9 @@ def test_cells_that_do_not_fit_wait_in_turn_and_a_large_one_runs_alone(tmp_path:
 def test_nobody_waits_for_the_dead(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from harness.workers.worker_status import Board, Doing\n"
-        "with Board(Path(sys.argv[1]), 'gw0').admitted(Doing(pid=0, cell='a', budget=3), 3):\n"
+        "from harness.workers.worker_status import StatusFile, WorkerStatus\n"
+        "status = WorkerStatus(pid=0, cell='a', budget=3)\n"
+        "with StatusFile(Path(sys.argv[1]), 'gw0').admitted(status, 3):\n"
         "    print('in', flush=True); time.sleep(60)\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
@@ -191,6 +194,6 @@ def test_nobody_waits_for_the_dead(tmp_path: Path) -> None:
         eventually(lambda: workers.running == ["next"])
     end.set()
     thread.join(SECONDS)
-    last = worker_status.read(tmp_path, "gw0")
+    last = worker_status.read_status(tmp_path, "gw0")
     assert last is not None
     assert last.cell == "a"  # what it died in

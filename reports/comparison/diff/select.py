@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Collection, Iterable
 
 from harness.errors import UsageError
-from harness.record.target import any_glob
+from harness.record.target import matches_any_glob
 from reports.comparison.diff.compare import Change, Diff
 from reports.comparison.diff.kinds import Kind
 
@@ -42,7 +42,7 @@ def chosen(found: Diff, *, kinds: Iterable[Kind] = (), target: str | None = None
         change
         for change in (each for one in found.changes for each in _apart(one, wanted))
         if (not wanted or change.kind in wanted)
-        and (target is None or any_glob(target, change.target))
+        and (target is None or matches_any_glob(target, change.target))
     ]
     return dataclasses.replace(found, changes=changes)
 

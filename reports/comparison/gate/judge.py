@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from harness.record.run import Run
-from harness.record.target import any_glob
+from harness.record.target import matches_any_glob
 from reports import text
 from reports.comparison.diff import Change, Diff, Kind, diff
 from reports.comparison.gate import obstacles
@@ -169,7 +169,7 @@ def judge(
 
 
 def _selected(run: Snapshot, policy: Policy) -> Snapshot:
-    cells = {name: cell for name, cell in run.cells.items() if any_glob(policy.cells, name)}
+    cells = {name: cell for name, cell in run.cells.items() if matches_any_glob(policy.cells, name)}
     return msgspec.structs.replace(run, cells=cells)
 
 
@@ -194,7 +194,7 @@ def _over_limit(old: Snapshot, new: Snapshot, policy: Policy, found: Diff) -> It
 
 
 def _excuses(waiver: Waiver, change: Change) -> bool:
-    return change.kind in waiver.kind and any_glob(waiver.cell, change.id)
+    return change.kind in waiver.kind and matches_any_glob(waiver.cell, change.id)
 
 
 def _waiver_problems(
@@ -214,7 +214,7 @@ def _waiver_problems(
             )
         elif not any(_excuses(waiver, each) for one in changes for each in (one, *one.followers)):
             # A narrower run says nothing of cells that it did not select.
-            spoken_of = any(any_glob(waiver.cell, name) for name in run.cells)
+            spoken_of = any(matches_any_glob(waiver.cell, name) for name in run.cells)
             if subset is None or spoken_of:
                 unmatched.append(
                     f"{waiver.title} matches no such change (owner {waiver.owner}); remove it"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from harness.record.cell import CacheOrigin
-from harness.record.target import any_glob
+from harness.record.target import matches_any_glob
 from reports import text
 from reports.comparison.diff import Change, Diff, Kind
 from reports.comparison.gate.policy import CachedPolicy, Policy
@@ -203,7 +203,7 @@ def _cached(new: Snapshot, policy: Policy) -> list[str]:
 
 def _refused(source: CacheOrigin, rule: CachedPolicy, began: datetime | None) -> str:
     """Why a result does not count; empty where it does."""
-    if not any_glob(rule.hosts, source.host):
+    if not matches_any_glob(rule.hosts, source.host):
         return f"host {source.host or 'unknown'} is not among hosts = {rule.hosts!r}"
     when = moment(source.when)
     if when is None or began is None:
@@ -235,4 +235,4 @@ def _unused_targets(found: Diff, policy: Policy) -> list[str]:
 
 
 def _any(pattern: str, names: Iterable[str]) -> bool:
-    return any(any_glob(pattern, name) for name in names)
+    return any(matches_any_glob(pattern, name) for name in names)

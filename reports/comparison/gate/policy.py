@@ -13,7 +13,7 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.record.severity import Severity
-from harness.record.target import any_glob
+from harness.record.target import matches_any_glob
 from reports.comparison.diff.compare import Change
 from reports.comparison.diff.kinds import Kind, Thresholds
 
@@ -167,7 +167,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def speaks_for(self, target: str) -> TargetPolicy | None:
         """The first entry for a target."""
-        return next((item for item in self.target if any_glob(item.match, target)), None)
+        return next((item for item in self.target if matches_any_glob(item.match, target)), None)
 
     def red_kinds(self, target: str) -> frozenset[Kind]:
         """What is red for a target."""

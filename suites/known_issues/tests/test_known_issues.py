@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from harness import Cell, check
-from harness.model.known_issues.known_issue import KnownIssue, recognise
+from harness.model.known_issues.known_issue import KnownIssue, find_known_issues
 from harness.model.registry import known_issues
 from harness.record.cell import Divergence, Status
 from suites.known_issues.scripts import RECOGNISED, UNRECOGNISED
@@ -155,7 +155,7 @@ ALIKE = {
 
 @pytest.mark.parametrize("name", ALIKE)
 def test_a_similar_failure_gets_no_hint(name: str) -> None:
-    assert recognise(ALIKE[name], known_issues()) == []
+    assert find_known_issues(ALIKE[name], known_issues()) == []
 
 
 def issue_of(text: str) -> KnownIssue:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness import Limitation
-from harness.model.limitation import installed_within
+from harness.vendors.versions import is_installed_within
 from suites.known import as_known
 from suites.opinfo.limitations import LIMITATIONS
 
@@ -28,5 +28,5 @@ def test_what_only_another_release_has_is_taken_with_its_range() -> None:
 
 
 def test_samples_of_any_have_the_entry_of_this_release() -> None:
-    here = {entry.case for entry in LIMITATIONS if installed_within(entry.since, entry.until)}
+    here = {entry.case for entry in LIMITATIONS if is_installed_within(entry.since, entry.until)}
     assert "opinfo/any/*" in here

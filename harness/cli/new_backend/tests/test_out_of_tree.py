@@ -15,7 +15,7 @@ from harness import Case, Exporter, Status, Target, run_cell
 from harness.cli import main
 from harness.errors import ConflictingBackends, LimitationError
 from harness.model import registry
-from harness.session.catalogue import limitation_table
+from harness.session.catalogue import render_limitations
 from harness.session.discovery import load_suite
 
 CASE = Case("linear/some", lambda: (torch.nn.Linear(8, 4), (torch.randn(2, 8),)))
@@ -61,7 +61,7 @@ def test_a_plain_run_and_a_night_include_it(install: Install) -> None:
     install()
     assert [str(each) for each in registry.default_targets()[len(before[0]) :]] == ["mine:fp32"]
     assert [str(each) for each in registry.nightly_targets()[len(before[1]) :]] == ["mine:int8"]
-    assert Target("mine", "fp32") in registry.targets_of(CASE, None)
+    assert Target("mine", "fp32") in registry.select_targets(CASE, None)
     assert registry.is_nightly(CASE, Target("mine", "int8"), None)
 
 
@@ -69,15 +69,15 @@ def test_what_is_meant_for_a_recipe_is_meant_for_those_like_it(install: Install)
     install()
     mine, float32 = Target("mine", "int8"), Target("mine", "fp32")
     quantized = replace(CASE, targets="xnnpack:int8|tosa:int", plain_targets="xnnpack:int8")
-    assert registry.targets_of(quantized, [mine, float32]) == [mine]
-    assert mine in registry.targets_of(quantized, None)
+    assert registry.select_targets(quantized, [mine, float32]) == [mine]
+    assert mine in registry.select_targets(quantized, None)
     assert not registry.is_nightly(quantized, mine, None)
     assert registry.is_nightly(replace(quantized, plain_targets="tosa:*"), mine, None)
     other = replace(CASE, targets="xnnpack:int8_dynamic")
-    assert not registry.targets_of(other, [mine, float32])
+    assert not registry.select_targets(other, [mine, float32])
     # An exporter makes programs for the backends that it knows by name.
     exported = replace(quantized, exporter=Exporter("theirs", lambda *_: None, "xnnpack:int8"))  # type: ignore[arg-type, return-value]
-    assert not registry.targets_of(exported, [mine])
+    assert not registry.select_targets(exported, [mine])
 
 
 def test_its_gaps_are_known_in_suites_that_know_nothing_of_it(install: Install) -> None:
@@ -92,7 +92,7 @@ def test_its_gaps_are_known_in_suites_that_know_nothing_of_it(install: Install) 
         for target in (Target("mine", "fp32"), Target("portable", "fp32"))
     }
     assert cells == {"mine:fp32": Status.XFAILED, "portable:fp32": Status.PASSED}
-    table = limitation_table(folder)
+    table = render_limitations(folder)
     assert "## out of tree\n\n1 entries" in table
     assert "`gelu/tanh*` | `mine:*`" in table
 
@@ -134,11 +134,11 @@ def test_a_backend_that_calls_itself_otherwise_is_missing_with_the_reason(instal
 
 def test_a_plain_run_expects_every_installed_backend(install: Install) -> None:
     install(edit=("from conform_mine.gaps", "from conform_mine.nowhere"))
-    plain = registry.states(["null"], None)
+    plain = registry.find_backend_states(["null"], None)
     assert set(plain) == {"mine", "null"}
     assert not plain["mine"].available
     assert "conform_mine.backend does not import" in plain["mine"].reason
-    assert set(registry.states(["null"], [Target("null", "eager")])) == {"null"}
+    assert set(registry.find_backend_states(["null"], [Target("null", "eager")])) == {"null"}
 
 
 @pytest.mark.parametrize(

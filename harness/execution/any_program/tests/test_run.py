@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import harness
-from harness import Delegating, ProgramError
+from harness import LoadsDelegates, ProgramError
 from harness.errors import InputError
 from harness.execution import foreign_programs
 from harness.execution.any_program import bind_inputs, run
@@ -122,7 +122,7 @@ def test_delegates_are_declared_once() -> None:
     delegates = {
         backend.delegate
         for backend in map(registry.backend, registry.BUILT_IN)
-        if isinstance(backend, Delegating)
+        if isinstance(backend, LoadsDelegates)
     }
     assert delegates == {"TOSABackend", "MLXBackend", "MetalBackend"}
-    assert set(registry.by_delegate()) == {*delegates, "XnnpackBackend"}
+    assert set(registry.backends_by_delegate()) == {*delegates, "XnnpackBackend"}

@@ -16,7 +16,7 @@ from harness.extras.releases.available import (
     parse_release,
 )
 from harness.extras.releases.tests.wheels import wheel
-from harness.vendors.versions import is_within, numbers, spelled, unread
+from harness.vendors.versions import describe_range, describe_unverified, is_within, release_numbers
 
 
 def test_wheels_in_a_folder_are_in_the_order_of_their_versions(tmp_path: Path) -> None:
@@ -97,24 +97,26 @@ def test_ranges(since: str, until: str, release: str, inside: bool) -> None:
 
 
 def test_words_of_ranges() -> None:
-    assert spelled("1.5.0", "") == "since 1.5.0"
-    assert spelled("", "1.5.1") == "before 1.5.1"
-    assert spelled("1.5.0", "1.5.1") == "1.5.0 until before 1.5.1"
-    assert spelled("", "") == ""
+    assert describe_range("1.5.0", "") == "since 1.5.0"
+    assert describe_range("", "1.5.1") == "before 1.5.1"
+    assert describe_range("1.5.0", "1.5.1") == "1.5.0 until before 1.5.1"
+    assert describe_range("", "") == ""
     with pytest.raises(UsageError, match="is no version"):
-        numbers("newest")
+        release_numbers("newest")
 
 
 @pytest.mark.parametrize("version", ["1.6.0", "1.5.1.dev20261101", "1.5.1a0+1234abc"])
 def test_a_release_that_nobody_read(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    monkeypatch.setattr("harness.vendors.versions.installed", lambda package="executorch": version)
-    assert unread(("1.5.1",), "the contract") == (
+    monkeypatch.setattr(
+        "harness.vendors.versions.installed_version", lambda package="executorch": version
+    )
+    assert describe_unverified(("1.5.1",), "the contract") == (
         f"the contract was read for executorch 1.5.1, not for {version}"
     )
 
 
 def test_a_build_of_a_release_is_that_release(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "harness.vendors.versions.installed", lambda package="executorch": "1.5.1+cpu"
+        "harness.vendors.versions.installed_version", lambda package="executorch": "1.5.1+cpu"
     )
-    assert unread(("1.5.1",), "the contract") == ""
+    assert describe_unverified(("1.5.1",), "the contract") == ""

@@ -61,7 +61,7 @@ def cell(target):
     cell = run_cell(case, Target.parse(target))
     return target, [cell.status.value, cell.stage, cell.error]
 targets = "xnnpack:fp32", "mlx:fp32", "tosa:fp", "metal:fp32", "tosa:fp+decompose_sinh"
-print(json.dumps([dict(vendors.gone()), dict(map(cell, targets))]))
+print(json.dumps([dict(vendors.find_missing_names()), dict(map(cell, targets))]))
 """
 
 
@@ -149,7 +149,9 @@ def test_a_kernel_that_a_later_runtime_may_have_is_not_called_missing(
 ) -> None:
     call = bind("aoti_torch_mps_cumsum")
     assert [str(found.kind.value) for found in check(call)] == ["missing"]
-    monkeypatch.setattr("harness.vendors.versions.installed", lambda package="executorch": "9.9.0")
+    monkeypatch.setattr(
+        "harness.vendors.versions.installed_version", lambda package="executorch": "9.9.0"
+    )
     assert check(call) == []
     assert "9.9.0" not in READ
 
@@ -158,7 +160,9 @@ def test_backends_say_that_nobody_read_the_release(monkeypatch: pytest.MonkeyPat
     from backends.metal.backend import Metal
     from backends.mlx.backend import Mlx
 
-    monkeypatch.setattr("harness.vendors.versions.installed", lambda package="executorch": "9.9.0")
+    monkeypatch.setattr(
+        "harness.vendors.versions.installed_version", lambda package="executorch": "9.9.0"
+    )
     for backend in (Metal(), Mlx()):
         state = backend.availability()
         assert state.available

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from harness.errors import LimitationError
-from harness.model.known_issues.known_issue import KnownIssue, recognise
-from harness.model.known_issues.operator_names import base_name, named_in
+from harness.model.known_issues.known_issue import KnownIssue, find_known_issues
+from harness.model.known_issues.operator_names import base_name, find_operator_names
 from harness.record.cell import Cell, Delegation, Divergence, Status
 from harness.record.program_data import Defect
 
@@ -66,7 +66,7 @@ def test_a_cell_that_has_all_signs_shows_the_issue(
     signs: dict[str, Any], cell: dict[str, Any]
 ) -> None:
     issue = KnownIssue(**{**ISSUE, **signs})
-    assert recognise(failed(**cell), [issue]) == [issue.ref]
+    assert find_known_issues(failed(**cell), [issue]) == [issue.ref]
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_a_cell_that_has_all_signs_shows_the_issue(
     ],
 )
 def test_a_cell_that_lacks_one_sign_does_not(signs: dict[str, Any], cell: dict[str, Any]) -> None:
-    assert recognise(failed(**cell), [KnownIssue(**{**ISSUE, **signs})]) == []
+    assert find_known_issues(failed(**cell), [KnownIssue(**{**ISSUE, **signs})]) == []
 
 
 def test_a_hint_names_cause_link_and_workaround_and_changes_nothing_else() -> None:
     cell = failed()
-    cell.known_issues = recognise(cell, [KnownIssue(**ISSUE)])
+    cell.known_issues = find_known_issues(cell, [KnownIssue(**ISSUE)])
     assert str(cell.known_issues[0]) == (
         "The kernel reads memory row by row (https://example.org/1); workaround: `.contiguous()` "
         "before it"
@@ -104,8 +104,8 @@ def test_a_hint_names_cause_link_and_workaround_and_changes_nothing_else() -> No
 
 def test_a_green_cell_shows_nothing_and_one_cause_is_named_once() -> None:
     issues = [KnownIssue(**ISSUE), KnownIssue(**{**ISSUE, "cause": "the same, in other words"})]
-    assert recognise(failed(status=Status.PASSED), issues) == []
-    assert len(recognise(failed(), issues)) == 1
+    assert find_known_issues(failed(status=Status.PASSED), issues) == []
+    assert len(find_known_issues(failed(), issues)) == 1
 
 
 def test_an_issue_that_any_failure_would_show_is_refused() -> None:
@@ -132,8 +132,8 @@ def test_an_operator_has_one_name_in_all_its_forms(name: str, base: str) -> None
 
 
 def test_operators_are_found_in_what_a_record_says_of_a_node() -> None:
-    assert named_in("tosa.ABS.default of aten.abs.default") == ["ABS", "abs"]
-    assert named_in("aten.view.default + aten.mul.Tensor") == ["view", "mul"]
-    assert named_in("input 0, read by aten.tanh.default") == ["tanh"]
-    assert named_in("XnnpackBackend, 12 nodes from aten_add to aten_mul") == []
-    assert named_in("cond") == ["cond"]
+    assert find_operator_names("tosa.ABS.default of aten.abs.default") == ["ABS", "abs"]
+    assert find_operator_names("aten.view.default + aten.mul.Tensor") == ["view", "mul"]
+    assert find_operator_names("input 0, read by aten.tanh.default") == ["tanh"]
+    assert find_operator_names("XnnpackBackend, 12 nodes from aten_add to aten_mul") == []
+    assert find_operator_names("cond") == ["cond"]

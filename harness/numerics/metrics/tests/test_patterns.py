@@ -9,7 +9,7 @@ import torch
 
 from harness.numerics.compare import compare_output
 from harness.numerics.metrics.error_patterns import LARGEST, describe_pattern
-from harness.record.number_text import apart
+from harness.record.number_text import format_apart
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 
@@ -121,8 +121,8 @@ def test_the_problem_says_where_and_what_it_looks_like() -> None:
     ],
 )
 def test_digits_that_tell_apart(one: float, other: float, shown: tuple[str, str]) -> None:
-    assert apart(one, other) == shown
+    assert format_apart(one, other) == shown
 
 
 def test_the_closest_two_numbers_are_told_apart() -> None:
-    assert len(set(apart(1.0, 1.0 + 2**-52))) == 2
+    assert len(set(format_apart(1.0, 1.0 + 2**-52))) == 2

@@ -12,7 +12,7 @@ from harness.execution.interface import ValuePosition
 from harness.numerics.compare import Verdict, compare, compare_output, make_mismatch_row
 from harness.numerics.metrics.severity import classify_severity, classify_share
 from harness.numerics.oracle import Reference
-from harness.record.severity import Severity, worst
+from harness.record.severity import Severity, find_worst
 
 NEGLIGIBLE, MINOR, MAJOR, CRITICAL = Severity
 INF, NAN = math.inf, math.nan
@@ -38,8 +38,8 @@ def floats(*values: float) -> torch.Tensor:
 def test_they_are_ordered() -> None:
     assert [each.value for each in Severity] == ["negligible", "minor", "major", "critical"]
     assert [each.rank for each in Severity] == [1, 2, 3, 4]
-    assert worst([MINOR, None, CRITICAL, NEGLIGIBLE]) is CRITICAL
-    assert worst([None]) is worst([]) is None
+    assert find_worst([MINOR, None, CRITICAL, NEGLIGIBLE]) is CRITICAL
+    assert find_worst([None]) is find_worst([]) is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 from executorch.exir.backend.canonical_partitioners.group_partitioner import GroupBasedPartitioner
 from torch.fx.passes.utils.fuser_utils import validate_partition
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _upstream = GroupBasedPartitioner._can_merge_partitions
 
@@ -28,6 +28,6 @@ def _can_merge_partitions(
     return bool(validate_partition(list(nodes)))
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Merge partitions this way from now on."""
     replace(GroupBasedPartitioner, "_can_merge_partitions", _can_merge_partitions)

@@ -34,7 +34,7 @@ from harness.pipeline.speed.delegates.flatc_schema import (
     NotSerializable,
     SchemaField,
 )
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _upstream: Callable[[Any], bytes] = upstream.convert_to_flatbuffer
 _OFFSET = 4  # bytes of where something is that a table or a vector holds
@@ -220,6 +220,6 @@ def _convert_to_flatbuffer(graph: Any) -> bytes:
     return _upstream(graph)
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Write payloads here from now on."""
     replace(upstream, "convert_to_flatbuffer", _convert_to_flatbuffer)

@@ -11,7 +11,7 @@ from torch._export import utils as export_utils
 from torch.export import decomp_utils, exported_program
 
 from harness.pipeline.speed.memoized import CompositeOverrides, Overrides
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _decompose_composite = export_utils._get_decomp_for_cia
@@ -102,7 +102,7 @@ def _get_decompositions_once(
     return dict(_decompositions[key])
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Make each table once from now on."""
     replace(decomp_utils.CustomDecompTable, "materialize", _materialize)
     for original, replacement in (

@@ -30,7 +30,7 @@ from harness.pipeline.speed.memoized import (
     normalize_override,
     record_decomposed_operators,
 )
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _Table = Mapping[Any, Callable[..., Any]]
 _upstream: Callable[..., ExportedProgram] = ExportedProgram.run_decompositions
@@ -157,6 +157,6 @@ def _stays(target: Any, table: _Table) -> bool:
     )
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Decompose a program once where that is enough, from now on."""
     replace(ExportedProgram, "run_decompositions", _run_decompositions)

@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 from harness.pipeline.reference.unchanged import ProgramSnapshot
 from harness.pipeline.speed.export.decompositions import find_cached_original
 from harness.pipeline.speed.export.functionalization import ProgramParts, copy_parts, copy_program
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 # Elements of tensors that a conversion may make and are kept, as of constants in another order.
 _FEW = 2**16
@@ -85,6 +85,6 @@ def _tensors(program: ExportedProgram) -> list[torch.Tensor]:
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Make an edge program once from now on."""
     replace(_program, "_generate_edge_program", _generate_edge_program)

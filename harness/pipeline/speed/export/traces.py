@@ -23,7 +23,7 @@ from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import uninteresting_files
 from torch.nn import Module
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _patch = _symbolic_trace._Patcher.patch_method
 _ORIGINALS = {
@@ -90,7 +90,7 @@ def _uninteresting() -> frozenset[str]:
     return frozenset(uninteresting_files())
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Write to the class where it matters from now on, and look at frames that do."""
     patch = functools.wraps(_patch)(_patch_where_needed)
     replace(_symbolic_trace._Patcher, "patch_method", patch)

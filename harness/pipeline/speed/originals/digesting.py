@@ -88,7 +88,7 @@ def _own(owner: Any) -> dict[str, Any]:
     """The attributes of a class or module; those that this project replaced, as they were."""
     own = dict(vars(owner))
     # The last replacement of an attribute is undone first.
-    for each in reversed(replacements.replacements()):
+    for each in reversed(replacements.list_replacements()):
         if each.owner is owner and own.get(each.name) is each.value:
             if each.was_absent:
                 del own[each.name]

@@ -23,7 +23,7 @@ from torch.fx.proxy import _create_arg_bypass
 from torch.utils import _pytree as pytree
 
 from harness.model.trees import PLAIN, leaves, map_leaves
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 # No tracer has more to say of these than torch.fx's own table does.
 _COMMON = (
@@ -73,7 +73,7 @@ def _run_node(interpreter: Any, node: torch.fx.Node) -> Any:
     return torch.fx.Interpreter.run_node(interpreter, node)
 
 
-def _quick_argument(tracer: type[Any], replace: Replacing) -> None:
+def _quick_argument(tracer: type[Any], replace: AttributeReplacer) -> None:
     """Let a tracer look first whether an argument is of a common type."""
     create_arg = tracer.create_arg
     common = {kind: _create_arg_bypass[kind] for kind in _COMMON}
@@ -85,7 +85,7 @@ def _quick_argument(tracer: type[Any], replace: Replacing) -> None:
     replace(tracer, "create_arg", quick)
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Walk arguments this way from now on, where graphs are walked and their operators faked."""
     trees = types.ModuleType(pytree.__name__, pytree.__doc__)
     vars(trees).update(vars(pytree), tree_map=_tree_map, tree_map_only=_tree_map_only)

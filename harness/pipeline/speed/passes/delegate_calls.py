@@ -23,7 +23,7 @@ from torch.fx import Node, map_arg
 
 from harness.pipeline.speed.passes.fake_keys import NotCacheable, TensorKind, get_kind
 from harness.pipeline.speed.passes.fake_results import create_fake_tensors, get_sole_fake_mode
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 # Where the operator is: torch's own by now.
 _HOME: Any = sys.modules[type(delegate.executorch_call_delegate).__module__]
@@ -95,6 +95,6 @@ def _kind_of_held(program: ExportedProgram, name: str | None) -> TensorKind:
     return TensorKind(held.shape, held.stride(), held.dtype, held.device, 0)
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Call the operators of a delegate's program from now on."""
     replace(_HOME, "call_delegate_cpu", _call_delegate)

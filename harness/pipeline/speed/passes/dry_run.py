@@ -18,7 +18,7 @@ from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.pass_base import NodeMetadata, ProxyValue
 from torch.fx import GraphModule, Node, Proxy
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _RECORDED_CALL = "_conform_rehearsed"
 _PASSES = "executorch.backends.arm."
@@ -138,6 +138,6 @@ def _call_operator(walking: Any, op: Any, args: Any, kwargs: Any, meta: Any) -> 
     return result
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Let a pass be asked from now on."""
     replace(pass_base._ExportPassBase, "call_operator", _call_operator)

@@ -31,7 +31,7 @@ from harness.pipeline.speed.passes.fake_keys import (
     get_kind,
     get_operator_context,
 )
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _IS_INCLUDED = torch._C._dispatch_tls_is_dispatch_key_included
@@ -200,7 +200,7 @@ def _memory(tensor: torch.Tensor) -> int:
     return pointer
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Keep what operators make of fake tensors from now on."""
     replace(EdgeOpOverload, "__call__", _call)
     replace(Interpreter, "call_function", _call_function)

@@ -20,7 +20,7 @@ from executorch.backends.xnnpack._passes.xnnpack_pass import XNNPACKPass
 from torch.fx import GraphModule
 from torch.fx.passes.infra.pass_base import PassResult
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 # Part of a name: attention normalizes its scores and upsampling reads by index, where they are not
 # left whole.
@@ -50,7 +50,7 @@ def _unless_unmatched(call: Callable[..., PassResult], needed: tuple[str, ...]) 
     return called
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Leave the search out where it finds nothing from now on."""
     for converting, needed in NEEDED.items():
         replace(converting, "call", _unless_unmatched(converting.call, needed))

@@ -21,7 +21,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.passes.infra.pass_base import PassResult
 
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 # ArmPass.call_operator has no fake rule for these in integers: it takes what was there.
 _AS_THEY_WERE = {ops.edge.aten.bmm.default, ops.edge.aten.leaky_relu.default}
@@ -136,7 +136,7 @@ def _call_pass(self: Any, graph_module: torch.fx.GraphModule) -> PassResult:
     return result
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Walk the graph at the end of the pass alone from now on."""
     replace(PropagateViewCopyPermutePass, "_retrace", _retrace)
     replace(PropagateViewCopyPermutePass, "call", _call_pass)

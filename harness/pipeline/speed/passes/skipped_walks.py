@@ -36,7 +36,7 @@ from torch.fx.passes.infra.pass_base import PassResult
 
 from harness.pipeline.reference.unchanged import GraphNodes
 from harness.pipeline.speed.passes import dry_run
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _MARK = "_conform_traced"
 _upstream = pass_base._ExportPassBase.call
@@ -175,7 +175,7 @@ def _set_up_now(walking: Any, name: str) -> Any:
     return vars(walking)[name]
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Skip what changes nothing from now on."""
     replace(pass_base._ExportPassBase, "__init__", _set_up_later)
     replace(pass_base._ExportPassBase, "__getattr__", _set_up_now)

@@ -30,7 +30,7 @@ from harness.pipeline.speed.passes.fake_keys import (
     build_key,
     get_operator_context,
 )
-from harness.vendors.replacements import Replacing
+from harness.vendors.replacements import AttributeReplacer
 
 _MARK, _CHECKED = "_conform_verified", "_conform_checked"
 _upstream = Verifier._check_graph_module
@@ -220,7 +220,7 @@ def _remove_invalid_once(preserved: list[Any]) -> list[Any]:
     return list(_cache[key])
 
 
-def install(replace: Replacing) -> None:
+def install(replace: AttributeReplacer) -> None:
     """Verify a graph once from now on."""
     replace(Verifier, "_check_graph_module", _check_graph_module)
     replace(ExportedProgramPassManager, "check", _check)

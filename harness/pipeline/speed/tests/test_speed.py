@@ -66,7 +66,7 @@ def sample():
     cases = load_cases()
     layer = [case for case in cases if case.name == "linear/bias"]
     for target in registry.known_targets():
-        of_it = [case for case in cases if target in registry.targets_of(case, [target])]
+        of_it = [case for case in cases if target in registry.select_targets(case, [target])]
         spread = of_it[:: max(1, len(of_it) // 3)][:3]
         yield from ((case, str(target)) for case in layer + spread)
     yield from ((case, "tosa:int") for case in cases if case.name == "int_model/attention")

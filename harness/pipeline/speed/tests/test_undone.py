@@ -39,9 +39,9 @@ def changed(was):
 before = attributes()
 speed.install()
 ours = changed(before)
-listed = sorted({each.name for each in replacing.replacements()})
-in_place = [str(each) for each in replacing.overwritten()]
-parts = sorted({each.part for each in replacing.replacements()})
+listed = sorted({each.name for each in replacing.list_replacements()})
+in_place = [str(each) for each in replacing.find_overwritten()]
+parts = sorted({each.part for each in replacing.list_replacements()})
 speed.uninstall()
 changed_after = changed(before)
 programs = []
@@ -55,7 +55,7 @@ for wanted in (True, False, True):
     programs.append(tester.export().quantize().lower().to_executorch().serialize().program)
     if wanted:
         speed.uninstall()
-left = len(replacing.replacements())
+left = len(replacing.list_replacements())
 print(json.dumps({"ours": ours, "listed": listed, "overwritten": in_place, "parts": parts,
                   "after": changed_after, "same": len(set(programs)) == 1, "left": left,
                   "known": list(speed.PARTS), "is_sped_up": replacing.is_sped_up()}))

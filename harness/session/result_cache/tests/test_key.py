@@ -9,9 +9,9 @@ import pytest
 import harness
 from harness.record.run import BackendState
 from harness.session.result_cache import platform_facts
-from harness.session.result_cache.cache_key import Conditions, Keys
+from harness.session.result_cache.cache_key import CacheKeys, Conditions
 from harness.session.result_cache.dependencies import Sources
-from harness.session.result_cache.imports import Imports
+from harness.session.result_cache.imports import ModuleImports
 
 ROOT = Path(harness.__file__).parents[1]
 CELLS = [
@@ -19,7 +19,7 @@ CELLS = [
     "suites/ops/unary.py::abs/plain@metal:fp32",
     "suites/ops/matmul.py::mm/plain@xnnpack:fp32",
 ]
-PARSED: dict[Path, Imports] = {}
+PARSED: dict[Path, ModuleImports] = {}
 """What files import, which no test changes."""
 
 STATES = {
@@ -38,7 +38,7 @@ def keys(
     if changed is not None:
         assert changed.is_file()
         sources._digests[changed] = "0" * 64
-    made = Keys(sources, conditions or Conditions(), STATES if states is None else states)
+    made = CacheKeys(sources, conditions or Conditions(), STATES if states is None else states)
     return {cell: made.of(cell) for cell in CELLS}
 
 
@@ -99,7 +99,7 @@ def test_another_runtime_counts_for_its_backend() -> None:
 
 def test_packages_and_the_kind_of_host_count(monkeypatch: pytest.MonkeyPatch) -> None:
     before = keys()
-    for name in ("packages", "host_class", "variables"):
+    for name in ("describe_packages", "describe_host", "describe_variables"):
         with monkeypatch.context() as patch:
             patch.setattr(platform_facts, name, lambda: "other")
             assert set(keys().values()).isdisjoint(before.values()), name
@@ -109,7 +109,7 @@ def test_packages_are_those_that_are_installed_and_none_that_a_package_vendors(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Whoever imports setuptools has its vendored packages on the path from then on."""
-    read = platform_facts.packages.__wrapped__
+    read = platform_facts.describe_packages.__wrapped__
 
     def put(on: Path) -> str:
         info = on / "conform_probe-1.dist-info"
@@ -126,9 +126,9 @@ def test_packages_are_those_that_are_installed_and_none_that_a_package_vendors(
 
 
 def test_a_variable_that_vendors_read_is_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = platform_facts.variables()
+    before = platform_facts.describe_variables()
     monkeypatch.setenv("TORCHINDUCTOR_FREEZING", "1")
-    assert platform_facts.variables() != before
+    assert platform_facts.describe_variables() != before
 
 
 def test_where_a_checkout_lies_does_not_count(tmp_path: Path) -> None:
@@ -139,5 +139,5 @@ def test_where_a_checkout_lies_does_not_count(tmp_path: Path) -> None:
         (root / "suites" / "__init__.py").touch()
         sources = Sources([root / "suites"], root)
         cell = "suites/quick/cases.py::quick/x@mlx:fp32"
-        made.append(Keys(sources, Conditions(), STATES).of(cell))
+        made.append(CacheKeys(sources, Conditions(), STATES).of(cell))
     assert made[0] == made[1]

@@ -11,7 +11,7 @@ import pytest
 import harness
 from harness.model import registry
 from harness.session.result_cache.dependencies import Sources
-from harness.session.result_cache.imports import imports_of
+from harness.session.result_cache.imports import read_imports
 
 ROOT = Path(harness.__file__).parents[1]
 
@@ -52,9 +52,9 @@ print(json.dumps(found))
 
 
 def suites() -> dict[str, Path]:
-    from harness.session.discovery import suite_files
+    from harness.session.discovery import find_suite_files
 
-    files = suite_files(ROOT / "suites")
+    files = find_suite_files(ROOT / "suites")
     return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files}
 
 
@@ -164,4 +164,4 @@ def test_data_beside_a_module_counts(tmp_path: Path) -> None:
 
 def test_a_file_that_does_not_parse_imports_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("import b\ndef (")
-    assert imports_of(tmp_path / "a.py").wanted == ()
+    assert read_imports(tmp_path / "a.py").wanted == ()

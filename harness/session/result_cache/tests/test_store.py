@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.errors import UsageError
-from harness.model.limitation import EXCUSE
+from harness.model.limitation import NOT_RUN_ERROR
 from harness.record.cell import Cell, LimitationRef, Status
-from harness.session.result_cache.entry import Entry, is_kept
-from harness.session.result_cache.store import Store
+from harness.session.result_cache.entry import StoredResult, is_cacheable
+from harness.session.result_cache.store import ResultStore
 from reports.tests.runs import numerics
 
 KEY = "ab" * 32
@@ -29,17 +29,17 @@ def cell(status: Status = Status.PASSED, **fields: object) -> Cell:
     return Cell(case="add/a", target="null:eager", status=status, **{**given, **fields})  # type: ignore[arg-type]
 
 
-def entry(key: str = KEY, made: Cell | None = None) -> Entry:
-    return Entry.of(key, made or cell(), run="night", claim="")
+def entry(key: str = KEY, made: Cell | None = None) -> StoredResult:
+    return StoredResult.of(key, made or cell(), run="night", claim="")
 
 
 @pytest.fixture(params=["folder", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ResultStore:
     memory = request.param == "memory"
-    return Store(f"memory://{uuid.uuid4()}" if memory else str(tmp_path / "results"))
+    return ResultStore(f"memory://{uuid.uuid4()}" if memory else str(tmp_path / "results"))
 
 
-def test_what_was_put_is_found(store: Store) -> None:
+def test_what_was_put_is_found(store: ResultStore) -> None:
     store.put(entry())
     assert store.flush() == ""
     found = store.find([KEY, "cd" * 32])
@@ -66,17 +66,17 @@ def test_what_was_put_is_found(store: Store) -> None:
     ],
 )
 def test_what_is_kept(made: Cell, kept: bool) -> None:
-    assert is_kept(made) is kept
+    assert is_cacheable(made) is kept
 
 
 def test_a_limitation_that_kept_its_cell_from_running_is_not_kept() -> None:
     reason = LimitationRef(reason="known")
     failed = {"runtime": "none", "stage": "lower", "error": "raises", "limitation": reason}
-    assert is_kept(cell(Status.XFAILED, **failed))
-    assert not is_kept(cell(Status.XFAILED, **{**failed, "error": EXCUSE}))
-    assert not is_kept(cell(Status.UNSUPPORTED, **{**failed, "error": EXCUSE}))
+    assert is_cacheable(cell(Status.XFAILED, **failed))
+    assert not is_cacheable(cell(Status.XFAILED, **{**failed, "error": NOT_RUN_ERROR}))
+    assert not is_cacheable(cell(Status.UNSUPPORTED, **{**failed, "error": NOT_RUN_ERROR}))
     died = "Fatal Python error: Segmentation fault"
-    assert not is_kept(cell(Status.XFAILED, **{**failed, "error": died}))
+    assert not is_cacheable(cell(Status.XFAILED, **{**failed, "error": died}))
 
 
 @given(at=st.integers(0, 10_000), byte=st.integers(0, 255))
@@ -84,14 +84,14 @@ def test_a_damaged_entry_is_a_miss(at: int, byte: int) -> None:
     content = entry().to_bytes()
     at %= len(content)
     damaged = content[:at] + bytes([byte]) + content[at + 1 :]
-    found = Entry.read(damaged, KEY)
+    found = StoredResult.read(damaged, KEY)
     assert found is None or found == entry_of(content)
-    assert Entry.read(content[:at], KEY) is None
-    assert Entry.read(content, "cd" * 32) is None
+    assert StoredResult.read(content[:at], KEY) is None
+    assert StoredResult.read(content, "cd" * 32) is None
 
 
-def entry_of(content: bytes) -> Entry:
-    found = Entry.read(content, KEY)
+def entry_of(content: bytes) -> StoredResult:
+    found = StoredResult.read(content, KEY)
     assert found is not None
     return found
 
@@ -101,8 +101,8 @@ def test_many_writers_of_one_key_leave_one_whole_entry(tmp_path: Path) -> None:
 
     def write() -> None:
         for _ in range(20):
-            Store(str(tmp_path)).put(made)
-            assert Store(str(tmp_path)).find([KEY])[KEY] == made
+            ResultStore(str(tmp_path)).put(made)
+            assert ResultStore(str(tmp_path)).find([KEY])[KEY] == made
 
     threads = [threading.Thread(target=write) for _ in range(4)]
     for thread in threads:
@@ -115,7 +115,7 @@ def test_many_writers_of_one_key_leave_one_whole_entry(tmp_path: Path) -> None:
 def test_a_place_that_refuses_is_said_once_and_is_no_error(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("no folder")
-    store = Store(str(file))
+    store = ResultStore(str(file))
     store.put(entry())
     store.put(entry("cd" * 32))
     assert store.find([KEY]) == {}
@@ -124,11 +124,11 @@ def test_a_place_that_refuses_is_said_once_and_is_no_error(tmp_path: Path) -> No
 
 def test_a_place_that_nothing_reaches_is_misuse() -> None:
     with pytest.raises(UsageError, match="--result-cache nosuch://bucket"):
-        Store("nosuch://bucket/results")
+        ResultStore("nosuch://bucket/results")
 
 
 def test_what_was_longest_unused_goes_first(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
+    store = ResultStore(str(tmp_path))
     names = [f"{number:02x}" * 32 for number in range(5)]
     for age, name in enumerate(names):
         store.put(entry(name))

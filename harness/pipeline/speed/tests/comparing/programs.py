@@ -18,7 +18,7 @@ from harness import Case, run_cell
 from harness.model import registry
 from harness.pipeline import speed
 from harness.pipeline.shared_case_work import SharedCaseWork
-from harness.session.discovery import all_suites
+from harness.session.discovery import load_suites
 
 ROOT = Path(__file__).parents[5]
 
@@ -29,7 +29,7 @@ def load_cases() -> list[Case]:
     """The cases of all suites but for models and those of the night."""
     return [
         case
-        for suite in all_suites(ROOT / "suites")
+        for suite in load_suites(ROOT / "suites")
         for case in suite.cases
         if not {"model", "nightly"} & case.tags
     ]
@@ -38,7 +38,7 @@ def load_cases() -> list[Case]:
 def find_cells(cases: Iterable[Case]) -> Iterator[tuple[Case, str]]:
     """The cells of a plain run, by case as a run takes them."""
     for case in cases:
-        for target in registry.targets_of(case, None):
+        for target in registry.select_targets(case, None):
             if not registry.is_nightly(case, target, None):
                 yield case, str(target)
 

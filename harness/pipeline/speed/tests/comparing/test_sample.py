@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.pipeline import speed
 from harness.pytest_plugin.tests.sessions import ROOT, ended, environment
-from harness.record.revision import revision
+from harness.record.revision import read_revision
 
 STEP, LEAST = 512, 9
 _MODULE = "harness.pipeline.speed.tests.comparing.programs"
@@ -79,7 +79,7 @@ def explain(start: int, ours: Sequence[str], upstreams: Sequence[str]) -> str:
 
 
 def test_a_sample_is_the_same_byte_for_byte() -> None:
-    start = choose_start(revision(Path(ROOT)).commit)
+    start = choose_start(read_revision(Path(ROOT)).commit)
     ours, upstreams = (lower(mode, start=start) for mode in ("with", "without"))
     assert len(ours) == len(upstreams) >= 8
     # An error that both give would compare equal, too.

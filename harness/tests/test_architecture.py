@@ -1,4 +1,4 @@
-"""The house: floors import downwards, nothing imports in a circle, no folder is a heap."""
+"""Architecture: packages import downwards and without cycles; folders stay small."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("harness", "backends", "suites", "reports")
-WINGS = [
+DOCUMENTED = [
     folder
     for name in ("harness", "backends", "reports")
     for folder in sorted(path.parent for path in (ROOT / name).rglob("__init__.py"))
     if folder.name != "tests"
 ]
-MODULES_A_FOLDER = 14
+MAX_MODULES_PER_FOLDER = 14
 
 
 def folders() -> Iterator[Path]:
@@ -42,7 +42,7 @@ def test_imports_point_downwards() -> None:
 
 
 def test_no_module_imports_itself_in_a_circle() -> None:
-    """Imports for type checkers and inside of functions included."""
+    """Imports for type checkers and inside functions count."""
     graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     assert len(graph.modules) > 300
     names = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
@@ -51,21 +51,21 @@ def test_no_module_imports_itself_in_a_circle() -> None:
 
 
 def test_no_folder_holds_more_modules_than_a_reader_can_keep_apart() -> None:
-    heaps = {
+    too_large = {
         str(folder.relative_to(ROOT)): count
         for folder in folders()
         if (count := sum(path.name != "__init__.py" for path in folder.glob("*.py")))
-        > MODULES_A_FOLDER
+        > MAX_MODULES_PER_FOLDER
     }
-    assert not heaps
+    assert not too_large
 
 
-@pytest.mark.parametrize("wing", WINGS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_wing_says_what_lives_in_it(wing: Path) -> None:
-    assert ast.get_docstring(ast.parse((wing / "__init__.py").read_text()))
+@pytest.mark.parametrize("package", DOCUMENTED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_package_has_a_docstring(package: Path) -> None:
+    assert ast.get_docstring(ast.parse((package / "__init__.py").read_text()))
 
 
-# What stands in scripts that need torch and executorch alone, and what is replaced, with a digest.
+# Code for scripts without this project, and replaced functions, which are checked by digest.
 OWN_PRIVATE_NAMES = (
     "harness/vendors/",
     "harness/pipeline/speed/",
@@ -75,7 +75,7 @@ OWN_PRIVATE_NAMES = (
 
 
 def test_private_names_of_vendors_are_used_by_way_of_one_module_a_vendor() -> None:
-    """Backends of ExecuTorch's excepted: they are what is tested."""
+    """ExecuTorch's backends are exempt: they are the code under test."""
     found = [
         f"{path.relative_to(ROOT)}: {name}"
         for package in PACKAGES
@@ -89,7 +89,7 @@ def test_private_names_of_vendors_are_used_by_way_of_one_module_a_vendor() -> No
 
 
 def private_names(tree: ast.Module) -> Iterator[str]:
-    """Names of torch's and ExecuTorch's that a module imports, or reaches from what it imports."""
+    """Yield private names of torch and ExecuTorch that a module imports or reaches by attribute."""
     imported = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
