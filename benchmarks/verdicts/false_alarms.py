@@ -34,7 +34,7 @@ from harness.vendors.quiet import silence_vendors
 
 
 @dataclass
-class Tally:
+class DrawResults:
     """Results of all draws on one target."""
 
     draws: int = 0
@@ -57,7 +57,7 @@ def main(
     torch.set_num_threads(1)
     speed.install()
     chosen = select_cases(paths, names, part)
-    console, tallies = Console(), dict[Target, Tally]()
+    console, tallies = Console(), dict[Target, DrawResults]()
     for number, (case, limitations) in enumerate(chosen, start=1):
         testers, failed = {}, list[str]()
         for target, tester in _prepare_testers(case, targets, limitations, first):
@@ -72,7 +72,7 @@ def main(
             console.print(line, markup=False)
         for seed in range(first, first + seeds):
             for target, tester in testers.items():
-                wrong = _judge(tester, seed, tallies.setdefault(target, Tally()))
+                wrong = _judge(tester, seed, tallies.setdefault(target, DrawResults()))
                 if wrong:
                     console.print(f"  {case.name}@{target} seed {seed}: {wrong}", markup=False)
     if not tallies:
@@ -130,8 +130,8 @@ def _prepare_testers(
             yield target, tester
 
 
-def _judge(tester: Tester, seed: int, tally: Tally) -> str | None:
-    """Return what is wrong with the outputs for one seed's inputs, or None."""
+def _judge(tester: Tester, seed: int, tally: DrawResults) -> str | None:
+    """Return the problem of the outputs for one seed's inputs, or None."""
     calls = tester.case.make(seed).cast(tester.recipe.dtype).calls
     try:
         verdict = tester.run(calls).compare().verdict
@@ -149,7 +149,7 @@ def _judge(tester: Tester, seed: int, tally: Tally) -> str | None:
     return problem
 
 
-def _print(console: Console, tallies: dict[Target, Tally]) -> None:
+def _print(console: Console, tallies: dict[Target, DrawResults]) -> None:
     table = Table(title="inputs of one program each")
     for column in ("target", "draws", "wrong", "largest bound used"):
         table.add_column(column, justify="left" if column == "target" else "right")

@@ -7,7 +7,7 @@ without lowering: multiplies the first weight of at least two dimensions by FACT
 in float64, and prints the share of the bounds that the outputs use. From this it extrapolates the
 smallest relative fault that would fail, assuming that outputs follow linearly. Recipes that
 quantize are skipped: their reference is the quantized graph. ``widest`` is the root mean square of
-the bound divided by that of the values.
+the bound divided by the root mean square of the values.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def write_and_run_script(
         console.print(f"tensors of the script: {escape(str(written.tensor_file))}", soft_wrap=True)
     if written.runtime_note:
         console.print(
-            f"observed in another way than by the script: {escape(written.runtime_note)}",
+            f"not observed with the native runtime: {escape(written.runtime_note)}",
             soft_wrap=True,
         )
     with console.status("running the script"):

@@ -43,17 +43,17 @@ def find_candidates(flow: ValueFlow) -> list[Node]:
     return found
 
 
-def find_segment(flow: ValueFlow, node: Node, known: set[Node]) -> list[Node]:
+def find_segment(flow: ValueFlow, node: Node, all_candidates: set[Node]) -> list[Node]:
     """Return the nodes that compute a value from other candidates, inputs and state.
 
     Args:
         flow: the graph.
         node: the candidate.
-        known: all candidates.
+        all_candidates: all candidates of the graph.
     """
 
     def stops(source: Node) -> bool:
-        return source in known or source.op != "call_function"
+        return source in all_candidates or source.op != "call_function"
 
     return [each for each in flow.find_ancestors([node], stops) if each is node or not stops(each)]
 

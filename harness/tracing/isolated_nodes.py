@@ -22,7 +22,7 @@ WINDOW_LEVELS = (0, 1, 2, 4, 8)
 """How many values back a window reaches, tried in this order."""
 
 # Maximum number of nodes of a window; no single kernel computes more.
-_LARGEST = 100
+_MAX_NODES = 100
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class WindowBuilder:
         previous = 0
         for level in levels:
             nodes = self.collect_nodes(end, level)
-            if len(nodes) == previous or (level and len(nodes) > _LARGEST):
+            if len(nodes) == previous or (level and len(nodes) > _MAX_NODES):
                 return
             previous = len(nodes)
             yield nodes
@@ -78,7 +78,7 @@ class WindowBuilder:
             views = {
                 source
                 for source in outside
-                if any(self.flow.is_alias(source, of) for of in source.all_input_nodes)
+                if any(self.flow.is_alias(source, origin) for origin in source.all_input_nodes)
                 and any(writer in inside for writer in self._writers(source))
             }
             if not views:

@@ -49,8 +49,8 @@ class ReducedProgram:
         nodes: its nodes in the cell's graph; empty for a submodule.
         operators: the operators that they call.
         stage: ``compare``, or the stage that fails.
-        problem: what is wrong with it.
-        original: what is wrong with the cell.
+        problem: its problem: the failed comparison or error.
+        original: the problem of the cell.
         total: number of nodes of the cell's graph; 0 where it has none.
         programs: number of programs that were tried.
         note: a remark for the reader; may be empty.

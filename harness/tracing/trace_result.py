@@ -45,7 +45,7 @@ class TracedNode:
         elements: number of elements.
         expected: values of the oracle; None for values that are not floating tensors.
         actual: values of the target.
-        problem: what is wrong, or None.
+        problem: description of the error, or None.
         arguments: arguments of its operator, in the format of a record.
         originates_here: set for the first wrong node only. True when the node is wrong with exact
             inputs, False when the error is inherited, None when this could not be determined.
@@ -86,7 +86,7 @@ class Found:
         seed: run seed.
         runtime: the runtime that executed: ``native``, ``reference``, ``emulated`` or ``none``.
         stage: the failed stage, where the program does not run; else None.
-        problem: what is wrong with the cell; None for a green one.
+        problem: description of the cell's error; None for a green cell.
         first: the first node in graph order that exceeds its bound although all values it depends
             on are within theirs; None where there is none, or no program to examine.
         nodes: every node that was measured, worst first.

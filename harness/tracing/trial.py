@@ -57,7 +57,7 @@ class TrialResult:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong, or None."""
+        """The failed stage with its error, or the failed comparison; None for a green program."""
         if self.stage is not None:
             return f"{self.stage}: {self.error}"
         return self.verdict.problem if self.verdict is not None else None

@@ -91,7 +91,7 @@ class GeneratedProgram:
 
         Args:
             targets: globs over targets, as in a case.
-            about: what is wrong with it.
+            about: description of its problem.
         """
         about = about.replace("\\", "/").replace('"""', "'''")
         doc = f'"""{textwrap.fill(about, 98)}\n"""\n\n' if about else ""

@@ -39,7 +39,7 @@ class FoundProgram(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         name: name of its case.
         target: target that gets it wrong.
         kind: category that programs with the same problem share.
-        message: what is wrong.
+        message: description of the problem.
         step_count: number of its statements.
         called_names: functions and methods that it calls.
         text: a file with the program as a case.

@@ -20,7 +20,7 @@ STEPS = 20
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a program.
+    """A problem of a program.
 
     Attributes:
         kind: category that a smaller program must share.
@@ -39,7 +39,7 @@ class Finding:
 
     Attributes:
         program: the program.
-        problem: what is wrong.
+        problem: its problem.
         tried: number of programs judged until it, or a larger version, was found.
     """
 
@@ -82,7 +82,7 @@ def find_wrong_program(
     """Generate programs until one is judged wrong, then shrink it.
 
     Args:
-        judge: returns what is wrong with a program, or None; must not raise.
+        judge: returns the problem of a program, or None; must not raise.
         examples: number of programs to try.
         seed: seed of the programs.
         may_draw: whether programs may draw random numbers.

@@ -25,7 +25,7 @@ class RecordedCell:
         graph: the ATen program; float where the recipe quantizes with PT2E.
         stage: the failed stage, or None.
         error: error message of that stage.
-        problem: what is wrong, or None.
+        problem: the failed comparison or error, or None.
         reference: the expected values; None where they could not be computed.
         runs: number of calls; the last input is repeated where state is observed.
     """

@@ -36,7 +36,7 @@ class WrittenScript:
     Attributes:
         path: the script.
         tensor_file: the file with its long tensors, or None.
-        problem: what is wrong with the cell; None for a green one, whose script says "gone".
+        problem: the problem of the cell; None for a green one, whose script prints "gone".
         runtime_note: how this project executed the program instead of the native runtime; may be
             empty.
     """
@@ -104,7 +104,7 @@ def _text(cell: RecordedCell, script: Script, values: ScriptTensors, about: Sequ
     body = "\n".join(
         [*shown, *(f"\n\n{piece}" for piece in _find_support_code([*shown, *data])), "\n", *data]
     )
-    preamble = _without_head(script.preamble)
+    preamble = _strip_header(script.preamble)
     imports = [*_imports(body + preamble), *_registration_imports(source)]
     if preamble:
         imports += ["\n", preamble, ""]
@@ -122,25 +122,25 @@ def _docstring(cell: RecordedCell, about: Sequence[str]) -> Iterator[str]:
         *about,
     ]
     if cell.runtime_note:
-        lines.append(f"Observed in another way than by this script: {cell.runtime_note}.")
+        lines.append(f"Not observed with the native runtime: {cell.runtime_note}.")
         if delegate := runner.recipe.script.delegate if runner.recipe.script else "":
             lines.append(
                 f"This script lowers with the vendor's code. A runtime that has {delegate} "
                 f"executes the program; without it the script saves the program and exits with 2."
             )
-    yield f'"""{_plain(f"{runner.case.op} on {runner.target}")}'
+    yield f'"""{_escape(f"{runner.case.op} on {runner.target}")}'
     for line in lines:
         yield ""
-        yield from textwrap.wrap(_plain(line), 98)
+        yield from textwrap.wrap(_escape(line), 98)
     versions = (f"{name} {metadata.version(name)}" for name in ("torch", "executorch"))
     yield ""
-    yield f"Written with {', '.join(versions)}. Needs no other package of this project."
+    yield f"Written with {', '.join(versions)}."
     yield ""
     yield "Exit code: 1 the defect shows, 0 the defect is gone, 2 it cannot be tried here."
     yield '"""\n'
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "/").replace('"""', "'''")
 
 
@@ -200,8 +200,8 @@ def _find_support_code(lines: Sequence[str]) -> list[str]:
     return [found[piece.__name__] for piece in support_code.PIECES if piece.__name__ in found]
 
 
-def _without_head(text: str) -> str:
-    """The definitions of a module: without docstring and imports."""
+def _strip_header(text: str) -> str:
+    """Return the source of a module without docstring and imports."""
     lines = text.split("\n")
     starts = (n for n, line in enumerate(lines) if line.startswith(("def ", "class ", "@")))
     first = next(starts, None)
@@ -325,7 +325,7 @@ def _main_code(cell: RecordedCell, source: ModuleSource) -> Iterator[str]:
     yield "        return 2"
     yield "    except Exception as error:"
     if cell.failing_phase is not None:
-        yield f"        # Observed: {_plain(cell.error)[:76]}"
+        yield f"        # Observed: {_escape(cell.error)[:76]}"
     yield f"        return report_failure(stage, error, {cell.failing_phase!r})"
     if cell.reference is None:
         yield '    print("the defect is gone")'
