@@ -17,7 +17,7 @@ Edit = Callable[[torch.fx.Node], bool]
 """Changes a matching node; returns whether it did."""
 
 
-class Planted:
+class EditPass:
     """A pass over the edge program that edits nodes, including nodes of branches."""
 
     def __init__(self, edit: Edit) -> None:
@@ -32,18 +32,18 @@ class Planted:
         return PassResult(module, changed > 0)
 
 
-def planted(target: str, edit: Edit) -> Recipe:
-    """The recipe of a target that edits every program before it is partitioned."""
+def make_faulty_recipe(target: str, edit: Edit) -> Recipe:
+    """Return the recipe of a target with an edit of every program before partitioning."""
     recipe = registry.recipe(Target.parse(target))
-    return replace(recipe, transform_passes=lambda: [Planted(edit), *recipe.transform_passes()])
+    return replace(recipe, transform_passes=lambda: [EditPass(edit), *recipe.transform_passes()])
 
 
-def swapped(name: str, other: str) -> Edit:
+def swap_operator(name: str, other: str) -> Edit:
     """Replace an operator (``aten.tanh.default``) by another one with the same arguments."""
-    wrong = edge(other)
+    wrong = edge_operator(other)
 
     def edit(node: torch.fx.Node) -> bool:
-        if node.target is not edge(name):
+        if node.target is not edge_operator(name):
             return False
         node.target = wrong
         return True
@@ -51,29 +51,29 @@ def swapped(name: str, other: str) -> Edit:
     return edit
 
 
-def swapped_after(name: str, other: str, before: str) -> Edit:
-    """Like :func:`swapped`, only where the argument is the result of ``before`` and has no other
-    use.
+def swap_operator_after(name: str, other: str, before: str) -> Edit:
+    """Like :func:`swap_operator`, only where the argument is the result of ``before`` and has no
+    other use.
 
     A kernel that fuses both operators may do this.
     """
-    swap = swapped(name, other)
+    swap = swap_operator(name, other)
 
     def edit(node: torch.fx.Node) -> bool:
         source: Any = node.args[0] if node.args else None
         alone = isinstance(source, torch.fx.Node) and len(source.users) == 1
-        return bool(alone and source.target is edge(before) and swap(node))
+        return bool(alone and source.target is edge_operator(before) and swap(node))
 
     return edit
 
 
-def swapped_in_large(name: str, other: str, nodes: int) -> Edit:
-    """Like :func:`swapped`, only in a graph of at least ``nodes`` nodes: no part errs alone."""
-    swap = swapped(name, other)
+def swap_operator_in_large(name: str, other: str, nodes: int) -> Edit:
+    """Like :func:`swap_operator`, only in graphs of ``nodes`` nodes or more: no part errs alone."""
+    swap = swap_operator(name, other)
     return lambda node: len(node.graph.nodes) >= nodes and swap(node)
 
 
-def edge(name: str) -> Any:
+def edge_operator(name: str) -> Any:
     """``aten.tanh.default`` in the edge dialect."""
     found = ops.edge
     for part in name.split("."):

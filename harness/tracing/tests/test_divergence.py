@@ -12,12 +12,12 @@ from harness import Case, Cell, Limitation, Recipe, Severity, Status, Tester, ru
 from harness.record.cell import MODEL
 from harness.tracing import divergence
 from harness.tracing.divergence import is_wrong_model, trace_cell
-from harness.tracing.tests.planting import planted, swapped
+from harness.tracing.tests.planting import make_faulty_recipe, swap_operator
 from harness.tracing.trace import trace
 from harness.tracing.trace_result import Found, add_trace
 
 TARGET = "portable:fp32"
-WRONG = planted(TARGET, swapped("aten.tanh.default", "aten.erf.default"))
+WRONG = make_faulty_recipe(TARGET, swap_operator("aten.tanh.default", "aten.erf.default"))
 KNOWN = [Limitation(target=TARGET, case="*", reason="tanh is erf", outcome=Status.MISMATCH)]
 
 
@@ -67,9 +67,9 @@ def replace_divergence(cell: Cell) -> str:
 
 def test_who_has_nothing_to_trace_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(divergence, "trace", None)  # a call would fail
-    right = wrong(planted(TARGET, lambda node: False))
+    right = wrong(make_faulty_recipe(TARGET, lambda node: False))
     no_model = wrong(of=case("fp32"))
-    in_lowering = wrong(planted(TARGET, lambda node: 1 // 0 > 0))
+    in_lowering = wrong(make_faulty_recipe(TARGET, lambda node: 1 // 0 > 0))
     assert (right.status, no_model.status) == (Status.PASSED, Status.MISMATCH)
     assert (in_lowering.status, in_lowering.stage) == (Status.FAILED, "lower")
     for cell in (right, no_model, in_lowering):
@@ -96,7 +96,7 @@ def test_whatever_tracing_raises_the_verdict_stands(monkeypatch: pytest.MonkeyPa
 
 def test_a_cell_that_is_green_when_it_is_traced_says_so() -> None:
     cell = wrong()
-    found = trace_cell(cell, MODEL_CASE, recipe=planted(TARGET, lambda node: False))
+    found = trace_cell(cell, MODEL_CASE, recipe=make_faulty_recipe(TARGET, lambda node: False))
     assert isinstance(found, Found)
     assert (
         add_trace(cell, found).trace_skipped
@@ -152,5 +152,5 @@ def test_a_cell_that_was_just_run_is_not_run_again_to_be_traced() -> None:
     assert found.first == again.first
     # A cell without a verdict has no tester to reuse.
     ran.clear()
-    wrong(planted(TARGET, lambda node: 1 // 0 > 0), on_compared=ran.append)
+    wrong(make_faulty_recipe(TARGET, lambda node: 1 // 0 > 0), on_compared=ran.append)
     assert ran == []

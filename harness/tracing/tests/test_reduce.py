@@ -13,12 +13,17 @@ from harness.errors import ProgramError
 from harness.model.backend import Execution
 from harness.model.case import arguments
 from harness.tracing.reduce import ReducedProgram, reduce
-from harness.tracing.tests.planting import edge, planted, swapped, swapped_after
+from harness.tracing.tests.planting import (
+    edge_operator,
+    make_faulty_recipe,
+    swap_operator,
+    swap_operator_after,
+)
 from harness.tracing.tests.test_trace import TANH_IS_ERF, Chain, Fused
 
 
 def reduced(case: Case, edit: Any, target: str = "portable:fp32", **options: Any) -> ReducedProgram:
-    return reduce(case, target, recipe=planted(target, edit), isolate=False, **options)
+    return reduce(case, target, recipe=make_faulty_recipe(target, edit), isolate=False, **options)
 
 
 def test_a_wrong_value_is_left_with_its_node() -> None:
@@ -36,15 +41,15 @@ def test_a_wrong_value_is_left_with_its_node() -> None:
 
 def test_a_fused_kernel_keeps_the_nodes_that_it_fuses() -> None:
     case = Case("fused", lambda: (Fused(), (torch.randn(4, 8), torch.randn(4, 8))))
-    edit = swapped_after("aten.relu.default", "aten.neg.default", "aten.sub.Tensor")
+    edit = swap_operator_after("aten.relu.default", "aten.neg.default", "aten.sub.Tensor")
     assert set(reduced(case, edit).nodes) == {"sub", "relu"}
 
 
 def refuse(node: torch.fx.Node) -> bool:
     """A lowering that raises for a sigmoid of a sum."""
-    if node.target is edge("aten.sigmoid.default"):
+    if node.target is edge_operator("aten.sigmoid.default"):
         for source in node.all_input_nodes:
-            if source.target is edge("aten.add.Tensor"):
+            if source.target is edge_operator("aten.add.Tensor"):
                 raise RuntimeError(f"no kernel for {node.name} of {source.name}")
     return False
 
@@ -123,7 +128,7 @@ def test_what_is_not_red_cannot_be_reduced() -> None:
     case = Case("chain", lambda: (Chain(), (torch.randn(4, 8),)))
     with pytest.raises(UsageError, match="chain@portable:fp32 is green with seed 0"):
         reduce(case, "portable:fp32", isolate=False)
-    edit = swapped("aten.tanh.default", "aten.tanh.default")
+    edit = swap_operator("aten.tanh.default", "aten.tanh.default")
     unsupported = Case("infinite", lambda: (Chain(), (torch.full((4, 8), torch.inf),)))
     with pytest.raises(UsageError, match="not about the operators"):
         reduced(unsupported, edit, "xnnpack:int8")

@@ -13,9 +13,14 @@ from backends.mlx.execution.kernels import BUILDERS
 from harness import Case, Found, UsageError, run_cell, trace, with_divergence
 from harness.errors import ConflictingOptions
 from harness.record.cell import Cell
-from harness.tracing.tests.planting import planted, swapped, swapped_after, swapped_in_large
+from harness.tracing.tests.planting import (
+    make_faulty_recipe,
+    swap_operator,
+    swap_operator_after,
+    swap_operator_in_large,
+)
 
-TANH_IS_ERF = swapped("aten.tanh.default", "aten.erf.default")
+TANH_IS_ERF = swap_operator("aten.tanh.default", "aten.erf.default")
 
 
 class Chain(torch.nn.Module):
@@ -39,7 +44,7 @@ def found(module: torch.nn.Module, target: str, *inputs: torch.Tensor, **options
 
 @pytest.mark.parametrize("target", ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32"])
 def test_a_planted_fault_is_traced_to_its_node(target: str) -> None:
-    seen = found(Chain(), target, recipe=planted(target, TANH_IS_ERF), taps=3)
+    seen = found(Chain(), target, recipe=make_faulty_recipe(target, TANH_IS_ERF), taps=3)
     assert seen.problem is not None
     first = seen.first
     assert first is not None
@@ -132,8 +137,8 @@ class Fused(torch.nn.Module):
 
 def test_what_only_a_fused_kernel_does_is_found_by_cutting() -> None:
     """Additional outputs prevent the fusion of the two nodes."""
-    edit = swapped_after("aten.relu.default", "aten.neg.default", "aten.sub.Tensor")
-    recipe = planted("portable:fp32", edit)
+    edit = swap_operator_after("aten.relu.default", "aten.neg.default", "aten.sub.Tensor")
+    recipe = make_faulty_recipe("portable:fp32", edit)
     seen = found(Fused(), "portable:fp32", torch.randn(4, 8), torch.randn(4, 8), recipe=recipe)
     assert seen.first is not None
     assert seen.first.op == "aten.relu.default"
@@ -154,7 +159,7 @@ class Summed(torch.nn.Module):
 
 def test_a_right_value_hides_a_wrong_one() -> None:
     inputs = torch.full((2, 256), 4.8), torch.rand(2, 256) + 1
-    recipe = planted("portable:fp32", TANH_IS_ERF)
+    recipe = make_faulty_recipe("portable:fp32", TANH_IS_ERF)
     seen = found(Summed(), "portable:fp32", *inputs, recipe=recipe, taps=1)
     assert seen.first is not None
     assert (seen.first.node, seen.first.born) == ("tanh", True)
@@ -168,8 +173,8 @@ def test_what_no_part_does_alone_is_inherited() -> None:
                 x = torch.neg(torch.sigmoid(x))
             return torch.tanh(x) * x
 
-    edit = swapped_in_large("aten.tanh.default", "aten.erf.default", 16)
-    seen = found(Deep(), "portable:fp32", recipe=planted("portable:fp32", edit))
+    edit = swap_operator_in_large("aten.tanh.default", "aten.erf.default", 16)
+    seen = found(Deep(), "portable:fp32", recipe=make_faulty_recipe("portable:fp32", edit))
     assert seen.first is not None
     assert (seen.first.node, seen.first.born) == ("tanh", False)
     assert seen.path[-1].startswith("tanh ")
@@ -199,7 +204,7 @@ def test_writes_views_and_tuples() -> None:
     torch.manual_seed(0)
     inputs = (torch.randn(4, 8), {"y": torch.randn(8)})
     case = Case("several", lambda: (Several(), inputs), calls=lambda: [(inputs[0] + 1, inputs[1])])
-    recipe = planted("portable:fp32", TANH_IS_ERF)
+    recipe = make_faulty_recipe("portable:fp32", TANH_IS_ERF)
     seen = trace(case, "portable:fp32", recipe=recipe, all_nodes=True)
     assert seen.first is not None
     assert (seen.first.node, seen.first.born) == ("tanh", True)
@@ -222,7 +227,7 @@ class Cache(torch.nn.Module):
 
 def test_state_that_is_written_wrongly() -> None:
     case = Case("cache", lambda: (Cache(), (torch.randn(2, 4),)))
-    seen = trace(case, "portable:fp32", recipe=planted("portable:fp32", TANH_IS_ERF))
+    seen = trace(case, "portable:fp32", recipe=make_faulty_recipe("portable:fp32", TANH_IS_ERF))
     assert seen.problem is not None
     assert seen.problem.startswith("call 1")
     assert seen.first is not None
@@ -236,7 +241,9 @@ class Branches(torch.nn.Module):
 
 def test_control_flow_is_one_node() -> None:
     x = torch.full((4, 8), 0.5)
-    seen = found(Branches(), "portable:fp32", x, recipe=planted("portable:fp32", TANH_IS_ERF))
+    seen = found(
+        Branches(), "portable:fp32", x, recipe=make_faulty_recipe("portable:fp32", TANH_IS_ERF)
+    )
     assert seen.first is not None
     assert (seen.first.op, seen.first.born) == ("cond", True)
 
@@ -253,7 +260,7 @@ class Products(torch.nn.Module):
 
 @pytest.mark.parametrize("target", ["xnnpack:int8"])
 def test_quantized_values_are_looked_at_decoded(target: str) -> None:
-    recipe = planted(target, swapped("aten.mul.Tensor", "aten.sub.Tensor"))
+    recipe = make_faulty_recipe(target, swap_operator("aten.mul.Tensor", "aten.sub.Tensor"))
     inputs = (torch.randn(4, 8), torch.randn(4, 8))
     seen = found(Products(), target, *inputs, recipe=recipe, all_nodes=True)
     assert seen.first is not None
@@ -287,7 +294,7 @@ def test_misuse_is_one_line() -> None:
 
 def test_a_record_keeps_what_was_found() -> None:
     case = Case.from_module("chain", Chain(), (torch.randn(4, 8),))
-    recipe = planted("portable:fp32", TANH_IS_ERF)
+    recipe = make_faulty_recipe("portable:fp32", TANH_IS_ERF)
     cell = run_cell(case, "portable:fp32", recipe=recipe)
     assert cell.first_divergence is None
     seen = trace(case, "portable:fp32", recipe=recipe)

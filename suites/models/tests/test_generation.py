@@ -10,7 +10,7 @@ import torch
 from harness import Case, Recipe, Tester
 from harness.model.case import Inputs
 from harness.pipeline.route import lower
-from harness.tracing.tests.planting import planted
+from harness.tracing.tests.planting import make_faulty_recipe
 from suites.models import generation
 from suites.models.generation import PROMPT, STEPS, likeliest
 from suites.models.tests.test_generation_faults import writes_one_on
@@ -80,6 +80,6 @@ def test_a_program_says_what_eager_says_and_says_it_again(name: str, target: str
 
 @pytest.mark.nightly
 def test_a_program_whose_cache_is_off_by_one_says_something_else() -> None:
-    tester = lowered("llama/decode", "mlx:fp32", planted("mlx:fp32", writes_one_on))
+    tester = lowered("llama/decode", "mlx:fp32", make_faulty_recipe("mlx:fp32", writes_one_on))
     expected = [int(call[0]) for call in tester.built.calls[PROMPT : PROMPT + STEPS]]
     assert said(tester, PROMPT) != expected

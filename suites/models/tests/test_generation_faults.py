@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness import Status, run_cell, trace
-from harness.tracing.tests.planting import Edit, edge, planted
+from harness.tracing.tests.planting import Edit, edge_operator, make_faulty_recipe
 from suites.models.decoding import Shipped
 from suites.models.generation import generation, plain
 from suites.models.language import llama
@@ -25,7 +25,7 @@ SHORT = generation("llama/short", lambda: Shipped(llama()), plain, steps=2)
 def put_before(node: torch.fx.Node, given: torch.fx.Node, operator: str, number: float) -> bool:
     """Give a node what an operator of a number makes of one of its arguments."""
     with node.graph.inserting_before(node):
-        wrong = node.graph.call_function(edge(operator), (given, number))
+        wrong = node.graph.call_function(edge_operator(operator), (given, number))
     wrong.meta = dict(given.meta)
     node.replace_input_with(given, wrong)
     return True
@@ -90,7 +90,7 @@ class Counted:
 )
 def test_a_fault_in_the_state_is_red(target: str, fault: Edit) -> None:
     edit = Counted(fault)
-    cell = run_cell(SHORT, target, recipe=planted(target, edit))
+    cell = run_cell(SHORT, target, recipe=make_faulty_recipe(target, edit))
     assert edit.made
     assert (cell.status, cell.stage) == (Status.MISMATCH, "compare"), cell.error
 
@@ -107,7 +107,7 @@ def test_a_trace_names_where_the_state_goes_wrong(fault: Edit, node: str, line: 
     assert SHORT.calls is not None
     calls = SHORT.calls
     case = replace(SHORT, calls=lambda: calls()[:2])
-    first = trace(case, "portable:fp32", recipe=planted("portable:fp32", fault)).first
+    first = trace(case, "portable:fp32", recipe=make_faulty_recipe("portable:fp32", fault)).first
     assert first is not None
     assert (first.node, first.born) == (node, True)
     assert line in first.source
