@@ -40,8 +40,9 @@ class Arena {
     if (base_) return true;
     // Smaller slots where address space is limited: fewer wild indices are then attributed.
     for (shift_ = 36; shift_ >= 28; shift_ -= 4) {
+      // Shared, because private address space counts for RLIMIT_DATA although no page of it is used.
       void* at = mmap(nullptr, uint64_t{kSlots} << shift_, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (at == MAP_FAILED) continue;
       base_ = static_cast<unsigned char*>(at);
       return true;
@@ -76,7 +77,7 @@ class Arena {
   }
   // Pages of large buffers go back to the system; small ones are kept for the next dispatch.
   void release(unsigned slot, uint64_t size) {
-    if (size > kKeep) madvise(page(place(slot)), size + 4096, MADV_DONTNEED);
+    if (size > kKeep) madvise(page(place(slot)), size + 4096, kRelease);
     if (pools_[slot].count * sizeof(Trace) > kKeep) drop(pools_[slot]);
   }
 
@@ -86,6 +87,11 @@ class Arena {
     uint64_t count = 0;
   };
   static constexpr uint64_t kKeep = uint64_t{16} << 20;
+#ifdef MADV_REMOVE
+  static constexpr int kRelease = MADV_REMOVE;
+#else
+  static constexpr int kRelease = MADV_DONTNEED;
+#endif
 
   static void drop(Pool& pool) {
     if (pool.traces) munmap(pool.traces, pool.count * sizeof(Trace));
