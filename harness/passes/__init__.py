@@ -1,5 +1,5 @@
-"""Whether a graph pass preserves what a program means: the program is kept before and after it,
-both are run, and each property that a pass must keep is looked at by name.
+"""Check that graph passes preserve the meaning of a program.
 
-Imports the vocabulary, ``record``, ``execution`` and ``numerics``.
+The program is copied before and after the passes, both copies run, and each property that a pass
+must keep is checked by name. Imports ``model``, ``record``, ``execution`` and ``numerics``.
 """

@@ -1,5 +1,8 @@
-"""A program in the edge dialect, run node by node in eager PyTorch: what it returns and changes,
-what shares memory, and where a node is not what its metadata says."""
+"""Run a program in the edge dialect node by node in eager PyTorch.
+
+Records outputs, changed inputs and state, values that share memory, and nodes whose result differs
+from their metadata.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,20 @@ from harness.execution.operators import op_name
 from harness.vendors.torch import tree_leaves
 
 SEED = 0
-"""Of the generators before the first call of a program."""
+"""Seed of the generators before the first call of a program."""
 
 
 @dataclass
-class Observed:
-    """What came of the calls of a program.
+class ObservedRun:
+    """The results of the calls of a program.
 
     Attributes:
-        outputs: of each call, those that its caller gets.
-        inputs: of each call, as it left them.
-        state: after the last call, by name: buffers, and constants and parameters, too, of a
-            program that writes in place.
-        shared: pairs of outputs, inputs and buffers that have memory in common after a call.
-        wrong: what was not as the metadata of its node says, by name of the node.
+        outputs: per call, the outputs that its caller receives.
+        inputs: per call, the inputs after it.
+        state: state after the last call, by name: buffers; for a program that writes in place also
+            constants and parameters.
+        shared: pairs of outputs, inputs and buffers that share memory after a call.
+        wrong: differences between results and the metadata of their node, by name of the node.
     """
 
     outputs: list[list[Any]] = field(default_factory=list)
@@ -44,19 +47,21 @@ def observe(
     program: ExportedProgram,
     calls: Sequence[Sequence[Any]],
     meanings: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
-) -> Observed:
-    """Run a program.
+) -> ObservedRun:
+    """Run a program and record its behaviour.
 
     Args:
-        program: without delegates; left as it is.
-        calls: the leaves of the inputs of each call; left as they are.
-        meanings: what operators without a kernel compute, by name (``tosa.RESHAPE.default``).
+        program: without delegates; not changed.
+        calls: the leaves of the inputs of each call; not changed.
+        meanings: implementations of operators without a kernel, by name
+            (``tosa.RESHAPE.default``).
     """
-    seen = Observed()
+    observed = ObservedRun()
     signature = program.graph_signature
     state: dict[str, Any] = {**program.state_dict, **program.constants}
-    writes = any(map(_writes, program.graph_module.modules()))  # to what, is for the pass to know
-    held = {
+    # In-place operators may write to any state, as verifying the target is up to the pass.
+    writes = any(map(_has_mutable_operator, program.graph_module.modules()))
+    own_state = {
         spec.target: _copy(state[spec.target])
         for spec in signature.input_specs
         if spec.target in state and (writes or spec.kind is InputKind.BUFFER)
@@ -67,34 +72,34 @@ def observe(
             given = iter(leaves := [_copy(leaf) for leaf in call])
             flat = [
                 next(given) if spec.kind is InputKind.USER_INPUT
-                else held[spec.target] if spec.target in held else state[spec.target]
+                else own_state[spec.target] if spec.target in own_state else state[spec.target]
                 for spec in signature.input_specs
             ]  # fmt: skip
-            runner = _Checking(program.graph_module, seen.wrong, meanings)
+            runner = _MetadataChecker(program.graph_module, observed.wrong, meanings)
             returned = runner.run(*flat)
             outputs = []
-            # What is returned is what it is when all is written.
+            # Outputs may be views: they are copied after all mutations have been written.
             for spec, value in zip(signature.output_specs, returned, strict=True):
                 if spec.kind is OutputKind.USER_OUTPUT:
                     outputs.append(value)
                 elif spec.kind is OutputKind.BUFFER_MUTATION and spec.target is not None:
-                    held[spec.target] = value
+                    own_state[spec.target] = value
                 elif spec.kind is OutputKind.USER_INPUT_MUTATION:
                     leaves[_position(program, spec.target)].copy_(value)
-            seen.shared |= _shared({
+            observed.shared |= _find_shared_memory({
                 **{f"output {at}": value for at, value in enumerate(outputs)},
                 **{f"input {at}": value for at, value in enumerate(leaves)},
-                **{f"buffer {name}": value for name, value in held.items()},
+                **{f"buffer {name}": value for name, value in own_state.items()},
             })  # fmt: skip
-            held = {name: _copy(value) for name, value in held.items()}
-            seen.outputs.append([_copy(value) for value in outputs])
-            seen.inputs.append(leaves)
-    seen.state = held
-    return seen
+            own_state = {name: _copy(value) for name, value in own_state.items()}
+            observed.outputs.append([_copy(value) for value in outputs])
+            observed.inputs.append(leaves)
+    observed.state = own_state
+    return observed
 
 
-def _writes(module: torch.nn.Module) -> bool:
-    """Whether a graph has an operator that writes to what it is given."""
+def _has_mutable_operator(module: torch.nn.Module) -> bool:
+    """Whether a graph has an operator that writes to an argument."""
     return isinstance(module, torch.fx.GraphModule) and any(
         node.op == "call_function"
         and (schema := getattr(node.target, "_schema", None)) is not None
@@ -108,11 +113,11 @@ def _position(program: ExportedProgram, name: str | None) -> int:
 
 
 def _copy(value: Any) -> Any:
-    """A copy that lies in memory as the value does."""
+    """Copy a tensor with its strides."""
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
-def _shared(values: Mapping[str, Any]) -> set[tuple[str, str]]:
+def _find_shared_memory(values: Mapping[str, Any]) -> set[tuple[str, str]]:
     storages = {
         name: value.untyped_storage().data_ptr()
         for name, value in values.items()
@@ -123,10 +128,10 @@ def _shared(values: Mapping[str, Any]) -> set[tuple[str, str]]:
     }
 
 
-class _Checking(torch.fx.Interpreter):
-    """Holds the result of each node against its metadata.
+class _MetadataChecker(torch.fx.Interpreter):
+    """Compares the result of each node with its metadata.
 
-    Symbolic sizes are read off the placeholders; an expression of others is not looked at.
+    Symbolic sizes are taken from the placeholders; expressions with other symbols are not checked.
     """
 
     def __init__(
@@ -146,34 +151,34 @@ class _Checking(torch.fx.Interpreter):
     def run_node(self, node: torch.fx.Node) -> Any:
         result = super().run_node(node)
         if node.op in ("placeholder", "call_function"):
-            said, found = tree_leaves(node.meta.get("val")), tree_leaves(result)
+            expected, found = tree_leaves(node.meta.get("val")), tree_leaves(result)
             if node.op == "placeholder":
-                self._learn(said, found)
-            problem = self._difference(node, said, found)
+                self._record_sizes(expected, found)
+            problem = self._find_difference(node, expected, found)
             if problem is not None:
                 self._wrong.setdefault(node.name, f"{node.name}: {problem}")
         return result
 
-    def _learn(self, said: Sequence[Any], found: Sequence[Any]) -> None:
-        for one, other in zip(said, found, strict=False):
+    def _record_sizes(self, expected: Sequence[Any], found: Sequence[Any]) -> None:
+        for one, other in zip(expected, found, strict=False):
             if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
                 for size, actual in zip(one.shape, other.shape, strict=False):
                     if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                         self._sizes[size.node.expr] = actual
 
-    def _difference(
-        self, node: torch.fx.Node, said: Sequence[Any], found: Sequence[Any]
+    def _find_difference(
+        self, node: torch.fx.Node, expected: Sequence[Any], found: Sequence[Any]
     ) -> str | None:
         if "val" not in node.meta:
             return "has no metadata"
-        if len(said) != len(found):
-            return f"returned {len(found)} values where its metadata has {len(said)}"
-        for one, other in zip(said, found, strict=True):
+        if len(expected) != len(found):
+            return f"returned {len(found)} values where its metadata has {len(expected)}"
+        for one, other in zip(expected, found, strict=True):
             if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
                 continue
             if one.dtype != other.dtype:
                 return f"is {other.dtype}, its metadata says {one.dtype}"
-            sizes = [self._value(size) for size in one.shape]
+            sizes = [self._evaluate_size(size) for size in one.shape]
             agree = len(sizes) == other.dim() and all(
                 size in (None, actual) for size, actual in zip(sizes, other.shape, strict=True)
             )
@@ -181,8 +186,8 @@ class _Checking(torch.fx.Interpreter):
                 return f"has shape {list(other.shape)}, its metadata says {list(one.shape)}"
         return None
 
-    def _value(self, size: int | torch.SymInt) -> int | None:
-        """What a size comes to; None where that is not known."""
+    def _evaluate_size(self, size: int | torch.SymInt) -> int | None:
+        """Return the value of a size; None where it has unknown symbols."""
         if isinstance(size, int):
             return size
         value = size.node.expr.subs(self._sizes)

@@ -1,8 +1,10 @@
-"""Whether a memory plan gives bytes of an arena to two values at once: by the plan itself, with
-lifetimes of our own, and by running the program in its arenas with freed bytes spoilt.
+"""Check that a memory plan never gives the same bytes to two live values.
 
-Of a branch or loop body every value lives while its node runs; what it returns is not copied, and
-lives for as long as the results of that node do.
+Two independent checks: lifetimes computed from the plan, and a run of the program in its arenas
+that overwrites freed bytes.
+
+Every value of a branch or loop body lives while its control flow node runs. Returned values are not
+copied, and live as long as the results of that node.
 """
 
 from __future__ import annotations
@@ -19,23 +21,23 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Graph, GraphModule, Node
 
-from harness.passes.equality import unequal
+from harness.passes.equality import describe_difference
 from harness.vendors.torch import HigherOrderOperator, tree_leaves
 
 
 @dataclass
-class Span:
+class Allocation:
     """Bytes of an arena that hold a value, and the nodes between which they do.
 
     Attributes:
-        name: of the node that makes it.
-        arena: its number.
+        name: name of the node that computes the value.
+        arena: number of the arena.
         begin: the first byte.
-        end: behind the last one.
+        end: the byte after the last one.
         first: index of the node that writes it.
-        last: index of the last node that reads it; infinite for what the program returns and keeps.
-        inside: the node of control flow whose branch or body it is from; empty for none. Branches
-            exclude each other, and a body is looked at on its own.
+        last: index of the last node that reads it; infinite for outputs and state.
+        inside: the control flow node whose branch or body it belongs to; empty for none. Branches
+            exclude each other, and a body is checked separately.
     """
 
     name: str
@@ -46,8 +48,8 @@ class Span:
     last: float
     inside: str = ""
 
-    def clashes(self, other: Span) -> bool:
-        """Whether both need a byte at once."""
+    def overlaps(self, other: Allocation) -> bool:
+        """Whether both need a byte at the same time."""
         return (
             self.arena == other.arena
             and not (self.inside and self.inside == other.inside)
@@ -63,120 +65,123 @@ class Span:
         )
 
 
-def clashes(emitted: ExecutorchProgramManager) -> list[str]:
-    """Pairs of values that a plan has given the same bytes at once.
+def find_overlaps(emitted: ExecutorchProgramManager) -> list[str]:
+    """Describe pairs of live values that a plan assigns to the same bytes.
 
     Args:
-        emitted: a program whose memory is planned.
+        emitted: a program with planned memory.
     """
     program = emitted.exported_program()
-    return [*_clashes(program.graph, _kept(program))]
+    return [*_find_overlaps(program.graph, _find_buffers(program))]
 
 
-def _clashes(graph: Graph, kept: frozenset[Node]) -> Iterator[str]:
-    spans = sorted(lifetimes(graph, kept), key=lambda span: span.first)
-    live: list[Span] = []
+def _find_overlaps(graph: Graph, kept: frozenset[Node]) -> Iterator[str]:
+    spans = sorted(collect_allocations(graph, kept), key=lambda span: span.first)
+    live: list[Allocation] = []
     for span in spans:
         live = [other for other in live if other.last >= span.first]
-        yield from (f"{other} and {span}" for other in live if span.clashes(other))
+        yield from (f"{other} and {span}" for other in live if span.overlaps(other))
         live.append(span)
     for node in graph.nodes:
         for body in _bodies(node):
-            yield from _clashes(body.graph, frozenset())
+            yield from _find_overlaps(body.graph, frozenset())
 
 
-def _kept(program: ExportedProgram) -> frozenset[Node]:
-    """The buffers, which a later call reads."""
+def _find_buffers(program: ExportedProgram) -> frozenset[Node]:
+    """Return the nodes of buffers, which a later call reads."""
     signature = program.graph_signature
     names = {spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.BUFFER}
     return frozenset(node for node in program.graph.nodes if node.name in names)
 
 
-def lifetimes(graph: Graph, kept: frozenset[Node] = frozenset()) -> list[Span]:
-    """The values of a graph that lie in an arena.
+def collect_allocations(graph: Graph, kept: frozenset[Node] = frozenset()) -> list[Allocation]:
+    """Return the allocations of a graph's values in arenas.
 
     Args:
-        graph: as it is emitted.
+        graph: the emitted graph.
         kept: nodes whose values a later call reads.
     """
     nodes = {node: index for index, node in enumerate(graph.nodes)}
-    last = _last_uses(nodes, kept)
-    spans: list[Span] = []
+    last = _find_last_uses(nodes, kept)
+    spans: list[Allocation] = []
     for node, index in nodes.items():
         if node.op not in ("placeholder", "call_function"):
             continue
-        if node.target in (memory.alloc, memory.free) or _owner(node) is not node:
+        if node.target in (memory.alloc, memory.free) or _find_owner(node) is not node:
             continue
-        if bodies := _bodies(node):  # its results are what these return
+        if bodies := _bodies(node):  # the results of the node are values of its bodies
             for body in bodies:
-                spans += _inside(body, node.name, index, last[node])
+                spans += _collect_in_body(body, node.name, index, last[node])
             continue
         first = 0 if node.op == "placeholder" else index
         spans += [
-            _span(name, spec, first, until) for name, spec, until in _values(node, index, last)
+            _make_allocation(name, spec, first, until)
+            for name, spec, until in _iterate_values(node, index, last)
         ]
     return spans
 
 
-def _values(node: Node, index: int, last: dict[Node, float]) -> Iterator[tuple[str, Any, float]]:
-    """Each value that a node writes: its name, its place, and the last node that reads it."""
-    specs = _planned(node)
+def _iterate_values(
+    node: Node, index: int, last: dict[Node, float]
+) -> Iterator[tuple[str, Any, float]]:
+    """Yield each value that a node writes: its name, its spec, and the last node that reads it."""
+    specs = _planned_specs(node)
     if len(specs) < 2:
         yield from ((node.name, spec, last[node]) for spec in specs)
         return
-    elements = [each for each in last if _is_element(each) and _owner(each) is node]
+    elements = [each for each in last if _is_element(each) and _find_owner(each) is node]
     for at, spec in enumerate(specs):
         read = (last[each] for each in elements if each.args[1] == at)
         yield f"{node.name}[{at}]", spec, max(read, default=last[node] if not elements else index)
 
 
-def _inside(body: GraphModule, name: str, at: float, last: float) -> Iterator[Span]:
-    """The values of a body while its node runs, and those that it returns."""
+def _collect_in_body(body: GraphModule, name: str, at: float, last: float) -> Iterator[Allocation]:
+    """Yield the values of a body while its node runs, and the values that it returns."""
     (output,) = (node for node in body.graph.nodes if node.op == "output")
-    returned = {_owner(node) for node in output.all_input_nodes}
+    returned = {_find_owner(node) for node in output.all_input_nodes}
     for node in body.graph.nodes:
         if node.op != "call_function" or node.target in (memory.alloc, memory.free):
             continue
         for inner in _bodies(node):
-            yield from _inside(inner, name, at, last if node in returned else at)
-        if _owner(node) is node and not _bodies(node):
+            yield from _collect_in_body(inner, name, at, last if node in returned else at)
+        if _find_owner(node) is node and not _bodies(node):
             until = last if node in returned else at
-            for spec in _planned(node):  # of several, all that one of them is returned
-                yield replace(_span(node.name, spec, at, until), inside=name)
+            for spec in _planned_specs(node):  # if one of several is returned, all live on
+                yield replace(_make_allocation(node.name, spec, at, until), inside=name)
 
 
-def _last_uses(nodes: dict[Node, int], kept: frozenset[Node]) -> dict[Node, float]:
+def _find_last_uses(nodes: dict[Node, int], kept: frozenset[Node]) -> dict[Node, float]:
     last: dict[Node, float] = dict(nodes)
     for node, index in nodes.items():
         read = math.inf if node.op == "output" else index
         if _is_element(node):
-            continue  # picks one of several; who reads it, reads that one
+            continue  # selects one of several values; its users read that one
         for given in node.all_input_nodes:
-            for each in _chain(given):
+            for each in _trace_views(given):
                 last[each] = max(last[each], read)
     for node in kept:
         last[node] = math.inf
     return last
 
 
-def _owner(node: Node) -> Node:
-    """The node that wrote the bytes which a node's value lies in."""
-    return _chain(node)[-1]
+def _find_owner(node: Node) -> Node:
+    """Return the node that wrote the memory of a node's value."""
+    return _trace_views(node)[-1]
 
 
-def _chain(node: Node) -> list[Node]:
-    """A node, what it is a view or an element of, and so on up to what wrote it."""
+def _trace_views(node: Node) -> list[Node]:
+    """Return a node, the node that it is a view or an element of, and so on up to the writer."""
     chain = [node]
-    while (base := _base(chain[-1])) is not None:
+    while (base := _find_base(chain[-1])) is not None:
         chain.append(base)
     return chain
 
 
-def _base(node: Node) -> Node | None:
+def _find_base(node: Node) -> Node | None:
     given = node.args[0] if node.args else None
     if node.op != "call_function" or not isinstance(given, Node):
         return None
-    if given.target is memory.alloc and _is_element(node):  # of what an operator wrote there
+    if given.target is memory.alloc and _is_element(node):  # of an operator's out= argument
         return next((user for user in given.users if user.kwargs.get("out") is given), None)
     if node.target is memory.view or _is_element(node):
         return given
@@ -191,7 +196,7 @@ def _is_element(node: Node) -> bool:
 
 
 def _bodies(node: Node) -> list[GraphModule]:
-    """The branches or the body of a node of control flow."""
+    """Return the branches or the body of a control flow node."""
     if not isinstance(node.target, HigherOrderOperator):
         return []
     module = node.graph.owning_module
@@ -200,7 +205,7 @@ def _bodies(node: Node) -> list[GraphModule]:
     return [each for each in found if isinstance(each, GraphModule)]
 
 
-def _planned(node: Node) -> list[Any]:
+def _planned_specs(node: Node) -> list[Any]:
     return [
         spec
         for spec in tree_leaves(node.meta.get("spec"))
@@ -208,88 +213,91 @@ def _planned(node: Node) -> list[Any]:
     ]
 
 
-def _span(name: str, spec: Any, first: float, last: float) -> Span:
-    return Span(name, spec.mem_id, spec.mem_offset, spec.mem_offset + spec.nbytes(), first, last)
+def _make_allocation(name: str, spec: Any, first: float, last: float) -> Allocation:
+    end = spec.mem_offset + spec.nbytes()
+    return Allocation(name, spec.mem_id, spec.mem_offset, end, first, last)
 
 
-def spoilt(emitted: ExecutorchProgramManager, calls: Sequence[Sequence[Any]]) -> str | None:
-    """How what a program returns depends on bytes that its plan has freed, or None.
+def find_use_after_free(
+    emitted: ExecutorchProgramManager, calls: Sequence[Sequence[Any]]
+) -> str | None:
+    """Describe how the program's outputs depend on bytes that its plan has freed; None if not.
 
     Args:
-        emitted: a program without delegates whose memory is planned.
+        emitted: a program without delegates and with planned memory.
         calls: the leaves of the inputs of each call.
     """
     program = emitted.exported_program()
     with torch.no_grad(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-        warnings.simplefilter("ignore")  # dynamic outputs shrink
+        warnings.simplefilter("ignore")  # torch warns when dynamic outputs are resized
         runs = []
         for in_arenas in (False, True):
             torch.manual_seed(0)
             arenas = _Arenas(emitted) if in_arenas else None
-            runs.append([*_run(program, calls, arenas)])
+            runs.append([*_run_calls(program, calls, arenas)])
     for call, (plain, planned) in enumerate(zip(*runs, strict=True)):
         for at, (one, other) in enumerate(zip(plain, planned, strict=True)):
-            if (problem := unequal(one, other)) is not None:
+            if (problem := describe_difference(one, other)) is not None:
                 return f"output {at} of call {call} {problem}"
     return None
 
 
-def _run(
+def _run_calls(
     program: ExportedProgram, calls: Sequence[Sequence[Any]], arenas: _Arenas | None
 ) -> Iterator[list[Any]]:
     signature = program.graph_signature
     state = {**program.state_dict, **program.constants}
-    held = {name: value.clone() for name, value in state.items()}
+    own_state = {name: value.clone() for name, value in state.items()}
     ends = {spec.arg.name: spec for spec in signature.output_specs}
     for call in calls:
         given = iter(call)
         flat = [
-            next(given) if spec.kind is InputKind.USER_INPUT else held[spec.target or ""]
+            next(given) if spec.kind is InputKind.USER_INPUT else own_state[spec.target or ""]
             for spec in signature.input_specs
         ]
         flat = [value.clone() if isinstance(value, torch.Tensor) else value for value in flat]
-        runner = _Planned(program.graph_module, arenas, _kept(program))
+        runner = _PlannedInterpreter(program.graph_module, arenas, _find_buffers(program))
         returned = runner.run(*flat)
-        for node, value in runner.kept.items():
-            held[signature.inputs_to_buffers[node.name]] = value.clone()
-        kept = [spec for spec in ends.values() if spec.kind is OutputKind.USER_OUTPUT]
-        values = tree_leaves(returned)[-len(kept) :] if kept else []
+        for node, value in runner.buffers.items():
+            own_state[signature.inputs_to_buffers[node.name]] = value.clone()
+        outputs = [spec for spec in ends.values() if spec.kind is OutputKind.USER_OUTPUT]
+        values = tree_leaves(returned)[-len(outputs) :] if outputs else []
         yield [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
 
 
 class _Arenas:
-    """The memory of a program."""
+    """The planned memory of a program."""
 
     def __init__(self, emitted: ExecutorchProgramManager) -> None:
         self._bytes: dict[int, torch.Tensor] = {}
-        spans = [*_everywhere(emitted.exported_program().graph)]
+        spans = [*_collect_in_all_graphs(emitted.exported_program().graph)]
         for arena in {span.arena for span in spans}:
             size = max(span.end for span in spans if span.arena == arena)
             self._bytes[arena] = torch.full((size,), 0xFF, dtype=torch.uint8)
 
-    def place(self, spec: Any) -> torch.Tensor:
-        """A tensor where the plan has it."""
+    def make_tensor(self, spec: Any) -> torch.Tensor:
+        """Make a tensor at its planned address."""
         begin, count = spec.mem_offset, spec.nbytes()
         raw = self._bytes[spec.mem_id][begin : begin + count]
         sizes = [int(size) for size in spec.shape]
         typed = raw.view(spec.dtype) if count else torch.empty(0, dtype=spec.dtype)
         return typed.as_strided(sizes, [int(step) for step in spec.stride], typed.storage_offset())
 
-    def spoil(self, span: Span) -> None:
-        """Fill bytes with ones, which is no number of any floating dtype."""
+    def overwrite(self, span: Allocation) -> None:
+        """Fill bytes with ones, which is NaN in every floating dtype."""
         self._bytes[span.arena][span.begin : span.end] = 0xFF
 
 
-def _everywhere(graph: Graph) -> Iterator[Span]:
-    yield from lifetimes(graph)
+def _collect_in_all_graphs(graph: Graph) -> Iterator[Allocation]:
+    yield from collect_allocations(graph)
     for node in graph.nodes:
         for body in _bodies(node):
-            yield from _everywhere(body.graph)
+            yield from _collect_in_all_graphs(body.graph)
 
 
-class _Planned(torch.fx.Interpreter):
-    """Runs an emitted graph where its plan puts values, and spoils what nobody reads any more;
-    without arenas, each value in memory of its own."""
+class _PlannedInterpreter(torch.fx.Interpreter):
+    """Runs an emitted graph in its arenas, and overwrites values after their last use; without
+    arenas, each value has memory of its own."""
 
     def __init__(
         self, module: GraphModule, arenas: _Arenas | None, kept: frozenset[Node] = frozenset()
@@ -297,37 +305,37 @@ class _Planned(torch.fx.Interpreter):
         super().__init__(module, garbage_collect_values=False)
         self._arenas = arenas
         self._index = {node: index for index, node in enumerate(module.graph.nodes)}
-        self._spans = lifetimes(module.graph, kept)
+        self._spans = collect_allocations(module.graph, kept)
         self._kept = kept
-        self.kept: dict[Node, torch.Tensor] = {}
+        self.buffers: dict[Node, torch.Tensor] = {}
 
     def run_node(self, node: Node) -> Any:
-        result = self._result(node)
+        result = self._compute(node)
         if node in self._kept:
-            self.kept[node] = result
+            self.buffers[node] = result
         if self._arenas is not None:
             index = self._index[node]
             for span in self._spans:
                 if span.last == index and span.first < index:
-                    self._arenas.spoil(span)
+                    self._arenas.overwrite(span)
         return result
 
-    def _result(self, node: Node) -> Any:
+    def _compute(self, node: Node) -> Any:
         arenas = self._arenas
         if _bodies(node) and getattr(node.target, "_name", "") == "cond":
             chosen, yes, no, operands = self.fetch_args_kwargs_from_env(node)[0]
-            return _Planned(yes if chosen else no, arenas).run(*operands)
+            return _PlannedInterpreter(yes if chosen else no, arenas).run(*operands)
         if arenas is None:
             return super().run_node(node)
         if node.target is memory.alloc:
             specs = node.meta["spec"]
             if isinstance(specs, (list, tuple)) and isinstance(node.args[0], list):
-                return [arenas.place(spec) for spec in specs]
-            return arenas.place(specs[0] if isinstance(specs, (list, tuple)) else specs)
+                return [arenas.make_tensor(spec) for spec in specs]
+            return arenas.make_tensor(specs[0] if isinstance(specs, (list, tuple)) else specs)
         result = super().run_node(node)
-        if node.op == "placeholder" and (planned := _planned(node)):
-            placed = arenas.place(planned[0])
-            if placed.shape != result.shape:  # of a dynamic size, planned for the largest
+        if node.op == "placeholder" and (planned := _planned_specs(node)):
+            placed = arenas.make_tensor(planned[0])
+            if placed.shape != result.shape:  # a dynamic dimension, planned for its upper bound
                 placed = placed.flatten()[: result.numel()].view(result.shape)
             return placed.copy_(result)
         return result

@@ -1,4 +1,4 @@
-"""PassCase: passes over a corpus of graphs, as cases with and without them."""
+"""Make cases of passes: a corpus of graphs, each with and without the passes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from harness.model.case import Case
 
 @dataclass(frozen=True)
 class PassCase:
-    """Passes that must keep what graphs mean, on every target.
+    """Passes that must preserve the meaning of graphs on every target.
 
-    A cell on a target that adds passes looks at what they made of its program, property by property
-    (:mod:`harness.passes.properties`), before it judges what the target computes; the cell without
-    them stands beside it.
+    A cell on a target that adds passes checks the properties of its program before and after them
+    (:mod:`harness.passes.properties`), and then the outputs of the target. Another cell runs the
+    target without the passes.
 
     Attributes:
-        name: of the passes; cases are called ``name/graph``.
-        passes: as a target spells them: ``+cse``, or a pipeline in order, ``+cse+remove_noop``.
-        graphs: cases; ``changes`` of each says how often operators are there before and after.
-        targets: without the passes, separated by ``|``. All of them are spelled in full.
-        tags: of the cases, beside those that they have.
+        name: name of the passes; cases are called ``name/graph``.
+        passes: as in a target: ``+cse``, or a pipeline in order, ``+cse+remove_noop``.
+        graphs: cases; ``changes`` of each gives the number of operators before and after.
+        targets: targets without the passes, separated by ``|``, without wildcards.
+        tags: tags of the cases, added to their own.
     """
 
     name: str
@@ -32,14 +32,14 @@ class PassCase:
 
     @property
     def cases(self) -> list[Case]:
-        """Each graph as a case that is taken to every target with and without the passes."""
-        spelled = [f"{one}|{one}{self.passes}" for one in self.targets.split("|")]
+        """Each graph as a case for every target with and without the passes."""
+        targets = [f"{one}|{one}{self.passes}" for one in self.targets.split("|")]
         return [
             replace(
                 graph,
                 name=f"{self.name}/{graph.name}",
                 op=self.name,
-                targets="|".join(spelled),
+                targets="|".join(targets),
                 tags=graph.tags | self.tags,
             )
             for graph in self.graphs

@@ -1,4 +1,4 @@
-"""What passes were given and what they made of it, kept while a program is lowered."""
+"""Record the program before and after passes while it is lowered."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from torch.export import ExportedProgram
 from harness.model.recipe import Recipe
 
 Passes = Callable[[], Sequence[Any]]
-"""Makes fresh passes."""
+"""Makes new instances of the passes."""
 
 
 @dataclass(frozen=True)
-class Rewriting:
+class ProgramRewrite:
     """A program before and after passes, in the edge dialect.
 
     Attributes:
-        before: what the first was given.
-        after: what the last returned.
-        passes: makes them anew.
+        before: input of the first pass.
+        after: output of the last pass.
+        passes: makes new instances of the passes.
     """
 
     before: ExportedProgram
@@ -32,75 +32,76 @@ class Rewriting:
     passes: Passes
 
     @classmethod
-    def of(cls, program: ExportedProgram, passes: Passes) -> Rewriting:
-        """Run passes over a program, which stays as it is."""
-        return cls(program, _rewritten(program, passes), passes)
+    def from_passes(cls, program: ExportedProgram, passes: Passes) -> ProgramRewrite:
+        """Run passes over a copy of a program."""
+        return cls(program, _apply_passes(program, passes), passes)
 
-    def again(self) -> ExportedProgram:
-        """The program after the passes ran over it a second time."""
-        return _rewritten(self.after, self.passes)
+    def apply_again(self) -> ExportedProgram:
+        """Return the program after a second application of the passes."""
+        return _apply_passes(self.after, self.passes)
 
 
-def _rewritten(program: ExportedProgram, passes: Passes) -> ExportedProgram:
+def _apply_passes(program: ExportedProgram, passes: Passes) -> ExportedProgram:
     from harness.vendors.executorch import _transform  # only where passes are added
 
-    rewritten: ExportedProgram = _transform(snapshot(program), *passes())
+    rewritten: ExportedProgram = _transform(copy_program(program), *passes())
     return rewritten
 
 
-class Witness:
-    """Keeps what passes do, as two more passes around them.
+class PassRecorder:
+    """Records the effect of passes, with two additional passes around them.
 
     Args:
-        passes: makes them.
+        passes: makes new instances of the passes.
     """
 
     def __init__(self, passes: Passes) -> None:
         self._passes = passes
-        self._before, self._after = _Snapshot(), _Snapshot()
+        self._before, self._after = _RecordingPass(), _RecordingPass()
 
-    def around(self, passes: Sequence[Any]) -> list[Any]:
-        """The passes, and what looks on."""
+    def wrap(self, passes: Sequence[Any]) -> list[Any]:
+        """Return the passes with the recording passes around them."""
         return [self._before, *passes, self._after]
 
     @property
-    def rewriting(self) -> Rewriting | None:
-        """What was seen; None where the passes did not run."""
+    def rewrite(self) -> ProgramRewrite | None:
+        """The recorded programs; None where the passes did not run."""
         before, after = self._before.program, self._after.program
         if before is None or after is None:
             return None
-        return Rewriting(before, after, self._passes)
+        return ProgramRewrite(before, after, self._passes)
 
 
-class _Snapshot(ExportedProgramPassBase):  # type: ignore[misc]  # exir is untyped here
-    """Changes nothing."""
+class _RecordingPass(ExportedProgramPassBase):  # type: ignore[misc]  # exir is untyped here
+    """Copies the program and does not change it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.program: ExportedProgram | None = None
 
     def call(self, exported_program: ExportedProgram) -> ExportedProgramPassResult:
-        self.program = snapshot(exported_program)
+        self.program = copy_program(exported_program)
         return ExportedProgramPassResult(exported_program, False)
 
 
-def watched(recipe: Recipe, passes: Sequence[Any]) -> tuple[tuple[Any, ...], Witness | None]:
-    """Passes with a witness around those that a target adds; None where they are others'."""
+def add_recorder(
+    recipe: Recipe, passes: Sequence[Any]
+) -> tuple[tuple[Any, ...], PassRecorder | None]:
+    """Put a recorder around the passes that a target adds; None where ``passes`` are others."""
     added = recipe.added
     own = [type(each).__name__ for each in passes[: len(added)]]
     if not added or own != [type(each.make()).__name__ for each in added]:
         return tuple(passes), None
-    witness = Witness(lambda: [known.make() for known in added])
-    return (*witness.around(passes[: len(added)]), *passes[len(added) :]), witness
+    recorder = PassRecorder(lambda: [known.make() for known in added])
+    return (*recorder.wrap(passes[: len(added)]), *passes[len(added) :]), recorder
 
 
-def snapshot(program: ExportedProgram) -> ExportedProgram:
-    """A program with graphs of its own, those of branches and loops too, that shares its weights
-    with the given one. Nothing is verified."""
+def copy_program(program: ExportedProgram) -> ExportedProgram:
+    """Copy a program with all its graphs, without its weights. The copy is not verified."""
     copied = copy.copy(program)
     signature = program.graph_signature
-    copied._graph_module = _copied(program.graph_module)
-    # Later passes rename what the specs speak of.
+    copied._graph_module = _copy_graph_module(program.graph_module)
+    # Later passes rename arguments in these specs.
     copied._graph_signature = type(signature)(
         copy.deepcopy(signature.input_specs), copy.deepcopy(signature.output_specs)
     )
@@ -109,10 +110,10 @@ def snapshot(program: ExportedProgram) -> ExportedProgram:
     return copied
 
 
-def _copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+def _copy_graph_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     copied = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     copied.meta.update(module.meta)
     for name, child in copied.named_children():
         if isinstance(child, torch.fx.GraphModule):
-            setattr(copied, name, _copied(child))
+            setattr(copied, name, _copy_graph_module(child))
     return copied

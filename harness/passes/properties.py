@@ -1,4 +1,4 @@
-"""What a pass must keep, property by property."""
+"""Check the properties that a pass must keep."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from torch.export.graph_signature import OutputKind
 from harness.errors import describe
 from harness.execution.operators import op_name
 from harness.model.recipe import KnownPass
-from harness.passes.equality import unequal
-from harness.passes.interpreter import Observed, observe
-from harness.passes.pass_log import Rewriting
+from harness.passes.equality import describe_difference
+from harness.passes.interpreter import ObservedRun, observe
+from harness.passes.pass_log import ProgramRewrite
 from harness.record.cell import PassProperty
 
 Bounds = Callable[[], Sequence[Sequence["torch.Tensor | None"]]]
-"""How far each output of each call may be from what it was; None where it must be the same."""
+"""Largest accepted change of each output of each call; None where it must be identical."""
 
 
 Calls: TypeAlias = Sequence[Sequence[Any]]
-"""The values of each call."""
+"""Values per call."""
 
 
-class NotLooked(Exception):
-    """Why a property says nothing of a program."""
+class PropertySkipped(Exception):
+    """The reason why a property cannot be checked for a program."""
 
 
 @dataclass(frozen=True)
-class Proof:
-    """What the properties look at: the programs, and what came of running them.
+class PassCheck:
+    """Input of the properties: the programs, and the results of running them.
 
     Attributes:
-        rewriting: the program before and after.
+        rewrite: the program before and after.
         calls: the leaves of the inputs of each call.
-        known: the passes, which declare what they do not keep.
-        changes: how often an operator is called before and after, for those that are named.
-        bounds: of outputs, where a pass rounds.
-        meanings: what operators without a kernel compute, by name.
+        known: the passes, which declare properties that they do not keep.
+        changes: the number of calls before and after, for some operators.
+        bounds: bounds of outputs, for passes that round.
+        meanings: implementations of operators without a kernel, by name.
     """
 
-    rewriting: Rewriting
+    rewrite: ProgramRewrite
     calls: Calls
     known: Sequence[KnownPass]
     changes: Mapping[str, tuple[int, int]]
@@ -54,14 +54,14 @@ class Proof:
     meanings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     @cached_property
-    def before(self) -> Observed:
-        """What the program does before the passes."""
-        return observe(self.rewriting.before, self.calls, self.meanings)
+    def before(self) -> ObservedRun:
+        """The run of the program before the passes."""
+        return observe(self.rewrite.before, self.calls, self.meanings)
 
     @cached_property
-    def after(self) -> Observed:
-        """What it does after them."""
-        return observe(self.rewriting.after, self.calls, self.meanings)
+    def after(self) -> ObservedRun:
+        """The run of the program after the passes."""
+        return observe(self.rewrite.after, self.calls, self.meanings)
 
     @property
     def rounds(self) -> bool:
@@ -69,62 +69,62 @@ class Proof:
         return any(one.rounds for one in self.known)
 
 
-def properties(proof: Proof) -> list[PassProperty]:
-    """Every property by name: kept, broken, or not looked at and why."""
+def check_properties(pass_check: PassCheck) -> list[PassProperty]:
+    """Return every property by name: kept, broken, or not checked and why."""
     found = []
-    for name, look in _PROPERTIES.items():
+    for name, check in _PROPERTIES.items():
         try:
-            problem = look(proof)
-        except NotLooked as reason:
+            problem = check(pass_check)
+        except PropertySkipped as reason:
             found.append(PassProperty(name=name, holds=None, detail=str(reason)))
         except Exception as error:
-            # What the pass made cannot be run, saved or passed again.
+            # The program after the pass cannot be run, saved or passed again.
             found.append(PassProperty(name=name, holds=False, detail=describe(error)))
         else:
             found.append(PassProperty(name=name, holds=problem is None, detail=problem or ""))
     return found
 
 
-def _outputs(proof: Proof) -> str | None:
-    bounds = proof.bounds() if proof.rounds and proof.bounds is not None else None
-    found = _differing(proof.before.outputs, proof.after.outputs, bounds)
+def _check_outputs(pass_check: PassCheck) -> str | None:
+    bounds = pass_check.bounds() if pass_check.rounds and pass_check.bounds is not None else None
+    found = _find_difference(pass_check.before.outputs, pass_check.after.outputs, bounds)
     return None if found is None else "output {} of call {} {}".format(*found)
 
 
-def _differing(
+def _find_difference(
     before: Calls, after: Calls, bounds: Sequence[Sequence[torch.Tensor | None]] | None = None
 ) -> tuple[int, int, str] | None:
-    """The first value that is not what it was: its place, its call, and how it differs."""
+    """Return the first value that changed: its position, its call, and a description."""
     for call, (were, are) in enumerate(zip(before, after, strict=True)):
         if len(were) != len(are):
             return min(len(were), len(are)), call, f"is of {len(are)}, was of {len(were)}"
         for at, (one, other) in enumerate(zip(were, are, strict=True)):
-            problem = unequal(one, other, None if bounds is None else bounds[call][at])
+            problem = describe_difference(one, other, None if bounds is None else bounds[call][at])
             if problem is not None:
                 return at, call, problem
     return None
 
 
-def _signature(proof: Proof) -> str | None:
-    before, after = proof.rewriting.before, proof.rewriting.after
+def _check_signature(pass_check: PassCheck) -> str | None:
+    before, after = pass_check.rewrite.before, pass_check.rewrite.after
     taken = [node.name for node in after.graph.nodes if node.op == "placeholder"]
     named = [spec.arg.name for spec in after.graph_signature.input_specs]
     if taken != named:
-        return f"the graph takes {_list(taken)}, the signature says {_list(named)}"
+        return f"the graph takes {_join(taken)}, the signature says {_join(named)}"
     (output,) = (node for node in after.graph.nodes if node.op == "output")
     returned = [each.name for each in output.args[0] if isinstance(each, torch.fx.Node)]
     named = [spec.arg.name for spec in after.graph_signature.output_specs if _is_node(spec)]
     if returned != named:
-        return f"the graph returns {_list(returned)}, the signature says {_list(named)}"
-    for what, said in _SIGNATURE.items():
-        one, other = said(before), said(after)
+        return f"the graph returns {_join(returned)}, the signature says {_join(named)}"
+    for part, get_part in _SIGNATURE.items():
+        one, other = get_part(before), get_part(after)
         if one != other:
-            return f"{what}: {_list(other)}, was {_list(one)}"
+            return f"{part}: {_join(other)}, was {_join(one)}"
     return None
 
 
 def _is_node(spec: Any) -> bool:
-    return not hasattr(spec.arg, "value")  # a constant, which a program may return
+    return not hasattr(spec.arg, "value")  # a program may return a constant
 
 
 _SIGNATURE: dict[str, Callable[[ExportedProgram], list[Any]]] = {
@@ -137,15 +137,15 @@ _SIGNATURE: dict[str, Callable[[ExportedProgram], list[Any]]] = {
         program.graph_signature.user_inputs_to_mutate.values()
     ),
     "dtypes and shapes of outputs": lambda program: [
-        _form(spec.arg.name, program)
+        _describe_type(spec.arg.name, program)
         for spec in program.graph_signature.output_specs
         if spec.kind is OutputKind.USER_OUTPUT and _is_node(spec)
     ],
 }
 
 
-def _form(name: str, program: ExportedProgram) -> str:
-    """Dtype, shape and dim order of a value, symbolic sizes as they are spelled."""
+def _describe_type(name: str, program: ExportedProgram) -> str:
+    """Return dtype and shape of a value, symbolic sizes as they are spelled."""
     node = next(node for node in program.graph.nodes if node.name == name)
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
@@ -153,23 +153,23 @@ def _form(name: str, program: ExportedProgram) -> str:
     return f"{value.dtype}{list(map(str, value.shape))}"
 
 
-def _metadata(proof: Proof) -> str | None:
-    was, now = proof.before.wrong, proof.after.wrong
+def _check_metadata(pass_check: PassCheck) -> str | None:
+    was, now = pass_check.before.wrong, pass_check.after.wrong
     fresh = [problem for name, problem in now.items() if name not in was]
     return "; ".join(fresh[:3]) or None
 
 
-def _traces(proof: Proof) -> str | None:
-    before, after = proof.rewriting.before, proof.rewriting.after
-    if _untraced(before):
-        raise NotLooked("nodes have no stack trace before it either")
-    missing = _untraced(after)
+def _check_stack_traces(pass_check: PassCheck) -> str | None:
+    before, after = pass_check.rewrite.before, pass_check.rewrite.after
+    if _find_untraced(before):
+        raise PropertySkipped("nodes have no stack trace before it either")
+    missing = _find_untraced(after)
     if missing:
-        return f"no stack trace: {_list(missing)}"
+        return f"no stack trace: {_join(missing)}"
     return None
 
 
-def _untraced(program: ExportedProgram) -> list[str]:
+def _find_untraced(program: ExportedProgram) -> list[str]:
     return [
         node.name
         for node in program.graph.nodes
@@ -177,95 +177,99 @@ def _untraced(program: ExportedProgram) -> list[str]:
     ]
 
 
-def _mutation(proof: Proof) -> str | None:
-    if (found := _differing(proof.before.inputs, proof.after.inputs)) is not None:
+def _check_mutation(pass_check: PassCheck) -> str | None:
+    if (found := _find_difference(pass_check.before.inputs, pass_check.after.inputs)) is not None:
         return "input {} after call {} {}".format(*found)
-    program = proof.rewriting.before
-    held = {**program.state_dict, **program.constants, **proof.before.state}
-    rounds = proof.rounds and program.graph_signature.buffers_to_mutate
-    for name, value in proof.after.state.items():
-        if name not in held or (rounds and name in rounds.values()):
-            continue  # the pass' own, or judged by what later calls return
-        if (problem := unequal(held[name], value, None)) is not None:
+    program = pass_check.rewrite.before
+    before = {**program.state_dict, **program.constants, **pass_check.before.state}
+    rounds = pass_check.rounds and program.graph_signature.buffers_to_mutate
+    for name, value in pass_check.after.state.items():
+        if name not in before or (rounds and name in rounds.values()):
+            continue  # added by the pass, or judged by the outputs of later calls
+        if (problem := describe_difference(before[name], value, None)) is not None:
             return f"{name} after the last call {problem}"
     return None
 
 
-def _aliasing(proof: Proof) -> str | None:
-    shared = proof.after.shared - proof.before.shared
+def _check_aliasing(pass_check: PassCheck) -> str | None:
+    shared = pass_check.after.shared - pass_check.before.shared
     if not shared:
         return None
     found = "; ".join(f"{one} and {other}" for one, other in sorted(shared))
-    if any(one.aliases for one in proof.known):
-        raise NotLooked(f"it declares that values may share memory: {found}")
+    if any(one.aliases for one in pass_check.known):
+        raise PropertySkipped(f"it declares that values may share memory: {found}")
     return f"share memory: {found}"
 
 
-def _idempotence(proof: Proof) -> str | None:
-    if not all(one.idempotent for one in proof.known):
-        raise NotLooked("it declares that a second time changes more")
-    once, twice = _ops(proof.rewriting.after), _ops(proof.rewriting.again())
-    return None if once == twice else f"a second time changes more: {_changed(once, twice)}"
+def _check_idempotence(pass_check: PassCheck) -> str | None:
+    if not all(one.idempotent for one in pass_check.known):
+        raise PropertySkipped("it declares that a second time changes more")
+    once = _count_operators(pass_check.rewrite.after)
+    twice = _count_operators(pass_check.rewrite.apply_again())
+    return None if once == twice else f"a second time changes more: {_list_changes(once, twice)}"
 
 
-def _verifier(proof: Proof) -> str | None:
+def _check_verifier(pass_check: PassCheck) -> str | None:
     try:
-        proof.rewriting.before.validate()  # type: ignore[no-untyped-call]
+        pass_check.rewrite.before.validate()  # type: ignore[no-untyped-call]
     except Exception as error:
-        raise NotLooked(
+        raise PropertySkipped(
             f"the program before it is refused as well: {describe(error)[:200]}"
         ) from error
-    if any(one.in_place for one in proof.known):
-        raise NotLooked("it declares that it writes in place, which the edge dialect has not")
-    proof.rewriting.after.validate()  # type: ignore[no-untyped-call]
-    proof.rewriting.after.graph.lint()
+    if any(one.in_place for one in pass_check.known):
+        raise PropertySkipped("it declares that it writes in place, which the edge dialect has not")
+    pass_check.rewrite.after.validate()  # type: ignore[no-untyped-call]
+    pass_check.rewrite.after.graph.lint()
     return None
 
 
-def _serialization(proof: Proof) -> str | None:
-    if any(one.in_place for one in proof.known):
-        raise NotLooked("it declares that it writes in place, which the edge dialect has not")
+def _check_serialization(pass_check: PassCheck) -> str | None:
+    if any(one.in_place for one in pass_check.known):
+        raise PropertySkipped("it declares that it writes in place, which the edge dialect has not")
     try:
-        _loaded(proof.rewriting.before)
+        _save_and_load(pass_check.rewrite.before)
     except Exception as error:
-        raise NotLooked(
+        raise PropertySkipped(
             f"the program before it cannot be saved and loaded either: {describe(error)[:200]}"
         ) from error
-    loaded = observe(_loaded(proof.rewriting.after), proof.calls, proof.meanings)
-    found = _differing(proof.after.outputs, loaded.outputs)
+    loaded = observe(
+        _save_and_load(pass_check.rewrite.after), pass_check.calls, pass_check.meanings
+    )
+    found = _find_difference(pass_check.after.outputs, loaded.outputs)
     return None if found is None else "output {} of call {}, saved and loaded, {}".format(*found)
 
 
-def _loaded(program: ExportedProgram) -> ExportedProgram:
+def _save_and_load(program: ExportedProgram) -> ExportedProgram:
     loaded: ExportedProgram = serde.deserialize(serde.serialize(program))
     return loaded
 
 
-def _counts(proof: Proof) -> str | None:
-    before, after = _ops(proof.rewriting.before), _ops(proof.rewriting.after)
-    for name, (had, has) in proof.changes.items():
+def _check_node_counts(pass_check: PassCheck) -> str | None:
+    before = _count_operators(pass_check.rewrite.before)
+    after = _count_operators(pass_check.rewrite.after)
+    for name, (had, has) in pass_check.changes.items():
         if (before[name], after[name]) != (had, has):
             return f"{name}: {before[name]} -> {after[name]}, expected {had} -> {has}"
     return None
 
 
-_PROPERTIES: dict[str, Callable[[Proof], str | None]] = {
-    "outputs": _outputs,
-    "signature": _signature,
-    "metadata": _metadata,
-    "stack traces": _traces,
-    "mutation": _mutation,
-    "aliasing": _aliasing,
-    "idempotence": _idempotence,
-    "verifier": _verifier,
-    "serialization": _serialization,
-    "node counts": _counts,
+_PROPERTIES: dict[str, Callable[[PassCheck], str | None]] = {
+    "outputs": _check_outputs,
+    "signature": _check_signature,
+    "metadata": _check_metadata,
+    "stack traces": _check_stack_traces,
+    "mutation": _check_mutation,
+    "aliasing": _check_aliasing,
+    "idempotence": _check_idempotence,
+    "verifier": _check_verifier,
+    "serialization": _check_serialization,
+    "node counts": _check_node_counts,
 }
 
 
-def changed_ops(rewriting: Rewriting) -> dict[str, tuple[int, int]]:
-    """The operators that passes changed the number of: before and after."""
-    before, after = _ops(rewriting.before), _ops(rewriting.after)
+def count_changed_operators(rewrite: ProgramRewrite) -> dict[str, tuple[int, int]]:
+    """Return the number of calls before and after, for operators where passes changed it."""
+    before, after = _count_operators(rewrite.before), _count_operators(rewrite.after)
     return {
         name: (before[name], after[name])
         for name in sorted(before | after)
@@ -273,8 +277,8 @@ def changed_ops(rewriting: Rewriting) -> dict[str, tuple[int, int]]:
     }
 
 
-def _ops(program: ExportedProgram) -> Counter[str]:
-    """How often each operator is called, in branches and loops, too."""
+def _count_operators(program: ExportedProgram) -> Counter[str]:
+    """Count the calls of each operator, in branches and loops as well."""
     return Counter(
         op_name(node.target)
         for module in program.graph_module.modules()
@@ -284,7 +288,7 @@ def _ops(program: ExportedProgram) -> Counter[str]:
     )
 
 
-def _changed(once: Counter[str], twice: Counter[str]) -> str:
+def _list_changes(once: Counter[str], twice: Counter[str]) -> str:
     return ", ".join(
         f"{name} {once[name]} -> {twice[name]}"
         for name in sorted(once | twice)
@@ -292,6 +296,6 @@ def _changed(once: Counter[str], twice: Counter[str]) -> str:
     )
 
 
-def _list(items: Sequence[Any]) -> str:
+def _join(items: Sequence[Any]) -> str:
     shown = ", ".join(map(str, items[:6]))
     return f"[{shown}{', ...' if len(items) > 6 else ''}]"

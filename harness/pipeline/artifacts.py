@@ -17,7 +17,7 @@ from harness.model.case import CallInputs
 from harness.model.recipe import Lowered
 from harness.numerics.compare import Verdict
 from harness.numerics.oracle import Reference
-from harness.passes.pass_log import Rewriting
+from harness.passes.pass_log import ProgramRewrite
 from harness.pipeline.program_statistics import Stopwatch
 from harness.record.cell import Delegation
 
@@ -55,7 +55,7 @@ class LowerArtifact:
     manager: EdgeProgramManager
     delegation: Delegation
     interface: Interface
-    rewriting: Rewriting | None = None
+    rewriting: ProgramRewrite | None = None
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class ArtifactReader:
         return partitioned.interface
 
     @property
-    def rewriting(self) -> Rewriting | None:
+    def rewriting(self) -> ProgramRewrite | None:
         """The program before and after the target's added passes; None if it adds none."""
         partitioned: LowerArtifact = self._artifacts.need("lower", "rewriting")
         return partitioned.rewriting

@@ -28,7 +28,7 @@ from harness.model.case import Case
 from harness.model.limitation import NOT_RUN_ERROR, Limitation
 from harness.model.recipe import Recipe
 from harness.numerics.compare import Verdict
-from harness.passes.properties import changed_ops
+from harness.passes.properties import count_changed_operators
 from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes
 from harness.pipeline.explain.defect_nodes import locate_defects
 from harness.pipeline.explain.failing_node import find_failing_node
@@ -303,7 +303,7 @@ class CellRun:
         """Check the passes that the target adds, and fail the cell if they break a property."""
         self.properties = tester.check_pass_properties()
         if tester.rewriting is not None:
-            self.changed_ops = changed_ops(tester.rewriting)
+            self.changed_ops = count_changed_operators(tester.rewriting)
         broken = [f"{one.name}: {one.detail}" for one in self.properties if one.holds is False]
         if not broken:
             return outcome

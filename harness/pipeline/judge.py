@@ -20,7 +20,7 @@ from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
 from harness.numerics.module_runs import EagerRuns, run_calls
 from harness.numerics.oracle import Reference, compute_reference
-from harness.passes.properties import Proof, properties
+from harness.passes.properties import PassCheck, check_properties
 from harness.pipeline import stages
 from harness.pipeline.artifacts import ArtifactReader, RunArtifact
 from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes
@@ -166,8 +166,8 @@ class JudgingStages(StageClock, ArtifactReader):
             ).bound
 
         with self._stage("passes"):
-            return properties(
-                Proof(
+            return check_properties(
+                PassCheck(
                     rewriting,
                     [tree_leaves(inputs) for inputs in calls],
                     self.recipe.added,

@@ -30,7 +30,7 @@ from harness.model.copies import copy_module
 from harness.model.recipe import Lowered, Recipe
 from harness.model.seeding import case_seed
 from harness.numerics.module_runs import EagerRuns
-from harness.passes.pass_log import watched
+from harness.passes.pass_log import add_recorder
 from harness.pipeline import delegation, stages
 from harness.pipeline.artifacts import Artifacts, ExportArtifact, LowerArtifact
 from harness.pipeline.case_exporter import run_exporter
@@ -243,7 +243,7 @@ class Tester(JudgingStages, GraphChecks):
         edge = self._artifacts.transform or self._artifacts.to_edge
         with self._vendor("lower"):
             resolved = self._resolve_passes(options, transform_passes)
-            passes, witness = watched(self.recipe, resolved)
+            passes, recorder = add_recorder(self.recipe, resolved)
             if options is None:
                 chosen = self.recipe.partitioners() if partitioners is None else partitioners
                 options = LowerOptions(chosen, (), edge_config)
@@ -260,7 +260,7 @@ class Tester(JudgingStages, GraphChecks):
             # Count before to_executorch, which rewrites the lowered graph into out-variants.
             interface = Interface.from_export(exported.program, lowered.graph_signature)
             counted = delegation.count_delegation(lowered, why)
-            rewriting = None if witness is None else witness.rewriting
+            rewriting = None if recorder is None else recorder.rewrite
             partitioned = LowerArtifact(manager, counted, interface, rewriting)
             self._artifacts.put("lower", partitioned)
         return self

@@ -12,9 +12,9 @@ from harness.errors import describe
 from harness.extras.fuzzing.generated_program import GeneratedProgram
 from harness.extras.fuzzing.search import Finding, Judge, Problem
 from harness.model.recipe import KnownPass
-from harness.passes.memory_plans import clashes, spoilt
-from harness.passes.pass_log import Passes, Rewriting
-from harness.passes.properties import Proof, properties
+from harness.passes.memory_plans import find_overlaps, find_use_after_free
+from harness.passes.pass_log import Passes, ProgramRewrite
+from harness.passes.properties import PassCheck, check_properties
 from harness.pipeline import stages
 from harness.pipeline.runner import run_cell
 from harness.pipeline.shared_case_work import SharedCaseWork
@@ -45,16 +45,16 @@ def make_pass_judge(
         except Exception:
             return None  # a failure of torch or exir, not of a pass
         try:
-            rewriting = Rewriting.of(edge, passes)
+            rewriting = ProgramRewrite.from_passes(edge, passes)
         except Exception as error:
             return Problem("raises", f"the pass raises {describe(error)}")
         calls = [tree_leaves(inputs) for inputs in built.calls]
-        proof = Proof(rewriting, calls, known, case.changed_ops)
+        proof = PassCheck(rewriting, calls, known, case.changed_ops)
         try:
             proof.before  # noqa: B018
         except Exception:
             return None
-        for one in properties(proof):
+        for one in check_properties(proof):
             if one.holds is False:
                 return Problem(one.name, f"{one.name}: {one.detail}")
         return None
@@ -77,9 +77,9 @@ def make_plan_judge(config: Callable[[], ExecutorchBackendConfig]) -> Judge:
             emitted = stages.to_executorch(stages.to_edge(exported), config())
         except Exception:
             return None  # a failure of torch or exir before planning
-        if found := clashes(emitted):
+        if found := find_overlaps(emitted):
             return Problem("plan", found[0])
-        problem = spoilt(emitted, [tree_leaves(inputs) for inputs in built.calls])
+        problem = find_use_after_free(emitted, [tree_leaves(inputs) for inputs in built.calls])
         return None if problem is None else Problem("plan", f"freed bytes are read: {problem}")
 
     return judge

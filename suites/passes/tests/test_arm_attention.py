@@ -13,10 +13,10 @@ from executorch.backends.arm._passes.decompose_sdpa_pass import (
 from harness.model.precision import Precision
 from harness.model.recipe import KnownPass
 from harness.numerics.oracle import compute_reference
-from harness.passes.equality import unequal
+from harness.passes.equality import describe_difference
 from harness.passes.interpreter import observe
-from harness.passes.pass_log import Rewriting
-from harness.passes.properties import Proof, changed_ops, properties
+from harness.passes.pass_log import ProgramRewrite
+from harness.passes.properties import PassCheck, check_properties, count_changed_operators
 from suites.passes.graphs import Function
 
 attend = torch.nn.functional.scaled_dot_product_attention
@@ -41,14 +41,16 @@ def test_attention_taken_apart_is_what_it_was(name: str) -> None:
     torch.manual_seed(0)
     inputs = tuple(torch.randn(shape) for shape in shapes)
     program = torch.export.export(Function(function), inputs)
-    rewriting = Rewriting.of(program, lambda: [DecomposeScaledDotProductAttentionPass()])
-    assert changed_ops(rewriting)["aten.scaled_dot_product_attention.default"] == (1, 0)
+    rewriting = ProgramRewrite.from_passes(
+        program, lambda: [DecomposeScaledDotProductAttentionPass()]
+    )
+    assert count_changed_operators(rewriting)["aten.scaled_dot_product_attention.default"] == (1, 0)
     bound = compute_reference(Function(function), [inputs], Precision(), 0).bound
-    found = properties(Proof(rewriting, [inputs], [KNOWN], {}, bounds=lambda: bound))
+    found = check_properties(PassCheck(rewriting, [inputs], [KNOWN], {}, bounds=lambda: bound))
     broken = {one.name: one.detail for one in found if one.holds is False}
     # Nodes without a trace; and what it returns lies in memory otherwise, which ATen leaves open.
     assert broken.keys() == {"stack traces", "outputs"}, broken
     assert broken["outputs"].startswith("output 0 of call 0 has dim order"), broken
     (before,), (after,) = (observe(each, [inputs]).outputs[0] for each in
                            (rewriting.before, rewriting.after))  # fmt: skip
-    assert unequal(before, after.contiguous(), bound[0][0]) is None
+    assert describe_difference(before, after.contiguous(), bound[0][0]) is None

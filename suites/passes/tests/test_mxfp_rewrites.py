@@ -23,8 +23,8 @@ from backends.tosa.semantics import PAYLOADS, RULE, make_mxfp_semantics
 from backends.tosa.specifications import MXFP
 from harness.model.recipe import KnownPass
 from harness.numerics.formats.microscaling import Element, encode, unpack_nibbles
-from harness.passes.pass_log import Rewriting
-from harness.passes.properties import Proof, changed_ops, properties
+from harness.passes.pass_log import ProgramRewrite
+from harness.passes.properties import PassCheck, check_properties, count_changed_operators
 
 SPECIFICATION = TosaSpecification.create_from_string(MXFP)
 REWRITES = (RewriteMXFPLinearPass, RewriteMXFPConv2dPass)
@@ -125,7 +125,7 @@ class Layers(torch.nn.Module):
         return self.second(hidden), hidden[0], self.last(self.conv(image))
 
 
-def proof(name: str, passes: Callable[[ExportedProgram], ExportedProgram]) -> Proof:
+def proof(name: str, passes: Callable[[ExportedProgram], ExportedProgram]) -> PassCheck:
     torch.manual_seed(0)
     inputs = (torch.randn(2, 3, 64), torch.randn(2, 32, 6, 7))
     module = FORMATS[name](Layers()).eval()
@@ -134,16 +134,20 @@ def proof(name: str, passes: Callable[[ExportedProgram], ExportedProgram]) -> Pr
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     ).exported_program()
     known = KnownPass(f"{__name__}:{passes.__name__}", "")
-    return Proof(
-        Rewriting.of(program, lambda: [known.make()]), [inputs], [known], {}, meanings=MEANINGS
+    return PassCheck(
+        ProgramRewrite.from_passes(program, lambda: [known.make()]),
+        [inputs],
+        [known],
+        {},
+        meanings=MEANINGS,
     )
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_rewrites_keep_every_property(name: str) -> None:
     made = proof(name, rewrite)
-    found = {one.name: one for one in properties(made)}
-    changed = changed_ops(made.rewriting)
+    found = {one.name: one for one in check_properties(made)}
+    changed = count_changed_operators(made.rewrite)
     assert changed["tosa_mxfp.linear.default"] == (2, 0)
     assert changed["tosa_mxfp.conv2d.default"] == (2, 0)
     assert changed["tosa.CAST_TO_BLOCK_SCALED.default"] == (0, 4)
@@ -153,5 +157,5 @@ def test_rewrites_keep_every_property(name: str) -> None:
 
 
 def test_a_wrong_rewrite_is_seen() -> None:
-    found = {one.name: one for one in properties(proof(next(iter(FORMATS)), wrong))}
+    found = {one.name: one for one in check_properties(proof(next(iter(FORMATS)), wrong))}
     assert found["outputs"].holds is False
