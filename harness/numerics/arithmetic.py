@@ -286,7 +286,7 @@ class Float64Mode(discontinuities.DiscontinuityMode, TorchDispatchMode):  # type
         return result.out
 
     def in_float32(self, exact_terms: int) -> AbstractContextManager[None]:
-        """Run an operation in float32, whatever the program's dtype; its sums round once in
+        """Run an operation in float32, independent of the program's dtype; its sums round once in
         ``exact_terms`` terms."""
         return nullcontext()
 

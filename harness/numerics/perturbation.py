@@ -362,7 +362,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
         return self.noise.draw_signs(shape) * self.precision.step
 
     def _find_shared_sum(self, operator: Any, args: tuple[Any, ...]) -> SharedSum | None:
-        """Find a large sum among those of earlier runs; None after a discontinuity."""
+        """Find the stored record of a large sum; None after a discontinuity."""
         number, self._sums = self._sums, self._sums + 1
         return None if self._has_jumped else self._exact.sums.find(number, operator, args)
 
@@ -406,7 +406,7 @@ class PerturbedMode(Float64Mode):  # type: ignore[no-untyped-call]
 
     @contextmanager
     def in_float32(self, exact_terms: int) -> Iterator[None]:
-        """Run an operation in float32, whatever the program's dtype; its sums round once in
+        """Run an operation in float32, independent of the program's dtype; its sums round once in
         ``exact_terms`` terms."""
         self._largest_unit, self._exact_terms = _FLOAT32_UNIT, exact_terms
         try:

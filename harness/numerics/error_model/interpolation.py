@@ -109,7 +109,7 @@ def _compute_taps(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the elements that each output reads along a dimension, and their weights.
 
-    ``draw_coordinate`` draws the errors of coordinates, ``draw`` those of a cubic's weights.
+    ``draw_coordinate`` draws errors of coordinates, ``draw`` errors of a cubic's weights.
 
     Returns:
         (taps, size), int64 and float64.

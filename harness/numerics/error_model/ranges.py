@@ -73,10 +73,10 @@ class DtypeRange:
     was_exceeded: bool = field(default=False, compare=False)
 
     def narrow_to(self, dtype: torch.dtype) -> None:
-        """Limit the range to that of a dtype as well."""
+        """Limit the range to the range of another dtype as well."""
         finfo = torch.finfo(dtype)
         # Hardware flushes subnormal numbers of float32 and bfloat16, which have the same range, to
-        # zero, and rounds those of float16.
+        # zero, and rounds subnormal numbers of float16.
         flushed = finfo.tiny if dtype != torch.float16 else finfo.tiny * finfo.eps / 2
         self.largest = min(self.largest, finfo.max)
         self.smallest = max(self.smallest, flushed)

@@ -124,7 +124,7 @@ def _find_most_covered(values: torch.Tensor, reach: torch.Tensor) -> tuple[int, 
         return 0, 0.0
     begins = (values - reach).sort().values
     ends = (values + reach).sort().values
-    # At the k-th beginning, k + 1 intervals have begun; subtract those that ended strictly before.
+    # At the k-th beginning, k + 1 intervals have begun; subtract the ones that ended before it.
     # Of equal beginnings the last counts all.
     ended = torch.searchsorted(ends, begins, side="left")
     number, at = (torch.arange(1, len(begins) + 1) - ended).max(0)

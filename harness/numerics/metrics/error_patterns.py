@@ -188,7 +188,7 @@ def _describe_rounding(output: _WrongOutput, dtype: torch.dtype) -> str:
     if not dtype.is_floating_point:
         return ""
     if output.is_explained_by(output.oracle.trunc()) and bool((output.actual.frac() == 0).all()):
-        return "without what follows the point"
+        return "truncated to whole numbers"
     for name, coarse in _COARSER.items():
         if torch.finfo(coarse).eps <= torch.finfo(dtype).eps:
             continue

@@ -62,7 +62,7 @@ class Chain(torch.nn.Module):
 
 
 def test_the_last_requantization_may_always_err() -> None:
-    """The errors of 2000 elements: those of the two never cancel in all runs."""
+    """Over 2000 elements, the errors of the two requantizations never cancel in all runs."""
     graph = torch.fx.symbolic_trace(Chain())
     x = torch.arange(-1000, 1000) % 100 * 0.25
     reference = compute_reference(graph, [(x,)], Precision(safety=2.0), seed=0)

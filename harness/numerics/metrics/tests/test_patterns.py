@@ -50,7 +50,7 @@ ALL = slice(None)
         (lambda x: x.roll(-2, 2), "shifted by -2 along dim 2"),
         (lambda x: x.bfloat16().double(), "rounded to bfloat16"),
         (lambda x: x.half().double(), "rounded to float16"),
-        (lambda x: x.trunc(), "without what follows the point"),
+        (lambda x: x.trunc(), "truncated to whole numbers"),
         (_at((ALL, 2), lambda x: x * 1.5), "scaled by 1.5 only at index 2 of dim 1"),
         (_at((1, ALL, 3), lambda x: x + 1), "offset by 1 only at index 1 of dim 0 and 3 of dim 2"),
         (_at((ALL, ALL, 4), torch.randn_like), "wrong only at index 4 of dim 2"),

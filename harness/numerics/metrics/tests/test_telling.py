@@ -120,7 +120,7 @@ def test_where_the_bound_is_infinite_nothing_is_judged(value: float) -> None:
     assert '"bound":"inf"' in cell.to_json()
     assert again == cell
     assert not again.is_conclusive
-    # An infinite oracle requires the same infinity, whatever the bound.
+    # An infinite oracle requires the same infinity, for any bound.
     wrong = row(actual, torch.full((4,), INF, dtype=torch.float64), torch.full_like(bound, INF))
     assert wrong.exceeding >= 3
 
