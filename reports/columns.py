@@ -1,5 +1,7 @@
-"""Targets as a reader takes them in: backend by backend, a recipe each; what varies the passes of
-one recipe stands together, once there is much of it."""
+"""The columns of tables: targets by backend and recipe.
+
+Targets that vary the passes of one recipe share a column if there are more than two.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,16 @@ from reports.summary import Totals
 
 _APART = 2
 VARIED = "± passes"
-"""Stands for the passes of a recipe's variations."""
+"""In a column name: the targets that vary the passes of a recipe."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One target, or the variations of one recipe.
+    """One target, or the targets that vary the passes of one recipe.
 
     Attributes:
-        name: the target, or the recipe's with :data:`VARIED`.
-        targets: all that it stands for.
+        name: the target, or the recipe's target with :data:`VARIED`.
+        targets: the targets in the column.
     """
 
     name: str
@@ -28,18 +30,18 @@ class Column:
 
     @property
     def backend(self) -> str:
-        """What is before the colon."""
+        """The part of the name before the colon."""
         return self.name.partition(":")[0]
 
     @property
     def recipe(self) -> str:
-        """What is behind it."""
+        """The part of the name after the colon."""
         return self.name.partition(":")[2]
 
 
 def columns(targets: Iterable[str]) -> list[Column]:
-    """The columns of a table: backends in the order of the targets, in each the recipes, and last
-    what varies them."""
+    """The columns of a table: backends in the order of the targets, in each its recipes, and last
+    the columns of varied passes."""
     groups: dict[str, dict[str, list[str]]] = {}
     for target in targets:
         base = _base(target)
@@ -57,7 +59,7 @@ def columns(targets: Iterable[str]) -> list[Column]:
 
 
 def _base(target: str) -> str:
-    # Not Target.parse: records of other releases, and of nobody's, are shown as they are.
+    # Not Target.parse: a record may have a target that this version does not know.
     backend, colon, recipe = target.partition(":")
     ends = [at for sign in "+-" if (at := recipe.find(sign)) > 0]
     return f"{backend}{colon}{recipe[: min(ends)]}" if ends else target
@@ -68,8 +70,8 @@ class Line:
     """A row of a table of totals.
 
     Attributes:
-        total: of all targets of its column.
-        members: of each of them, where there are several.
+        total: totals of all targets of the column.
+        members: totals of each target, if the column has several.
     """
 
     total: Totals
@@ -77,7 +79,7 @@ class Line:
 
 
 def lines(totals: Sequence[Totals]) -> list[Line]:
-    """Totals of targets, column by column."""
+    """Totals of targets, one line for each column."""
     known = {total.target: total for total in totals}
     made: list[Line] = []
     for column in columns(known):

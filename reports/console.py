@@ -1,11 +1,11 @@
-"""Pieces that the terminal reports are made of. rich is imported when one is made."""
+"""Building blocks of the terminal reports. rich is imported when one is first used."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from reports import text
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,37 +13,37 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _STYLES = {
-    Outcome.PASSED: "blue",
-    Outcome.UNDELEGATED: "cyan",
-    Outcome.VACUOUS: "yellow",
-    Outcome.XFAILED: "yellow",
-    Outcome.NOT_RUN: "bold yellow",
-    Outcome.XPASSED: "bold magenta",
+    CellOutcome.PASSED: "blue",
+    CellOutcome.UNDELEGATED: "cyan",
+    CellOutcome.VACUOUS: "yellow",
+    CellOutcome.XFAILED: "yellow",
+    CellOutcome.NOT_RUN: "bold yellow",
+    CellOutcome.XPASSED: "bold magenta",
 }
 
 
-def style_of(outcome: Outcome) -> str:
+def outcome_style(outcome: CellOutcome) -> str:
     """The rich style of an outcome."""
     return _STYLES.get(outcome, "bold red" if outcome.is_red else "")
 
 
-def styled(value: str, style: str = "") -> Text:
-    """Text from a record; brackets in it are not markup, escape sequences are gone."""
+def safe_text(value: str, style: str = "") -> Text:
+    """Text from a record without markup and without escape sequences."""
     from rich.text import Text
 
     return Text(text.clean(value), style=style)
 
 
-def section(out: Console, title: str) -> None:
-    """A blank line and a heading."""
+def print_section(out: Console, title: str) -> None:
+    """Print a blank line and a heading."""
     out.print()
-    out.print(styled(title, "bold"))
+    out.print(safe_text(title, "bold"))
 
 
-def and_more(out: Console, number: int) -> None:
-    """Say how many items a bounded list leaves out, if any."""
+def print_more(out: Console, number: int) -> None:
+    """Print how many items a shortened list leaves out, if any."""
     if number > 0:
-        out.print(styled(f"and {number:,} more", "dim"))
+        out.print(safe_text(f"and {number:,} more", "dim"))
 
 
 def new_table(*headers: str) -> Table:

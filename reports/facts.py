@@ -1,4 +1,4 @@
-"""Facts of a run and of a cell in words, the same words in every report."""
+"""Facts about a run or a cell as text. Every report uses the same wording."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from harness.record.folder import SAVED
 from harness.record.host import Environment
 from harness.record.run import Run, RunInfo
 from reports import summary, text
-from reports.moment import moment
+from reports.moment import parse_time
 from reports.numbers import was_lowered
 
 NO_REASON = "no reason given"
-FIRST_NODE = "first node that leaves the oracle"
+FIRST_NODE = "first diverging node"
 
 
-def place(info: RunInfo, part: str | None) -> Environment:
-    """Where a cell ran: in a merged run that of its part."""
+def cell_environment(info: RunInfo, part: str | None) -> Environment:
+    """The environment in which a cell ran; in a merged run, the environment of its part."""
     parts = info.merged_from if part is not None else ()
     return next((one.environment for one in parts if one.name == part), info.environment)
 
 
 def same_host(before: Environment, after: Environment) -> bool:
-    """Whether times of the two mean the same; unknown hosts are not the same."""
+    """Whether times of the two environments are comparable; an unknown host never is."""
     return bool(before.host) and all(
         getattr(before, name) == getattr(after, name)
         for name in ("host", "machine", "processor", "vectors", "cores")
@@ -34,12 +34,12 @@ def same_host(before: Environment, after: Environment) -> bool:
 
 
 def title(run: Run) -> str:
-    """The name of the run folder, which is what people call a run."""
+    """The name of the run folder."""
     return text.line(run.path.resolve().name, 120)
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
-    """Pairs of a name and a value, leaving out what the record does not have."""
+    """Pairs of a name and a value, without facts that the record does not have."""
     info, env = run.info, run.info.environment
     cores = text.count(env.cores, "core") if env.cores else ""
     pairs = [
@@ -54,26 +54,26 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("Workers", "; ".join(_worker(name, host) for name, host in info.hosts.items())),
         ("System", _join(env.platform, env.processor, cores)),
         ("Python", env.python),
-        ("Not run here", _taken(run)),
-        ("Slower without", "; ".join(f"{part} ({why})" for part, why in info.slow_parts.items())),
-        ("Gone upstream", "; ".join(info.missing_names.values())),
+        ("Cached results", _taken(run)),
+        ("Speed parts off", "; ".join(f"{part} ({why})" for part, why in info.slow_parts.items())),
+        ("Removed upstream", "; ".join(info.missing_names.values())),
     ]
     return [(name, text.line(value, 600)) for name, value in pairs if value]
 
 
 def _taken(run: Run) -> str:
-    """The cells whose results are those of earlier runs, and which."""
+    """How many results were reused from earlier runs, and from which."""
     sources = Counter(cell.cached.run for cell in run.cells if cell.cached is not None)
     if not sources:
         return ""
     shown = [f"{count:,} of {name}" for name, count in sources.most_common(3)]
     more = [f"{len(sources) - 3} more runs"] if len(sources) > 3 else []
     total = text.count(sources.total(), "cell")
-    return f"{total}, whose results are of earlier runs: {', '.join([*shown, *more])}"
+    return f"{total} reused from earlier runs: {', '.join([*shown, *more])}"
 
 
-def taken_from(cell: Cell) -> str:
-    """The run that a result is of, where that is an earlier one."""
+def result_source(cell: Cell) -> str:
+    """The earlier run from which a cached result comes; empty if the cell ran in this run."""
     source = cell.cached
     return "" if source is None else f"{source.run} on {source.host}, {source.when}"
 
@@ -82,21 +82,21 @@ def _worker(name: str, env: Environment) -> str:
     return f"{name} ({_join(env.host, env.vectors or env.machine, env.revision[:12])})"
 
 
-def ran_on(cell: Cell, info: RunInfo | None) -> str:
-    """Who ran a cell, on a farm also where that is."""
+def worker_text(cell: Cell, info: RunInfo | None) -> str:
+    """The worker that ran a cell; on a cluster with its host."""
     name = cell.worker or ""
     known = info is not None and name in info.hosts
     return _worker(name, info.hosts[name]) if info is not None and known else name
 
 
 def commit(run: Run) -> str:
-    """The commit, and whether the work tree had changes on top of it."""
+    """The commit, and whether the work tree had local changes."""
     return run.info.environment.revision
 
 
 def source_link(cell: Cell, info: RunInfo) -> str | None:
-    """Where the line that makes a cell's case is on the web; None where that is not known."""
-    env = place(info, cell.merged_part)
+    """URL of the source line that defines a cell's case; None if it is not known."""
+    env = cell_environment(info, cell.merged_part)
     match = re.fullmatch(r"([\w/.-]+\.py):(\d+)", cell.source)
     if match is None or not env.git_home or not env.git_commit:
         return None
@@ -105,19 +105,19 @@ def source_link(cell: Cell, info: RunInfo) -> str | None:
 
 
 def is_kept_folder(path: str) -> bool:
-    """Whether a record's ``kept`` is what a run writes, and leads nowhere else."""
+    """Whether a record's ``kept`` is a path inside the run folder, as runs write it."""
     return re.fullmatch(rf"{SAVED}/[\w@+.-]+(/[\w@+.-]+)?", path) is not None and ".." not in path
 
 
 def packages(run: Run) -> list[tuple[str, str]]:
-    """Package names with their versions."""
+    """Package names and versions."""
     found = run.info.environment.packages
     return [(text.line(name, 80), text.line(version, 80)) for name, version in found.items()]
 
 
 def duration(run: Run) -> str:
-    """Wall-clock time of the whole run, when it ended and both times can be read."""
-    started, ended = moment(run.info.started), moment(run.info.ended)
+    """Wall-clock time of the run; empty if it did not end or a time is unreadable."""
+    started, ended = parse_time(run.info.started), parse_time(run.info.ended)
     return text.seconds((ended - started).total_seconds()) if started and ended else ""
 
 
@@ -139,8 +139,8 @@ def backend_states(run: Run) -> list[tuple[str, str, str]]:
     ]
 
 
-def wrongness(cell: Cell) -> str:
-    """The worst output of a cell against its bound, or nothing when it has no outputs."""
+def describe_worst_output(cell: Cell) -> str:
+    """The worst output of a cell and its bound; empty if the cell has no outputs."""
     worst = summary.worst_output(cell)
     if worst is None:
         return ""
@@ -149,7 +149,7 @@ def wrongness(cell: Cell) -> str:
     severity = "" if cell.severity is None else f"{cell.severity.value}: "
     return (
         f"{severity}output {worst.output} of call {worst.call}: "
-        f"error {text.measure(text.error_there(worst))} against a bound of "
+        f"error {text.measure(text.error_there(worst))}, bound "
         f"{text.measure(worst.bound)}{where} ({text.bound_use(worst.bound_used)}), "
         f"SQNR {text.decibels(worst.sqnr_db)}, {worst.exceeding:,} of "
         f"{text.count(worst.elements, 'element')} exceed their bounds"
@@ -157,32 +157,34 @@ def wrongness(cell: Cell) -> str:
 
 
 def divergence(cell: Cell) -> str:
-    """The node where a traced cell leaves the oracle, or why it is not known; else nothing."""
+    """The first diverging node of a traced cell, or the reason why it is not known."""
     if (found := cell.first_divergence) is not None:
         if found.fails:
             return text.line(str(found), 600)
-        which = "a node that leaves the oracle" if found.note else FIRST_NODE
+        which = "a diverging node" if found.note else FIRST_NODE
         return text.line(f"{which}: {found}", 600)
     return (
-        text.line(f"first wrong node not known: {cell.trace_skipped}", 600)
+        text.line(f"{FIRST_NODE} not known: {cell.trace_skipped}", 600)
         if cell.trace_skipped
         else ""
     )
 
 
-def known(cell: Cell) -> list[str]:
-    """The known issues that a red cell shows the signs of, a line each."""
-    return [f"known: {text.line(str(issue), 900)}" for issue in cell.known_issues]
+def known_issues(cell: Cell) -> list[str]:
+    """The known issues whose symptoms a red cell shows, one line each."""
+    return [f"known issue: {text.line(str(issue), 900)}" for issue in cell.known_issues]
 
 
 def defects(cell: Cell) -> list[str]:
-    """The known defects of a cell's program, a line each."""
+    """The known defects of a cell's program, one line each."""
     return [text.line(str(defect), 600) for defect in cell.defects]
 
 
 def evidence(cell: Cell) -> str:
-    """Which share of the outputs is conclusive, and the case's reason where that is too little to
-    be evidence; nothing where it was not measured."""
+    """The share of elements that is conclusive; for a vacuous cell also the reason.
+
+    Empty if it was not measured.
+    """
     best = max(
         (row for row in cell.numerics if row.conclusive_share is not None),
         key=lambda row: (row.is_conclusive, row.conclusive_share),
@@ -190,7 +192,7 @@ def evidence(cell: Cell) -> str:
     )
     if best is None:
         return ""
-    why = vacuous(best)  # names the output
+    why = vacuous(best)
     which = f" of {_output(best)}" if (best.output or best.name) and not why else ""
     share = f"{100 * (best.conclusive_share or 0.0):.3g} % of the elements{which} are conclusive"
     if best.is_conclusive:
@@ -200,8 +202,7 @@ def evidence(cell: Cell) -> str:
 
 
 def vacuous(row: Numerics) -> str:
-    """Which output is no evidence where it conforms, and what in it is the cause; empty where it is
-    evidence, and in records that do not say."""
+    """Why an output is vacuous; empty for a conclusive output and for older records."""
     why = row.vacuous
     if why is None or row.is_conclusive:
         return ""
@@ -209,7 +210,7 @@ def vacuous(row: Numerics) -> str:
         return f"{_output(row)}: it has no elements"
     of = f"{why.passing_elements:,} of {text.count(row.elements, 'element')}"
     if why.constant is None:
-        return f"{_output(row)}: no perturbed run says anything of {of}: their bounds are infinite"
+        return f"{_output(row)}: the bounds of {of} are infinite"
     what = {
         VacuousCause.EQUAL: "all values are equal"
         if why.passing_elements == row.elements
@@ -228,7 +229,7 @@ def _output(row: Numerics) -> str:
 
 
 def stages(cell: Cell) -> list[tuple[str, str, str]]:
-    """Name, time and most memory of each stage; what is not known is empty."""
+    """Name, time and memory peak of each stage; a value that is not known is empty."""
     return [
         (
             name,
@@ -240,40 +241,39 @@ def stages(cell: Cell) -> list[tuple[str, str, str]]:
 
 
 def overhead(cell: Cell) -> float:
-    """Seconds beyond all stages of a cell, so that these and the stages add up to the total.
+    """Seconds of a cell outside its stages; stages and overhead add up to the total.
 
-    Not the record's own: before schema 3 that counted stages of ours in, too.
+    Computed here because records before schema 3 count some stages as overhead.
     """
     return cell.seconds - sum(cell.stages.values())
 
 
 def model_sqnr(cell: Cell) -> float | None:
-    """The lowest SQNR of its outputs against the float model, in dB; None where nothing was
-    quantized."""
+    """The lowest SQNR of the outputs against the float model, in dB; None if not quantized."""
     found = [row.model_sqnr_db for row in cell.numerics if row.model_sqnr_db is not None]
     return min(found, default=None)
 
 
 def program(cell: Cell) -> str:
-    """The size of a program, and what of it are constants; nothing where there is none."""
+    """The sizes of a program and of its constants; empty if there is no program."""
     if not cell.program_bytes:
         return ""
     parts = [text.size(cell.program_bytes)]
     if cell.constant_bytes is not None:
-        parts.append(f"{text.size(cell.constant_bytes)} of it constants")
+        parts.append(f"{text.size(cell.constant_bytes)} of them constants")
     if cell.duplicate_constant_bytes:
-        parts.append(f"{text.size(cell.duplicate_constant_bytes)} of these stored twice")
+        parts.append(f"{text.size(cell.duplicate_constant_bytes)} of constants stored twice")
     return ", ".join(parts)
 
 
 def calls(cell: Cell) -> str:
-    """What a call took, the first one and those after it; nothing where that is not known."""
+    """Time of the first call and of later calls of the program; empty if not measured."""
     known = (("first", cell.first_seconds), ("steady", cell.steady_seconds))
     return ", ".join(f"{name} {text.seconds(one)}" for name, one in known if one is not None)
 
 
-def sizes(cell: Cell) -> str:
-    """At which sizes a program whose inputs vary was executed, and at which not; empty for none."""
+def tested_sizes(cell: Cell) -> str:
+    """The sizes of dynamic dimensions at which a program was tested, and the untested ones."""
     lines = [
         f"{one} varies, {one.span}; tested at {', '.join(map(str, dict.fromkeys(one.sizes)))}"
         for one in cell.dynamic_dimensions
@@ -282,28 +282,31 @@ def sizes(cell: Cell) -> str:
 
 
 def delegation(cell: Cell) -> str:
-    """What the partitioner did with a cell, or nothing when there was no node to give."""
+    """Number of delegates, delegated nodes and fallback nodes; empty if not lowered."""
     taken = cell.delegation
     if not was_lowered(taken):
         return ""
-    left = text.count(taken.undelegated_nodes, "node")
+    fallback = text.count(taken.undelegated_nodes, "fallback node")
     if not taken.delegates:
-        return f"nothing delegated, {left} left over"
+        return f"nothing delegated, {fallback}"
     return (
         f"{text.count(taken.delegates, 'delegate')} with "
-        f"{text.count(taken.delegated_nodes, 'node')}, {left} left over"
+        f"{text.count(taken.delegated_nodes, 'node')}, {fallback}"
     )
 
 
-def left_over(cell: Cell) -> str:
-    """The operators that the partitioner left over, or nothing."""
+def fallback_ops(cell: Cell) -> str:
+    """The operators of the fallback nodes with their number of calls; empty for none."""
     ops = cell.delegation.undelegated_ops
-    return f"left over: {text.calls(ops)}" if ops else ""
+    return f"fallback: {text.calls(ops)}" if ops else ""
 
 
 def reasons(cell: Cell) -> list[tuple[str, dict[str, int]]]:
-    """Why operators were left over: what the partitioner said, with the operators it said it of and
-    their calls, most calls first. Where it said nothing that is the reason."""
+    """The partitioner's reasons for fallback nodes, most calls first.
+
+    Each comes with its operators and their number of calls. Operators without a reason are listed
+    under :data:`NO_REASON`.
+    """
     taken = cell.delegation
     found: dict[str, dict[str, int]] = {}
     for op, calls in text.by_count(taken.undelegated_ops):

@@ -1,4 +1,4 @@
-"""What JUnit documents have in common: text that XML can hold, and the counts of a suite."""
+"""Helpers for JUnit XML: text that XML can hold, and the counts of a test suite."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from xml.etree import ElementTree
 
 from reports import text
 
-# What XML 1.0 does not allow, beyond what text.clean replaces already.
+# Characters that XML 1.0 does not allow and that text.clean does not replace.
 _ILLEGAL = re.compile("[\ufffe\uffff]")
 
 
 def attribute(value: str, limit: int) -> str:
-    """Text of a record for an attribute: one line of at most so many characters."""
+    """Text of a record for an attribute: one line of at most ``limit`` characters."""
     return _ILLEGAL.sub("\ufffd", text.line(value, limit))
 
 
 def body(value: str, limit: int) -> str:
-    """Text of a record for the inside of an element, of at most so many characters."""
+    """Text of a record for the inside of an element, at most ``limit`` characters."""
     return _ILLEGAL.sub("\ufffd", text.clean(value, limit))
 
 

@@ -1,14 +1,14 @@
-"""When something happened, as records say it."""
+"""Times in records."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 
-def moment(said: str | None) -> datetime | None:
-    """The moment that an ISO 8601 text names, in UTC; without a zone it is taken for UTC.
+def parse_time(said: str | None) -> datetime | None:
+    """Parse an ISO 8601 time; the result is in UTC. A time without a zone is UTC.
 
-    None when it names none, or one that lies outside the calendar once its zone is applied.
+    None if the text is not a time, or is outside the calendar after conversion to UTC.
     """
     try:
         when = datetime.fromisoformat(said or "")

@@ -1,4 +1,4 @@
-"""Numbers of a record that several reports need, each computed in one place."""
+"""Numbers of a record that several reports use."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 
-class Taken(Protocol):
-    """What a partitioner gave to the backend and left over, of a record or of a snapshot."""
+class DelegationCounts(Protocol):
+    """Delegates, delegated nodes and fallback nodes, of a record or of a snapshot."""
 
     @property
     def delegates(self) -> int:
@@ -17,24 +17,25 @@ class Taken(Protocol):
 
     @property
     def delegated_nodes(self) -> int:
-        """Calls in them."""
+        """Number of nodes in delegates."""
         ...
 
     @property
     def undelegated_nodes(self) -> int:
-        """Calls outside."""
+        """Number of fallback nodes."""
         ...
 
 
-def was_lowered(taken: Taken) -> bool:
-    """Whether there was a lowered program with a node in it."""
+def was_lowered(taken: DelegationCounts) -> bool:
+    """Whether there is a lowered program with at least one node."""
     return bool(taken.delegates or taken.delegated_nodes or taken.undelegated_nodes)
 
 
 def worst(pick: Callable[[Sequence[float]], float], values: Sequence[float]) -> float | None:
-    """The worst of some numbers, ``max`` or ``min`` of them; NaN if any is; None without one.
+    """The worst of some numbers: ``pick`` (``max`` or ``min``) of them, NaN if any is NaN, None for
+    no numbers.
 
-    ``max`` and ``min`` of a list with NaN depend on its order; NaN is always the worst.
+    ``max`` and ``min`` alone depend on the order of a list with NaN.
     """
     if not values:
         return None

@@ -1,8 +1,8 @@
-"""Outcome: a status as reports show it, with its word, its sign and what it means.
+"""CellOutcome: a cell's status as reports show it, with a label, a symbol and a meaning.
 
-Three words more than :class:`harness.record.cell.Status`: a pass in which the backend took nothing
-is not the same news as a pass, one that a constant would have got is no evidence at all, and an
-expected cell without a record is not run. A mismatch has a severity besides.
+Reports tell three outcomes apart that :class:`harness.record.cell.Status` does not: a pass with
+nothing delegated, a vacuous pass, and an expected cell without a record. A mismatch also has a
+severity.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from harness.record.cell import Cell, Status
 from harness.record.severity import Severity
 
 
-class Outcome(enum.Enum):
-    """What came of one cell, in the order in which bars and columns show it."""
+class CellOutcome(enum.Enum):
+    """How one cell ended. The order is that of bars and columns in reports."""
 
     PASSED = "passed"
     UNDELEGATED = "undelegated"
@@ -31,7 +31,7 @@ class Outcome(enum.Enum):
     NOT_RUN = "not_run"
 
     @classmethod
-    def of(cls, cell: Cell | None) -> Outcome:
+    def from_cell(cls, cell: Cell | None) -> CellOutcome:
         """The outcome of a record, or of its absence."""
         if cell is None:
             return cls.NOT_RUN
@@ -44,7 +44,7 @@ class Outcome(enum.Enum):
 
     @property
     def label(self) -> str:
-        """The words that stand for it."""
+        """The name that reports show."""
         return _TEXTS[self][0]
 
     @property
@@ -54,23 +54,23 @@ class Outcome(enum.Enum):
 
     @property
     def meaning(self) -> str:
-        """What it says, for legends."""
+        """An explanation for legends."""
         return _TEXTS[self][2]
 
     @property
     def is_red(self) -> bool:
-        """Whether it alone makes a run fail."""
+        """Whether one such cell makes a run fail."""
         return self not in _WITHOUT_STATUS and Status(self.value).is_red
 
     @property
     def is_pass(self) -> bool:
-        """Whether the cell executed, every output is within its bound, and that says something."""
-        return self in (Outcome.PASSED, Outcome.UNDELEGATED)
+        """Whether the cell executed with every output within its bound, and not vacuously."""
+        return self in (CellOutcome.PASSED, CellOutcome.UNDELEGATED)
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether it says something of conformance: passed, red, or failed as predicted."""
-        return self.is_pass or self.is_red or self is Outcome.XFAILED
+        """Whether the cell is evidence for or against conformance: passed, red or xfailed."""
+        return self.is_pass or self.is_red or self is CellOutcome.XFAILED
 
     @property
     def badness(self) -> int:
@@ -78,58 +78,60 @@ class Outcome(enum.Enum):
         return _BADNESS.index(self)
 
 
-def severity_rank(outcome: Outcome, severity: Severity | None) -> int:
-    """How severe a mismatch is, for sorting: 1 for negligible to 4 for critical, and as much where
-    an older record does not say; 0 for every other outcome."""
+def severity_rank(outcome: CellOutcome, severity: Severity | None) -> int:
+    """How severe a mismatch is, for sorting: 1 (negligible) to 4 (critical).
+
+    A mismatch of an older record without a severity counts as 4, every other outcome as 0.
+    """
     if severity is not None:
         return severity.rank
-    return Severity.CRITICAL.rank if outcome is Outcome.MISMATCH else 0
+    return Severity.CRITICAL.rank if outcome is CellOutcome.MISMATCH else 0
 
 
-def words(outcome: Outcome, severity: Severity | None) -> str:
+def words(outcome: CellOutcome, severity: Severity | None) -> str:
     """An outcome with the severity of its mismatch: ``mismatch, critical``; ``xfailed, minor``."""
     return outcome.label if severity is None else f"{outcome.label}, {severity.value}"
 
 
-_WITHOUT_STATUS = {Outcome.UNDELEGATED, Outcome.VACUOUS, Outcome.NOT_RUN}
+_WITHOUT_STATUS = {CellOutcome.UNDELEGATED, CellOutcome.VACUOUS, CellOutcome.NOT_RUN}
 
 _TEXTS = {
-    Outcome.PASSED: ("passed, delegated", "✓", "executed, within its bound"),
-    Outcome.UNDELEGATED: (
+    CellOutcome.PASSED: ("passed, delegated", "✓", "executed, within its bound"),
+    CellOutcome.UNDELEGATED: (
         "passed, nothing delegated",
         "○",
-        "executed within its bound, but the backend took no node",
+        "executed, within its bound, but no node was delegated",
     ),
-    Outcome.VACUOUS: (
+    CellOutcome.VACUOUS: (
         "vacuous pass",
         "◌",
-        "within its bound, but a constant would pass in place of its outputs at all but a few "
-        "elements: no evidence",
+        "within its bound, but a constant output would pass too at all but a few elements; "
+        "no evidence, not counted as passed",
     ),
-    Outcome.MISMATCH: ("mismatch", "≠", "executed, and an output is outside its bound"),
-    Outcome.FAILED: ("failed", "✕", "a stage raised, or a requirement does not hold"),
-    Outcome.CRASHED: ("crashed", "!", "the process died, or was refused memory"),
-    Outcome.TIMEOUT: ("timeout", "T", "did not end within its time limit"),
-    Outcome.XPASSED: ("xpassed", "P", "passed although a limitation says it cannot"),
-    Outcome.XFAILED: ("xfailed", "x", "failed as a known limitation predicts"),
-    Outcome.LOWERED: ("lowered only", "L", "lowered; nothing on this host can execute it"),
-    Outcome.UNSUPPORTED: ("unsupported", "–", "the target declares that it does not do this"),
-    Outcome.UNAVAILABLE: ("unavailable", "∅", "the backend is not here; nothing was tried"),
-    Outcome.NOT_RUN: ("not run", "?", "expected, but there is no record"),
+    CellOutcome.MISMATCH: ("mismatch", "≠", "executed, and an output is outside its bound"),
+    CellOutcome.FAILED: ("failed", "✕", "a stage raised, or a requirement does not hold"),
+    CellOutcome.CRASHED: ("crashed", "!", "the process died or ran out of memory"),
+    CellOutcome.TIMEOUT: ("timeout", "T", "did not end within its time limit"),
+    CellOutcome.XPASSED: ("xpassed", "P", "passed although a known issue predicts a failure"),
+    CellOutcome.XFAILED: ("xfailed", "x", "failed as a known issue predicts"),
+    CellOutcome.LOWERED: ("lowered only", "L", "lowered, but this host cannot execute the program"),
+    CellOutcome.UNSUPPORTED: ("unsupported", "–", "the target does not support this case"),
+    CellOutcome.UNAVAILABLE: ("unavailable", "∅", "the backend is not available on this host"),
+    CellOutcome.NOT_RUN: ("not run", "?", "expected, but the run has no record of it"),
 }
 
 _BADNESS = [
-    Outcome.PASSED,
-    Outcome.UNDELEGATED,
-    Outcome.VACUOUS,
-    Outcome.UNSUPPORTED,
-    Outcome.LOWERED,
-    Outcome.UNAVAILABLE,
-    Outcome.XFAILED,
-    Outcome.NOT_RUN,
-    Outcome.XPASSED,
-    Outcome.TIMEOUT,
-    Outcome.FAILED,
-    Outcome.MISMATCH,
-    Outcome.CRASHED,
+    CellOutcome.PASSED,
+    CellOutcome.UNDELEGATED,
+    CellOutcome.VACUOUS,
+    CellOutcome.UNSUPPORTED,
+    CellOutcome.LOWERED,
+    CellOutcome.UNAVAILABLE,
+    CellOutcome.XFAILED,
+    CellOutcome.NOT_RUN,
+    CellOutcome.XPASSED,
+    CellOutcome.TIMEOUT,
+    CellOutcome.FAILED,
+    CellOutcome.MISMATCH,
+    CellOutcome.CRASHED,
 ]

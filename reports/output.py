@@ -1,4 +1,4 @@
-"""Files that a command was asked to write: whole or not at all."""
+"""Write output files of commands, completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from harness.record.folder import write_atomically
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file, replacing what was there; a pipe or a device, such as /dev/stdout, gets it as
-    it is.
+    """Write a file atomically, replacing an existing one. Pipes and devices such as /dev/stdout
+    are written directly.
 
     Raises:
         RunUnwritable: the folder or the disk refuses.

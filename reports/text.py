@@ -1,4 +1,4 @@
-"""How values are spelled in every report: one place, each number with its unit."""
+"""Format values for reports, each number with its unit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from harness.record.number_text import format_apart
 
 # Terminal escape sequences (colours, cursor moves, titles) that compilers put into messages.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-# Everything else a terminal or a browser would act on rather than show: control characters,
-# lone surrogates and the marks that reverse the direction of text.
+# Other characters that a terminal or a browser interprets: control characters, lone surrogates
+# and marks that reverse the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(text: str, limit: int | None = None) -> str:
-    """Text from a record made safe to show: no escape sequences, no control characters.
+    """Remove escape sequences and control characters from text of a record.
 
     Args:
         text: any text.
@@ -37,7 +37,7 @@ def line(text: str, limit: int | None = None) -> str:
 
 
 def tail(text: str, limit: int) -> str:
-    """The end of a long text, which in a traceback is where the error stands."""
+    """The end of a long text; the end of a traceback has the error."""
     shown = clean(text).strip("\n")
     if len(shown) <= limit:
         return shown
@@ -52,7 +52,7 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """A share, rounded so that only all of them reads 100 % and only none reads 0 %."""
+    """A share, rounded down; it reads 100 % only if complete and 0 % only if nothing."""
     if whole <= 0:
         return "–"
     tenths = part * 1000 // whole
@@ -62,7 +62,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def measure(value: float | None) -> str:
-    """A dimensionless number, or one in the unit of the outputs."""
+    """A dimensionless number, or a number in the unit of the outputs."""
     if value is None:
         return "–"
     return _nonfinite(value) or f"{value:.4g}"
@@ -83,7 +83,7 @@ def ulps(value: float | None) -> str:
 
 
 def bound_use(value: float | None) -> str:
-    """How much of its bound an error uses: at most 1× when it conforms."""
+    """Observed error / bound: at most 1× for an output that conforms."""
     if value is None:
         return "–"
     if math.isfinite(value) and value > 1:
@@ -94,12 +94,12 @@ def bound_use(value: float | None) -> str:
     return f"{_nonfinite(value) or f'{value:.2g}'}× bound"
 
 
-# From here on, minutes and single hours are noise: a year.
+# From one year on, hours are rounded to two digits.
 _LONGEST = 365 * 86_400.0
 
 
 def seconds(value: float) -> str:
-    """A duration in the unit that reads best."""
+    """A duration in a readable unit."""
     if not math.isfinite(value):
         return f"{_nonfinite(value)} s"
     if value <= 0:
@@ -128,7 +128,7 @@ def size(value: int) -> str:
 
 
 def memory(value: int) -> str:
-    """What a process holds, in binary units, as it is granted."""
+    """Memory of a process, in binary units."""
     unit, scale = next((each for each in _BINARY if value >= 999.5 * each[1] / 1024), _BINARY[-1])
     number = value / scale
     return f"{number:.3g} {unit}" if number < 999.5 else f"{number:,.0f} {unit}"
@@ -143,15 +143,17 @@ def shape(sizes: Iterable[int]) -> str:
 
 
 def worst(item: Numerics) -> tuple[str, str, str] | None:
-    """Where an output uses most of its bound, what is there, and what should be, in digits that
-    tell the two apart; None where it has no elements."""
+    """Index, actual and expected value of the element that uses most of its bound.
+
+    The values have enough digits to differ. None if the output has no elements.
+    """
     if item.worst_index is None or item.worst_actual is None or item.worst_expected is None:
         return None
     return (shape(item.worst_index), *format_apart(item.worst_actual, item.worst_expected))
 
 
 def error_there(item: Numerics) -> float | None:
-    """The error at the element that uses most of its bound; None where that is not known."""
+    """The error at the element that uses most of its bound; None if it is not known."""
     if item.worst_error is not None:
         return item.worst_error
     # Records of schema 3 and before have the two values.

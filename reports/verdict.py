@@ -1,4 +1,4 @@
-"""RunVerdict: whether a run is good, in one word and one sentence, the same in every report."""
+"""RunVerdict: the verdict on a run, in one word and one sentence, the same in every report."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from harness.record.run import Run
 from harness.record.severity import Severity
 from reports import text
-from reports.outcome import Outcome
-from reports.summary import Summary, Totals
+from reports.outcome import CellOutcome
+from reports.summary import RunSummary, Totals
 
 
 class VerdictKind(enum.Enum):
-    """The word of a verdict. Only ``PASSED`` is good."""
+    """The verdict in one word. Only ``PASSED`` is good."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -28,11 +28,11 @@ class RunVerdict:
     """The verdict on a run.
 
     Attributes:
-        kind: the word.
-        sentence: what it rests on, with counts.
-        concerns: what a reader must know besides, a line each: why the run is incomplete,
-            problems it recorded, backends that are not here, cells recorded twice.
-        incomplete: whether the run did not end, lacks records, or has damaged ones.
+        kind: the verdict in one word.
+        sentence: the reason, with counts.
+        concerns: warnings, one line each: why the run is incomplete, problems that it recorded,
+            unavailable backends, cells with several records.
+        incomplete: whether the run did not end, lacks records, or has damaged records.
     """
 
     kind: VerdictKind
@@ -41,14 +41,14 @@ class RunVerdict:
     incomplete: bool = False
 
     @classmethod
-    def of(cls, run: Run | Summary) -> RunVerdict:
+    def from_run(cls, run: Run | RunSummary) -> RunVerdict:
         """Judge a run.
 
-        Red cells, or a non-zero exit status, make it failed; else a run that did not end or lacks
-        records is incomplete; else a run in which nothing passed is not a pass either. One that
-        was asked to lower only is called that: nothing of it was executed.
+        In this order: a run with red cells has failed; a run that did not end or lacks records is
+        incomplete; a run with a non-zero exit status has failed; a run with ``--lower-only`` was
+        lowered only; a run without a passed cell is not a pass.
         """
-        found = Summary.of(run)
+        found = RunSummary.from_run(run)
         kind, why = _kind(found)
         sentence = f"{why}; {_rest(found.overall)}{_elsewhere(found.run)}"
         return cls(kind, sentence, _concerns(found), bool(found.incompleteness))
@@ -60,7 +60,7 @@ class RunVerdict:
 
     @property
     def tone(self) -> str:
-        """``good``, ``bad`` or ``warn``, which style sheets colour."""
+        """``good``, ``bad`` or ``warn``: a CSS class."""
         return {VerdictKind.PASSED: "good", VerdictKind.FAILED: "bad"}.get(self.kind, "warn")
 
     @property
@@ -70,13 +70,13 @@ class RunVerdict:
 
     @property
     def headline(self) -> str:
-        """The word, and INCOMPLETE beside a failure that is not the whole story."""
+        """The verdict in capitals; a failure of an incomplete run has INCOMPLETE beside it."""
         aside = ", INCOMPLETE" if self.incomplete and self.kind is VerdictKind.FAILED else ""
         return f"{self.kind.value.upper()}{aside}"
 
 
-def _kind(found: Summary) -> tuple[VerdictKind, str]:
-    """The word, and why."""
+def _kind(found: RunSummary) -> tuple[VerdictKind, str]:
+    """The verdict and its reason."""
     total, info = found.overall, found.run.info
     if total.red:
         return VerdictKind.FAILED, _red(total)
@@ -84,29 +84,29 @@ def _kind(found: Summary) -> tuple[VerdictKind, str]:
         return VerdictKind.INCOMPLETE, "No red cell so far"
     if not total.cells:
         return VerdictKind.EMPTY, "Nothing to judge"
-    # A check of which nothing passed ends with 2 for that reason alone.
+    # A check in which no cell passed exits with 2 without any other reason.
     if info.exit_status and (total.passed or info.problems or info.lower_only):
         why = f"No cell is red, but the run ended with exit status {info.exit_status}"
         return VerdictKind.FAILED, why
-    if info.lower_only and total.counts[Outcome.LOWERED]:
-        return VerdictKind.LOWERED, "No red cell; lowered only, not executed, as asked"
+    if info.lower_only and total.counts[CellOutcome.LOWERED]:
+        return VerdictKind.LOWERED, "No red cell; lowered only, not executed, as requested"
     if not total.passed:
-        return VerdictKind.HOLLOW, "No red cell, but none passed either"
+        return VerdictKind.HOLLOW, "No cell is red, and no cell passed"
     return VerdictKind.PASSED, "No red cell"
 
 
 def _red(total: Totals) -> str:
     parts = [
         f"{total.counts[outcome]:,} {outcome.label}"
-        + (_severities(total) if outcome is Outcome.MISMATCH else "")
-        for outcome in sorted(Outcome, key=lambda outcome: -outcome.badness)
+        + (_severities(total) if outcome is CellOutcome.MISMATCH else "")
+        for outcome in sorted(CellOutcome, key=lambda outcome: -outcome.badness)
         if outcome.is_red and total.counts[outcome]
     ]
     return f"{text.count(total.red, 'red cell')}: {', '.join(parts)}"
 
 
 def _severities(total: Totals) -> str:
-    """How many mismatches are of each severity, worst first; nothing where no record says."""
+    """Number of mismatches by severity, worst first; empty if no record has a severity."""
     found = total.severities
     parts = [f"{found[one]:,} {one.value}" for one in reversed(Severity) if found[one]]
     return f" ({', '.join(parts)})" if parts else ""
@@ -114,28 +114,28 @@ def _severities(total: Totals) -> str:
 
 def _rest(total: Totals) -> str:
     if not total.cells:
-        return "the run is empty, no cell was selected and none has a record"
-    undelegated = total.counts[Outcome.UNDELEGATED]
+        return "the run is empty: no cell was selected and no cell has a record"
+    undelegated = total.counts[CellOutcome.UNDELEGATED]
     aside = f" ({undelegated:,} of them with nothing delegated)" if undelegated else ""
     parts = [f"{total.passed:,} of {text.count(total.cells, 'cell')} passed{aside}"]
     parts += [
         f"{total.counts[outcome]:,} {outcome.label}"
-        for outcome in Outcome
+        for outcome in CellOutcome
         if total.counts[outcome] and not outcome.is_red and not outcome.is_pass
     ]
     return ", ".join(parts)
 
 
 def _elsewhere(run: Run) -> str:
-    """How many results are not this run's own."""
+    """How many results were reused from earlier runs."""
     taken = sum(cell.cached is not None for cell in run.cells)
     if not taken:
         return ""
-    whose = "all" if taken == len(run.cells) else f"{taken:,}"
-    return f"; {whose} of these results are of earlier runs, and did not run here"
+    which = "all" if taken == len(run.cells) else f"{taken:,}"
+    return f"; {which} of these results are cached results of earlier runs"
 
 
-def _concerns(found: Summary) -> list[str]:
+def _concerns(found: RunSummary) -> list[str]:
     run = found.run
     lines = [f"incomplete: {reason}" for reason in found.incompleteness]
     lines += [f"problem: {problem}" for problem in run.info.problems]
@@ -146,7 +146,7 @@ def _concerns(found: Summary) -> list[str]:
     ]
     if again := found.repeated:
         lines.append(
-            f"{text.count(len(again), 'cell has', 'cells have')} several records and "
-            f"counts with the worst: {', '.join(again[:3])}{' …' if len(again) > 3 else ''}"
+            f"{text.count(len(again), 'cell has', 'cells have')} several records; the worst "
+            f"record counts: {', '.join(again[:3])}{' …' if len(again) > 3 else ''}"
         )
     return [text.line(item, 500) for item in lines]

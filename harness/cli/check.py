@@ -204,9 +204,9 @@ def _run_check(
 
 def _exit_status(run: Run) -> int:
     """0 if a target passed and none is red, 1 if one is red, 2 if nothing was judged."""
-    from reports.summary import Summary
+    from reports.summary import RunSummary
 
-    total = Summary.of(run).overall
+    total = RunSummary.from_run(run).overall
     if total.red:
         return 1
     return 0 if total.passed else 2

@@ -80,7 +80,7 @@ def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: boo
     from rich.console import Console
 
     from harness.extras.releases import available, scripts
-    from reports.console import new_table, styled
+    from reports.console import new_table, safe_text
 
     names, files = _split((first, *rest))
     if not names or not files:
@@ -92,7 +92,7 @@ def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: boo
     table = new_table("script", *names)
     ended = True
     for path, found in scripts.run_scripts(chosen, [Path(file) for file in files], click.echo):
-        table.add_row(*map(styled, (path.name, *(each.status_text for each in found))))
+        table.add_row(*map(safe_text, (path.name, *(each.status_text for each in found))))
         ended = ended and all(each.status >= 0 for each in found)
         if verbose:
             for name, each in zip(names, found, strict=True):
@@ -207,7 +207,7 @@ def bisect(
     from harness.extras.releases import available, bisect
     from harness.record.folder import name_new_folder
     from harness.record.target import split_cell_id
-    from reports.console import new_table, styled
+    from reports.console import new_table, safe_text
 
     split_cell_id(cell)
     ends = [available.parse_release(name, wheels) for name in (good, bad)]
@@ -219,7 +219,7 @@ def bisect(
     table = new_table("release", by, "what is wrong", "record")
     for one in found.tried:
         cells = (one.release, one.value, one.error[:200], str(one.folder))
-        table.add_row(*map(styled, cells))
+        table.add_row(*map(safe_text, cells))
     console = Console()
     console.print(table)
     before, after = found.before, found.after
@@ -227,7 +227,7 @@ def bisect(
     if found.between:
         verdict += f", or in {' or '.join(found.between)}, which could not be run"
     verdict += f": {before.value} in {before.release}, {after.value} in {after.release}"
-    console.print(styled(verdict, "bold"))
+    console.print(safe_text(verdict, "bold"))
 
 
 def _split(words: tuple[str, ...]) -> tuple[list[str], list[str]]:

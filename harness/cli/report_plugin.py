@@ -10,7 +10,7 @@ import pytest
 # Imported early: pytest later prepends folders of the tested project to sys.path, which may contain
 # another package "reports".
 from reports.render import folder as report_folder, terminal
-from reports.summary import Summary
+from reports.summary import RunSummary
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -27,7 +27,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
     console = Console()
     try:
-        found = Summary.of(load(controller.recorder.folder))
+        found = RunSummary.from_run(load(controller.recorder.folder))
         terminal.render(found, console)
         console.print(f"report: {report_folder.write(found)}", soft_wrap=True)
     except ConformError as error:

@@ -195,9 +195,9 @@ def report(folder: Path | None, against: Path | None) -> None:
 
     from reports.render import terminal
     from reports.render.folder import write
-    from reports.summary import Summary
+    from reports.summary import RunSummary
 
-    found = Summary.of(load_run(folder))
-    old = None if against is None else Summary.of(load_run(against))
+    found = RunSummary.from_run(load_run(folder))
+    old = None if against is None else RunSummary.from_run(load_run(against))
     terminal.render(found, Console(), old)
     click.echo(write(found, old))

@@ -39,9 +39,9 @@ def update(file: Path, run: Path, allow_incomplete: bool, times: bool) -> None:
 
     from reports.comparison import baseline
     from reports.comparison.baseline_report import render
-    from reports.comparison.snapshot import take
+    from reports.comparison.snapshot import take_snapshot
 
-    taken = take(read_run(run))
+    taken = take_snapshot(read_run(run))
     if not taken.cells:
         raise UsageError(f"{run} has no cell; an empty baseline accepts everything")
     if taken.incomplete and not allow_incomplete:

@@ -12,7 +12,7 @@ from harness.errors import RunUnreadable
 
 if TYPE_CHECKING:
     from harness.record.run import Run
-    from reports.comparison.snapshot import Snapshot
+    from reports.comparison.snapshot import RunSnapshot
 
 
 RUNS = Path("runs")
@@ -43,16 +43,16 @@ def read_run(folder: Path) -> Run:
     return load(folder)
 
 
-def read_side(path: Path) -> Snapshot:
+def read_side(path: Path) -> RunSnapshot:
     """Load a run folder or a stored baseline, whichever the path is.
 
     Raises:
         RunUnreadable: it is neither.
     """
     from reports.comparison import baseline
-    from reports.comparison.snapshot import take
+    from reports.comparison.snapshot import take_snapshot
 
-    return take(read_run(path)) if path.is_dir() else baseline.load(path)
+    return take_snapshot(read_run(path)) if path.is_dir() else baseline.load(path)
 
 
 def write_text(path: Path, content: str) -> None:

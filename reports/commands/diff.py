@@ -59,14 +59,14 @@ def command(
     red on changes is conform gate.
     """
     from reports.comparison.diff import Thresholds, diff
-    from reports.comparison.diff.select import chosen, kinds_named
+    from reports.comparison.diff.select import parse_kinds, select_changes
 
     if cells is not None:
         _across(before, after, cells, style, 6.0 if sqnr_drop is None else sqnr_drop, limit)
         return
     if before is None or after is None:
         raise click.UsageError("name two runs, or cells of one: conform diff --cells THESE THOSE")
-    wanted = kinds_named(kinds)
+    wanted = parse_kinds(kinds)
     usual = Thresholds()
     limits = Thresholds(
         sqnr_drop_db=usual.sqnr_drop_db if sqnr_drop is None else sqnr_drop,
@@ -74,7 +74,7 @@ def command(
         time_factor=usual.time_factor if time_factor is None else time_factor,
     )
     found = diff(read_side(before), read_side(after), limits, times_across_hosts=times_across_hosts)
-    found = chosen(found, kinds=wanted, target=target)
+    found = select_changes(found, kinds=wanted, target=target)
     if style == "json":
         from reports.comparison.diff import plain
 

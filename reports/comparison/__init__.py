@@ -1,5 +1,5 @@
-"""Two runs: what changed (``diff``), whether it may (``gate``), and several hosts' runs as one.
+"""Compare runs: ``diff`` lists changes, ``gate`` judges them, ``merge`` joins several runs.
 
-A snapshot is what a comparison needs of a run, a baseline the same as a file. Imports what stands
-beside this folder, and ``render``'s Markdown.
+A snapshot is the part of a run that comparisons use; a baseline is a snapshot in a file. This
+package imports modules of ``reports`` itself, and the Markdown helpers of ``render``.
 """

@@ -1,8 +1,7 @@
-"""Baseline: a run as one text file that git can hold, a header and a line a cell, sorted.
+"""Baseline: a run as a text file for git, a header and a sorted line for each cell.
 
-It has what a comparison needs and nothing that changes without a reason: no times unless they
-are asked for, numbers rounded, what has its default left out. Its header counts the lines, so
-that a file cut short or merged badly is not read as a smaller baseline.
+To keep diffs small it has no times by default, rounded numbers, and no fields with default values.
+The header counts the lines, so that a truncated or badly merged file is detected.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from harness.record.number_text import read_number, spell_number
 from harness.record.run import SCHEMA_VERSION, BackendState, MergedPart, Run, RunInfo
 from harness.record.target import cell_id
 from reports import text
-from reports.comparison.snapshot import CellFacts, Snapshot, take
+from reports.comparison.snapshot import CellFacts, RunSnapshot, take_snapshot
 from reports.summary import NO_TARGET
 
-#: Of this layout; the records inside have the schema of runs.
+#: Version of the layout of the file; the records in it have the schema of runs.
 FORMAT = 1
 
 
@@ -45,21 +44,21 @@ class _Header(msgspec.Struct, kw_only=True, omit_defaults=True):
     merged_from: list[MergedPart] = []
 
 
-def store(path: Path, run: Run | Snapshot, *, times: bool = False) -> Snapshot:
-    """Write a run as a baseline, replacing what was there in one step.
+def store(path: Path, run: Run | RunSnapshot, *, times: bool = False) -> RunSnapshot:
+    """Write a run as a baseline; an existing file is replaced atomically.
 
     Args:
         path: the file.
         run: the run to accept.
-        times: keep seconds, in milliseconds' precision; every line then changes with every update.
+        times: keep times, in seconds rounded to milliseconds; each update then changes every line.
 
     Returns:
-        What was written, as a comparison will read it.
+        The baseline as read back from the file.
 
     Raises:
         RunUnwritable: the folder or the disk refuses.
     """
-    taken = take(run)
+    taken = take_snapshot(run)
     info = taken.info
     head = _Header(
         baseline=FORMAT,
@@ -75,7 +74,7 @@ def store(path: Path, run: Run | Snapshot, *, times: bool = False) -> Snapshot:
         problems=info.problems,
         backends=dict(sorted(info.backends.items())),
         environment=info.environment,
-        # The ids a part left out are of no use to a comparison.
+        # Comparisons do not use the superseded ids.
         merged_from=[msgspec.structs.replace(part, superseded=[]) for part in info.merged_from],
     )
     lines = [_line(cell, times=head.times) for _, cell in sorted(taken.cells.items())]
@@ -88,7 +87,7 @@ def store(path: Path, run: Run | Snapshot, *, times: bool = False) -> Snapshot:
     return load(path)
 
 
-def load(path: Path) -> Snapshot:
+def load(path: Path) -> RunSnapshot:
     """Read a stored baseline.
 
     Raises:
@@ -133,7 +132,7 @@ def load(path: Path) -> Snapshot:
         environment=head.environment,
         merged_from=head.merged_from,
     )
-    return Snapshot(name=head.name, info=info, cells=cells, incomplete=head.incomplete,
+    return RunSnapshot(name=head.name, info=info, cells=cells, incomplete=head.incomplete,
                     has_times=head.times, stored=True)  # fmt: skip
 
 

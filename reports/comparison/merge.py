@@ -1,4 +1,4 @@
-"""Merge: runs of several hosts or shards as one run folder, which loads like any other."""
+"""Merge runs of several hosts or shards into one run folder, which loads like any other."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from harness.record.host import Environment
 from harness.record.run import BackendState, MergedPart, Run, RunInfo
 from reports import text
 from reports.facts import is_kept_folder
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 
-# How much a record knows: a host that could not even lower a cell yields to one that could, and
-# both to one that has an answer.
+# Rank of a record: one that is lowered only supersedes an unavailable one; an executed (or
+# otherwise conclusive) one supersedes both.
 _KNOWS = {Status.UNAVAILABLE: 0, Status.LOWERED: 1}
 _ANSWER = 2
 
 
 @dataclass
-class Merged:
-    """What a merge did.
+class MergeResult:
+    """The result of a merge.
 
     Attributes:
         run: the merged run, loaded from its folder.
-        conflicts: cells that ended differently in several parts, a line each.
-        overlaps: number of cells that several parts recorded, alike or not.
+        conflicts: cells with different outcomes in several parts, one line each.
+        overlaps: number of cells that several parts recorded, with equal outcomes or not.
         superseded: number of records left out because another part executed the cell.
-        remarks: what a reader must know, a line each.
+        remarks: remarks on the merge, one line each.
     """
 
     run: Run
@@ -45,17 +45,17 @@ class Merged:
     remarks: list[str] = field(default_factory=list)
 
 
-def merge(out: Path, runs: Sequence[Run]) -> Merged:
-    """Write the runs as one, into a folder that must not hold anything yet.
+def merge(out: Path, runs: Sequence[Run]) -> MergeResult:
+    """Merge runs into a new or empty folder.
 
-    Where several parts have a cell, all records stay and the worst counts. A record of a part
-    that could not execute the cell (unavailable, or lowered only) is left out when another part
-    did execute it; the part names what it left out. Conflicts, and parts of different seeds or
+    If several parts have a cell, all records are kept and the worst counts. A record of a part
+    that could not execute the cell (unavailable, or lowered only) is left out if another part
+    executed it; the part lists the ids it left out. Conflicts, and parts of different seeds or
     commits, are problems of the merged run.
 
     Args:
         out: folder of the merged run.
-        runs: loaded runs, at least two; merged ones bring their parts.
+        runs: loaded runs, at least two; a merged run contributes its parts.
 
     Raises:
         UsageError: fewer than two runs, or one of them twice.
@@ -76,7 +76,7 @@ def merge(out: Path, runs: Sequence[Run]) -> Merged:
     overlaps, conflicts = _conflicts(kept)
     info = _info(runs, parts, kept, conflicts)
     _write(out, info, kept, folders)
-    return Merged(
+    return MergeResult(
         run=load_run(out),
         conflicts=conflicts,
         overlaps=overlaps,
@@ -86,8 +86,8 @@ def merge(out: Path, runs: Sequence[Run]) -> Merged:
 
 
 def _parts(runs: Sequence[Run]) -> tuple[list[MergedPart], list[Cell], dict[str, Path]]:
-    """The parts, under names of their own, all records with the name of their part, and the folders
-    of what was kept by what they are called in the merged run."""
+    """The parts with unique names, all records with the name of their part, and the folders of kept
+    files by their path in the merged run."""
     parts: list[MergedPart] = []
     cells: list[Cell] = []
     taken: set[str] = set()
@@ -139,7 +139,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _executed(cells: list[Cell]) -> tuple[list[Cell], dict[str, list[str]]]:
-    """Without the records that another part supersedes, and those by part."""
+    """The records that no other part supersedes, and the ids of superseded records by part."""
     most: dict[str, int] = defaultdict(int)
     for cell in cells:
         most[cell.id] = max(most[cell.id], _KNOWS.get(cell.status, _ANSWER))
@@ -154,10 +154,10 @@ def _executed(cells: list[Cell]) -> tuple[list[Cell], dict[str, list[str]]]:
 
 
 def _conflicts(cells: list[Cell]) -> tuple[int, list[str]]:
-    by_cell: dict[str, dict[str, Outcome]] = defaultdict(dict)
+    by_cell: dict[str, dict[str, CellOutcome]] = defaultdict(dict)
     for cell in cells:
         known = by_cell[cell.id].get(cell.merged_part or "")
-        found = Outcome.of(cell)
+        found = CellOutcome.from_cell(cell)
         if known is None or found.badness > known.badness:
             by_cell[cell.id][cell.merged_part or ""] = found
     several = {name: found for name, found in by_cell.items() if len(found) > 1}
@@ -206,7 +206,7 @@ def _info(
 
 
 def _differences(parts: list[MergedPart]) -> list[str]:
-    """What parts of one run must have in common, and do not."""
+    """Differences of seed or commit between the parts."""
     seeds = sorted({part.seed for part in parts})
     commits = sorted({part.environment.git_commit or "unknown" for part in parts})
     lines = []
@@ -222,7 +222,7 @@ def _short(commit: str) -> str:
 
 
 def _backends(parts: list[MergedPart]) -> dict[str, BackendState]:
-    """A backend is available when it is in some part; its reasons name theirs."""
+    """The state of each backend: available if any part has it; reasons name their part."""
     made: dict[str, BackendState] = {}
     for name in sorted({name for part in parts for name in part.backends}):
         states = [(part.name, part.backends[name]) for part in parts if name in part.backends]
@@ -249,7 +249,7 @@ def _exit_status(runs: Sequence[Run], *, red: bool) -> int | None:
     statuses = [run.info.exit_status for run in runs]
     if any(status is None for status in statuses):
         return None
-    # What a part ended with for a reason that is in no record, it must not lose.
+    # Keep the exit status of a part if no record explains it.
     unexplained = [
         status
         for run, status in zip(runs, statuses, strict=True)
@@ -260,7 +260,7 @@ def _exit_status(runs: Sequence[Run], *, red: bool) -> int | None:
 
 
 def _environment(parts: list[MergedPart]) -> Environment:
-    """What all parts have in common; the rest is with each part."""
+    """The environment facts that all parts have in common."""
     places = [part.environment for part in parts]
     first = places[0]
     common = {
@@ -279,19 +279,19 @@ def _environment(parts: list[MergedPart]) -> Environment:
 
 def _remarks(parts: list[MergedPart], superseded: dict[str, list[str]]) -> list[str]:
     lines = [
-        f"{part}: {text.count(len(cells), 'record')} left out, another part executed them: "
+        f"{part}: {text.count(len(cells), 'record')} left out because another part executed them: "
         f"{cells[0]}{' …' if len(cells) > 1 else ''}"
         for part, cells in superseded.items()
     ]
     for name in sorted({name for part in parts for name in part.environment.packages}):
         versions = {part.environment.packages.get(name, "not there") for part in parts}
         if len(versions) > 1:
-            lines.append(f"{name} is not the same in all parts: {', '.join(sorted(versions))}")
+            lines.append(f"{name} differs between the parts: {', '.join(sorted(versions))}")
     return [text.line(line, 500) for line in lines]
 
 
 def _write(out: Path, info: RunInfo, cells: list[Cell], folders: Mapping[str, Path]) -> None:
-    # Made beside its place and moved there, so that a kill leaves no half of a merge.
+    # Written to a draft folder and renamed, so that a kill leaves no partial merge.
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         writer = RunWriter(draft, info)

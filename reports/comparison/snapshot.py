@@ -1,7 +1,7 @@
-"""Snapshot: what a comparison needs of a run, one :class:`CellFacts` a cell.
+"""RunSnapshot: the part of a run that comparisons use, one :class:`CellFacts` for each cell.
 
-A loaded run becomes one with :func:`take`; a stored baseline is one on disk
-(:mod:`reports.comparison.baseline`). Cells with several records are in it once, with the worst.
+:func:`take_snapshot` makes one of a loaded run; a stored baseline is one in a file
+(:mod:`reports.comparison.baseline`). Of several records of a cell the worst one counts.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from harness.record.run import Run, RunInfo
 from harness.record.severity import Severity
 from reports import facts, text
 from reports.numbers import was_lowered, worst
-from reports.outcome import Outcome, words
-from reports.summary import Row, Summary, worst_bound_used, worst_sqnr
+from reports.outcome import CellOutcome, words
+from reports.summary import CellRow, RunSummary, worst_bound_used, worst_sqnr
 
 _ERROR = 300
 
 
 class OutputFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One output of one call: SQNR in dB, share of its bound used, and the SQNR in dB against
-    the float model before quantization, where there is one. Rounded, so that a run and the
-    baseline made of it are equal."""
+    """One output of one call: SQNR in dB, bound used, and for a quantized cell the SQNR in dB
+    against the float model. Rounded, so that a run equals the baseline made from it."""
 
     call: int
     output: int
@@ -36,12 +35,12 @@ class OutputFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell as it counts. ``seconds`` is None where times were not kept, or are of another run,
-    which ``cached`` then names; ``error`` and ``limitation`` are one line each."""
+    """One cell in a comparison. ``seconds`` is None in a baseline without times and for a result
+    of an earlier run, which ``cached`` names; ``error`` and ``limitation`` are one line each."""
 
     case: str
     target: str
-    outcome: Outcome
+    outcome: CellOutcome
     op: str = ""
     suite: str = ""
     seed: int = 0
@@ -64,18 +63,18 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The words of the outcome, and of the severity where there is one."""
+        """The label of the outcome, with the severity if there is one."""
         return words(self.outcome, self.severity)
 
     @property
     def executed(self) -> bool:
-        """Whether a program ran, whatever came of it."""
+        """Whether a program was executed, with any outcome."""
         return self.runtime != "none"
 
     @property
     def lowered(self) -> bool:
-        """Whether it got as far as a lowered program."""
-        return was_lowered(self) or self.executed or self.outcome is Outcome.LOWERED
+        """Whether there was a lowered program."""
+        return was_lowered(self) or self.executed or self.outcome is CellOutcome.LOWERED
 
     @property
     def worst_bound_used(self) -> float | None:
@@ -95,12 +94,12 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
         return named.repro
 
 
-class Snapshot(msgspec.Struct, kw_only=True):
-    """A run as comparisons see it.
+class RunSnapshot(msgspec.Struct, kw_only=True):
+    """A run in a comparison.
 
-    ``cells`` are keyed by cell id; ``incomplete`` says why the run is incomplete, a line each;
-    ``has_times`` is False where times were not kept; ``stored`` marks a baseline file, whose
-    gaps were accepted when it was made.
+    ``cells`` are keyed by cell id; ``incomplete`` has the reasons why the run is incomplete, one
+    line each; ``has_times`` is False for a baseline without times; ``stored`` marks a baseline
+    file, which was accepted even if it is incomplete.
     """
 
     name: str
@@ -111,12 +110,12 @@ class Snapshot(msgspec.Struct, kw_only=True):
     stored: bool = False
 
     def environment(self, cell: CellFacts) -> Environment:
-        """Where a cell ran: in a merged run that of its part."""
-        return facts.place(self.info, cell.merged_part)
+        """The environment in which a cell ran; in a merged run, the environment of its part."""
+        return facts.cell_environment(self.info, cell.merged_part)
 
     @property
     def environments(self) -> list[Environment]:
-        """Those of the parts of a merged run, else the one."""
+        """The environments of the parts of a merged run, else the one of the run."""
         return [part.environment for part in self.info.merged_from] or [self.info.environment]
 
     @property
@@ -125,17 +124,17 @@ class Snapshot(msgspec.Struct, kw_only=True):
         return list(dict.fromkeys(cell.target for cell in self.cells.values()))
 
 
-def take(run: Run | Summary | Snapshot) -> Snapshot:
-    """The snapshot of a loaded run; a snapshot stays what it is."""
-    if isinstance(run, Snapshot):
+def take_snapshot(run: Run | RunSummary | RunSnapshot) -> RunSnapshot:
+    """Make a snapshot of a loaded run; a snapshot is returned unchanged."""
+    if isinstance(run, RunSnapshot):
         return run
-    found = Summary.of(run)
+    found = RunSummary.from_run(run)
     run = found.run
     if found.repeated:
-        # Which of several records counts must not depend on the order they stand in.
+        # The record that counts must not depend on the order of the records.
         ordered = sorted(run.cells, key=_canonical)
-        found = Summary(Run(path=run.path, info=run.info, cells=ordered, damage=run.damage))
-    return Snapshot(
+        found = RunSummary(Run(path=run.path, info=run.info, cells=ordered, damage=run.damage))
+    return RunSnapshot(
         name=facts.title(run),
         info=run.info,
         cells={row.id: _facts(row, run.info.seed) for row in found.rows},
@@ -150,7 +149,7 @@ def _canonical(cell: Cell) -> tuple[Any, ...]:
     return (*numbers, cell.seconds, cell.to_json())
 
 
-def _facts(row: Row, seed: int) -> CellFacts:
+def _facts(row: CellRow, seed: int) -> CellFacts:
     cell = row.cell
     if cell is None:
         return CellFacts(

@@ -1,7 +1,7 @@
-"""Two groups of cells held against each other, case by case: usually one target and another.
+"""Compare two groups of cells case by case, usually two targets.
 
-What both get wrong points at what they share: the case, the exported program, the oracle. What one
-alone gets wrong points at that one.
+An error on both sides points at something they share: the case, the exported program, the oracle.
+An error on one side points at that target.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from harness.errors import UsageError
 from harness.record.target import cell_id, matches_any_glob
-from reports.comparison.snapshot import CellFacts, Snapshot
-from reports.outcome import Outcome
+from reports.comparison.snapshot import CellFacts, RunSnapshot
+from reports.outcome import CellOutcome
 
 
 class Agreement(enum.Enum):
-    """What the two cells of a case are to each other; the value is its spelling."""
+    """How the outcomes of the two cells of a case compare."""
 
     BOTH_WRONG = "both-wrong"
     FIRST_WRONG = "first-wrong"
@@ -28,13 +28,13 @@ class Agreement(enum.Enum):
     NEITHER = "neither"
 
 
-_WRONG = {Outcome.XFAILED}
-"""Besides what is red: a known defect is a defect."""
+_WRONG = {CellOutcome.XFAILED}
+"""Outcomes that count as wrong in addition to red ones: a known defect is a defect."""
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A case with its two cells; None where a side has none."""
+class CasePair:
+    """A case with its two cells; None if a side does not have the case."""
 
     case: str
     first: CellFacts | None
@@ -42,7 +42,7 @@ class Pair:
 
     @property
     def agreement(self) -> Agreement:
-        """Which of the two does what it should."""
+        """How the outcomes of the two cells compare."""
         (a, b), (x, y) = (
             [rule(side) for side in (self.first, self.second)] for rule in (_wrong, _passes)
         )
@@ -58,8 +58,8 @@ class Pair:
 
     @property
     def sqnr_difference(self) -> float | None:
-        """SQNR of the second less that of the first, in dB, of the outputs where they are furthest
-        apart; None where not both have any."""
+        """The largest difference of SQNR, second minus first, over the outputs, in dB; None if a
+        side has no outputs."""
         if self.first is None or self.second is None:
             return None
         pairs = zip(self.first.outputs, self.second.outputs, strict=False)
@@ -79,39 +79,39 @@ class Pairing:
     """Two groups of cells, by case.
 
     Attributes:
-        names: of the two sides.
-        pairs: every case that one of them has.
+        names: the names of the two sides.
+        pairs: every case of either side.
     """
 
     names: tuple[str, str]
-    pairs: list[Pair]
+    pairs: list[CasePair]
 
-    def of(self, agreement: Agreement) -> list[Pair]:
-        """The cases of one kind."""
+    def select_kind(self, agreement: Agreement) -> list[CasePair]:
+        """The cases with this agreement."""
         return [pair for pair in self.pairs if pair.agreement is agreement]
 
 
-def pair_up(first: Snapshot, these: str, second: Snapshot, those: str) -> Pairing:
-    """Hold the cells of a run against others of it, or of another run.
+def pair_up(first: RunSnapshot, these: str, second: RunSnapshot, those: str) -> Pairing:
+    """Pair cells of one run with other cells of the same or another run, by case.
 
     Args:
         first: a run.
         these: globs over its cell ids, separated by ``|``: ``*@xnnpack:fp32``.
         second: the same run, or another.
-        those: globs over the cell ids there.
+        those: globs over the cell ids of the second run.
 
     Raises:
-        UsageError: a side matches nothing, has two cells of a case, or no case is on both.
+        UsageError: a side matches nothing or has two cells of a case, or the sides share no case.
     """
     one, other = _by_case(first, these), _by_case(second, those)
     if not one.keys() & other.keys():
-        raise UsageError(f"no case is among both {these!r} and {those!r}")
+        raise UsageError(f"{these!r} and {those!r} have no case in common")
     cases = dict.fromkeys([*one, *other])
-    made = [Pair(case, one.get(case), other.get(case)) for case in cases]
+    made = [CasePair(case, one.get(case), other.get(case)) for case in cases]
     return Pairing((these, those), made)
 
 
-def _by_case(run: Snapshot, globs: str) -> dict[str, CellFacts]:
+def _by_case(run: RunSnapshot, globs: str) -> dict[str, CellFacts]:
     found: dict[str, CellFacts] = {}
     for name, cell in run.cells.items():
         if not matches_any_glob(globs, name):
@@ -119,7 +119,7 @@ def _by_case(run: Snapshot, globs: str) -> dict[str, CellFacts]:
         if (twin := found.setdefault(cell.case, cell)) is not cell:
             raise UsageError(
                 f"{globs!r} matches {cell_id(twin.case, twin.target)} and {name}; "
-                "a side has one cell a case"
+                "give globs that match one cell of each case"
             )
     if not found:
         raise UsageError(f"{globs!r} matches no cell of {run.name}; cells are CASE@BACKEND:RECIPE")
@@ -134,8 +134,8 @@ def _passes(cell: CellFacts | None) -> bool:
     return cell is not None and cell.outcome.is_pass
 
 
-def furthest_apart(pairs: Iterable[Pair], decibels: float) -> list[Pair]:
-    """Those whose SQNRs differ by as much or more, the furthest first."""
+def find_furthest_apart(pairs: Iterable[CasePair], decibels: float) -> list[CasePair]:
+    """The pairs whose SQNRs differ by at least ``decibels``, the largest difference first."""
     known = [
         (abs(difference), pair)
         for pair in pairs

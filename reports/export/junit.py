@@ -17,23 +17,23 @@ from xml.etree import ElementTree
 from harness.record.cell import Cell, Status
 from harness.record.run import Run
 from reports import facts, junit, text
-from reports.moment import moment
-from reports.outcome import Outcome
-from reports.summary import Row, Summary
+from reports.moment import parse_time
+from reports.outcome import CellOutcome
+from reports.summary import CellRow, RunSummary
 from reports.verdict import RunVerdict
 
-_SKIPPED = {Outcome.XFAILED, Outcome.UNSUPPORTED, Outcome.LOWERED, Outcome.VACUOUS}
-_ERROR = {Outcome.CRASHED, Outcome.TIMEOUT, Outcome.UNAVAILABLE, Outcome.NOT_RUN}
+_SKIPPED = {CellOutcome.XFAILED, CellOutcome.UNSUPPORTED, CellOutcome.LOWERED, CellOutcome.VACUOUS}
+_ERROR = {CellOutcome.CRASHED, CellOutcome.TIMEOUT, CellOutcome.UNAVAILABLE, CellOutcome.NOT_RUN}
 _MESSAGE = 1_000
 _BODY = 20_000
 
 
 def render(run: Run) -> bytes:
     """The XML of a run, UTF-8."""
-    found = Summary.of(run)
-    judged = RunVerdict.of(found)
+    found = RunSummary.from_run(run)
+    judged = RunVerdict.from_run(found)
     root = ElementTree.Element("testsuites", name=_attribute(facts.title(run)))
-    groups: dict[str, list[Row]] = {name: [] for name in found.targets}
+    groups: dict[str, list[CellRow]] = {name: [] for name in found.targets}
     for row in found.rows:
         groups[row.target].append(row)
     for target, rows in groups.items():
@@ -64,15 +64,15 @@ def _suite(root: ElementTree.Element, run: Run, name: str) -> ElementTree.Elemen
     return made
 
 
-def _case(suite: ElementTree.Element, row: Row, run: Run) -> None:
+def _case(suite: ElementTree.Element, row: CellRow, run: Run) -> None:
     seconds = _seconds(row.cell.seconds) if row.cell is not None else "0"
     case = ElementTree.SubElement(
         suite, "testcase", classname=_attribute(row.target), name=_attribute(row.case), time=seconds
     )
     outcome = row.outcome
-    if outcome is Outcome.PASSED:
+    if outcome is CellOutcome.PASSED:
         return
-    if outcome is Outcome.UNDELEGATED:
+    if outcome is CellOutcome.UNDELEGATED:
         _body(ElementTree.SubElement(case, "system-out"), outcome.label)
         return
     kind = "skipped" if outcome in _SKIPPED else ("error" if outcome in _ERROR else "failure")
@@ -86,7 +86,7 @@ def _case(suite: ElementTree.Element, row: Row, run: Run) -> None:
         lines.append(f"limitation: {reason}")
         lines += [cell.limitation.link] if cell.limitation.link else []
     lines += [f"stage {cell.stage}"] if cell.stage else []
-    lines += [item for item in (cell.error or "", facts.wrongness(cell)) if item]
+    lines += [item for item in (cell.error or "", facts.describe_worst_output(cell)) if item]
     lines.append(cell.repro)
     if cell.traceback:
         lines.append(text.tail(cell.traceback, _BODY))
@@ -121,5 +121,5 @@ def _seconds(value: float) -> str:
 
 def _timestamp(started: str) -> str:
     # The schema that CI systems check has no time zone in it.
-    when = moment(started) or datetime(1970, 1, 1)
+    when = parse_time(started) or datetime(1970, 1, 1)
     return when.replace(tzinfo=None).isoformat(timespec="seconds")

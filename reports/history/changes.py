@@ -104,7 +104,7 @@ def _chunk(values: Floats, floor: float, offset: int) -> list[LevelChange]:
     chosen = np.flatnonzero((there.sum(axis=0) >= 2 * MIN_LENGTH) & (high - low >= floor))
     if not len(chosen):
         return []
-    many = Series.of(values[:, chosen], floor)
+    many = Series.from_values(values[:, chosen], floor)
     steady = many.ranges() >= floor
     if not steady.any():
         return []

@@ -28,10 +28,10 @@ from harness.record.host import Environment
 from harness.record.run import Run, RunInfo
 from reports import summary, text
 from reports.numbers import was_lowered
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 
 #: Outcomes by their code in the files.
-OUTCOMES = list(Outcome)
+OUTCOMES = list(CellOutcome)
 NAMES = ["case", "target", "op", "suite"]
 NUMBERS = ["sqnr_db", "bound_used", "max_abs", "seconds", "program_bytes",
            "planned_memory", "delegates", "delegated_nodes", "undelegated_nodes"]  # fmt: skip
@@ -131,7 +131,7 @@ def open_copies(folder: Path, store: Path | None) -> tuple[list[Copy], str]:
 def build(run: Run) -> tuple[list[Night], pa.Table]:
     """The compact form of a loaded run, by part and then sorted by cell."""
     parts = _parts(run)
-    rows: list[summary.Row] = []
+    rows: list[summary.CellRow] = []
     for night, mine in parts:
         mine.sort(key=lambda row: (row.case, row.target))
         night.first, night.cells, night.names = len(rows), len(mine), _digest(mine)
@@ -139,7 +139,7 @@ def build(run: Run) -> tuple[list[Night], pa.Table]:
         rows += mine
     seen: dict[str, int] = {}
     for cell in run.cells:
-        seen[cell.id] = seen.get(cell.id, 0) | 1 << _CODES[Outcome.of(cell)]
+        seen[cell.id] = seen.get(cell.id, 0) | 1 << _CODES[CellOutcome.from_cell(cell)]
     arrays: dict[str, Any] = {
         "case": pa.array([row.case for row in rows], pa.string()),
         **{
@@ -159,7 +159,7 @@ def build(run: Run) -> tuple[list[Night], pa.Table]:
     return nights, pa.table(arrays, metadata={_META: msgspec.json.encode(nights)})
 
 
-def _parts(run: Run) -> list[tuple[Night, list[summary.Row]]]:
+def _parts(run: Run) -> list[tuple[Night, list[summary.CellRow]]]:
     """The run, or the parts it was merged from, each with its cells."""
     info = run.info
     whole = Night(
@@ -169,7 +169,7 @@ def _parts(run: Run) -> list[tuple[Night, list[summary.Row]]]:
         first=0, cells=0, names="",
     )  # fmt: skip
     if not info.merged_from:
-        return [(whole, summary.Summary.of(run).rows)]
+        return [(whole, summary.RunSummary.from_run(run).rows)]
     made = {
         part.name: (
             msgspec.structs.replace(
@@ -177,11 +177,11 @@ def _parts(run: Run) -> list[tuple[Night, list[summary.Row]]]:
                 environment=part.environment, expected=part.expected, damage=[],
                 incompleteness=[] if part.complete else ["this part did not end by itself"],
             ),
-            list[summary.Row](),
+            list[summary.CellRow](),
         )
         for part in info.merged_from
     }  # fmt: skip
-    for row in summary.Summary.of(run).rows:
+    for row in summary.RunSummary.from_run(run).rows:
         made[_part_of(row, info)][1].append(row)
     for night, rows in made.values():
         if any(row.cell is None for row in rows):
@@ -192,7 +192,7 @@ def _parts(run: Run) -> list[tuple[Night, list[summary.Row]]]:
     return list(made.values())
 
 
-def _part_of(row: summary.Row, info: RunInfo) -> str:
+def _part_of(row: summary.CellRow, info: RunInfo) -> str:
     names = [part.name for part in info.merged_from]
     if row.cell is not None and row.cell.merged_part in names:
         return str(row.cell.merged_part)
@@ -203,7 +203,7 @@ def _part_of(row: summary.Row, info: RunInfo) -> str:
     return (broken or having or info.merged_from)[0].name
 
 
-def _digest(rows: list[summary.Row]) -> str:
+def _digest(rows: list[summary.CellRow]) -> str:
     names = hashlib.sha256()
     for row in rows:
         for value in (row.case, row.target, row.op, row.suite):

@@ -10,10 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from reports.history.store import ABSENT, OUTCOMES, History, rows_of
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 
 # Neither says anything of the cell: nothing was tried.
-_SILENT = [Outcome.UNAVAILABLE, Outcome.NOT_RUN]
+_SILENT = [CellOutcome.UNAVAILABLE, CellOutcome.NOT_RUN]
 _COLUMNS = ["id", "case", "target", "op", "line", "outcomes", "runs", "others", "places",
             "first", "last", "last_day", "commit", "example"]  # fmt: skip
 

@@ -40,7 +40,7 @@ class Series:
     floor: float
 
     @classmethod
-    def of(cls, values: Floats, floor: float) -> Series:
+    def from_values(cls, values: Floats, floor: float) -> Series:
         """The columns of a table, rows in time, NaN where there is no value."""
         gone = np.isnan(values)
         rows = np.argsort(gone, axis=0, kind="stable")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from harness.errors import UsageError
 from reports.history.changes import LevelChange, change_points
 from reports.history.store import OUTCOMES, History, rows_of
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 
 Floats = NDArray[np.float64]
 
@@ -68,8 +68,8 @@ _COLUMNS = [
 ]  # fmt: skip
 
 # A cell that failed early took less time; only those that went all the way are compared.
-_EXECUTED = [Outcome.PASSED, Outcome.UNDELEGATED, Outcome.VACUOUS, Outcome.MISMATCH,
-             Outcome.XPASSED]  # fmt: skip
+_EXECUTED = [CellOutcome.PASSED, CellOutcome.UNDELEGATED, CellOutcome.VACUOUS, CellOutcome.MISMATCH,
+             CellOutcome.XPASSED]  # fmt: skip
 
 
 def steps(past: History, *, by: str = "cell", metrics: Sequence[str] | None = None) -> pd.DataFrame:

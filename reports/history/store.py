@@ -19,7 +19,7 @@ from harness.record.folder import CELLS_FILE, RUN_FILE
 from harness.record.target import cell_id
 from reports import text
 from reports.history.compact import NAMES, NUMBERS, OUTCOMES, WORDS, Copy, forget_gone, open_copies
-from reports.moment import moment
+from reports.moment import parse_time
 
 __all__ = ["ABSENT", "OUTCOMES", "History", "load"]
 
@@ -284,7 +284,7 @@ def _join(folder: Path, dated: list[tuple[datetime, Copy]], problems: list[str])
 
 
 def _started(place: Path, said: str) -> datetime:
-    started = moment(said)
+    started = parse_time(said)
     if started is None:
         raise RunUnreadable(
             f"{place / RUN_FILE} does not say when the run started ({text.line(said, 80)!r}), "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reports.console import and_more, new_table, section, styled
+from reports.console import new_table, print_more, print_section, safe_text
 from reports.history.view import Section, View
 
 if TYPE_CHECKING:
@@ -16,19 +16,19 @@ def render(shown: View, console: Console | None = None) -> None:
     from rich.console import Console
 
     out = console or Console()
-    out.rule(styled(shown.title, "bold"), align="left")
+    out.rule(safe_text(shown.title, "bold"), align="left")
     for fact in shown.facts:
-        out.print(styled(fact))
+        out.print(safe_text(fact))
     for warning in shown.warnings:
-        out.print(styled(f"! {warning}", "yellow"))
+        out.print(safe_text(f"! {warning}", "yellow"))
     for part in shown.sections:
-        section(out, part.title)
+        print_section(out, part.title)
         if not part.rows:
             continue  # the title has said how many there are
         if part.note:
-            out.print(styled(part.note, "dim"))
+            out.print(safe_text(part.note, "dim"))
         _rows(part, out)
-        and_more(out, part.more)
+        print_more(out, part.more)
 
 
 def _rows(part: Section, out: Console) -> None:
@@ -36,14 +36,14 @@ def _rows(part: Section, out: Console) -> None:
 
     table = new_table(*part.columns)
     for row in part.rows:
-        table.add_row(*(styled(value) for value in row))
+        table.add_row(*(safe_text(value) for value in row))
     # rich drops columns that do not fit without a word.
     wide = out.options.update(max_width=1000)
     if out.measure(table, options=wide).maximum <= out.width:
         out.print(table)
         return
     for row in part.rows:
-        out.print(styled("  ".join(row[:2]), "bold"))
+        out.print(safe_text("  ".join(row[:2]), "bold"))
         named = zip(part.columns[2:], row[2:], strict=True)
         said = [f"{name} {value}" for name, value in named if value and value != "0"]
-        out.print(Padding(styled("; ".join(said)), (0, 0, 0, 4)))
+        out.print(Padding(safe_text("; ".join(said)), (0, 0, 0, 4)))

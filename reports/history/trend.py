@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from harness.errors import UsageError
 from reports.history.store import ABSENT, OUTCOMES, History
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.summary import Totals
 from reports.tables import column
 
 _SUMS = ["seconds", "program_bytes", "delegates", "delegated_nodes", "undelegated_nodes"]
-_NOT_RUN = OUTCOMES.index(Outcome.NOT_RUN)
+_NOT_RUN = OUTCOMES.index(CellOutcome.NOT_RUN)
 _COUNTED = ["cells", "rated", "conclusive", "passed", "red"]
 # What one cell of each outcome adds to each number, as summary.Totals counts it.
 _WEIGHTS = np.array(

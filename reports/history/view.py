@@ -16,7 +16,7 @@ from reports.history.steps import step_groups, steps
 from reports.history.store import History, rows_of
 from reports.history.trend import trends
 from reports.history.words import bars, commits, level, move, outcomes
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 
 _DAYS = 30
 _NAME = 110
@@ -166,7 +166,7 @@ def _nights(past: History, table: pd.DataFrame, limit: int, unit: str) -> Sectio
             text.seconds(row["seconds"]),
         ])  # fmt: skip
     names = [unit, "line", "commit", "passed of rated", "red", "xfailed",
-             Outcome.VACUOUS.label, Outcome.LOWERED.label, "unsupported", "unavailable",
+             CellOutcome.VACUOUS.label, CellOutcome.LOWERED.label, "unsupported", "unavailable",
              "not run", "gone", "time"]  # fmt: skip
     note = f"gone: cells that the {unit} before had; time: of all cells, one after the other"
     return Section(
@@ -210,7 +210,7 @@ def _first_bad(table: pd.DataFrame, limit: int) -> Section:
         gap = f"; between: {outcomes(row['between'])}" if row["between"] else ""
         since = "never passed here" if row["never_passed"] else f"good in {row['last_good']}"
         rows.append([
-            row["day"], text.line(row["id"], _NAME), Outcome(row["now"]).label,
+            row["day"], text.line(row["id"], _NAME), CellOutcome(row["now"]).label,
             text.line(f"{row['first_bad']}; {since}{gap}", _DETAIL),
             f"not after {row['commit_bad'][:10] or '(unknown)'}"
             if row["never_passed"]
@@ -248,7 +248,7 @@ def _cell(table: pd.DataFrame, limit: int) -> Section:
     for row in rows_of(table.iloc[::-1].head(limit)):
         rows.append([
             row["day"], row["line"], row["commit"][:10] or "(unknown)",
-            Outcome(row["outcome"]).label,
+            CellOutcome(row["outcome"]).label,
             *("–" if pd.isna(row[name]) else level(row[name], unit)
               for name, unit in spelled.items()),
             "" if pd.isna(row["error"]) else text.line(row["error"], _DETAIL),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports import text
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 
 _BARS = "▁▂▃▄▅▆▇█"
 #: Stands in a row of bars where nothing was conclusive.
@@ -63,7 +63,7 @@ def commits(row: Mapping[str, Any], old: str, new: str) -> str:
 def outcomes(counts: Mapping[str, int]) -> str:
     """``passed, delegated ×5, crashed ×1``."""
     named = [
-        f"{Outcome(name).label if name != 'absent' else 'absent'} ×{number:,}"
+        f"{CellOutcome(name).label if name != 'absent' else 'absent'} ×{number:,}"
         for name, number in counts.items()
     ]
     return ", ".join(named)

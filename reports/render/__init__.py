@@ -1,5 +1,5 @@
-"""One run, rendered: for the terminal, as Markdown, as one HTML page.
+"""Render one run: for the terminal, as Markdown, as one HTML page.
 
-Each takes the :class:`~reports.summary.Summary` of a run. Imports what stands beside this folder
-and nothing of the other wings.
+Each renderer takes the :class:`~reports.summary.RunSummary` of a run. This package imports modules
+of ``reports`` itself, not its other subpackages.
 """

@@ -1,4 +1,4 @@
-"""A check of one model for a terminal: a row a target, then why, and what to do about it."""
+"""Print a check of one model: a row for each target, then errors and what to do about them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from harness.record.cell import Cell
 from harness.record.evidence import VacuousCause
 from harness.record.run import Run
 from reports import facts, text
-from reports.console import new_grid, new_table, section, style_of, styled
-from reports.outcome import Outcome, severity_rank, words
+from reports.console import new_grid, new_table, outcome_style, print_section, safe_text
+from reports.outcome import CellOutcome, severity_rank, words
 from reports.render.terminal import verdict
 from reports.render.views import figures
-from reports.summary import Summary
+from reports.summary import RunSummary
 from reports.verdict import RunVerdict
 
 if TYPE_CHECKING:
@@ -32,17 +32,17 @@ _OUTPUTS = 4
 # Stages that take less of a cell's time are left out.
 _SHARE = 0.01
 
-# The recipe whose bounds are those of float32, by its name on any backend.
+# Recipes with float32 bounds, on any backend.
 _FINEST = ("fp32", "fp")
-_FINER = "Rounding in {recipe} explains that; a target of float32 has narrower bounds."
+_FINER = "Rounding in {recipe} explains that; a float32 target has narrower bounds."
 _WIDE = (
     "Rounding in float32 explains that. conform trace --all-nodes shows the bound of each node, "
-    "and so where it becomes that wide."
+    "and where it becomes that wide."
 )
 _ADVICE = {
     VacuousCause.EMPTY: "Give inputs for which it has elements.",
-    VacuousCause.EQUAL: "Give inputs for which they differ, or return a value from before they "
-    "saturate.",
+    VacuousCause.EQUAL: "Give inputs for which they differ, or return the value before it "
+    "saturates.",
 }
 
 
@@ -50,29 +50,29 @@ def render(run: Run, notes: Sequence[str], out: Console) -> None:
     """Print a check.
 
     Args:
-        run: its record.
-        notes: what is to be known of the model, a line each.
-        out: where to.
+        run: the run of the check.
+        notes: remarks on the model, one line each.
+        out: destination.
     """
-    found = Summary.of(run)
+    found = RunSummary.from_run(run)
     packages = {name: version for name, version in facts.packages(run) if name in _PACKAGES}
     named = ", ".join(f"{name} {version}" for name, version in packages.items())
     cases = list(dict.fromkeys(row.case for row in found.rows))
-    out.rule(styled(cases[0] if cases else facts.title(run), "bold"), align="left")
-    out.print(styled(f"seed {run.info.seed}, {named}", "dim"))
+    out.rule(safe_text(cases[0] if cases else facts.title(run), "bold"), align="left")
+    out.print(safe_text(f"seed {run.info.seed}, {named}", "dim"))
     for note in notes:
-        out.print(styled(note))
+        out.print(safe_text(note))
     for case in cases:
         cells = [row.cell for row in found.rows if row.case == case and row.cell is not None]
         if len(cases) > 1:
-            section(out, case)
+            print_section(out, case)
         out.print(_table(cells))
         _legend(cells, out)
         _left_over(cells, out)
         _times(cells, out)
         _why(cells, out)
         _vacuous(cells, out)
-    verdict(RunVerdict.of(found), out)
+    verdict(RunVerdict.from_run(found), out)
 
 
 def _table(cells: Sequence[Cell]) -> Table:
@@ -82,19 +82,19 @@ def _table(cells: Sequence[Cell]) -> Table:
     for name in ("nodes in\ndelegates", "program", "SQNR\ndB", "bound\nused"):
         table.add_column(name, justify="right", no_wrap=True)
     for cell in cells:
-        outcome = Outcome.of(cell)
-        style = style_of(outcome)
+        outcome = CellOutcome.from_cell(cell)
+        style = outcome_style(outcome)
         runtime, nodes, program, sqnr, used, _ = figures(cell)
-        # The reference of a quantized cell is the quantized graph: how well the backend computes it
-        # says nothing of how far the graph is from the model.
+        # The reference of a quantized cell is the quantized graph, so its SQNR does not show the
+        # error of quantization; the SQNR against the float model does.
         model = facts.model_sqnr(cell)
         apart = [sqnr] if model is None else [sqnr, text.decibels(model)]
         table.add_row(
-            styled(cell.target),
-            styled(f"{outcome.symbol} {_word(cell)}", style),
-            *map(styled, (runtime, nodes, program)),
-            styled("\n".join(each.removesuffix(" dB") for each in apart)),
-            styled(used, style if outcome.is_red else ""),
+            safe_text(cell.target),
+            safe_text(f"{outcome.symbol} {_word(cell)}", style),
+            *map(safe_text, (runtime, nodes, program)),
+            safe_text("\n".join(each.removesuffix(" dB") for each in apart)),
+            safe_text(used, style if outcome.is_red else ""),
         )
     return table
 
@@ -106,37 +106,37 @@ def _word(cell: Cell) -> str:
 
 
 def _legend(cells: Sequence[Cell], out: Console) -> None:
-    """What the signs of this table mean, where the word beside them does not say all of it."""
-    shown = dict.fromkeys(map(Outcome.of, cells))
-    for outcome in (Outcome.UNDELEGATED, Outcome.VACUOUS):
+    """Explain the symbols whose word in the table is only "passed"."""
+    shown = dict.fromkeys(map(CellOutcome.from_cell, cells))
+    for outcome in (CellOutcome.UNDELEGATED, CellOutcome.VACUOUS):
         if outcome in shown:
-            out.print(styled(f"{outcome.symbol} {outcome.label}: {outcome.meaning}", "dim"))
+            out.print(safe_text(f"{outcome.symbol} {outcome.label}: {outcome.meaning}", "dim"))
     quantized = [cell.target for cell in cells if facts.model_sqnr(cell) is not None]
     if quantized:
-        words = "SQNR: above against the quantized graph, below against the float model"
-        out.print(styled(f"{words} ({', '.join(quantized)})", "dim"))
+        words = "SQNR: first line against the quantized graph, second against the float model"
+        out.print(safe_text(f"{words} ({', '.join(quantized)})", "dim"))
 
 
 def _left_over(cells: Sequence[Cell], out: Console) -> None:
-    """What each target left to the runtime, and why."""
+    """The fallback nodes of each target, with the partitioner's reasons."""
     shown = [cell for cell in cells if cell.delegation.undelegated_nodes]
     if not shown:
         return
-    section(out, "Left over")
+    print_section(out, "Fallback nodes")
     for cell in shown:
         nodes = text.count(cell.delegation.undelegated_nodes, "node")
-        out.print(styled(cell.target, "bold"), styled(nodes))
+        out.print(safe_text(cell.target, "bold"), safe_text(nodes))
         reasons = facts.reasons(cell)
         if not cell.delegation.delegates and len(reasons) == 1:
-            out.print(_indented(styled(f"all of them: {text.line(reasons[0][0], _REASON)}")))
+            out.print(_indented(safe_text(f"all of them: {text.line(reasons[0][0], _REASON)}")))
             continue
         for reason, ops in reasons:
-            line = styled(f"{text.line(reason, _REASON)}: ")
-            out.print(_indented(line.append_text(styled(text.calls(ops), "dim"))))
+            line = safe_text(f"{text.line(reason, _REASON)}: ")
+            out.print(_indented(line.append_text(safe_text(text.calls(ops), "dim"))))
 
 
 def _times(cells: Sequence[Cell], out: Console) -> None:
-    section(out, "Time")
+    print_section(out, "Time")
     grid = new_grid()
     grid.add_column(overflow="fold")
     for cell in cells:
@@ -145,23 +145,23 @@ def _times(cells: Sequence[Cell], out: Console) -> None:
             for name, value in cell.stages.items()
             if value >= _SHARE * cell.seconds
         ]
-        total = styled(text.seconds(cell.seconds))
-        grid.add_row(styled(cell.target), total, styled(", ".join(stages), "dim"))
+        total = safe_text(text.seconds(cell.seconds))
+        grid.add_row(safe_text(cell.target), total, safe_text(", ".join(stages), "dim"))
     out.print(grid)
 
 
 def _why(cells: Sequence[Cell], out: Console) -> None:
-    """Errors and reasons; what several targets say alike is said once."""
-    groups: dict[tuple[Outcome, str, str, str], list[Cell]] = {}
+    """Errors; targets with the same error share one entry."""
+    groups: dict[tuple[CellOutcome, str, str, str], list[Cell]] = {}
     for cell in cells:
         if cell.error:
-            key = Outcome.of(cell), cell.stage or "", cell.error, cell.model_frame or ""
+            key = CellOutcome.from_cell(cell), cell.stage or "", cell.error, cell.model_frame or ""
             groups.setdefault(key, []).append(cell)
     if not groups:
         return
-    section(out, "Why")
+    print_section(out, "Why")
 
-    def order(item: tuple[tuple[Outcome, str, str, str], list[Cell]]) -> tuple[int, int]:
+    def order(item: tuple[tuple[CellOutcome, str, str, str], list[Cell]]) -> tuple[int, int]:
         outcome = item[0][0]
         severity = max(severity_rank(outcome, cell.severity) for cell in item[1])
         return -outcome.badness, -severity
@@ -170,58 +170,63 @@ def _why(cells: Sequence[Cell], out: Console) -> None:
         where = f" in stage {stage}" if stage else ""
         targets = ", ".join(cell.target for cell in members)
         label = words(outcome, members[0].severity)
-        out.print(styled(f"{outcome.symbol} {label}{where}", style_of(outcome)), styled(targets))
-        out.print(_indented(styled(text.line(error, _ERROR))))
+        out.print(
+            safe_text(f"{outcome.symbol} {label}{where}", outcome_style(outcome)),
+            safe_text(targets),
+        )
+        out.print(_indented(safe_text(text.line(error, _ERROR))))
         if frame:
-            # As the user named it, where it lies below.
+            # Relative to the current directory, as the user typed it.
             near = text.line(frame, 400).removeprefix(f"{Path.cwd()}{os.sep}")
-            out.print(_indented(styled(f"at {near}")))
+            out.print(_indented(safe_text(f"at {near}")))
         shown = ""
         for cell in members:
             if cell.first_divergence is not None or cell.trace_skipped:
-                out.print(_indented(styled(f"{cell.target}: {facts.divergence(cell)}")))
+                out.print(_indented(safe_text(f"{cell.target}: {facts.divergence(cell)}")))
             if cell.trace_skipped and cell.first_divergence is None and outcome.is_red:
-                out.print(styled(f"  trace it with: {cell.repro} --trace", "dim"), soft_wrap=True)
+                out.print(
+                    safe_text(f"  trace it with: {cell.repro} --trace", "dim"), soft_wrap=True
+                )
             if cell.vendor_frame and cell.vendor_frame != shown:
                 shown = cell.vendor_frame
-                out.print(_indented(styled(f"raised at {text.line(shown, 300)}")))
-        # Members say the same; so do their defects.
+                out.print(_indented(safe_text(f"raised at {text.line(shown, 300)}")))
+        # All members have the same error, and so the same defects.
         for line in facts.defects(members[0]):
-            out.print(_indented(styled(f"- {line}")))
-        for line in dict.fromkeys(line for cell in members for line in facts.known(cell)):
-            out.print(_indented(styled(line, "yellow")))
+            out.print(_indented(safe_text(f"- {line}")))
+        for line in dict.fromkeys(line for cell in members for line in facts.known_issues(cell)):
+            out.print(_indented(safe_text(line, "yellow")))
         if outcome.is_red:
-            out.print(styled(f"  {members[0].repro}", "dim"), soft_wrap=True)
+            out.print(safe_text(f"  {members[0].repro}", "dim"), soft_wrap=True)
 
 
 def _vacuous(cells: Sequence[Cell], out: Console) -> None:
-    """Of each pass that is no evidence, which output, what in it is the cause, and what helps."""
-    shown = [cell for cell in cells if Outcome.of(cell) is Outcome.VACUOUS]
+    """Vacuous passes: which output, the reason, and advice."""
+    shown = [cell for cell in cells if CellOutcome.from_cell(cell) is CellOutcome.VACUOUS]
     if not shown:
         return
-    section(out, f"Vacuous: {text.count(len(shown), 'pass', 'passes')} without evidence")
+    print_section(out, f"{text.count(len(shown), 'vacuous pass', 'vacuous passes')}: no evidence")
     for cell in shown:
-        out.print(styled(cell.target, "bold"))
+        out.print(safe_text(cell.target, "bold"))
         rows = [row for row in cell.numerics if not row.is_conclusive]
         for row in rows[:_OUTPUTS]:
             why = facts.vacuous(row) or facts.evidence(cell)
-            out.print(_indented(styled(why, "yellow")))
+            out.print(_indented(safe_text(why, "yellow")))
             if row.vacuous is not None:
-                out.print(_indented(styled(_advice(cell, row.vacuous.cause), "dim")))
+                out.print(_indented(safe_text(_advice(cell, row.vacuous.cause), "dim")))
         if len(rows) > _OUTPUTS:
             more = text.count(len(rows) - _OUTPUTS, "more output")
-            out.print(_indented(styled(f"and {more}", "dim")))
+            out.print(_indented(safe_text(f"and {more}", "dim")))
 
 
 def _advice(cell: Cell, cause: VacuousCause) -> str:
-    """What helps against a cause, on this target."""
+    """How to make an output conclusive on this target."""
     if cause in _ADVICE:
         return _ADVICE[cause]
     recipe = re.split("[+-]", cell.target.partition(":")[2])[0]
     if recipe not in _FINEST:
         return _FINER.format(recipe=recipe)
     if cause is VacuousCause.INFINITE:
-        return "Give inputs for which no value on the way leaves the range of the dtype."
+        return "Give inputs for which no intermediate value leaves the range of the dtype."
     return _WIDE
 
 

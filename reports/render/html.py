@@ -1,8 +1,8 @@
-"""A run as one HTML page that needs nothing else: no server, no network, no other file.
+"""A run as one self-contained HTML page: no server, no network, no other file.
 
-Text from the record reaches the page in two ways only: through Jinja2 with autoescape, and as
-JSON whose ``<``, ``>`` and ``&`` are escaped, from which the script sets text nodes. A content
-policy with the hash of the one script is the second line of defence.
+Text of records reaches the page in two ways only: through Jinja2 with autoescape, and as JSON with
+``<``, ``>`` and ``&`` escaped, from which the script sets text nodes. A content security policy
+with the hash of the script is a second protection.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from harness.record.run import Run
 from reports import facts, jinja, text
 from reports.columns import Column, columns, lines
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.render import models, pairs, passes, views
-from reports.summary import Row, Summary, largest_stage, slowest_stage
+from reports.summary import CellRow, RunSummary, largest_stage, slowest_stage
 from reports.verdict import RunVerdict
 
 _GROUPS_SHOWN = 60
@@ -24,27 +24,27 @@ _OPEN_CELLS = 40
 _FREQUENT, _EXAMPLES = 5, 3
 _MISSING_SHOWN = 50
 _GAPS_SHOWN = 100
-_LEFT_OVER_SHOWN = 40
+_FALLBACK_SHOWN = 40
 _PASSES_SHOWN = 400
 _SLOWEST_SHOWN = 15
 _LARGEST_SHOWN = 15
 _FEW = 24
 
 
-def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
+def render(run: Run | RunSummary, against: Run | RunSummary | None = None) -> str:
     """The whole page.
 
     Args:
-        run: what it shows.
-        against: another run, which its models are held against.
+        run: the run to render.
+        against: another run with which the models are compared.
     """
-    found = Summary.of(run)
+    found = RunSummary.from_run(run)
     run = found.run
     rows = found.rows
     position = {row.id: at for at, row in enumerate(rows)}
     texts = views.Texts()
     failures = found.failures
-    # Failures first: should the budget for tracebacks run out, passing cells need none.
+    # Failures first, because the budget for tracebacks may run out.
     seen = {row.id: views.cell_view(row, run, texts) for row in failures}
     cells = [seen.get(row.id) or views.cell_view(row, run, texts) for row in rows]
     shown = columns(found.targets)
@@ -56,7 +56,7 @@ def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
         .get_template("page.html.j2")
         .render(
             title=facts.title(run),
-            verdict=RunVerdict.of(found),
+            verdict=RunVerdict.from_run(found),
             facts=facts.facts(run),
             packages=facts.packages(run),
             backends=facts.backend_states(run),
@@ -71,23 +71,25 @@ def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
             headers=_headers(shown),
             firsts=_firsts(shown),
             few=_few(rows, cells),
-            models=models.models(found, None if against is None else Summary.of(against)),
-            model_groups=models.groups(),
+            models=models.collect_models(
+                found, None if against is None else RunSummary.from_run(against)
+            ),
+            model_groups=models.measure_groups(),
             model_measures=models.MEASURES,
             models_note=models.NOTE,
             other_host=models.OTHER_HOST,
-            left_over=models.LEFT_OVER,
+            fallback=models.FALLBACK,
             position=position,
             matrix=views.matrix(rows, shown),
-            gaps=found.gaps[:_GAPS_SHOWN],
+            gaps=found.limitation_groups[:_GAPS_SHOWN],
             pairs_header=pairs.HEADER,
             pairs=list(pairs.rows(found)),
             passes_header=passes.HEADER,
             passes_numbers=passes.NUMBERS,
             passes=changed[:_PASSES_SHOWN],
             passes_count=len(changed),
-            partitions=found.partitions,
-            left_over_shown=_LEFT_OVER_SHOWN,
+            partitions=found.delegation_totals,
+            fallback_shown=_FALLBACK_SHOWN,
             slowest=[
                 (position[row.id], row, slowest_stage(row.cell))
                 for row in found.slowest(_SLOWEST_SHOWN)
@@ -113,20 +115,20 @@ def _data(cells: list[dict[str, Any]], texts: views.Texts) -> dict[str, Any]:
         "numerics": views.NUMERICS,
         "outcomes": {
             outcome.value: [outcome.symbol, outcome.label, outcome.meaning, outcome.is_red]
-            for outcome in Outcome
+            for outcome in CellOutcome
         },
     }
 
 
 def _causes(
-    found: Summary, position: dict[str, int], cells: list[dict[str, Any]]
+    found: RunSummary, position: dict[str, int], cells: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Groups of failures with the cells of each; only the first ones are open."""
+    """Groups of failures with their cells; only the first groups are open."""
     budget = _OPEN_CELLS
     shown = []
-    for cause in found.causes[:_GROUPS_SHOWN]:
+    for cause in found.failure_groups[:_GROUPS_SHOWN]:
         members = [(position[row.id], cells[position[row.id]]) for row in cause.rows]
-        # Of a frequent cause a few, folded, so that it does not hide all the others.
+        # A frequent error shows a few folded cells, so that other errors stay visible.
         is_frequent = len(members) > _FREQUENT
         shown_here = _EXAMPLES if is_frequent else min(len(members), max(budget, 0))
         budget -= 0 if is_frequent else shown_here
@@ -146,8 +148,8 @@ def _causes(
     return shown
 
 
-def _few(rows: list[Row], cells: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """The numbers of each cell where there are few of them, as in a check of one model."""
+def _few(rows: list[CellRow], cells: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The numbers of each cell, for a run of few cells such as a check of one model."""
     if len(rows) > _FEW:
         return []
     return [
@@ -158,7 +160,7 @@ def _few(rows: list[Row], cells: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def _headers(shown: list[Column]) -> list[tuple[str, list[Column]]]:
-    """The columns of each backend, for the two-storey table head."""
+    """The columns of each backend, for the two-row table head."""
     groups: dict[str, list[Column]] = {}
     for column in shown:
         groups.setdefault(column.backend, []).append(column)
@@ -166,6 +168,6 @@ def _headers(shown: list[Column]) -> list[tuple[str, list[Column]]]:
 
 
 def _firsts(shown: list[Column]) -> set[int]:
-    """Columns in which a backend begins, where the table draws a line."""
+    """The first column of each backend, where the table draws a line."""
     backends = [column.backend for column in shown]
     return {at for at, name in enumerate(backends) if not at or backends[at - 1] != name}

@@ -1,4 +1,4 @@
-"""A run as GitHub-flavoured Markdown of bounded length, for job summaries and comments."""
+"""A run as GitHub-flavoured Markdown of limited length, for job summaries and comments."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from harness.record.run import Run
 from reports import facts, text
 from reports.columns import columns, lines
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.render import models, pairs, passes
-from reports.summary import Row, Summary, Totals, largest_stage, slowest_stage
+from reports.summary import CellRow, RunSummary, Totals, largest_stage, slowest_stage
 from reports.verdict import RunVerdict, VerdictKind
 
 #: A GitHub comment takes 65,536 characters.
@@ -31,10 +31,10 @@ _SIGNS = {VerdictKind.PASSED: "✅", VerdictKind.FAILED: "❌"}
 
 
 class Bounded:
-    """A page that stays within a length and says what it left out."""
+    """A page of limited length that names the parts it left out."""
 
     def __init__(self, length: int = LENGTH) -> None:
-        self.length = length - 500  # what the notes on cuts may take
+        self.length = length - 500  # space for the notes on omitted parts
         self._made = ""
         self._left_out: list[str] = []
 
@@ -52,7 +52,7 @@ class Bounded:
         """The page so far."""
         made = self._made
         if len(made) > self.length:
-            # Cut at a line, or half a table row would swallow what follows.
+            # Cut at the end of a line, because half a table row breaks the following text.
             made = made[: made.rfind("\n", 0, self.length)] + "\n\n*Cut for length.*"
         if self._left_out:
             names = text.clean(", ".join(self._left_out), 400)
@@ -60,24 +60,26 @@ class Bounded:
         return made + "\n"
 
 
-def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
-    """The whole report; what does not fit in :data:`LENGTH` is left out and named.
+def render(run: Run | RunSummary, against: Run | RunSummary | None = None) -> str:
+    """The whole report. Sections that do not fit in :data:`LENGTH` are left out and named.
 
     Args:
-        run: what it shows.
-        against: another run, which its models are held against.
+        run: the run to render.
+        against: another run with which the models are compared.
     """
-    found = Summary.of(run)
+    found = RunSummary.from_run(run)
     page = Bounded()
     for part in (_header(found), _totals(found), _failures(found), _missing(found)):
         page.add(part)
     rest = {
-        "Models": _models(models.models(found, None if against is None else Summary.of(against))),
+        "Models": _models(
+            models.collect_models(found, None if against is None else RunSummary.from_run(against))
+        ),
         "Limitations by reason": _gaps(found),
         "The same weights on two backends": _pairs(found),
         "Without and with passes": _passes(found),
         "Operators by target": _matrix(found),
-        "Left over by the partitioners": _delegation(found),
+        "Delegation": _delegation(found),
         "Slowest cells": _slowest(found),
         "Largest cells": _largest(found),
         "Environment": _environment(found.run),
@@ -88,10 +90,10 @@ def render(run: Run | Summary, against: Run | Summary | None = None) -> str:
 
 
 def prose(value: str, limit: int | None = None) -> str:
-    """Text from a record as plain Markdown text, on one line, with nothing in it acting."""
+    """Text from a record as one line of plain Markdown text, with all markup escaped."""
     shown = html.escape(text.line(value, limit), quote=False)
     shown = re.sub(r"([\\`*_{}\[\]|~#!$])", r"\\\1", shown)
-    # A zero-width space keeps "@name" from notifying whoever has that name.
+    # A zero-width space keeps "@name" from notifying the user of that name.
     return re.sub(r"(?<!\w)@(?=\w)", "@\u200b", shown)
 
 
@@ -108,7 +110,7 @@ def code(value: str, limit: int | None = None) -> str:
 
 
 def link(url: str) -> str:
-    """A link when it is a plain web address, else just its text."""
+    """A link if the text is a plain web address, else the text itself."""
     if re.fullmatch(r"https?://[^\s<>|`\\]{1,500}", url):
         return f"<{url}>"
     return code(url, 300)
@@ -122,8 +124,8 @@ def table(header: Sequence[str], body: Iterable[Sequence[str]], numbers: Iterabl
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _header(found: Summary) -> str:
-    judged, run = RunVerdict.of(found), found.run
+def _header(found: RunSummary) -> str:
+    judged, run = RunVerdict.from_run(found), found.run
     sign = _SIGNS.get(judged.kind, "⚠️")
     lines = [f"# {sign} {judged.headline}: {prose(facts.title(run))}", f"{prose(judged.sentence)}."]
     if judged.concerns:
@@ -140,29 +142,34 @@ def _header(found: Summary) -> str:
     return "\n\n".join(lines)
 
 
-def _totals(found: Summary) -> str:
+def _totals(found: RunSummary) -> str:
     totals = [line.total for line in lines(found.totals)]
     if not totals:
         return "## Targets\n\nThe run is empty: no target was selected."
-    always = (Outcome.PASSED, Outcome.UNDELEGATED, Outcome.UNAVAILABLE, Outcome.NOT_RUN)
+    always = (
+        CellOutcome.PASSED,
+        CellOutcome.UNDELEGATED,
+        CellOutcome.UNAVAILABLE,
+        CellOutcome.NOT_RUN,
+    )
     shown = [
         outcome
-        for outcome in Outcome
+        for outcome in CellOutcome
         if outcome in always or any(total.counts[outcome] for total in totals)
     ]
     names = [f"{outcome.symbol} {outcome.label}" for outcome in shown]
     header = ["Target", "Passed of rated", "Cells", *names, "Time"]
     body = [_totals_row(total, shown) for total in totals]
     note = (
-        "Rated are all cells but the unsupported ones; unavailable and not-run cells are in "
-        "it, so that not running cannot raise the rate."
+        "Rated are all cells except unsupported ones. Unavailable and not-run cells count as "
+        "rated, so that not running a cell cannot raise the rate."
     )
-    if Outcome.VACUOUS in shown:
-        note += f" {Outcome.VACUOUS.label.capitalize()}: {Outcome.VACUOUS.meaning}."
+    if CellOutcome.VACUOUS in shown:
+        note += f" {CellOutcome.VACUOUS.label.capitalize()}: {CellOutcome.VACUOUS.meaning}."
     return f"## Targets\n\n{table(header, body, header[2:])}\n\n{note}"
 
 
-def _totals_row(total: Totals, shown: Sequence[Outcome]) -> list[str]:
+def _totals_row(total: Totals, shown: Sequence[CellOutcome]) -> list[str]:
     rate = f"**{total.rate_text}**" if total.red else total.rate_text
     counts = [
         f"**{number:,}**" if outcome.is_red and number else f"{number:,}"
@@ -171,7 +178,7 @@ def _totals_row(total: Totals, shown: Sequence[Outcome]) -> list[str]:
     return [code(total.target), rate, f"{total.cells:,}", *counts, text.seconds(total.seconds)]
 
 
-def _failures(found: Summary) -> str:
+def _failures(found: RunSummary) -> str:
     failures = found.failures
     if not failures:
         return ""
@@ -180,9 +187,12 @@ def _failures(found: Summary) -> str:
         if row.cell is None:
             continue
         what = [code(row.cell.error or "", 300)]
-        what += [prose(facts.wrongness(row.cell), 300), prose(facts.divergence(row.cell), 600)]
-        what += [prose(facts.delegation(row.cell)), prose(facts.left_over(row.cell), 300)]
-        what += [prose(line, 900) for line in facts.known(row.cell)]
+        what += [
+            prose(facts.describe_worst_output(row.cell), 300),
+            prose(facts.divergence(row.cell), 600),
+        ]
+        what += [prose(facts.delegation(row.cell)), prose(facts.fallback_ops(row.cell), 300)]
+        what += [prose(line, 900) for line in facts.known_issues(row.cell)]
         body.append(
             [
                 code(row.id, 200),
@@ -196,7 +206,7 @@ def _failures(found: Summary) -> str:
     return "\n\n".join([title, shown, *more(len(failures) - FAILURES_SHOWN)])
 
 
-def _missing(found: Summary) -> str:
+def _missing(found: RunSummary) -> str:
     if not (missing := found.missing):
         return ""
     title = f"## Not run: {text.count(len(missing), 'expected cell')} without a record"
@@ -204,8 +214,8 @@ def _missing(found: Summary) -> str:
     return "\n".join([title, "", *shown, *more(len(missing) - _MISSING_SHOWN, "- ")])
 
 
-def _gaps(found: Summary) -> str:
-    gaps = found.gaps
+def _gaps(found: RunSummary) -> str:
+    gaps = found.limitation_groups
     if not gaps:
         return ""
     body = [
@@ -221,7 +231,7 @@ def _gaps(found: Summary) -> str:
     return "\n\n".join([shown, *more(len(gaps) - _GAPS_SHOWN)])
 
 
-def _pairs(found: Summary) -> str:
+def _pairs(found: RunSummary) -> str:
     rows = list(pairs.rows(found))
     body = [[code(case, 200), *map(prose, rest)] for case, *rest in rows[:_PAIRS_SHOWN]]
     if not body:
@@ -230,7 +240,7 @@ def _pairs(found: Summary) -> str:
     return "\n\n".join([shown, *more(len(rows) - _PAIRS_SHOWN)])
 
 
-def _passes(found: Summary) -> str:
+def _passes(found: RunSummary) -> str:
     rows = passes.rows(found)
     body = [[code(case, 200), *map(prose, rest)] for case, *rest in rows[:_PAIRS_SHOWN]]
     if not body:
@@ -249,24 +259,25 @@ def _models(found: models.Models) -> str:
             f"{model.row.outcome.symbol} {model.row.words}"
             + (f" (was {model.was.label})" if model.was else ""),
             prose(model.runtime),
-            *(prose(models.spelled(figure)) for figure in model.figures),
+            *(prose(models.format_figure(figure)) for figure in model.figures),
             prose(model.diverges) + (f" (was: {prose(model.diverged)})" if model.diverged else ""),
         ]
         for model in listed[:_MODELS_SHOWN]
     ]
     numbers = [measure.name for measure in models.MEASURES]
-    header = ["Cell", "Outcome", "Runtime", *numbers, "First wrong node"]
-    notes = [f"Against {code(found.against)}. {models.NOTE}" if found.against else models.NOTE]
+    header = ["Cell", "Outcome", "Runtime", *numbers, "First diverging node"]
+    notes = [f"Compared with {code(found.against)}."] if found.against else []
+    notes.append(models.NOTE)
     if found.times_differ:
         notes.append(models.OTHER_HOST)
     if found.gone:
-        notes.append(f"Only there: {' '.join(code(name, 200) for name in found.gone[:12])}")
+        notes.append(f"Only in that run: {' '.join(code(name, 200) for name in found.gone[:12])}")
     shown = table(header, body, numbers)
     return "\n\n".join([shown, *more(len(listed) - _MODELS_SHOWN), " ".join(notes)])
 
 
-def _matrix(found: Summary) -> str:
-    groups: dict[str, dict[str, Counter[Outcome]]] = {}
+def _matrix(found: RunSummary) -> str:
+    groups: dict[str, dict[str, Counter[CellOutcome]]] = {}
     shown = columns(found.targets)
     column_of = {target: column.name for column in shown for target in column.targets}
     for row in found.rows:
@@ -280,12 +291,12 @@ def _matrix(found: Summary) -> str:
         for name in names[:_OPS_SHOWN]
     ]
     header = ["Op", *(code(column.name) for column in shown)]
-    legend = " · ".join(f"{outcome.symbol} {outcome.label}" for outcome in Outcome)
-    note = f"Passed of rated cases, and the sign of the worst. {legend}"
+    legend = " · ".join(f"{outcome.symbol} {outcome.label}" for outcome in CellOutcome)
+    note = f"Passed of rated cases, with the symbol of the worst outcome. {legend}"
     return "\n\n".join([table(header, body), *more(len(names) - _OPS_SHOWN), note])
 
 
-def _square(counts: Counter[Outcome] | None) -> str:
+def _square(counts: Counter[CellOutcome] | None) -> str:
     if not counts:
         return ""
     total = Totals("", counts)
@@ -293,30 +304,30 @@ def _square(counts: Counter[Outcome] | None) -> str:
     return f"{worst.symbol} {total.passed}/{total.rated}" if total.conclusive else worst.symbol
 
 
-def _delegation(found: Summary) -> str:
+def _delegation(found: RunSummary) -> str:
     body = [
         [
             code(part.target),
             f"{part.cells:,}",
-            f"{part.without:,}",
+            f"{part.undelegated_cells:,}",
             f"{part.delegates:,}",
             f"{part.delegated_nodes:,}",
             f"{part.undelegated_nodes:,}",
-            prose(text.calls(part.left_over)),
+            prose(text.calls(part.fallback_ops)),
         ]
-        for part in found.partitions
+        for part in found.delegation_totals
     ]
     header = ["Target", "Lowered cells", "Nothing delegated", "Delegates", "Delegated nodes",
-              "Left-over nodes", "Left-over ops"]  # fmt: skip
+              "Fallback nodes", "Fallback operators"]  # fmt: skip
     return table(header, body, header[1:6]) if body else ""
 
 
-def _slowest(found: Summary) -> str:
+def _slowest(found: RunSummary) -> str:
     body = [_slow(row) for row in found.slowest(_SLOWEST_SHOWN)]
     return table(["Cell", "Time", "Longest stage"], body, ["Time"]) if body else ""
 
 
-def _slow(row: Row) -> list[str]:
+def _slow(row: CellRow) -> list[str]:
     if row.cell is None:
         return []
     stage = slowest_stage(row.cell)
@@ -324,7 +335,7 @@ def _slow(row: Row) -> list[str]:
     return [code(row.id, 200), text.seconds(row.cell.seconds), longest]
 
 
-def _largest(found: Summary) -> str:
+def _largest(found: RunSummary) -> str:
     body = []
     for row in found.largest(_LARGEST_SHOWN):
         if row.cell is not None and (stage := largest_stage(row.cell)) is not None:
@@ -340,5 +351,5 @@ def _environment(run: Run) -> str:
 
 
 def more(number: int, mark: str = "") -> list[str]:
-    """The line that says how many items a bounded list leaves out, if any."""
+    """A line with the number of items that a shortened list leaves out, if any."""
     return [f"{mark}and {number:,} more"] if number > 0 else []

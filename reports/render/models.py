@@ -1,5 +1,5 @@
-"""Models of a run: a row a target with what the program is made of, what lowering and executing it
-cost, and where it errs; held against another run where one is given."""
+"""The models of a run: delegation, program size, cost of lowering and execution, first diverging
+node, for each target; compared with another run if one is given."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from dataclasses import dataclass
 from harness.record.cell import Cell, is_model
 from harness.record.run import Run
 from reports import facts, text
-from reports.outcome import Outcome
-from reports.summary import Row, Summary
+from reports.outcome import CellOutcome
+from reports.summary import CellRow, RunSummary
 
 LOWERING = ("export", "quantize", "to_edge", "transform", "lower", "to_executorch", "ship",
             "serialize")  # fmt: skip
 _EXECUTION = ("run",)
 
 NOTE = (
-    "Lowering is from export to the serialized program. Peaks are the most that these stages held "
-    "above what the process held as the cell began. The first call is that of a loaded program, "
-    "steady the median of a few further ones: on this host, so that an emulated or a reference "
-    "runtime says nothing of a device. Stored twice are equal constants of 4 KiB and more."
+    "Lowering covers all stages from export to the serialized program. Peaks are memory above the "
+    "process's memory at the start of the cell. First call is the first call of the loaded "
+    "program, steady the median of later calls, both on this host: times of an emulated or a "
+    "reference runtime do not predict times on a device. Stored twice counts equal constants of "
+    "4 KiB and more."
 )
 
 
-OTHER_HOST = "Times and peaks are not compared: the runs are of different hosts."
+OTHER_HOST = "Times and peaks are not compared because the runs come from different hosts."
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of a cell, spelled.
+    """A formatted number of a cell.
 
     Attributes:
-        now: its value; empty where it is not known.
-        before: that of the other run, where it differs by more than it does by itself.
-        is_worse: whether that is for the worse; None where it is neither.
+        now: its value; empty if it is not known.
+        before: its value in the other run, if the difference is larger than the noise.
+        is_worse: whether the value became worse; None if it is neither worse nor better.
     """
 
     now: str
@@ -48,13 +49,13 @@ class Measure:
     """A column of numbers.
 
     Attributes:
-        group: what it is a number of.
-        name: its head.
-        value: of a cell; None where it is not known.
-        spell: with its unit.
-        noise: by which share two runs of the same code may differ.
-        is_timed: whether it depends on the host.
-        is_better: whether more is better; None where that is neither good nor bad.
+        group: heading of the group of columns.
+        name: heading of the column.
+        value: returns the number of a cell; None if it is not known.
+        spell: formats the number with its unit.
+        noise: relative difference that two runs of the same code may have.
+        is_timed: whether the number depends on the host.
+        is_better: whether more is better; None if it is neither better nor worse.
     """
 
     group: str
@@ -66,17 +67,17 @@ class Measure:
     is_better: bool | None = False
 
     def figure(self, cell: Cell | None, before: Cell | None) -> Figure:
-        """Of a cell, against the same cell of another run."""
+        """The number of a cell, compared with the same cell of another run."""
         now = None if cell is None else self.value(cell)
         old = None if before is None else self.value(before)
         shown = "" if now is None else self.spell(now)
         if now is None or old is None or abs(now - old) <= self.noise * abs(old):
             return Figure(shown)
-        spelled = self.spell(old)
-        if spelled == shown:
+        format_figure = self.spell(old)
+        if format_figure == shown:
             return Figure(shown)
         worse = None if self.is_better is None else (now < old) == self.is_better
-        return Figure(shown, spelled, worse)
+        return Figure(shown, format_figure, worse)
 
 
 def _lowered(cell: Cell) -> bool:
@@ -105,15 +106,15 @@ def _memory(value: float) -> str:
     return text.memory(round(value))
 
 
-# A shared host makes the same work take half as long again.
+# On a shared host the same work may take 50 % longer.
 _TIME, _HELD = 0.5, 0.1
 
-LEFT_OVER = "Left over"
+FALLBACK = "Fallback nodes"
 MEASURES = (
     Measure("Delegation", "Delegates",
             lambda cell: cell.delegation.delegates if _lowered(cell) else None, _count,
             is_better=None),
-    Measure("Delegation", LEFT_OVER,
+    Measure("Delegation", FALLBACK,
             lambda cell: cell.delegation.undelegated_nodes if _lowered(cell) else None, _count),
     Measure("Program", "Bytes", lambda cell: cell.program_bytes or None, _size),
     Measure("Program", "Constants", lambda cell: cell.constant_bytes, _size, is_better=None),
@@ -134,17 +135,17 @@ class Model:
 
     Attributes:
         row: the cell.
-        was: how it ended in the other run, where that was otherwise.
-        is_new: the other run does not have it.
-        runtime: who executed it; empty for nobody.
-        reasons: why nodes were left over, with the operators that it is said of.
-        figures: one for each of :data:`MEASURES`.
-        diverges: the first node that leaves the oracle, or why it is not known; else empty.
-        diverged: the same in the other run, where it was otherwise.
+        was: the outcome in the other run, if it differs.
+        is_new: whether the other run does not have the cell.
+        runtime: the runtime that executed it; empty if none did.
+        reasons: the partitioner's reasons for fallback nodes, with their operators.
+        figures: one number for each of :data:`MEASURES`.
+        diverges: the first diverging node, or why it is not known; empty if there is none.
+        diverged: the same in the other run, if it differs.
     """
 
-    row: Row
-    was: Outcome | None
+    row: CellRow
+    was: CellOutcome | None
     is_new: bool
     runtime: str
     reasons: tuple[tuple[str, str], ...]
@@ -154,7 +155,7 @@ class Model:
 
     @property
     def named(self) -> Iterator[tuple[str, Figure]]:
-        """Each number with its name, those that are known."""
+        """The name and value of each number that is known."""
         pairs = zip(MEASURES, self.figures, strict=True)
         return ((measure.name, figure) for measure, figure in pairs if figure.now)
 
@@ -164,10 +165,10 @@ class Models:
     """All models of a run.
 
     Attributes:
-        cases: those of each architecture.
-        against: name of the other run; empty for none.
+        cases: the models by case.
+        against: name of the other run; empty if there is none.
         gone: ids of models that only the other run has.
-        times_differ: the other run is of another host, and its times and peaks are not compared.
+        times_differ: whether times and peaks are not compared because the hosts differ.
     """
 
     cases: dict[str, list[Model]]
@@ -177,16 +178,16 @@ class Models:
 
     @property
     def count(self) -> int:
-        """How many cells."""
+        """Number of cells."""
         return sum(map(len, self.cases.values()))
 
 
-def models(found: Summary, against: Summary | None = None) -> Models:
-    """The models of a run, by case in the order of their names.
+def collect_models(found: RunSummary, against: RunSummary | None = None) -> Models:
+    """Collect the models of a run, sorted by name.
 
     Args:
         found: the run.
-        against: another run to hold it against.
+        against: another run to compare with.
     """
     rows = _rows(found)
     old = {} if against is None else _rows(against)
@@ -204,13 +205,13 @@ def models(found: Summary, against: Summary | None = None) -> Models:
     return Models(cases, facts.title(against.run), gone, times_differ)
 
 
-def _rows(found: Summary) -> dict[str, Row]:
-    """Cells of models; what has no record is one where another target's record says so."""
+def _rows(found: RunSummary) -> dict[str, CellRow]:
+    """The cells of models. A cell without a record counts if another target's record is a model."""
     known = {row.case for row in found.rows if row.cell is not None and is_model(row.cell.tags)}
     return {row.id: row for row in found.rows if row.case in known}
 
 
-def _model(row: Row, before: Row | None, *, timed: bool, compared: bool) -> Model:
+def _model(row: CellRow, before: CellRow | None, *, timed: bool, compared: bool) -> Model:
     cell = row.cell
     old = None if before is None else before.cell
     diverges = "" if cell is None else facts.divergence(cell)
@@ -232,25 +233,25 @@ def _model(row: Row, before: Row | None, *, timed: bool, compared: bool) -> Mode
 
 
 def _place(cell: Cell | None) -> tuple[str, str]:
-    """Where a cell diverges; not by how much, which differs with the host."""
+    """Where a cell diverges, without the error, which depends on the host."""
     found = None if cell is None else cell.first_divergence
     return ("", "") if found is None else (found.node, found.op)
 
 
-def _same_host(now: Run, row: Row, then: Run, before: Row | None) -> bool:
+def _same_host(now: Run, row: CellRow, then: Run, before: CellRow | None) -> bool:
     if row.cell is None or before is None or before.cell is None:
         return False
-    return facts.same_host(
-        facts.place(now.info, row.cell.merged_part), facts.place(then.info, before.cell.merged_part)
-    )
+    here = facts.cell_environment(now.info, row.cell.merged_part)
+    there = facts.cell_environment(then.info, before.cell.merged_part)
+    return facts.same_host(here, there)
 
 
-def groups() -> list[tuple[str, int]]:
-    """What the measures are numbers of, with how many each has, for a head of two storeys."""
+def measure_groups() -> list[tuple[str, int]]:
+    """The groups of measures with their number of columns, for a two-row table head."""
     return [(name, len(list(among))) for name, among in
             itertools.groupby(measure.group for measure in MEASURES)]  # fmt: skip
 
 
-def spelled(figure: Figure) -> str:
-    """A figure in a line of text: ``2.1 s (was 1.2 s)``."""
+def format_figure(figure: Figure) -> str:
+    """Format a figure as text: ``2.1 s (was 1.2 s)``."""
     return f"{figure.now} (was {figure.before})" if figure.before else figure.now

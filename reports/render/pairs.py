@@ -1,6 +1,6 @@
-"""The same case on two backends: encoded weights byte by byte, outputs against each other.
+"""Compare the encoded weights and the outputs of one case on two backends.
 
-Only records of cases tagged ``cross_backend`` keep the bytes and the values.
+Only records of cases tagged ``cross_backend`` contain the bytes and the values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.record.cell import CROSS_BACKEND, Cell
 from harness.record.program_data import Encoding
 from harness.record.run import Run
 from reports import facts, text
-from reports.summary import Summary
+from reports.summary import RunSummary
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Weights:
     """How the encoded weights of two cells differ.
 
     Attributes:
-        codes, scales: how many differ, of how many.
+        codes, scales: the number that differs, and the total number.
         exponents: largest difference of two power-of-two scales, in exponents.
-        problem: why they cannot be compared byte by byte; empty when they can.
+        problem: why they cannot be compared byte by byte; empty if they can.
     """
 
     codes: tuple[int, int] = (0, 0)
@@ -36,7 +36,7 @@ class Weights:
 
     @property
     def same(self) -> bool:
-        """Bit for bit equal, and there is something to compare."""
+        """Whether there are weights and all are bit for bit equal."""
         return not self.problem and self.codes[1] > 0 and not self.codes[0] and not self.scales[0]
 
     def __str__(self) -> str:
@@ -50,18 +50,18 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Pair:
+class BackendPair:
     """One case on two targets of different backends.
 
     Attributes:
         case: its name.
-        targets: the two, in the order of the run.
+        targets: the two targets, in the order of the run.
         weights: how the encoded weights differ.
         max_abs: largest absolute difference of the outputs.
         rel_fro: norm of the difference by the norm of the first target's outputs.
         cosine: of the two outputs as vectors.
-        quality: each target's outputs against the float model, in dB; None when not recorded.
-        problem: why the outputs cannot be compared; empty when they can.
+        quality: SQNR of each target's outputs against the float model, in dB; None if not recorded.
+        problem: why the outputs cannot be compared; empty if they can.
     """
 
     case: str
@@ -80,8 +80,8 @@ HEADER = (
 )  # fmt: skip
 
 
-def row(pair: Pair) -> tuple[str, ...]:
-    """The pair in words, a text for each column of :data:`HEADER`."""
+def row(pair: BackendPair) -> tuple[str, ...]:
+    """The pair as text, one for each column of :data:`HEADER`."""
     outputs = [text.measure(value) for value in (pair.max_abs, pair.rel_fro, pair.cosine)]
     if pair.problem:
         outputs = [pair.problem, "–", "–"]
@@ -94,10 +94,10 @@ def row(pair: Pair) -> tuple[str, ...]:
     )
 
 
-def pairs(run: Run | Summary) -> list[Pair]:
-    """All pairs of a run, in its order; empty when no case keeps weights and outputs."""
+def pairs(run: Run | RunSummary) -> list[BackendPair]:
+    """All pairs of a run, in its order; empty if no record contains weights and outputs."""
     cases: dict[str, list[Cell]] = defaultdict(list)
-    for item in Summary.of(run).rows:
+    for item in RunSummary.from_run(run).rows:
         if item.cell is not None and CROSS_BACKEND in item.cell.tags:
             cases[item.case].append(item.cell)
     return [
@@ -108,23 +108,23 @@ def pairs(run: Run | Summary) -> list[Pair]:
     ]
 
 
-def _pair(first: Cell, second: Cell) -> Pair:
+def _pair(first: Cell, second: Cell) -> BackendPair:
     targets = (first.target, second.target)
     quality = (facts.model_sqnr(first), facts.model_sqnr(second))
     made = _weights(first.encodings, second.encodings)
     left, right = _values(first), _values(second)
     if not left or [*map(len, left)] != [*map(len, right)]:
         without = [cell.target for cell in (first, second) if not cell.outputs]
-        problem = f"no outputs of {' and '.join(without)}" if without else "outputs of other sizes"
-        return Pair(first.case, targets, made, quality=quality, problem=problem)
-    return Pair(first.case, targets, made, *_distances(left, right), quality)
+        problem = f"no outputs of {' and '.join(without)}" if without else "output sizes differ"
+        return BackendPair(first.case, targets, made, quality=quality, problem=problem)
+    return BackendPair(first.case, targets, made, *_distances(left, right), quality)
 
 
 def _weights(first: Sequence[Encoding], second: Sequence[Encoding]) -> Weights:
     left, right = ({one.parameter: one for one in part} for part in (first, second))
     if not left or left.keys() != right.keys():
         names = ", ".join(sorted(left.keys() ^ right.keys()))
-        return Weights(problem=f"encoded by one only: {names}" if names else "not recorded")
+        return Weights(problem=f"encoded by one backend only: {names}" if names else "not recorded")
     codes, scales, exponents = [0, 0], [0, 0], 0
     for name, one in left.items():
         other = right[name]
@@ -136,7 +136,7 @@ def _weights(first: Sequence[Encoding], second: Sequence[Encoding]) -> Weights:
             same = same and one.scales_sha256 == other.scales_sha256
             if same:
                 continue
-            return Weights(problem=f"{name} differs, bytes are not recorded")
+            return Weights(problem=f"{name} differs; its bytes are not recorded")
         for counted, (a, b) in ((codes, parts[:2]), (scales, parts[2:])):
             assert a is not None
             assert b is not None
@@ -191,6 +191,6 @@ def _backend(cell: Cell) -> str:
     return cell.target.partition(":")[0]
 
 
-def rows(run: Run | Summary) -> Iterator[tuple[str, ...]]:
-    """:func:`row` of all pairs."""
+def rows(run: Run | RunSummary) -> Iterator[tuple[str, ...]]:
+    """The :func:`row` of each pair."""
     return map(row, pairs(run))

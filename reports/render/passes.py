@@ -1,4 +1,4 @@
-"""Cells whose target adds passes or leaves some out, beside those of the target without that."""
+"""Compare cells of targets with extra or omitted passes with cells of the plain target."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from harness.record.cell import Cell
 from harness.record.run import Run
 from harness.record.target import Target, cell_id, is_target
 from reports import text
-from reports.summary import Row, Summary, worst_bound_used, worst_sqnr
+from reports.summary import CellRow, RunSummary, worst_bound_used, worst_sqnr
 
-HEADER = ("Case", "Target and passes", "Ended", "Delegates", "Left over", "Bytes", "SQNR",
-          "Bound used", "Operators changed", "Not kept")  # fmt: skip
-"""A column that says one thing says it of both; ``A → B`` is without and with."""
+HEADER = ("Case", "Target and passes", "Outcome", "Delegates", "Fallback nodes", "Bytes", "SQNR",
+          "Bound used", "Operators changed", "Violated properties")  # fmt: skip
+"""A single value holds without and with the passes; ``A → B`` is without and with."""
 
 NUMBERS = HEADER[3:8]
 
 _OPS_SHOWN = 6
-_KEPT = ("nothing", "not looked at")
+_KEPT = ("none", "not checked")
 
 
-def rows(run: Run | Summary) -> list[tuple[str, ...]]:
-    """A text for each column of :data:`HEADER` for each cell that the record also has without its
-    passes: those first whose passes do not keep something, last those in which nothing changed."""
+def rows(run: Run | RunSummary) -> list[tuple[str, ...]]:
+    """The rows of the table: one for each cell that the run also has without its passes.
+
+    Cells with violated properties come first, cells in which nothing changed last.
+    """
     return sorted(_rows(run), key=lambda row: (row[-1] in _KEPT, " → " not in "".join(row[2:-1])))
 
 
-def _rows(run: Run | Summary) -> Iterator[tuple[str, ...]]:
-    found = Summary.of(run)
+def _rows(run: Run | RunSummary) -> Iterator[tuple[str, ...]]:
+    found = RunSummary.from_run(run)
     known = {row.id: row for row in found.rows if row.cell is not None}
     for row in known.values():
         if not is_target(row.target):
@@ -39,14 +41,14 @@ def _rows(run: Run | Summary) -> Iterator[tuple[str, ...]]:
 
 
 def _without(target: Target) -> Target:
-    """The target without what it adds; without what it leaves out where it adds nothing."""
+    """The target without its added passes; if it only omits passes, the target with all passes."""
     left_out = tuple(each for each in target.passes if each[0] == "-")
     if left_out == target.passes:
         return target.base
     return Target(target.backend, target.recipe, left_out)
 
 
-def _row(without: Row, row: Row, target: Target) -> tuple[str, ...]:
+def _row(without: CellRow, row: CellRow, target: Target) -> tuple[str, ...]:
     before, after = without.cell, row.cell
     assert before is not None
     assert after is not None

@@ -1,4 +1,4 @@
-"""A run, or one cell in full, for a terminal. rich is imported when something is shown."""
+"""Print a run, or one cell in full. rich is imported when something is printed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from harness.record.cell import Cell, Numerics
 from harness.record.run import Run
 from reports import facts, text
 from reports.columns import lines
-from reports.console import and_more, new_grid, new_table, section, style_of, styled
-from reports.outcome import Outcome, words
+from reports.console import new_grid, new_table, outcome_style, print_more, print_section, safe_text
+from reports.outcome import CellOutcome, words
 from reports.render import models, pairs
-from reports.summary import Summary, Totals, largest_stage, slowest_stage
+from reports.summary import RunSummary, Totals, largest_stage, slowest_stage
 from reports.verdict import RunVerdict, VerdictKind
 
 if TYPE_CHECKING:
@@ -33,26 +33,28 @@ _VERDICT_STYLES = {
 
 
 def render(
-    run: Run | Summary, console: Console | None = None, against: Run | Summary | None = None
+    run: Run | RunSummary, console: Console | None = None, against: Run | RunSummary | None = None
 ) -> None:
-    """Print a run: what it was, totals per target, failures, limitations, what cost most, verdict.
+    """Print a run: environment, totals per target, failures, limitations, slowest cells, verdict.
 
     Args:
         run: a loaded run, or its summary.
-        console: where to; by default standard output.
-        against: another run, which its models are held against.
+        console: destination; by default standard output.
+        against: another run with which the models are compared.
     """
     from rich.console import Console
 
     out = console or Console()
-    found = Summary.of(run)
-    judged = RunVerdict.of(found)
+    found = RunSummary.from_run(run)
+    judged = RunVerdict.from_run(found)
     _header(found, judged, out)
     _totals(found, out)
     _missing(found, out)
     _failures(found, out)
     _gaps(found, out)
-    _models(models.models(found, None if against is None else Summary.of(against)), out)
+    _models(
+        models.collect_models(found, None if against is None else RunSummary.from_run(against)), out
+    )
     _pairs(found, out)
     _slowest(found, out)
     _largest(found, out)
@@ -64,17 +66,17 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
 
     Args:
         cell: the record.
-        console: where to; by default standard output.
-        run: the run it is from, for the environment.
+        console: destination; by default standard output.
+        run: the run of the cell, for the environment.
     """
     from rich.console import Console
 
     out = console or Console()
-    outcome = Outcome.of(cell)
-    out.rule(styled(cell.id, "bold"), align="left")
+    outcome = CellOutcome.from_cell(cell)
+    out.rule(safe_text(cell.id, "bold"), align="left")
     out.print(
-        styled(f"{outcome.symbol} {words(outcome, cell.severity)}", style_of(outcome)),
-        styled(outcome.meaning),
+        safe_text(f"{outcome.symbol} {words(outcome, cell.severity)}", outcome_style(outcome)),
+        safe_text(outcome.meaning),
     )
     where = f"stage {cell.stage}" if cell.stage else ""
     grid = new_grid()
@@ -87,82 +89,82 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
         ("Severity", _severity(cell)),
         ("Evidence", facts.evidence(cell)),
         ("Program", facts.program(cell)),
-        ("A call", facts.calls(cell)),
-        ("Sizes", facts.sizes(cell)),
+        ("Call time", facts.calls(cell)),
+        ("Sizes", facts.tested_sizes(cell)),
         ("Seed", str(cell.seed)),
-        ("Worker", facts.ran_on(cell, None if run is None else run.info)),
-        ("Taken from", facts.taken_from(cell)),
-        ("Tried before", "; ".join(cell.attempts)),
+        ("Worker", facts.worker_text(cell, None if run is None else run.info)),
+        ("Result from", facts.result_source(cell)),
+        ("Earlier attempts", "; ".join(cell.attempts)),
     ]:
         if value:
-            grid.add_row(styled(name, "dim"), styled(value))
+            grid.add_row(safe_text(name, "dim"), safe_text(value))
     out.print(grid)
     if cell.error:
-        section(out, "Error")
-        out.print(styled(cell.error, "red" if outcome.is_red else ""))
+        print_section(out, "Error")
+        out.print(safe_text(cell.error, "red" if outcome.is_red else ""))
         if cell.model_frame:
-            out.print(styled(f"at {cell.model_frame}"))
+            out.print(safe_text(f"at {cell.model_frame}"))
         if cell.vendor_frame:
-            out.print(styled(f"raised at {cell.vendor_frame}"))
+            out.print(safe_text(f"raised at {cell.vendor_frame}"))
     if cell.known_issues:
-        section(out, "Known issues with these signs")
-        for line in facts.known(cell):
-            out.print(styled(line))
+        print_section(out, "Known issues with these symptoms")
+        for line in facts.known_issues(cell):
+            out.print(safe_text(line))
     if cell.defects:
-        section(out, "Known defects")
+        print_section(out, "Known defects")
         for line in facts.defects(cell):
-            out.print(styled(line))
+            out.print(safe_text(line))
     if cell.limitation is not None:
-        section(out, "Limitation")
-        out.print(styled(cell.limitation.reason))
+        print_section(out, "Limitation")
+        out.print(safe_text(cell.limitation.reason))
         if cell.limitation.link:
-            out.print(styled(cell.limitation.link, "underline"))
+            out.print(safe_text(cell.limitation.link, "underline"))
     if cell.numerics:
-        section(out, "Numerics against the float64 oracle")
+        print_section(out, "Numerics against the float64 oracle")
         out.print(_numerics(cell.numerics))
     if cell.first_divergence is not None:
         fails = cell.first_divergence.fails
-        section(out, "Node that fails" if fails else "First wrong node")
-        out.print(styled(str(cell.first_divergence)))
+        print_section(out, "Failing node" if fails else "First diverging node")
+        out.print(safe_text(str(cell.first_divergence)))
         if cell.first_divergence.arguments:
-            out.print(styled(f"called with {'; '.join(cell.first_divergence.arguments)}", "dim"))
+            out.print(safe_text(f"called with {'; '.join(cell.first_divergence.arguments)}", "dim"))
     elif cell.trace_skipped:
-        section(out, "First wrong node")
-        out.print(styled(f"not known: {cell.trace_skipped}"))
-    section(out, "Delegation")
-    out.print(styled(facts.delegation(cell) or "not lowered, or no node to delegate"))
+        print_section(out, "First diverging node")
+        out.print(safe_text(f"not known: {cell.trace_skipped}"))
+    print_section(out, "Delegation")
+    out.print(safe_text(facts.delegation(cell) or "not lowered, or the program has no nodes"))
     for name, ops in (
         ("Delegated", cell.delegation.delegated_ops),
-        ("Left over", cell.delegation.undelegated_ops),
+        ("Fallback", cell.delegation.undelegated_ops),
     ):
         if ops:
-            out.print(styled(f"{name}: {text.calls(ops, limit=100)}"))
-    # Older records do not say.
+            out.print(safe_text(f"{name}: {text.calls(ops, limit=100)}"))
+    # Older records have no reasons.
     for reason, ops in facts.reasons(cell) if cell.delegation.reasons else ():
-        out.print(styled(f"    {reason}: {text.calls(ops)}", "dim"))
+        out.print(safe_text(f"    {reason}: {text.calls(ops)}", "dim"))
     if cell.stages or cell.memory:
-        section(out, "Time and memory" if cell.memory else "Time")
+        print_section(out, "Time and memory" if cell.memory else "Time")
         out.print(_times(cell))
     if cell.traceback:
-        section(out, "Traceback")
-        out.print(styled(text.tail(cell.traceback, 20_000)))
+        print_section(out, "Traceback")
+        out.print(safe_text(text.tail(cell.traceback, 20_000)))
     if run is not None:
-        section(out, "Environment")
+        print_section(out, "Environment")
         pairs = [*facts.facts(run), ("Packages", _packages(run))]
         grid = new_grid()
         for name, value in pairs:
-            grid.add_row(styled(name, "dim"), styled(value))
+            grid.add_row(safe_text(name, "dim"), safe_text(value))
         out.print(grid)
-    section(out, "Run it again")
-    out.print(styled(cell.repro, "bold"), soft_wrap=True)
+    print_section(out, "Run it again")
+    out.print(safe_text(cell.repro, "bold"), soft_wrap=True)
     if any(row.problem for row in cell.numerics) and cell.first_divergence is None:
-        section(out, "Which node makes it so")
-        out.print(styled(cell.trace_command, "bold"), soft_wrap=True)
+        print_section(out, "Find the first diverging node")
+        out.print(safe_text(cell.trace_command, "bold"), soft_wrap=True)
 
 
-def _header(found: Summary, judged: RunVerdict, out: Console) -> None:
+def _header(found: RunSummary, judged: RunVerdict, out: Console) -> None:
     run = found.run
-    out.rule(styled(facts.title(run), "bold"), align="left")
+    out.rule(safe_text(facts.title(run), "bold"), align="left")
     grid = new_grid()
     for name, value in [
         ("Folder", str(run.path)),
@@ -171,174 +173,178 @@ def _header(found: Summary, judged: RunVerdict, out: Console) -> None:
         ("Packages", _packages(run)),
     ]:
         style = "bold yellow" if value == "INCOMPLETE" else ""
-        grid.add_row(styled(name, "dim"), styled(value, style))
+        grid.add_row(safe_text(name, "dim"), safe_text(value, style))
     out.print(grid)
     for concern in judged.concerns:
-        out.print(styled(f"! {concern}", "yellow"))
+        out.print(safe_text(f"! {concern}", "yellow"))
 
 
-def _totals(found: Summary, out: Console) -> None:
+def _totals(found: RunSummary, out: Console) -> None:
     totals = [line.total for line in lines(found.totals)]
-    section(out, "Targets")
+    print_section(out, "Targets")
     if not totals:
-        out.print(styled("empty: no target was selected and no cell has a record", "yellow"))
+        out.print(safe_text("empty: no target was selected and no cell has a record", "yellow"))
         return
-    # A column of zeros says nothing, and the symbols keep twelve columns inside a terminal.
-    shown = [outcome for outcome in Outcome if any(total.counts[outcome] for total in totals)]
+    # Columns of zeros are left out; symbols as heads keep twelve columns within a terminal.
+    shown = [outcome for outcome in CellOutcome if any(total.counts[outcome] for total in totals)]
     table = _totals_table(totals, shown)
     wide = out.options.update(max_width=1000)
-    # rich drops columns that do not fit without a word, and a crash could be in one of them.
+    # rich silently drops columns that do not fit, and a crash could be in one of them.
     if out.measure(table, options=wide).maximum <= out.width:
         out.print(table)
-        legend = [styled(f"{each.symbol} {each.label}", style_of(each)) for each in shown]
-        out.print(styled("   ").join(legend))
+        legend = [safe_text(f"{each.symbol} {each.label}", outcome_style(each)) for each in shown]
+        out.print(safe_text("   ").join(legend))
     else:
         for total in totals:
             counts = [
-                styled(f"{total.counts[each]:,} {each.label}", style_of(each))
+                safe_text(f"{total.counts[each]:,} {each.label}", outcome_style(each))
                 for each in shown
                 if total.counts[each]
             ]
-            out.print(styled(total.target, "bold"), styled(total.rate_text))
-            out.print(styled("    "), styled("; ").join(counts), sep="")
+            out.print(safe_text(total.target, "bold"), safe_text(total.rate_text))
+            out.print(safe_text("    "), safe_text("; ").join(counts), sep="")
     out.print(
-        styled("rated: all cells but the unsupported; passed: executed and within bounds", "dim")
+        safe_text("rated: all cells except unsupported; passed: executed within bounds", "dim")
     )
-    if Outcome.VACUOUS in shown:
-        out.print(styled(f"{Outcome.VACUOUS.label}: {Outcome.VACUOUS.meaning}", "dim"))
+    if CellOutcome.VACUOUS in shown:
+        out.print(safe_text(f"{CellOutcome.VACUOUS.label}: {CellOutcome.VACUOUS.meaning}", "dim"))
 
 
-def _totals_table(totals: list[Totals], shown: list[Outcome]) -> Table:
+def _totals_table(totals: list[Totals], shown: list[CellOutcome]) -> Table:
     table = new_table("target", "passed of rated")
     for outcome in shown:
-        table.add_column(styled(outcome.symbol, style_of(outcome)), justify="right")
+        table.add_column(safe_text(outcome.symbol, outcome_style(outcome)), justify="right")
     table.add_column("time", justify="right")
     for total in totals:
         counts = [
-            styled(f"{total.counts[outcome]:,}", style_of(outcome))
+            safe_text(f"{total.counts[outcome]:,}", outcome_style(outcome))
             if total.counts[outcome]
-            else styled("·", "dim")
+            else safe_text("·", "dim")
             for outcome in shown
         ]
-        rate = styled(total.rate_text, "bold red" if total.red else "")
-        table.add_row(styled(total.target), rate, *counts, styled(text.seconds(total.seconds)))
+        rate = safe_text(total.rate_text, "bold red" if total.red else "")
+        table.add_row(
+            safe_text(total.target), rate, *counts, safe_text(text.seconds(total.seconds))
+        )
     return table
 
 
-def _missing(found: Summary, out: Console) -> None:
+def _missing(found: RunSummary, out: Console) -> None:
     if not (missing := found.missing):
         return
-    section(out, f"Not run: {text.count(len(missing), 'expected cell')} without a record")
+    print_section(out, f"Not run: {text.count(len(missing), 'expected cell')} without a record")
     for name in missing[:_MISSING_SHOWN]:
-        out.print(styled(f"? {name}", "yellow"))
-    and_more(out, len(missing) - _MISSING_SHOWN)
+        out.print(safe_text(f"? {name}", "yellow"))
+    print_more(out, len(missing) - _MISSING_SHOWN)
 
 
-def _failures(found: Summary, out: Console) -> None:
+def _failures(found: RunSummary, out: Console) -> None:
     failures = found.failures
     if not failures:
         return
-    section(out, f"Red: {text.count(len(failures), 'cell')}, worst first")
+    print_section(out, f"Red: {text.count(len(failures), 'cell')}, worst first")
     for row in failures[:FAILURES_SHOWN]:
         if row.cell is None:
             continue
-        style = style_of(row.outcome)
+        style = outcome_style(row.outcome)
         stage = f" in {row.cell.stage}" if row.cell.stage else ""
         label = f" {row.words}{stage}"
-        out.print(styled(f"{row.outcome.symbol} {row.id}", style), styled(label), sep="")
+        out.print(safe_text(f"{row.outcome.symbol} {row.id}", style), safe_text(label), sep="")
         cell = row.cell
-        details = [cell.error or "", facts.wrongness(cell), facts.divergence(cell)]
-        details += [facts.delegation(cell), facts.left_over(cell), *facts.known(cell)]
+        details = [cell.error or "", facts.describe_worst_output(cell), facts.divergence(cell)]
+        details += [facts.delegation(cell), facts.fallback_ops(cell), *facts.known_issues(cell)]
         for detail in filter(None, details):
-            out.print(styled(f"    {text.line(detail, 400)}"))
-        out.print(styled(f"    {row.cell.repro}", "dim"), soft_wrap=True)
-    and_more(out, len(failures) - FAILURES_SHOWN)
+            out.print(safe_text(f"    {text.line(detail, 400)}"))
+        out.print(safe_text(f"    {row.cell.repro}", "dim"), soft_wrap=True)
+    print_more(out, len(failures) - FAILURES_SHOWN)
 
 
-def _gaps(found: Summary, out: Console) -> None:
-    gaps = found.gaps
+def _gaps(found: RunSummary, out: Console) -> None:
+    gaps = found.limitation_groups
     if not gaps:
         return
-    section(out, "Limitations by reason")
+    print_section(out, "Limitations by reason")
     table = new_table("cells", "outcome", "reason", "targets")
     for gap in gaps[:_GAPS_SHOWN]:
         ended = ", ".join(f"{number} {outcome.label}" for outcome, number in gap.counts.items())
-        stale = gap.counts[Outcome.XPASSED] > 0
+        stale = gap.counts[CellOutcome.XPASSED] > 0
         reason = f"{gap.reason} ({gap.link})" if gap.link else gap.reason
         table.add_row(
-            styled(f"{len(gap.rows):,}"),
-            styled(ended, "bold magenta" if stale else ""),
-            styled(text.line(reason, 300)),
-            styled(", ".join(gap.targets)),
+            safe_text(f"{len(gap.rows):,}"),
+            safe_text(ended, "bold magenta" if stale else ""),
+            safe_text(text.line(reason, 300)),
+            safe_text(", ".join(gap.targets)),
         )
     out.print(table)
-    and_more(out, len(gaps) - _GAPS_SHOWN)
+    print_more(out, len(gaps) - _GAPS_SHOWN)
 
 
 def _models(found: models.Models, out: Console) -> None:
     listed = [model for members in found.cases.values() for model in members]
     if not listed:
         return
-    section(out, f"Models, against {found.against}" if found.against else "Models")
+    print_section(out, f"Models, compared with {found.against}" if found.against else "Models")
     for model in listed[:_MODELS_SHOWN]:
         row = model.row
         was = f", was {model.was.label}" if model.was else ", new" if model.is_new else ""
         out.print(
-            styled(f"{row.outcome.symbol} {row.id}", style_of(row.outcome)),
-            styled(f" {row.words}{was} {model.runtime}".rstrip()),
+            safe_text(f"{row.outcome.symbol} {row.id}", outcome_style(row.outcome)),
+            safe_text(f" {row.words}{was} {model.runtime}".rstrip()),
             sep="",
         )
-        figures = ", ".join(f"{name.lower()} {models.spelled(one)}" for name, one in model.named)
+        figures = ", ".join(
+            f"{name.lower()} {models.format_figure(one)}" for name, one in model.named
+        )
         for line in filter(None, (figures, model.diverges)):
-            out.print(styled(f"    {line}", "dim"))
-    and_more(out, len(listed) - _MODELS_SHOWN)
+            out.print(safe_text(f"    {line}", "dim"))
+    print_more(out, len(listed) - _MODELS_SHOWN)
     if found.times_differ:
-        out.print(styled(models.OTHER_HOST, "dim"))
+        out.print(safe_text(models.OTHER_HOST, "dim"))
 
 
-def _pairs(found: Summary, out: Console) -> None:
+def _pairs(found: RunSummary, out: Console) -> None:
     shown = list(pairs.rows(found))
     if not shown:
         return
-    section(out, "The same weights on two backends")
+    print_section(out, "The same weights on two backends")
     for case, targets, weights, _, relative, cosine, _ in shown:
-        out.print(styled(case, "bold"), styled(f"on {targets}"))
-        out.print(styled(f"    weights {weights}"))
-        out.print(styled(f"    outputs {relative} apart (rel. Frobenius), cosine {cosine}"))
+        out.print(safe_text(case, "bold"), safe_text(f"on {targets}"))
+        out.print(safe_text(f"    weights {weights}"))
+        out.print(safe_text(f"    outputs differ by {relative} (rel. Frobenius), cosine {cosine}"))
 
 
-def _slowest(found: Summary, out: Console) -> None:
+def _slowest(found: RunSummary, out: Console) -> None:
     slowest = found.slowest(_SLOWEST_SHOWN)
     if not slowest:
         return
-    section(out, "Slowest cells")
+    print_section(out, "Slowest cells")
     for row in slowest:
         if row.cell is None:
             continue
         stage = slowest_stage(row.cell)
-        most = f", of which {stage[0]} {text.seconds(stage[1])}" if stage else ""
-        out.print(styled(f"{text.seconds(row.cell.seconds):>12}  {row.id}{most}"))
+        most = f", {text.seconds(stage[1])} of it in {stage[0]}" if stage else ""
+        out.print(safe_text(f"{text.seconds(row.cell.seconds):>12}  {row.id}{most}"))
 
 
-def _largest(found: Summary, out: Console) -> None:
+def _largest(found: RunSummary, out: Console) -> None:
     largest = found.largest(_LARGEST_SHOWN)
     if not largest:
         return
-    section(out, "Largest cells")
+    print_section(out, "Largest cells")
     for row in largest:
         if row.cell is not None and (stage := largest_stage(row.cell)) is not None:
-            out.print(styled(f"{text.memory(stage[1]):>12}  {row.id}, in {stage[0]}"))
+            out.print(safe_text(f"{text.memory(stage[1]):>12}  {row.id}, in {stage[0]}"))
 
 
 def verdict(judged: RunVerdict, out: Console) -> None:
-    """Print the word on a run, and the sentence that it rests on."""
+    """Print the verdict on a run and its reason."""
     out.print()
     style = _VERDICT_STYLES.get(judged.kind, "bold black on yellow")
-    out.print(styled(f" {judged.headline} ", style), styled(judged.sentence))
+    out.print(safe_text(f" {judged.headline} ", style), safe_text(judged.sentence))
 
 
 def _numerics(outputs: list[Numerics]) -> Table:
-    """A column an output: most cells have one, and a terminal is narrow."""
+    """A table with a column for each output: most cells have one output."""
     table = new_table("", *(f"call {item.call}, output {item.output}" for item in outputs))
     rows: dict[str, Callable[[Numerics], str]] = {
         "dtype, shape": lambda item: f"{item.dtype} {text.shape(item.shape)}",
@@ -358,8 +364,8 @@ def _numerics(outputs: list[Numerics]) -> Table:
         "SQNR to the float model": lambda item: text.decibels(item.model_sqnr_db),
     }
     for name, spell in rows.items():
-        cells = [styled(spell(item), "red" if item.problem else "") for item in outputs]
-        table.add_row(styled(name, "dim"), *cells)
+        cells = [safe_text(spell(item), "red" if item.problem else "") for item in outputs]
+        table.add_row(safe_text(name, "dim"), *cells)
     return table
 
 
@@ -374,13 +380,15 @@ def _worst(item: Numerics, part: int) -> str:
 def _times(cell: Cell) -> Table:
     grid = new_grid()
     for name, spent, held in facts.stages(cell):
-        grid.add_row(styled(name, "dim"), styled(spent), styled(held))
-    grid.add_row(styled("harness overhead", "dim"), styled(text.seconds(facts.overhead(cell))))
+        grid.add_row(safe_text(name, "dim"), safe_text(spent), safe_text(held))
+    grid.add_row(
+        safe_text("harness overhead", "dim"), safe_text(text.seconds(facts.overhead(cell)))
+    )
     peak = cell.peak_memory
     grid.add_row(
-        styled("total" if peak is None else "total, peak", "bold"),
-        styled(text.seconds(cell.seconds), "bold"),
-        styled("" if peak is None else text.memory(peak), "bold"),
+        safe_text("total" if peak is None else "total, peak", "bold"),
+        safe_text(text.seconds(cell.seconds), "bold"),
+        safe_text("" if peak is None else text.memory(peak), "bold"),
     )
     return grid
 

@@ -1,6 +1,6 @@
-"""What the HTML page shows of a run, as plain data: strings with their units, and indices.
+"""Data for the HTML page of a run: strings with units, and indices.
 
-Every number is spelled here, in Python, so that the script in the page only places text.
+Numbers are formatted here, in Python; the script in the page only places text.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from harness.record.cell import Cell, Numerics, Status
 from harness.record.run import Run
 from reports import facts, text
 from reports.columns import Column
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.render.issue import issue_text
-from reports.summary import Row, Totals, worst_bound_used, worst_sqnr
+from reports.summary import CellRow, Totals, worst_bound_used, worst_sqnr
 
-#: Heads of the numerics table, in the order of :func:`_numbers`.
+#: Column headings of the numerics table, in the order of :func:`_numbers`.
 NUMERICS = ["Output", "Severity", "Worst at", "Got", "Expected", "Error there", "Bound there",
             "Used", "Exceeding", "Max abs error", "SQNR", "Cosine", "Max ULP", "Type"]  # fmt: skip
 
@@ -27,21 +27,20 @@ _ERROR = 1_200
 _TRACEBACK = 6_000
 _OUTPUTS = 24
 _OPS = 60
-# What all tracebacks of a page may take together, so that a run in which everything fails
-# still opens.
+# Characters of all tracebacks of a page, so that the page of a run with many failures still opens.
 _BUDGET = 800_000
 
 
 @dataclass
 class Texts:
-    """Tracebacks by their position; the same one is kept once."""
+    """Distinct tracebacks by position."""
 
     items: list[str] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=dict)
     length: int = 0
 
     def add(self, value: str) -> int | None:
-        """The position of a text, or None when the budget is spent."""
+        """Add a text and return its position; None if the budget is used up."""
         shown = text.tail(value, _TRACEBACK)
         if shown not in self.known:
             if self.length + len(shown) > _BUDGET:
@@ -52,8 +51,8 @@ class Texts:
         return self.known[shown]
 
 
-def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
-    """What the page knows of one cell; what is empty is left out to keep the page small."""
+def cell_view(row: CellRow, run: Run, texts: Texts) -> dict[str, Any]:
+    """The data of one cell for the page. Empty values are left out to keep the page small."""
     view: dict[str, Any] = {
         "id": text.line(row.id, 400),
         "target": row.target,
@@ -76,7 +75,7 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "error": text.clean(cell.error or "", _ERROR),
         "model_frame": text.line(cell.model_frame or "", 400),
         "vendor": text.line(cell.vendor_frame, 400),
-        "known_issues": facts.known(cell),
+        "known_issues": facts.known_issues(cell),
         "runtime": "" if cell.runtime == "none" else text.line(cell.runtime, 40),
         "delegation": facts.delegation(cell),
         "nodes": [taken.delegated_nodes, taken.undelegated_nodes],
@@ -98,11 +97,11 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
         "memory": text.memory(cell.peak_memory) if cell.peak_memory else "",
         "size": facts.program(cell),
         "calls": facts.calls(cell),
-        "sizes": text.line(facts.sizes(cell), 600),
+        "sizes": text.line(facts.tested_sizes(cell), 600),
         "suite": text.line(cell.suite, 80),
         "tags": text.line(", ".join(cell.tags), 200),
-        "worker": text.line(facts.ran_on(cell, run.info), 120),
-        "from": text.line(facts.taken_from(cell), 200),
+        "worker": text.line(facts.worker_text(cell, run.info), 120),
+        "from": text.line(facts.result_source(cell), 200),
         "attempts": text.line("; ".join(cell.attempts), 400),
         "evidence": text.line(facts.evidence(cell), 400),
         "fails": 1 if cell.first_divergence is not None and cell.first_divergence.fails else "",
@@ -132,8 +131,8 @@ def cell_view(row: Row, run: Run, texts: Texts) -> dict[str, Any]:
 
 
 def figures(cell: Cell) -> list[str]:
-    """A cell in a row of a table: runtime, nodes in delegates, program, SQNR, bound used, time;
-    what is not known is empty."""
+    """The numbers of a cell for a table row: runtime, nodes in delegates, program, SQNR, bound
+    used, time. A value that is not known is empty."""
     taken = cell.delegation
     nodes = taken.delegated_nodes + taken.undelegated_nodes
     return [
@@ -147,12 +146,12 @@ def figures(cell: Cell) -> list[str]:
 
 
 def safe_link(link: str | None) -> str | None:
-    """The link if it leads to the web; a ``javascript:`` one must not become clickable."""
+    """The link if it is an http(s) URL, else None: a ``javascript:`` link must not be clickable."""
     return link if link and re.fullmatch(r"https?://[^\s\"'<>]{1,500}", link) else None
 
 
-def _repro(row: Row, run: Run) -> str:
-    # A cell without a record would have been run like this one.
+def _repro(row: CellRow, run: Run) -> str:
+    # A stand-in for a cell without a record: only its command line is used.
     cell = row.cell or Cell(
         case=row.case, target=row.target, status=Status.UNAVAILABLE, seed=run.info.seed
     )
@@ -181,20 +180,20 @@ def _numbers(item: Numerics, calls: int) -> list[str]:
 
 
 def _used(item: Numerics) -> int:
-    """The share of the bound in percent, for a bar: rounded, over 100 for what exceeds it."""
+    """The bound used in percent, for a bar: rounded; 101 if an element exceeds its bound."""
     if item.exceeding or not math.isfinite(item.bound_used):
         return 101
     return min(round(100 * item.bound_used), 100)
 
 
 def _notes(item: Numerics, error: str) -> list[str]:
-    """What the table has no column for; what the cell's error says is not said again."""
+    """Numbers without a column in the table. A problem in the cell's error is not repeated."""
     where = f"call {item.call}, output {item.output}"
     notes = []
     if item.problem and item.problem not in error:
         notes.append(f"{where}: {text.line(item.problem, 300)}")
     if why := facts.vacuous(item):
-        notes.append(f"no evidence: {text.line(why, 300)}")
+        notes.append(f"vacuous: {text.line(why, 300)}")
     if item.eager_max_abs is not None or item.eager_sqnr_db is not None:
         notes.append(
             f"{where}: against eager in the recipe's dtype, max abs error "
@@ -211,7 +210,7 @@ def _notes(item: Numerics, error: str) -> list[str]:
 
 
 def _times(cell: Cell) -> list[tuple[str, str, int, str]]:
-    """Name, time, its share of the longest, and memory of each stage."""
+    """Name, time, time as a share of the longest stage, and memory of each stage."""
     rest = facts.overhead(cell)
     longest = max(filter(math.isfinite, [*cell.stages.values(), rest]), default=0.0)
     parts = [
@@ -230,17 +229,17 @@ def _share(value: float, longest: float) -> int:
 
 
 def segments(total: Totals) -> list[dict[str, Any]]:
-    """The parts of a stacked bar, none of them too thin to be seen."""
+    """The parts of a stacked bar, one for each outcome that occurs."""
     return [
         {"outcome": outcome, "cells": number, "share": round(100 * number / total.cells, 3)}
-        for outcome in Outcome
+        for outcome in CellOutcome
         if (number := total.counts[outcome])
     ]
 
 
-def matrix(rows: list[Row], columns: list[Column]) -> list[dict[str, Any]]:
-    """Cases by target, grouped by operator; the squares hold positions in ``rows``, and a column
-    has as many as it has targets that run the case."""
+def matrix(rows: list[CellRow], columns: list[Column]) -> list[dict[str, Any]]:
+    """Cases by target, grouped by operator. A square holds the position of its cell in ``rows``;
+    a column has one square for each of its targets that runs the case."""
     groups: dict[str, dict[str, dict[str, int]]] = {}
     for position, row in enumerate(rows):
         name = row.op or row.suite or row.case.partition("/")[0]
@@ -270,7 +269,7 @@ def matrix(rows: list[Row], columns: list[Column]) -> list[dict[str, Any]]:
 
 
 def _square(
-    rows: list[Row], cases: dict[str, dict[str, int]], column: Column
+    rows: list[CellRow], cases: dict[str, dict[str, int]], column: Column
 ) -> dict[str, Any] | None:
     counts = Counter(
         rows[squares[target]].outcome
@@ -282,13 +281,13 @@ def _square(
         return None
     total = Totals(column.name, counts)
     words = ", ".join(f"{number:,} {outcome.label}" for outcome, number in counts.items())
-    # What is not rated is no part of the bar either: 1/1 beside a half-grey one reads like a half.
-    others = {outcome: n for outcome, n in counts.items() if outcome is not Outcome.UNSUPPORTED}
+    # Cells that are not rated are not in the bar: 1/1 beside a half-grey bar would mislead.
+    others = {outcome: n for outcome, n in counts.items() if outcome is not CellOutcome.UNSUPPORTED}
     rated = Totals(column.name, Counter(others or counts))
     return {
         "worst": max(counts, key=lambda outcome: outcome.badness),
         "uniform": len(counts) == 1,
-        # 0/5 of cells that nothing here can execute would read like five failures.
+        # 0/5 would read like five failures where this host cannot execute the cells.
         "text": f"{total.passed}/{total.rated}"
         if total.conclusive
         else counts.most_common(1)[0][0].symbol,

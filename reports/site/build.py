@@ -11,14 +11,14 @@ from harness.errors import RunUnreadable
 from harness.record.folder import load
 from harness.record.run import Run
 from reports import facts, jinja
-from reports.comparison.snapshot import take
+from reports.comparison.snapshot import take_snapshot
 from reports.site import changes, manifest, page
 from reports.site.columns import Catalogue, CellHistory, columns, comparison
 from reports.site.details import SHARD, write_details, write_histories
 from reports.site.folder import INDEX, Folder, opened
 from reports.site.pack import script
-from reports.site.store import Found, find
-from reports.summary import Summary, Totals
+from reports.site.store import FoundRuns, find
+from reports.summary import RunSummary, Totals
 from reports.verdict import RunVerdict
 
 FULL = 3
@@ -71,7 +71,7 @@ def write(
     """
     found = find(places)
     with opened(out) as folder:
-        made = _Writer(folder, found, places, full=full, last=last, progress=progress).write()
+        made = _SiteWriter(folder, found, places, full=full, last=last, progress=progress).write()
     return Site(
         index=(out / INDEX).resolve(),
         runs=len(made.runs),
@@ -82,9 +82,9 @@ def write(
 
 
 @dataclass
-class _Writer:
+class _SiteWriter:
     folder: Folder
-    found: Found
+    found: FoundRuns
     places: Sequence[Path]
     full: int
     last: int
@@ -98,7 +98,7 @@ class _Writer:
     asked: list[tuple[list[str], str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
-    def write(self) -> _Writer:
+    def write(self) -> _SiteWriter:
         """Everything but the promise that it is the new site comes first."""
         chosen = self.found.runs[: max(self.last, 1)]
         self.remarks += [f"left out: {line}" for line in self.found.unreadable]
@@ -146,8 +146,8 @@ class _Writer:
 
     def _add(self, run: Run) -> None:
         name, key = f"r{len(self.runs)}", manifest.unique(facts.title(run), self.keys)
-        found = Summary.of(run)
-        snapshot, verdict, total = take(found), RunVerdict.of(found), found.overall
+        found = RunSummary.from_run(run)
+        snapshot, verdict, total = take_snapshot(found), RunVerdict.from_run(found), found.overall
         rows = sorted(((self.catalogue.add(row), row) for row in found.rows),
                       key=lambda item: item[0])  # fmt: skip
         cells = len(self.catalogue.cells)
@@ -159,7 +159,7 @@ class _Writer:
         })  # fmt: skip
         compared = [snapshot.cells[row.id] for _, row in rows]
         self._put(f"m{len(self.runs)}", comparison(compared, snapshot))
-        self.histories.append(CellHistory.of(rows, cells))
+        self.histories.append(CellHistory.from_rows(rows, cells))
         self.shown[run.path.resolve()] = key
         self.totals.append(total)
         self.asked.append((sorted(run.info.targets), run.info.selection))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import ConformError
 from harness.record.folder import RUN_FILE
 from reports import text
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 
 if TYPE_CHECKING:
     from reports.history import History
@@ -128,7 +128,7 @@ def _step(row: dict[str, Any], keys: _Keys) -> dict[str, Any]:
 
 
 def _label(name: str) -> str:
-    return next((outcome.label for outcome in Outcome if outcome.value == name), name)
+    return next((outcome.label for outcome in CellOutcome if outcome.value == name), name)
 
 
 def _commits(old: str, new: str, *, dirty: bool) -> str:

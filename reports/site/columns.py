@@ -15,14 +15,14 @@ from harness.record.cell import Cell
 from harness.record.host import Environment
 from reports import summary, text
 from reports.comparison.diff import signature
-from reports.comparison.snapshot import CellFacts, Snapshot
-from reports.outcome import Outcome
+from reports.comparison.snapshot import CellFacts, RunSnapshot
+from reports.outcome import CellOutcome
 from reports.render import views
 from reports.site.pack import number
-from reports.summary import Row
+from reports.summary import CellRow
 
 #: The letter of each outcome in a string of outcomes; a cell that a run does not have is a dot.
-LETTERS = {outcome: chr(ord("a") + at) for at, outcome in enumerate(Outcome)}
+LETTERS = {outcome: chr(ord("a") + at) for at, outcome in enumerate(CellOutcome)}
 ABSENT = "."
 
 _ERROR = 300
@@ -41,7 +41,7 @@ class Catalogue:
     targets: dict[str, int] = field(default_factory=dict)
     groups: list[tuple[str, str]] = field(default_factory=list)
 
-    def add(self, row: Row) -> int:
+    def add(self, row: CellRow) -> int:
         """The number of a row's cell, a new one when no newer run has it."""
         known = self.cells.get(row.id)
         if known is not None:
@@ -56,8 +56,8 @@ class Catalogue:
 
     def data(self) -> dict[str, Any]:
         """What the page needs to name cells; a text that is not safe to show has a safe twin."""
-        ops = Index(op for op, _ in self.groups)
-        suites = Index(suite for _, suite in self.groups)
+        ops = ValueIndex(op for op, _ in self.groups)
+        suites = ValueIndex(suite for _, suite in self.groups)
         return {
             "cases": list(self.cases),
             "targets": list(self.targets),
@@ -74,7 +74,7 @@ class Catalogue:
         }
 
 
-class Index:
+class ValueIndex:
     """Distinct values, each with its place."""
 
     def __init__(self, values: Iterable[Any] = ()) -> None:
@@ -108,7 +108,7 @@ class CellHistory:
     measures: dict[str, array[float]]
 
     @classmethod
-    def of(cls, rows: list[tuple[int, Row]], cells: int) -> CellHistory:
+    def from_rows(cls, rows: list[tuple[int, CellRow]], cells: int) -> CellHistory:
         """Spread a run's rows over ``cells`` places."""
         made = cls(
             bytearray(ABSENT.encode() * cells),
@@ -122,7 +122,7 @@ class CellHistory:
         return made
 
 
-def columns(rows: list[tuple[int, Row]], cells: int) -> dict[str, Any]:
+def columns(rows: list[tuple[int, CellRow]], cells: int) -> dict[str, Any]:
     """What the matrix, its filters and the limitations show of a run.
 
     Args:
@@ -130,7 +130,7 @@ def columns(rows: list[tuple[int, Row]], cells: int) -> dict[str, Any]:
         cells: how many cells the catalogue has.
     """
     outcomes = bytearray(ABSENT.encode() * cells)
-    errors, gaps = Index([""]), Index([None])
+    errors, gaps = ValueIndex([""]), ValueIndex([None])
     made: dict[str, list[Any]] = {name: [] for name in (*MEASURES, "severity", "error", "gap")}
     for at, row in rows:
         outcomes[at] = ord(LETTERS[row.outcome])
@@ -141,7 +141,7 @@ def columns(rows: list[tuple[int, Row]], cells: int) -> dict[str, Any]:
         made["severity"].append(row.severity.rank if row.severity else 0)
         error = text.line((cell.error if cell else None) or "", _ERROR)
         made["error"].append(errors.at(error))
-        made["gap"].append(gaps.at(summary.gap_key(row)))
+        made["gap"].append(gaps.at(summary.limitation_key(row)))
     reasons = [_gap(*key) for key in gaps.items if key is not None]
     return {"outcomes": outcomes.decode(), **made, "errors": list(errors.items),
             "gaps": [None, *reasons]}  # fmt: skip
@@ -151,9 +151,14 @@ def _gap(reason: str, link: str | None) -> list[str | None]:
     return [text.line(reason, 600), text.line(link or "", 500), views.safe_link(link)]
 
 
-def comparison(facts: list[CellFacts], run: Snapshot) -> dict[str, Any]:
+def comparison(facts: list[CellFacts], run: RunSnapshot) -> dict[str, Any]:
     """What ``reports.comparison.diff`` reads of each cell; the page has the same rules."""
-    signatures, runtimes, hosts, shares = Index([""]), Index(["none"]), Index([""]), Index()
+    signatures, runtimes, hosts, shares = (
+        ValueIndex([""]),
+        ValueIndex(["none"]),
+        ValueIndex([""]),
+        ValueIndex(),
+    )
     made: dict[str, list[Any]] = {
         name: []
         for name in ("signature", "runtime", "host", "share", "bytes", "planned", "outputs")

@@ -11,7 +11,7 @@ from reports.render import views
 from reports.site.columns import ABSENT, MEASURES, NOTHING, CellHistory
 from reports.site.folder import Folder
 from reports.site.pack import number, script
-from reports.summary import Row
+from reports.summary import CellRow
 
 #: Cells in one file: a cell is found by its number, and its file by dividing that.
 SHARD = 50
@@ -20,7 +20,7 @@ _RED_KEPT = 400
 
 
 def write_details(
-    folder: Folder, name: str, run: Run, rows: list[tuple[int, Row]], *, full: bool
+    folder: Folder, name: str, run: Run, rows: list[tuple[int, CellRow]], *, full: bool
 ) -> list[int] | None:
     """The records of a run, as its page shows them.
 
@@ -35,7 +35,7 @@ def write_details(
         The numbers of the cells that are there; None for all.
     """
     kept = rows if full else [item for item in rows if item[1].outcome.is_red][:_RED_KEPT]
-    shards: dict[int, list[tuple[int, Row]]] = defaultdict(list)
+    shards: dict[int, list[tuple[int, CellRow]]] = defaultdict(list)
     for at, row in kept:
         shards[at // SHARD].append((at, row))
     for shard, members in shards.items():

@@ -8,11 +8,11 @@ from typing import Any
 from harness.record.run import Run
 from harness.record.severity import Severity
 from reports import facts, summary, text
-from reports.comparison.diff import Kind, Thresholds
-from reports.comparison.diff.environment import described
-from reports.comparison.diff.transition import transition
-from reports.comparison.snapshot import CellFacts, Snapshot
-from reports.outcome import Outcome
+from reports.comparison.diff import ChangeKind, Thresholds
+from reports.comparison.diff.environment import describe_run
+from reports.comparison.diff.transition import classify_transition
+from reports.comparison.snapshot import CellFacts, RunSnapshot
+from reports.outcome import CellOutcome
 from reports.render import views
 from reports.site.columns import LETTERS
 from reports.site.shared import scores
@@ -22,9 +22,9 @@ from reports.verdict import RunVerdict
 #: The tone of each kind of change, and its sign, so that colour is never the only one.
 TONES = {
     kind: ("worse", "▼") if kind.is_worse
-    else ("better", "▲") if kind.rank > Kind.CHANGED.rank
+    else ("better", "▲") if kind.rank > ChangeKind.CHANGED.rank
     else ("other", "◆")
-    for kind in Kind
+    for kind in ChangeKind
 }  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def rules() -> dict[str, Any]:
                 "passed": outcome.is_pass,
                 "badness": outcome.badness,
             }
-            for outcome in Outcome
+            for outcome in CellOutcome
         ],
         "kinds": [
             {
@@ -51,12 +51,12 @@ def rules() -> dict[str, Any]:
                 "label": kind.label,
                 "meaning": kind.meaning,
                 "worse": kind.is_worse,
-                "leads": kind.leads,
-                "follows": kind.follows,
+                "leads": kind.has_consequences,
+                "follows": kind.is_consequence,
                 "tone": TONES[kind][0],
                 "sign": TONES[kind][1],
             }
-            for kind in Kind
+            for kind in ChangeKind
         ],
         "severities": [None, *(severity.value for severity in Severity)],
         "transitions": _transitions(),
@@ -71,21 +71,21 @@ def _transitions() -> list[list[list[int]]]:
 
     The last row and column stand for a cell that is not there; -1 says that nothing changed.
     """
-    sides = [*Outcome, None]
+    sides = [*CellOutcome, None]
     ranks = []
     for alike in (True, False):
         table = []
         for old in sides:
             row = []
             for new in sides:
-                kind = transition(_facts(old, "a"), _facts(new, "a" if alike else "b"))
+                kind = classify_transition(_facts(old, "a"), _facts(new, "a" if alike else "b"))
                 row.append(-1 if kind is None else kind.rank)
             table.append(row)
         ranks.append(table)
     return ranks
 
 
-def _facts(outcome: Outcome | None, stage: str) -> CellFacts | None:
+def _facts(outcome: CellOutcome | None, stage: str) -> CellFacts | None:
     if outcome is None:
         return None
     return CellFacts(case="a", target="b:c", outcome=outcome, stage=stage)
@@ -124,7 +124,7 @@ def entry(
         "tone": verdict.tone,
         "mark": verdict.mark,
         "complete": run.is_complete,
-        "counts": [total.counts[outcome] for outcome in Outcome],
+        "counts": [total.counts[outcome] for outcome in CellOutcome],
         "cells": total.cells,
         "passed": total.passed,
         "rated": total.rated,
@@ -135,7 +135,7 @@ def entry(
     }
 
 
-def about(run: Run, verdict: RunVerdict, snapshot: Snapshot) -> dict[str, Any]:
+def about(run: Run, verdict: RunVerdict, snapshot: RunSnapshot) -> dict[str, Any]:
     """What a run's own views say besides its cells."""
     targets = dict.fromkeys([*run.info.targets, *snapshot.targets])
     return {
@@ -144,7 +144,7 @@ def about(run: Run, verdict: RunVerdict, snapshot: Snapshot) -> dict[str, Any]:
         "packages": facts.packages(run),
         "backends": facts.backend_states(run),
         "concerns": verdict.concerns,
-        "described": list(described(snapshot).items()),
+        "described": list(describe_run(snapshot).items()),
         "incomplete": snapshot.incomplete,
         "times": snapshot.has_times,
         "targets": [text.line(name, 120) for name in targets],

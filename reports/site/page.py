@@ -7,10 +7,10 @@ from typing import Any
 from harness.record.run import Run
 from reports import facts, jinja, text
 from reports.columns import lines
-from reports.comparison.diff import Kind, diff
+from reports.comparison.diff import ChangeKind, diff
 from reports.site import manifest
 from reports.site.shared import Mismatches, Split, mismatches
-from reports.summary import Cause, Summary
+from reports.summary import FailureGroup, RunSummary
 from reports.verdict import RunVerdict
 
 _GROUPS_SHOWN = 12
@@ -24,13 +24,13 @@ def news(before: Run, run: Run, key: str) -> dict[str, Any]:
     counts = made.counts
     return {
         "key": key,
-        "counts": [(kind, counts[kind]) for kind in Kind if counts[kind]],
+        "counts": [(kind, counts[kind]) for kind in ChangeKind if counts[kind]],
         "environment": [text.line(change.name, 80) for change in made.environment],
     }
 
 
 def render(
-    run: Run | Summary,
+    run: Run | RunSummary,
     runs: list[dict[str, Any]],
     news: dict[str, Any] | None,
     data: str,
@@ -45,8 +45,8 @@ def render(
         data: the subfolder with the rest of the site.
         remarks: what the site leaves out.
     """
-    found = Summary.of(run)
-    causes = found.causes
+    found = RunSummary.from_run(run)
+    causes = found.failure_groups
     divided = mismatches(found.rows)
     return (
         jinja.environment()
@@ -54,7 +54,7 @@ def render(
         .render(
             title=facts.title(found.run),
             key=runs[0]["key"],
-            verdict=RunVerdict.of(found),
+            verdict=RunVerdict.from_run(found),
             facts=facts.facts(found.run),
             packages=facts.packages(found.run),
             backends=facts.backend_states(found.run),
@@ -85,7 +85,7 @@ def _divided(found: Mismatches) -> list[tuple[str, str, list[Split]]]:
     return rows
 
 
-def _cause(cause: Cause) -> dict[str, Any]:
+def _cause(cause: FailureGroup) -> dict[str, Any]:
     return {
         "outcome": cause.outcome,
         "words": cause.words,

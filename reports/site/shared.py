@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reports.outcome import Outcome
-from reports.summary import Row, Totals
+from reports.outcome import CellOutcome
+from reports.summary import CellRow, Totals
 
 _STAGE = "compare"
-_WRONG = frozenset({Outcome.MISMATCH, Outcome.XFAILED})
+_WRONG = frozenset({CellOutcome.MISMATCH, CellOutcome.XFAILED})
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Mismatches:
     some: int = 0
 
 
-def mismatches(rows: Iterable[Row]) -> Mismatches:
+def mismatches(rows: Iterable[CellRow]) -> Mismatches:
     """Divide the cases of a run; one that a single backend computed divides nobody."""
-    wrong: dict[str, list[Row]] = {}
+    wrong: dict[str, list[CellRow]] = {}
     judged: dict[str, dict[str, None]] = {}
     for row in rows:
         is_wrong = row.outcome in _WRONG and row.cell is not None and row.cell.stage == _STAGE
@@ -86,7 +86,7 @@ def scores(totals: Iterable[Totals]) -> Mapping[str, tuple[int | None, int, int]
         count["passed"] += total.passed
         count["rated"] += total.rated
         count["conclusive"] += total.conclusive
-        count["unsupported"] += total.counts[Outcome.UNSUPPORTED]
+        count["unsupported"] += total.counts[CellOutcome.UNSUPPORTED]
     return {
         name: (
             count["passed"] if count["conclusive"] else None,

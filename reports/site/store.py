@@ -10,7 +10,7 @@ import msgspec
 
 from harness.errors import RunUnreadable
 from harness.record.folder import NOT_A_RECORD, RUN_FILE
-from reports.moment import moment
+from reports.moment import parse_time
 
 
 class _Start(msgspec.Struct):
@@ -18,14 +18,14 @@ class _Start(msgspec.Struct):
 
 
 @dataclass
-class Found:
+class FoundRuns:
     """Run folders, newest first, and what looked like a run and could not be read."""
 
     runs: list[Path] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
 
 
-def find(places: Sequence[Path]) -> Found:
+def find(places: Sequence[Path]) -> FoundRuns:
     """The runs at and directly below these places, each once.
 
     A run without a readable start counts as the oldest. A damaged run below a folder is named in
@@ -35,7 +35,7 @@ def find(places: Sequence[Path]) -> Found:
         RunUnreadable: a place is not a folder, a run that was named cannot be read, or there is
             no run at all.
     """
-    found = Found()
+    found = FoundRuns()
     dated: list[tuple[float, str, Path]] = []
     seen: set[Path] = set()
     for place, named in _folders(places):
@@ -69,5 +69,5 @@ def _folders(places: Iterable[Path]) -> Iterable[tuple[Path, bool]]:
 
 
 def _seconds(started: str) -> float:
-    when = moment(started)
+    when = parse_time(started)
     return 0.0 if when is None else when.timestamp()

@@ -8,8 +8,8 @@ from typing import Any
 from harness.record.cell import Cell
 from harness.record.run import Run
 from reports import facts, summary
-from reports.outcome import Outcome
-from reports.summary import Summary
+from reports.outcome import CellOutcome
+from reports.summary import RunSummary
 from reports.tables.lazy import Frame, pandas
 
 _COLUMNS = [
@@ -39,7 +39,7 @@ def frame(run: Run) -> Frame:
     ``steady_seconds`` are of single calls of the program, on our host. ``counted`` is False for a
     record of a cell that has a worse one.
     """
-    counted = {id(row.cell) for row in Summary.of(run).rows if row.cell is not None}
+    counted = {id(row.cell) for row in RunSummary.from_run(run).rows if row.cell is not None}
     records = [_record(cell, counted=id(cell) in counted) for cell in run.cells]
     stages = dict.fromkeys(f"seconds_{name}" for cell in run.cells for name in cell.stages)
     held = dict.fromkeys(f"memory_{name}" for cell in run.cells for name in cell.memory)
@@ -49,7 +49,7 @@ def frame(run: Run) -> Frame:
 
 def _record(cell: Cell, *, counted: bool) -> dict[str, Any]:
     backend, _, recipe = cell.target.partition(":")
-    outcome = Outcome.of(cell)
+    outcome = CellOutcome.from_cell(cell)
     worst = summary.worst_output(cell)
     numbers = {
         "max_abs": summary.worst_max_abs(cell),
@@ -107,7 +107,7 @@ def _number(value: float | None) -> float:
 
 def failures(run: Run) -> Frame:
     """The red cells, worst first; the columns of :func:`frame`."""
-    cells = [row.cell for row in Summary.of(run).failures if row.cell is not None]
+    cells = [row.cell for row in RunSummary.from_run(run).failures if row.cell is not None]
     table = frame(run)
     # By position, not by id: a cell with several records has its id there more than once.
     where = {id(cell): position for position, cell in enumerate(run.cells)}
@@ -123,7 +123,7 @@ def slowest(run: Run, limit: int = 50) -> Frame:
     if limit < 1:
         raise ValueError(f"the slowest {limit} cells: ask for one at least")
     records = []
-    for row in Summary.of(run).slowest(limit):
+    for row in RunSummary.from_run(run).slowest(limit):
         assert row.cell is not None
         stage = summary.slowest_stage(row.cell) or ("", math.nan)
         records.append({
@@ -146,7 +146,7 @@ def largest(run: Run, limit: int = 50) -> Frame:
     if limit < 1:
         raise ValueError(f"the largest {limit} cells: ask for one at least")
     records = []
-    for row in Summary.of(run).largest(limit):
+    for row in RunSummary.from_run(run).largest(limit):
         assert row.cell is not None
         stage = summary.largest_stage(row.cell)
         assert stage is not None
@@ -158,7 +158,7 @@ def largest(run: Run, limit: int = 50) -> Frame:
 
 def not_run(run: Run) -> Frame:
     """The expected cells without a record, which :func:`frame` therefore does not have."""
-    missing = [row for row in Summary.of(run).rows if row.cell is None]
+    missing = [row for row in RunSummary.from_run(run).rows if row.cell is None]
     records = [(row.id, row.case, row.op, row.suite, row.target) for row in missing]
     columns = ["id", "case", "op", "suite", "target"]
     return pandas().DataFrame(records, columns=columns).set_index("id")

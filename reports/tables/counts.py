@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 from harness.record.run import Run
-from reports.outcome import Outcome
-from reports.summary import Row, Summary, Totals
+from reports.outcome import CellOutcome
+from reports.summary import CellRow, RunSummary, Totals
 from reports.tables.lazy import Frame, pandas
 
 
@@ -28,7 +28,7 @@ def totals(run: Run) -> Frame:
             "available": total.available,
             "reason": total.reason,
         }
-        for total in Summary.of(run).totals
+        for total in RunSummary.from_run(run).totals
     ]
     columns = ["target", *_COUNTED, "runtimes", "seconds", "available", "reason"]
     return pandas().DataFrame(records, columns=columns).set_index("target")
@@ -41,7 +41,7 @@ def _counts(total: Totals) -> dict[str, Any]:
         "passed": total.passed,
         "pass_rate": math.nan if total.pass_rate is None else total.pass_rate,
         "red": total.red,
-        **{column(outcome): total.counts[outcome] for outcome in Outcome},
+        **{column(outcome): total.counts[outcome] for outcome in CellOutcome},
     }
 
 
@@ -51,8 +51,8 @@ def coverage(run: Run) -> Frame:
     ``delegated`` counts cells with at least one delegate, ``delegated_nodes`` and
     ``undelegated_nodes`` the calls in them; the other columns are those of :func:`totals`.
     """
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in Summary.of(run).rows:
+    groups: dict[tuple[str, str], list[CellRow]] = {}
+    for row in RunSummary.from_run(run).rows:
         groups.setdefault((row.op, row.target), []).append(row)
     records = []
     for (op, target), rows in sorted(groups.items()):
@@ -70,19 +70,19 @@ def coverage(run: Run) -> Frame:
     return pandas().DataFrame(records, columns=columns).set_index(["op", "target"])
 
 
-def column(outcome: Outcome) -> str:
+def column(outcome: CellOutcome) -> str:
     """The name of an outcome's column in tables of totals."""
     # "passed" is both kinds of pass together; apart they need names of their own.
     special = {
-        Outcome.PASSED: "passed_delegated",
-        Outcome.UNDELEGATED: "passed_nothing_delegated",
-        Outcome.VACUOUS: "passed_vacuously",
-        Outcome.LOWERED: "lowered_only",
+        CellOutcome.PASSED: "passed_delegated",
+        CellOutcome.UNDELEGATED: "passed_nothing_delegated",
+        CellOutcome.VACUOUS: "passed_vacuously",
+        CellOutcome.LOWERED: "lowered_only",
     }
     return special.get(outcome, outcome.value)
 
 
-_COUNTED = ["cells", "rated", "passed", "pass_rate", "red", *map(column, Outcome)]
+_COUNTED = ["cells", "rated", "passed", "pass_rate", "red", *map(column, CellOutcome)]
 
 
 def matrix(run: Run, by: str = "case") -> Frame:
@@ -98,8 +98,8 @@ def matrix(run: Run, by: str = "case") -> Frame:
     """
     if by not in ("case", "op"):
         raise ValueError(f"matrix by {by!r}: there are 'case' and 'op'")
-    found = Summary.of(run)
-    groups: dict[tuple[str, str], Counter[Outcome]] = {}
+    found = RunSummary.from_run(run)
+    groups: dict[tuple[str, str], Counter[CellOutcome]] = {}
     for row in found.rows:
         key = (row.case if by == "case" else row.op), row.target
         groups.setdefault(key, Counter())[row.outcome] += 1
@@ -111,7 +111,7 @@ def matrix(run: Run, by: str = "case") -> Frame:
     return pandas().DataFrame(body, index=index, columns=header, dtype="str")
 
 
-def _square(counts: Counter[Outcome] | None, by: str) -> str:
+def _square(counts: Counter[CellOutcome] | None, by: str) -> str:
     if not counts:
         return ""
     first = next(iter(counts))
@@ -125,8 +125,8 @@ def _square(counts: Counter[Outcome] | None, by: str) -> str:
 
 def limitations(run: Run) -> Frame:
     """A row per reason that explains cells: how many, how they ended, where."""
-    gaps = Summary.of(run).gaps
-    shown = [Outcome.XFAILED, Outcome.UNSUPPORTED, Outcome.XPASSED]
+    gaps = RunSummary.from_run(run).limitation_groups
+    shown = [CellOutcome.XFAILED, CellOutcome.UNSUPPORTED, CellOutcome.XPASSED]
     records = [
         {
             "reason": gap.reason,

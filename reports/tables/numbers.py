@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from harness.record.cell import Numerics
 from harness.record.run import Run
-from reports.summary import Summary
+from reports.summary import RunSummary
 from reports.tables.lazy import Frame, pandas
 
 _SHARES = [0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0]
@@ -80,7 +80,7 @@ def histogram(run: Run, metric: str = "bound_used", edges: Sequence[float] | Non
 
 
 def _outputs(run: Run) -> dict[str, list[Numerics]]:
-    found = Summary.of(run)
+    found = RunSummary.from_run(run)
     outputs: dict[str, list[Numerics]] = {}
     for row in found.rows:
         if row.cell is not None and row.cell.numerics:

@@ -1,4 +1,4 @@
-// Everything known of one cell, from the strings that reports/render/views.py spells.
+// The details of one cell, from the strings that reports/render/views.py formats.
 function part(title, ...children) {
   return make("div", {}, make("h4", {}, title), ...children);
 }
@@ -8,7 +8,7 @@ function repro(command) {
     make("button", { type: "button", class: "small copy", "aria-label": `Copy: ${command}` }, "Copy"));
 }
 
-// The word of the outcome with its sign, and the error; red and calm errors look different.
+// The outcome with its symbol, and the error; errors of red and of other cells look different.
 function cellState(cell, [symbol, label, meaning, red]) {
   const where = cell.stage ? ` in stage ${cell.stage}` : "";
   const severity = cell.severity ? `, ${cell.severity}` : "";
@@ -20,7 +20,7 @@ function cellState(cell, [symbol, label, meaning, red]) {
   return [make("div", { class: "state" }, sign, words), ...error];
 }
 
-// How much of its bound an output used, as a bar that is full at the bound.
+// Bound used as a bar that is full at the bound.
 function gauge(share) {
   const bar = make("i", {});
   bar.style.width = `${Math.min(share, 100)}%`;
@@ -42,7 +42,7 @@ function numericsPart(cell, heads) {
   return made;
 }
 
-// The lowered program as a tree: the backend's share, what it left over, the ops of each.
+// The lowered program as a tree: delegated and fallback operators, and the partitioner's reasons.
 function delegationPart(cell) {
   const chips = (ops, kind) => make("ul", { class: "chips" },
     ops.map(([op, number]) => make("li", { class: kind }, `${op} ×${number}`)));
@@ -54,15 +54,15 @@ function delegationPart(cell) {
     bars.push(make("div", { class: "nodes", "aria-hidden": "true" }, taken));
   }
   const branches = [];
-  if (cell.taken) branches.push(branch(`Taken by ${cell.target.split(":")[0]}`, cell.taken, "taken"));
-  if (cell.left) branches.push(branch("Left over", cell.left, "left"));
-  if (cell.why) branches.push(make("li", {}, make("span", {}, "Why, as the partitioner says"),
+  if (cell.taken) branches.push(branch(`Delegated to ${cell.target.split(":")[0]}`, cell.taken, "taken"));
+  if (cell.left) branches.push(branch("Fallback", cell.left, "left"));
+  if (cell.why) branches.push(make("li", {}, make("span", {}, "Reasons given by the partitioner"),
     make("ul", { class: "notes" }, cell.why.map((said) => make("li", {}, said)))));
   return part("Delegation", ...bars, cell.delegation ? make("div", { class: "said" }, cell.delegation) : null,
     branches.length ? make("ul", { class: "tree" }, branches) : null);
 }
 
-// Time of each stage, and what it held at most where that was measured.
+// Time of each stage, and its memory peak if it was measured.
 function timesPart(cell) {
   const measured = (cell.stages || []).some(([, , , held]) => held);
   const line = (name, bar, text, held, attributes) => [make("span", attributes, name), bar, make("b", attributes, text),
@@ -84,17 +84,17 @@ function limitationPart(cell) {
 }
 
 function divergencePart(cell) {
-  return part(cell.fails ? "Node that fails" : "First wrong node", make("div", { class: "mono" }, cell.diverges));
+  return part(cell.fails ? "Failing node" : "First diverging node", make("div", { class: "mono" }, cell.diverges));
 }
 
 function defectsPart(cell) {
   return part("Known defects", make("ul", { class: "mono" }, cell.defects.map((line) => make("li", {}, line))));
 }
 
-// Files beside the page of a run; elsewhere their folder, which the run has.
+// A link to the files if the page is in the run folder, else the path of their folder.
 function keptPart(cell, folder) {
   const files = make("p", { class: "mono" }, folder === "" ? make("a", { href: `${cell.saved_to}/` }, cell.saved_to) : `${folder}/${cell.saved_to}`);
-  return part("Kept", files, make("p", { class: "quiet" }, "Program, inputs, actual and expected outputs, bounds, and a bundled program for ExecuTorch's runners, as far as the cell came."));
+  return part("Files", files, make("p", { class: "quiet" }, "Program, inputs, actual and expected outputs, bounds, and a bundled program for ExecuTorch's runners, as far as the cell got."));
 }
 
 function issuePart(issue) {
@@ -106,9 +106,9 @@ function issuePart(issue) {
 
 function aboutPart(cell) {
   const source = cell.source_href ? make("a", { href: cell.source_href, rel: "noreferrer" }, cell.source) : cell.source;
-  const pairs = [["Runtime", cell.runtime], ["Evidence", cell.evidence], ["Program", cell.size], ["A call", cell.calls], ["Sizes", cell.sizes], ["Op", cell.op], ["Suite", cell.suite],
+  const pairs = [["Runtime", cell.runtime], ["Evidence", cell.evidence], ["Program", cell.size], ["Call time", cell.calls], ["Sizes", cell.sizes], ["Op", cell.op], ["Suite", cell.suite],
     ["Case", source], ["Tags", cell.tags], ["Worker", cell.worker],
-    ["Taken from", cell.from], ["Tried before", cell.attempts]];
+    ["Result from", cell.from], ["Earlier attempts", cell.attempts]];
   return part("Cell", make("dl", { class: "about" }, pairs.filter(([, value]) => value)
     .map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]).flat()));
 }
@@ -116,7 +116,7 @@ function aboutPart(cell) {
 function cellBody(cell, texts, heads, folder = "") {
   const made = make("div", { class: "parts" });
   if (cell.reason) made.append(limitationPart(cell));
-  if (cell.known_issues) made.append(part("Known issues with these signs", make("ul", { class: "notes" }, cell.known_issues.map((line) => make("li", {}, line)))));
+  if (cell.known_issues) made.append(part("Known issues with these symptoms", make("ul", { class: "notes" }, cell.known_issues.map((line) => make("li", {}, line)))));
   if (cell.defects) made.append(defectsPart(cell));
   if (cell.numerics) made.append(numericsPart(cell, heads));
   if (cell.diverges) made.append(divergencePart(cell));
@@ -133,7 +133,7 @@ function cellBody(cell, texts, heads, folder = "") {
   return made;
 }
 
-// The error stands at the end of a traceback.
+// The error is at the end of a traceback.
 function toEnd(root) {
   for (const trace of all(".trace", root)) trace.scrollTop = trace.scrollHeight;
 }

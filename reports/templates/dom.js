@@ -1,5 +1,5 @@
 "use strict";
-// Shared by the page of one run and the dashboard: makes nodes from text, never from markup.
+// Shared by the page of one run and the dashboard. Makes nodes from text, never from markup.
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 const one = (selector, root = document) => root.querySelector(selector);
 
@@ -21,7 +21,7 @@ async function copy(button) {
     await navigator.clipboard.writeText(source.textContent);
     button.textContent = "Copied";
   } catch {
-    // Pages opened from disk may not write to the clipboard; leave the text selected.
+    // A page opened from disk may not write to the clipboard; select the text instead.
     getSelection().selectAllChildren(source);
     button.textContent = document.execCommand("copy") ? "Copied" : "Press Ctrl+C";
   }

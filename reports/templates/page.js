@@ -1,4 +1,4 @@
-// Places text that the page carries; sets text nodes only, never markup.
+// Shows the data in the page. Sets text nodes only, never markup.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const { cells } = data;
@@ -18,7 +18,7 @@
   dialog.addEventListener("close", () => { state.cell = ""; write(); });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
 
-  // Filters live in the hash, so that a link shows what its sender saw.
+  // Filters are in the hash, so that a link keeps them.
   const state = { q: "", target: new Set(), status: new Set(), cell: "" };
   const search = document.getElementById("search");
   const byId = new Map(cells.map((cell) => [cell.id, cell]));
@@ -58,7 +58,7 @@
     group.toggle.setAttribute("aria-expanded", String(open));
   }
 
-  // With targets chosen, the table has only their columns.
+  // If targets are selected, the table has only their columns.
   function pick() {
     const shown = recipes.map((head) => !state.target.size
       || head.dataset.targets.split(" ").some((target) => state.target.has(target)));
@@ -137,7 +137,7 @@
     const { target } = event;
     const link = target.closest('a[href^="#"]');
     if (link) {
-      // A jump must not replace the filters in the hash; a filter must show what it filtered.
+      // A jump must not replace the filters in the hash; a filter scrolls to its result.
       const jump = link.closest(".jumps");
       const place = jump ? one(link.getAttribute("href")) : one(".toolbar");
       if (jump) event.preventDefault();
@@ -161,7 +161,7 @@
       event.preventDefault();
       search.focus();
     }
-    // Arrow keys walk the squares, skipping what is folded away.
+    // Arrow keys move between the squares, skipping folded rows.
     const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
     const step = steps[event.key];
     if (!step || !event.target.matches(".sq")) return;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reports.columns import columns, lines
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.summary import Totals
 
 VARIED = ["tosa:fp+a", "tosa:fp+a+b", "tosa:fp-c"]
@@ -34,7 +34,7 @@ def test_a_line_adds_up_its_members() -> None:
         *(Totals(name, seconds=1.5, available=True) for name in VARIED),
     ]
     for number, total in enumerate(totals):
-        total.counts[Outcome.PASSED] += number
+        total.counts[CellOutcome.PASSED] += number
         total.runtimes["reference"] += number
     alone, together = lines(totals)
     assert alone.total is totals[0]

@@ -12,7 +12,7 @@ from harness.record.cell import Cell, Divergence, Status
 from harness.record.folder import load
 from reports import facts
 from reports.render import html, markdown, terminal, views
-from reports.summary import Summary
+from reports.summary import RunSummary
 from reports.tests.runs import cell, numerics, write
 
 FOUND = Divergence(
@@ -44,14 +44,14 @@ def test_a_record_keeps_it_and_older_ones_have_none() -> None:
 
 def test_every_page_shows_it(tmp_path: Path) -> None:
     run = load(write(tmp_path / "r", [traced()]).path)
-    found = Summary.of(run)
+    found = RunSummary.from_run(run)
     out = Console(file=io.StringIO(), width=200)
     terminal.show(run.cells[0], out, run)
     terminal.render(found, out)
     printed = out.file.getvalue()  # type: ignore[attr-defined]
     assert printed.count("gelu_3 (aten.gelu.default)") == 2
     assert "conform trace" not in printed
-    assert "first node that leaves the oracle: gelu" in markdown.render(found)
+    assert "first diverging node: gelu" in markdown.render(found)
     assert "gelu_3 (aten.gelu.default)" in html.render(found)
     (row,) = found.rows
     assert views.cell_view(row, run, views.Texts())["diverges"] == str(FOUND)
@@ -76,7 +76,7 @@ def test_why_a_wrong_model_was_not_traced_is_shown(tmp_path: Path) -> None:
     terminal.render(run, out)
     assert out.file.getvalue().count("not known: it takes 90 s") == 2  # type: ignore[attr-defined]
     assert "not known: it takes 90 s" in markdown.render(run)
-    (row,) = Summary.of(run).rows
+    (row,) = RunSummary.from_run(run).rows
     assert views.cell_view(row, run, views.Texts())["diverges"].startswith("not known: it takes")
 
 
@@ -93,13 +93,13 @@ def test_a_cell_says_what_of_its_program_are_constants_and_what_a_call_takes() -
         out,
     )
     printed = out.file.getvalue()  # type: ignore[attr-defined]
-    assert "2.05 kB, 1.02 kB of it constants, 512 B of these stored twice" in printed
+    assert "2.05 kB, 1.02 kB of them constants, 512 B of constants stored twice" in printed
     assert "first 250 ms, steady 2 ms" in printed
 
 
 def test_a_search_that_ended_early_names_no_first_node() -> None:
     early = traced()
     early.first_divergence = msgspec.structs.replace(FOUND, note="given up after 3 programs")
-    assert facts.divergence(traced()).startswith("first node that leaves the oracle: gelu_3")
-    assert facts.divergence(early).startswith("a node that leaves the oracle: gelu_3")
+    assert facts.divergence(traced()).startswith("first diverging node: gelu_3")
+    assert facts.divergence(early).startswith("a diverging node: gelu_3")
     assert facts.divergence(early).endswith("given up after 3 programs")

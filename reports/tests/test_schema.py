@@ -16,9 +16,9 @@ from harness.record.run import SCHEMA_VERSION
 from reports.comparison import baseline
 from reports.comparison.diff import diff
 from reports.comparison.snapshot import take
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.render import markdown
-from reports.summary import Summary
+from reports.summary import RunSummary
 from reports.tests.runs import cell, write
 
 #: Records of a real run, trimmed; crashed, timeout, unavailable and lowered added in its form.
@@ -42,7 +42,7 @@ def test_runs_of_schema_1_load_with_every_status() -> None:
     assert all(item.trace_skipped == "" for item in run.cells)
     mismatch = next(item for item in run.cells if item.status is Status.MISMATCH)
     assert mismatch.numerics[0].bound_used > 300
-    assert Summary.of(run).overall.red == 5
+    assert RunSummary.from_run(run).overall.red == 5
 
 
 def test_runs_of_schema_1_render_compare_and_store(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_fields_of_schema_4_have_their_present_names() -> None:
     assert [issue.cause for issue in mismatch.known_issues] == ["Loses digits."]
     assert mismatch.side_effects == ["buffer mask"]
     assert (failed.model_frame, failed.trace_skipped) == ("net.py:3: x", "it takes 9 s")
-    assert Summary.of(run).overall.counts[Outcome.VACUOUS] == 1
+    assert RunSummary.from_run(run).overall.counts[CellOutcome.VACUOUS] == 1
 
 
 def test_baselines_of_schema_4_equal_their_run() -> None:

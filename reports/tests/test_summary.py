@@ -14,9 +14,9 @@ from rich.console import Console
 from harness.record.cell import Cell, Delegation, LimitationRef, Status
 from harness.record.run import BackendState
 from reports import facts, summary, tables
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.render import html, markdown, terminal
-from reports.summary import Summary
+from reports.summary import RunSummary
 from reports.tests.runs import cell, large, numerics, write
 from reports.verdict import RunVerdict, VerdictKind
 
@@ -25,12 +25,12 @@ _NOTHING: dict[str, Any] = {"runtime": "none", "numerics": [], "delegation": Del
 
 def test_every_status_has_an_outcome_with_its_own_word_and_sign() -> None:
     for status in Status:
-        outcome = Outcome.of(cell(status=status))
+        outcome = CellOutcome.from_cell(cell(status=status))
         assert outcome.value == status.value
         assert outcome.is_red == status.is_red
-    assert len({outcome.label for outcome in Outcome}) == len(Outcome)
-    assert len({outcome.symbol for outcome in Outcome}) == len(Outcome)
-    assert len({outcome.badness for outcome in Outcome}) == len(Outcome)
+    assert len({outcome.label for outcome in CellOutcome}) == len(CellOutcome)
+    assert len({outcome.symbol for outcome in CellOutcome}) == len(CellOutcome)
+    assert len({outcome.badness for outcome in CellOutcome}) == len(CellOutcome)
 
 
 def test_totals_count_each_outcome_apart_and_leave_only_unsupported_out_of_the_rate(
@@ -46,11 +46,11 @@ def test_totals_count_each_outcome_apart_and_leave_only_unsupported_out_of_the_r
         cell("g", status=Status.LOWERED, **_NOTHING),
     ]
     run = write(tmp_path / "r", cells, expected=[*(c.id for c in cells), "h@xnnpack:fp32"])
-    (total,) = Summary.of(run).totals
+    (total,) = RunSummary.from_run(run).totals
     assert (total.cells, total.rated, total.passed, total.red) == (8, 7, 2, 1)
     assert total.pass_rate == 2 / 7
-    assert total.counts[Outcome.PASSED] == total.counts[Outcome.UNDELEGATED] == 1
-    assert total.counts[Outcome.NOT_RUN] == total.counts[Outcome.UNAVAILABLE] == 1
+    assert total.counts[CellOutcome.PASSED] == total.counts[CellOutcome.UNDELEGATED] == 1
+    assert total.counts[CellOutcome.NOT_RUN] == total.counts[CellOutcome.UNAVAILABLE] == 1
     assert total.counts.total() == 8
     assert total.rate_text == "2 of 7 (28.5 %)"
 
@@ -67,19 +67,19 @@ def test_a_target_that_executed_nothing_has_no_rate_rather_than_zero(
     tmp_path: Path, status: Status, words: str
 ) -> None:
     run = write(tmp_path / "r", [cell("a", status=status, **_NOTHING)])
-    (total,) = Summary.of(run).totals
+    (total,) = RunSummary.from_run(run).totals
     assert total.pass_rate is None
     assert total.rate_text == words
 
 
 def test_a_target_where_everything_crashed_rates_zero(tmp_path: Path) -> None:
     run = write(tmp_path / "r", [cell("a", status=Status.CRASHED, **_NOTHING)])
-    assert Summary.of(run).totals[0].pass_rate == 0.0
+    assert RunSummary.from_run(run).totals[0].pass_rate == 0.0
 
 
 def test_a_selected_target_without_cells_is_shown(tmp_path: Path) -> None:
     run = write(tmp_path / "r", [cell()], targets=["tosa:fp", "xnnpack:fp32"])
-    assert [(total.target, total.cells) for total in Summary.of(run).totals] == [
+    assert [(total.target, total.cells) for total in RunSummary.from_run(run).totals] == [
         ("tosa:fp", 0),
         ("xnnpack:fp32", 1),
     ]
@@ -88,21 +88,21 @@ def test_a_selected_target_without_cells_is_shown(tmp_path: Path) -> None:
 def test_a_missing_cell_takes_its_op_from_the_same_case_elsewhere(tmp_path: Path) -> None:
     recorded = cell("net/small", "xnnpack:fp32", op="network", suite="models")
     run = write(tmp_path / "r", [recorded], expected=[recorded.id, "net/small@tosa:fp", "odd"])
-    by_id = {row.id: row for row in Summary.of(run).rows}
+    by_id = {row.id: row for row in RunSummary.from_run(run).rows}
     assert by_id["net/small@tosa:fp"].op == "network"
-    assert by_id["net/small@tosa:fp"].outcome is Outcome.NOT_RUN
+    assert by_id["net/small@tosa:fp"].outcome is CellOutcome.NOT_RUN
     assert by_id["odd"].target == summary.NO_TARGET
-    assert Summary.of(run).overall.cells == 3
+    assert RunSummary.from_run(run).overall.cells == 3
 
 
 @pytest.mark.parametrize("crash_first", [True, False])
 def test_a_later_pass_does_not_hide_a_crash(tmp_path: Path, *, crash_first: bool) -> None:
     records = [cell(status=Status.CRASHED, **_NOTHING), cell()]
     run = write(tmp_path / "r", records if crash_first else records[::-1])
-    (row,) = Summary.of(run).rows
-    assert row.outcome is Outcome.CRASHED
-    assert Summary.of(run).repeated == [row.id]
-    judged = RunVerdict.of(run)
+    (row,) = RunSummary.from_run(run).rows
+    assert row.outcome is CellOutcome.CRASHED
+    assert RunSummary.from_run(run).repeated == [row.id]
+    judged = RunVerdict.from_run(run)
     assert judged.kind is VerdictKind.FAILED
     assert any("several records" in concern for concern in judged.concerns)
 
@@ -122,7 +122,7 @@ def test_failures_are_worst_first_and_nan_is_worse_than_any_number(tmp_path: Pat
         cell("crashed", status=Status.CRASHED, **_NOTHING),
         cell("fine"),
     ]
-    names = [row.case for row in Summary.of(write(tmp_path / "r", cells)).failures]
+    names = [row.case for row in RunSummary.from_run(write(tmp_path / "r", cells)).failures]
     assert names[0] == "crashed"
     assert set(names[1:3]) == {"nan", "infinite"}
     assert names[3:] == ["much", "a little", "failed", "timeout", "xpassed"]
@@ -138,7 +138,7 @@ def test_causes_group_errors_that_differ_in_numbers_only(tmp_path: Path) -> None
         failed("c", "run", "no visitor for node 7 at 0x7f02"),
         failed("d", "lower", "another"),
     ]
-    causes = Summary.of(write(tmp_path / "r", cells)).causes
+    causes = RunSummary.from_run(write(tmp_path / "r", cells)).failure_groups
     assert [row.case for row in causes[0].rows] == ["a", "b"]
     assert len(causes) == 3
     assert sum(len(cause.rows) for cause in causes) == len(cells)
@@ -151,7 +151,7 @@ def test_gaps_group_by_reason_and_put_stale_entries_first(tmp_path: Path) -> Non
         cell("s", status=Status.XPASSED, limitation=stale),
         cell("u", status=Status.UNSUPPORTED, error="no such dtype", **_NOTHING),
     ]
-    gaps = Summary.of(write(tmp_path / "r", cells)).gaps
+    gaps = RunSummary.from_run(write(tmp_path / "r", cells)).limitation_groups
     assert [(gap.reason, len(gap.rows)) for gap in gaps] == [
         ("stale", 1),
         ("known", 3),
@@ -169,11 +169,11 @@ def test_partitions_add_up_what_was_left_over(tmp_path: Path) -> None:
         cell("c", delegation=Delegation(undelegated_nodes=1, undelegated_ops={"add": 1})),
         cell("d", status=Status.FAILED, **_NOTHING),
     ]
-    (part,) = Summary.of(write(tmp_path / "r", cells)).partitions
-    assert (part.cells, part.without, part.delegates) == (3, 1, 2)
+    (part,) = RunSummary.from_run(write(tmp_path / "r", cells)).delegation_totals
+    assert (part.cells, part.undelegated_cells, part.delegates) == (3, 1, 2)
     assert (part.delegated_nodes, part.undelegated_nodes) == (6, 5)
-    assert part.left_over == {"cat": 4, "add": 1}
-    assert part.left_over_cells == {"cat": 2, "add": 1}
+    assert part.fallback_ops == {"cat": 4, "add": 1}
+    assert part.fallback_cells == {"cat": 2, "add": 1}
 
 
 def test_worst_of_several_outputs() -> None:
@@ -196,7 +196,7 @@ def test_worst_of_several_outputs() -> None:
 
 def test_verdicts(tmp_path: Path) -> None:
     def kind(name: str, *cells: Any, **options: Any) -> VerdictKind:
-        return RunVerdict.of(write(tmp_path / name, cells, **options)).kind
+        return RunVerdict.from_run(write(tmp_path / name, cells, **options)).kind
 
     red = cell("red", status=Status.MISMATCH)
     away = cell("away", status=Status.UNAVAILABLE, **_NOTHING)
@@ -212,7 +212,7 @@ def test_verdicts(tmp_path: Path) -> None:
 
 
 def test_a_red_and_killed_run_says_both(tmp_path: Path) -> None:
-    judged = RunVerdict.of(write(tmp_path / "r", [cell(status=Status.FAILED)], end=False))
+    judged = RunVerdict.from_run(write(tmp_path / "r", [cell(status=Status.FAILED)], end=False))
     assert judged.headline == "FAILED, INCOMPLETE"
     assert not judged.is_good
 
@@ -220,7 +220,7 @@ def test_a_red_and_killed_run_says_both(tmp_path: Path) -> None:
 def test_a_backend_that_is_not_here_and_a_problem_are_concerns(tmp_path: Path) -> None:
     away = {"mlx": BackendState(available=False, reason="not a Mac")}
     run = write(tmp_path / "r", [cell()], backends=away, problems=["limitation 3 matches nothing"])
-    assert RunVerdict.of(run).concerns == [
+    assert RunVerdict.from_run(run).concerns == [
         "problem: limitation 3 matches nothing",
         "backend mlx is unavailable: not a Mac",
     ]
@@ -229,15 +229,15 @@ def test_a_backend_that_is_not_here_and_a_problem_are_concerns(tmp_path: Path) -
 def test_all_renderers_share_one_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = large(tmp_path / "r", cases=20)
     judged: list[Cell | None] = []
-    of = Outcome.of
+    of = CellOutcome.from_cell
 
-    def counted(item: Cell | None) -> Outcome:
+    def counted(item: Cell | None) -> CellOutcome:
         judged.append(item)
         return of(item)
 
-    monkeypatch.setattr(Outcome, "of", counted)
-    found = Summary.of(run)
-    assert Summary.of(found) is found
+    monkeypatch.setattr(CellOutcome, "from_cell", counted)
+    found = RunSummary.from_run(run)
+    assert RunSummary.from_run(found) is found
     out = io.StringIO()
     terminal.render(found, Console(file=out, width=120))
     pages = [markdown.render(found), html.render(found)]

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from harness.record.cell import Cell, Delegation, Status
 from reports import tables
-from reports.comparison.diff import Kind, diff
+from reports.comparison.diff import ChangeKind, diff
 from reports.comparison.gate import judge, parse
 from reports.export import junit, render
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.render import html, markdown, terminal
-from reports.summary import Summary
+from reports.summary import RunSummary
 from reports.tests.runs import cell, numerics, write
 from reports.verdict import RunVerdict, VerdictKind
 
@@ -31,33 +31,38 @@ def vacuous_cell(case: str = "full/constant", target: str = "xnnpack:fp32", **fi
 
 
 def test_an_outcome_of_its_own() -> None:
-    assert Outcome.of(vacuous_cell()) is Outcome.VACUOUS
-    assert Outcome.of(vacuous_cell(delegation=Delegation(undelegated_nodes=1))) is Outcome.VACUOUS
-    assert Outcome.of(cell(numerics=[numerics(conclusive_share=0.1)])) is Outcome.PASSED
+    assert CellOutcome.from_cell(vacuous_cell()) is CellOutcome.VACUOUS
+    assert (
+        CellOutcome.from_cell(vacuous_cell(delegation=Delegation(undelegated_nodes=1)))
+        is CellOutcome.VACUOUS
+    )
+    assert (
+        CellOutcome.from_cell(cell(numerics=[numerics(conclusive_share=0.1)])) is CellOutcome.PASSED
+    )
     # One conclusive output is enough; an output without the measurement counts as conclusive.
     several = [numerics(conclusive_share=0.0), numerics(output=1, conclusive_share=0.5)]
-    assert Outcome.of(cell(numerics=several)) is Outcome.PASSED
-    assert Outcome.of(cell()) is Outcome.PASSED
+    assert CellOutcome.from_cell(cell(numerics=several)) is CellOutcome.PASSED
+    assert CellOutcome.from_cell(cell()) is CellOutcome.PASSED
     # What is red stays red.
     red = vacuous_cell(status=Status.MISMATCH)
-    assert Outcome.of(red) is Outcome.MISMATCH
-    assert not Outcome.VACUOUS.is_pass
-    assert not Outcome.VACUOUS.is_conclusive
-    assert not Outcome.VACUOUS.is_red
+    assert CellOutcome.from_cell(red) is CellOutcome.MISMATCH
+    assert not CellOutcome.VACUOUS.is_pass
+    assert not CellOutcome.VACUOUS.is_conclusive
+    assert not CellOutcome.VACUOUS.is_red
 
 
 def test_it_is_rated_and_not_passed(tmp_path: Path) -> None:
     run = write(tmp_path / "r", [cell("a"), vacuous_cell("b"), vacuous_cell("c")])
-    total = Summary.of(run).overall
+    total = RunSummary.from_run(run).overall
     assert (total.cells, total.rated, total.passed, total.conclusive) == (3, 3, 1, 1)
     assert total.rate_text == "1 of 3 (33.3 %)"
-    judged = RunVerdict.of(run)
+    judged = RunVerdict.from_run(run)
     assert judged.kind is VerdictKind.PASSED
     assert "2 vacuous pass" in judged.sentence
 
 
 def test_a_run_of_nothing_else_did_not_pass(tmp_path: Path) -> None:
-    judged = RunVerdict.of(write(tmp_path / "r", [vacuous_cell("b")]))
+    judged = RunVerdict.from_run(write(tmp_path / "r", [vacuous_cell("b")]))
     assert judged.kind is VerdictKind.HOLLOW
     assert not judged.is_good
 
@@ -72,7 +77,7 @@ def _terminal(run: Any) -> str:
 def test_reports_count_it_apart_and_say_what_it_means(tmp_path: Path, render: Any) -> None:
     shown = render(write(tmp_path / "r", [cell("a"), vacuous_cell("b")]))
     assert WORDS in shown.lower()
-    assert "a constant would pass in place of" in " ".join(shown.split())
+    assert "a constant output would pass too" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize(
@@ -128,5 +133,5 @@ def test_a_target_that_tells_nothing_has_no_verdict(tmp_path: Path) -> None:
 def test_losing_the_signal_is_a_change(tmp_path: Path) -> None:
     before = write(tmp_path / "a", [cell("x")])
     after = write(tmp_path / "b", [vacuous_cell("x")])
-    assert [change.kind for change in diff(before, after).changes] == [Kind.SIGNAL_LOST]
-    assert [change.kind for change in diff(after, before).changes] == [Kind.SIGNAL_GAINED]
+    assert [change.kind for change in diff(before, after).changes] == [ChangeKind.SIGNAL_LOST]
+    assert [change.kind for change in diff(after, before).changes] == [ChangeKind.SIGNAL_GAINED]

@@ -260,7 +260,7 @@ def test_a_mismatch_is_traced_and_its_record_says_where_it_begins(
                    "--save", "saved")  # fmt: skip
     assert done.returncode == 1, done.stderr
     printed = " ".join(done.stdout.split())
-    assert "first node that leaves the oracle: gelu (aten.gelu.default)" in printed
+    assert "first diverging node: gelu (aten.gelu.default)" in printed
     # How it was found, for who asks.
     assert ("first diverging node: gelu aten.gelu.default" in printed) == bool(asked)
     assert ("conform reduce net.py:Net --target xnnpack:fp32" in printed) == bool(asked)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from harness.execution.any_program import bind_inputs
 from harness.execution.any_program.description import MethodFacts, ProgramFacts, ValueFacts
 from reports import text
-from reports.console import new_grid, new_table, section, styled
+from reports.console import new_grid, new_table, print_section, safe_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def show(path: Path, program: ProgramFacts, out: Console) -> None:
     """Print the contents of a program."""
-    out.rule(styled(str(path), "bold"), align="left")
+    out.rule(safe_text(str(path), "bold"), align="left")
     grid = new_grid()
     named = program.named_data
     for name, value in (
@@ -37,17 +37,17 @@ def show(path: Path, program: ProgramFacts, out: Console) -> None:
     if program.external:
         names = ", ".join(program.external[:3]) + (" …" if len(program.external) > 3 else "")
         what = text.count(len(program.external), "constant")
-        grid.add_row("external", styled(f"{what} in a separate .ptd: {names}", "yellow"))
+        grid.add_row("external", safe_text(f"{what} in a separate .ptd: {names}", "yellow"))
     out.print(grid)
     constant = [method for method in program.methods if _is_constant(method)]
     for method in program.methods:
         if method not in constant:
             _method(method, out)
     if constant:
-        section(out, "methods that return a constant")
+        print_section(out, "methods that return a constant")
         grid = new_grid()
         for method in constant:
-            grid.add_row(styled(method.name), styled(_type(method.outputs[0])))
+            grid.add_row(safe_text(method.name), safe_text(_type(method.outputs[0])))
         out.print(grid)
 
 
@@ -56,39 +56,39 @@ def _is_constant(method: MethodFacts) -> bool:
 
 
 def _method(method: MethodFacts, out: Console) -> None:
-    section(out, f"method {method.name}")
+    print_section(out, f"method {method.name}")
     memory = ", ".join(
         _bytes(one.bytes) + (f" on {one.device}" if one.device != "cpu" else "")
         for one in method.memory
     )
     out.print(f"{text.count(method.instructions, 'instruction')}, planned memory: {memory or '0'}")
     if method.problem:
-        out.print(styled(method.problem, "bold red"))
+        out.print(safe_text(method.problem, "bold red"))
     values = new_table("", "", "name", "type")
     for role, found in (("input", method.inputs), ("output", method.outputs)):
         for number, value in enumerate(found):
-            values.add_row(role, str(number), styled(value.name), styled(_type(value)))
+            values.add_row(role, str(number), safe_text(value.name), safe_text(_type(value)))
     out.print(values)
     if method.delegates:
         delegates = new_table("", "delegate", "payload", "calls", "executed here")
         for number, one in enumerate(method.delegates):
             here = "no: " + one.reason if one.runtime == "none" else one.runtime
             style = "bold red" if one.runtime == "none" else ""
-            row = (styled(one.id), _bytes(one.bytes), str(one.calls), styled(here, style))
+            row = (safe_text(one.id), _bytes(one.bytes), str(one.calls), safe_text(here, style))
             delegates.add_row(str(number), *row)
         out.print(delegates)
     if method.kernels:
         kernels = new_table("kernel", "calls", "in the runtime here")
         for kernel in method.kernels:
-            has = styled("yes") if kernel.here else styled("no", "bold red")
-            kernels.add_row(styled(kernel.name), str(kernel.calls), has)
+            has = safe_text("yes") if kernel.here else safe_text("no", "bold red")
+            kernels.add_row(safe_text(kernel.name), str(kernel.calls), has)
         out.print(kernels)
     for number, one in enumerate(method.delegates):
         if one.listing:
-            section(out, f"{one.id}, delegate {number} of {method.name}")
+            print_section(out, f"{one.id}, delegate {number} of {method.name}")
             for line in one.listing:
                 # A listing has its own columns.
-                out.print(styled(line), soft_wrap=True, highlight=False)
+                out.print(safe_text(line), soft_wrap=True, highlight=False)
 
 
 def show_outputs(
@@ -99,7 +99,7 @@ def show_outputs(
     kernels = len(program.plan.operators)
     if kernels or not parts:
         parts.append(f"{text.count(kernels, 'kernel')} of the ExecuTorch runtime")
-    out.print(styled(f"{program.plan.name}: {execution.runtime} ({', '.join(parts)})", "bold"))
+    out.print(safe_text(f"{program.plan.name}: {execution.runtime} ({', '.join(parts)})", "bold"))
     names = bind_inputs.list_output_names(program.plan)
     several = len(execution.outputs) > 1
     table = new_table(
@@ -108,7 +108,7 @@ def show_outputs(
     for call, outputs in enumerate(execution.outputs):
         for number, (name, value) in enumerate(zip(names, outputs, strict=True)):
             prefix = [str(call)] if several else []
-            table.add_row(*prefix, str(number), styled(name), *_figures(value))
+            table.add_row(*prefix, str(number), safe_text(name), *_figures(value))
     out.print(table)
 
 

@@ -1,4 +1,4 @@
-"""Diff of two runs, or of a run against a stored baseline: plain values, and their renderers.
+"""Diff of two runs, or of a run and a stored baseline: values, and renderers for them.
 
 ::
 
@@ -6,24 +6,24 @@
     from reports.comparison.diff import diff
 
     found = diff(load("runs/yesterday"), load("runs/today"))
-    found.counts, found.environment, found.by_op(), found.of(Kind.NEWLY_FAILING)
+    found.counts, found.environment, found.by_op(), found.select_kind(ChangeKind.NEWLY_FAILING)
 """
 
 from __future__ import annotations
 
-from reports.comparison.diff.compare import Change, Diff, diff, grouped
+from reports.comparison.diff.compare import Change, Diff, diff, group_changes
 from reports.comparison.diff.environment import EnvironmentChange
-from reports.comparison.diff.kinds import Kind, Thresholds
-from reports.comparison.diff.signature import normalised, signature
+from reports.comparison.diff.kinds import ChangeKind, Thresholds
+from reports.comparison.diff.signature import normalize_error, signature
 
 __all__ = [
     "Change",
+    "ChangeKind",
     "Diff",
     "EnvironmentChange",
-    "Kind",
     "Thresholds",
     "diff",
-    "grouped",
-    "normalised",
+    "group_changes",
+    "normalize_error",
     "signature",
 ]

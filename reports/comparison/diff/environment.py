@@ -1,4 +1,4 @@
-"""In what two runs differ besides their cells: said before any change is."""
+"""Differences of two runs besides their cells. Reports show them before the changes."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reports import facts, text
-from reports.comparison.snapshot import CellFacts, Snapshot
+from reports.comparison.snapshot import CellFacts, RunSnapshot
 
 _FIELDS = ("python", "platform", "machine", "processor", "cores", "host")
 
 
 @dataclass(frozen=True)
 class EnvironmentChange:
-    """A fact of the runs that is not the same; an empty value means that it is not known."""
+    """A fact that differs between the runs; an empty value is not known."""
 
     name: str
     before: str
     after: str
 
 
-def environment_changes(before: Snapshot, after: Snapshot) -> list[EnvironmentChange]:
-    """Seed, commit, selection, targets, backends, packages and host, where they differ."""
-    old, new = described(before), described(after)
+def environment_changes(before: RunSnapshot, after: RunSnapshot) -> list[EnvironmentChange]:
+    """Differences of seed, commit, selection, targets, backends, packages and host."""
+    old, new = describe_run(before), describe_run(after)
     return [
         EnvironmentChange(name, old.get(name, ""), new.get(name, ""))
         for name in dict.fromkeys([*old, *new])
@@ -30,14 +30,16 @@ def environment_changes(before: Snapshot, after: Snapshot) -> list[EnvironmentCh
     ]
 
 
-def times_comparable(before: Snapshot, after: Snapshot, cells: tuple[CellFacts, CellFacts]) -> bool:
+def times_comparable(
+    before: RunSnapshot, after: RunSnapshot, cells: tuple[CellFacts, CellFacts]
+) -> bool:
     """Whether the times of one cell in the two runs can be compared."""
     old, new = cells
     return facts.same_host(before.environment(old), after.environment(new))
 
 
-def described(run: Snapshot) -> dict[str, str]:
-    """What is compared of a run, by its name; an empty value means that it is not known."""
+def describe_run(run: RunSnapshot) -> dict[str, str]:
+    """The facts of a run that are compared, by name; an empty value is not known."""
     info, places = run.info, run.environments
     made = {
         "seed": str(info.seed),

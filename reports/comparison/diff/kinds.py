@@ -1,4 +1,4 @@
-"""The kinds of change between two runs, and the thresholds that make a number one."""
+"""The kinds of change between two runs, and the thresholds from which a number is a change."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 from harness.errors import UsageError
 
 
-class Kind(enum.Enum):
-    """What happened to a cell, worst first. The value is its spelling everywhere."""
+class ChangeKind(enum.Enum):
+    """A kind of change of one cell, the worst kind first. The value is its name everywhere."""
 
     NEWLY_CRASHED = "newly-crashed"
     NEWLY_FAILING = "newly-failing"
@@ -46,12 +46,12 @@ class Kind(enum.Enum):
 
     @property
     def label(self) -> str:
-        """The words that stand for it."""
+        """The name that reports show."""
         return self.value.replace("-", " ")
 
     @property
     def meaning(self) -> str:
-        """What it says, for legends and help."""
+        """An explanation for legends and help."""
         return _MEANINGS[self]
 
     @property
@@ -60,82 +60,86 @@ class Kind(enum.Enum):
         return _RANKS[self]
 
     @property
-    def leads(self) -> bool:
-        """Whether numbers that are worse follow from it: a cell that fails has wrong ones."""
+    def has_consequences(self) -> bool:
+        """Whether it causes worse numbers: a failing cell has wrong numbers."""
         return self in _LEADING
 
     @property
-    def follows(self) -> bool:
-        """Whether it follows from a change of the same cell that leads, and is no other news."""
+    def is_consequence(self) -> bool:
+        """Whether it follows from another change of the same cell that has consequences."""
         return self in _FOLLOWING
 
     @property
     def is_worse(self) -> bool:
-        """Whether it is news of a loss; what was failing before is not news."""
-        return self.rank < Kind.STILL_FAILING.rank
+        """Whether it is a new change for the worse; cells that failed before do not count."""
+        return self.rank < ChangeKind.STILL_FAILING.rank
 
 
 _LEADING = {
-    Kind.NEWLY_CRASHED,
-    Kind.NEWLY_FAILING,
-    Kind.NEWLY_TIMED_OUT,
-    Kind.FAILS_OTHERWISE,
-    Kind.LIMITATION_APPEARED,
+    ChangeKind.NEWLY_CRASHED,
+    ChangeKind.NEWLY_FAILING,
+    ChangeKind.NEWLY_TIMED_OUT,
+    ChangeKind.FAILS_OTHERWISE,
+    ChangeKind.LIMITATION_APPEARED,
 }
-_FOLLOWING = {Kind.MORE_SEVERE, Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE}
-_RANKS = {kind: rank for rank, kind in enumerate(Kind)}
+_FOLLOWING = {
+    ChangeKind.MORE_SEVERE,
+    ChangeKind.NUMERICS_WORSE,
+    ChangeKind.BOUND_UP,
+    ChangeKind.QUALITY_WORSE,
+}
+_RANKS = {kind: rank for rank, kind in enumerate(ChangeKind)}
 
 _MEANINGS = {
-    Kind.NEWLY_CRASHED: "the process dies now",
-    Kind.NEWLY_FAILING: "a mismatch or a failure now, and was not red before",
-    Kind.NEWLY_TIMED_OUT: "does not end within its time limit any more",
-    Kind.NEWLY_XPASSED: "passes although a limitation says it cannot: the entry is stale",
-    Kind.FAILS_OTHERWISE: "was red and is red, with another outcome, stage or error",
-    Kind.MORE_SEVERE: "a mismatch before and now, expected or not, and more severe now",
-    Kind.DISAPPEARED: "neither expected nor recorded any more",
-    Kind.NOT_RUN: "expected, but without a record",
-    Kind.NEWLY_UNAVAILABLE: "its backend is not here any more; nothing was tried",
-    Kind.NEWLY_LOWERED: "was executed, and is only lowered now",
-    Kind.NEWLY_UNSUPPORTED: "the target declares now that it does not do this",
-    Kind.LIMITATION_APPEARED: "fails now as a limitation predicts, and was not red before",
-    Kind.SIGNAL_LOST: "a vacuous pass now, and was conclusive before",
-    Kind.DELEGATION_LOST: "the backend takes fewer calls, and they are left over",
-    Kind.RUNTIME_CHANGED: "another runtime executed it",
-    Kind.NUMERICS_WORSE: "SQNR against the float64 oracle fell, or an output is not compared",
-    Kind.BOUND_UP: "the error uses more of its bound",
-    Kind.QUALITY_WORSE: "SQNR against the float model before quantization fell",
-    Kind.DELEGATES_UP: "the program is cut into more delegates",
-    Kind.BYTES_UP: "the program is larger",
-    Kind.PLANNED_MEMORY_UP: "the program plans more memory for values",
-    Kind.TIME_UP: "took longer on the same host",
-    Kind.STILL_FAILING: "red before and now, in the same way",
-    Kind.CHANGED: "another outcome, neither better nor worse",
-    Kind.EXPLAINED: "was red, and fails now as a limitation predicts",
-    Kind.APPEARED: "was not there before",
-    Kind.NEWLY_EXECUTED: "passes now, and was not executed before",
-    Kind.SIGNAL_GAINED: "a conclusive pass now, and was a vacuous one before",
-    Kind.LIMITATION_GONE: "passes now, and was xfailed before",
-    Kind.FIXED: "passes now, and was red before",
+    ChangeKind.NEWLY_CRASHED: "crashes now, did not crash before",
+    ChangeKind.NEWLY_FAILING: "mismatch or failure now, not red before",
+    ChangeKind.NEWLY_TIMED_OUT: "exceeds its time limit now, did not before",
+    ChangeKind.NEWLY_XPASSED: "passes although a known issue predicts failure: the entry is stale",
+    ChangeKind.FAILS_OTHERWISE: "red before and now, with another outcome, stage or error",
+    ChangeKind.MORE_SEVERE: "mismatch before and now, expected or not, more severe now",
+    ChangeKind.DISAPPEARED: "neither expected nor recorded now",
+    ChangeKind.NOT_RUN: "expected, but has no record",
+    ChangeKind.NEWLY_UNAVAILABLE: "its backend is unavailable now; the cell did not run",
+    ChangeKind.NEWLY_LOWERED: "executed before, only lowered now",
+    ChangeKind.NEWLY_UNSUPPORTED: "the target declares it unsupported now",
+    ChangeKind.LIMITATION_APPEARED: "fails now as a known issue predicts, not red before",
+    ChangeKind.SIGNAL_LOST: "vacuous pass now, conclusive before",
+    ChangeKind.DELEGATION_LOST: "fewer calls are delegated, and more are fallback nodes",
+    ChangeKind.RUNTIME_CHANGED: "executed by another runtime",
+    ChangeKind.NUMERICS_WORSE: "lower SQNR against the float64 oracle, or an output not compared",
+    ChangeKind.BOUND_UP: "the error uses more of its bound",
+    ChangeKind.QUALITY_WORSE: "lower SQNR against the float model before quantization",
+    ChangeKind.DELEGATES_UP: "the program has more delegates",
+    ChangeKind.BYTES_UP: "the program is larger",
+    ChangeKind.PLANNED_MEMORY_UP: "the program plans more memory for values",
+    ChangeKind.TIME_UP: "slower on the same host",
+    ChangeKind.STILL_FAILING: "red before and now, with the same error",
+    ChangeKind.CHANGED: "another outcome, neither better nor worse",
+    ChangeKind.EXPLAINED: "red before, fails now as a known issue predicts",
+    ChangeKind.APPEARED: "not in the run before",
+    ChangeKind.NEWLY_EXECUTED: "passes now, not executed before",
+    ChangeKind.SIGNAL_GAINED: "conclusive pass now, vacuous before",
+    ChangeKind.LIMITATION_GONE: "passes now, xfailed before",
+    ChangeKind.FIXED: "passes now, red before",
 }
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """From where on a number counts as worse.
+    """The changes from which a number counts as worse.
 
     Attributes:
-        sqnr_drop_db: fall of an output's SQNR, in dB.
-        sqnr_ceiling_db: SQNRs above this, in dB, are alike: there only rounding differs.
-        quality_drop_db: fall of ``model_sqnr_db`` of quantized cells, in dB.
-        bound_used_up: rise of the share of the bound that is used.
-        bytes_up_percent: growth of the program in percent; ``bytes_up`` bytes must be reached
-            as well.
+        sqnr_drop_db: decrease of an output's SQNR, in dB.
+        sqnr_ceiling_db: SQNRs above this, in dB, count as equal: they differ by rounding only.
+        quality_drop_db: decrease of ``model_sqnr_db`` of quantized cells, in dB.
+        bound_used_up: increase of the bound used.
+        bytes_up_percent: growth of the program in percent; ``bytes_up`` must be reached too.
         bytes_up: growth of the program in bytes.
         planned_memory_up_percent: growth of the planned memory in percent; ``planned_memory_up``
-            bytes must be reached as well.
+            must be reached too.
         planned_memory_up: growth of the planned memory in bytes.
-        delegates_up: additional delegates.
-        ops_lost: calls that the backend took before and does not take any more.
-        time_factor: time now / time before; ``time_up_seconds`` must be reached as well.
+        delegates_up: number of additional delegates.
+        ops_lost: number of calls that are not delegated now and were before.
+        time_factor: time now / time before; ``time_up_seconds`` must be reached too.
         time_up_seconds: additional seconds.
     """
 
@@ -155,6 +159,6 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            # A NaN compares false with everything: the check behind it could not fail.
+            # A NaN compares false with everything, so the check could never fail.
             if value is not None and not (math.isfinite(value) and value >= 0):
-                raise UsageError(f"threshold {name} is {value}; give a finite number from 0 on")
+                raise UsageError(f"threshold {name} is {value}; give a finite number >= 0")

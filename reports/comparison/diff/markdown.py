@@ -1,10 +1,10 @@
-"""A diff as GitHub-flavoured Markdown of bounded length."""
+"""A diff as GitHub-flavoured Markdown of limited length."""
 
 from __future__ import annotations
 
 from reports import text
 from reports.comparison.diff.compare import Change, Diff
-from reports.comparison.diff.kinds import Kind
+from reports.comparison.diff.kinds import ChangeKind
 from reports.comparison.diff.words import headline, kinds_of
 from reports.render.markdown import Bounded, code, more, prose, table
 
@@ -12,19 +12,19 @@ _GROUPS = 20
 
 
 def render(found: Diff, *, limit: int = 20) -> str:
-    """The whole diff; what does not fit is left out and named.
+    """The whole diff. Sections that do not fit are left out and named.
 
     Args:
         found: the diff.
-        limit: changes to show of each kind.
+        limit: largest number of changes to show of each kind.
     """
     page = Bounded()
     page.add(f"# {code(found.before.name)} → {code(found.after.name)}")
     page.add(f"{prose(headline(found))}.")
     page.add(environment(found))
     page.add("\n".join(f"- {prose(remark)}" for remark in found.remarks[:_GROUPS]))
-    for kind in Kind:
-        if changes := found.of(kind):
+    for kind in ChangeKind:
+        if changes := found.select_kind(kind):
             title = f"{kind.label}: {text.count(len(changes), 'cell')}"
             body = [changes_table(changes[:limit]), *more(len(changes) - limit)]
             page.add("\n\n".join([f"## {title}", f"{kind.meaning}.", *body]), name=title)
@@ -39,17 +39,20 @@ def render(found: Diff, *, limit: int = 20) -> str:
 
 
 def environment(found: Diff) -> str:
-    """The table of what differs besides the cells; empty when nothing does."""
+    """A table of the differences of environment; empty if there are none."""
     if not found.environment:
         return ""
     body = [[prose(item.name), code(item.before), code(item.after)] for item in found.environment]
-    return table(["Not the same", "Before", "After"], body)
+    return table(["Environment", "Before", "After"], body)
 
 
 def changes_table(changes: list[Change]) -> str:
-    """A row a change: the cell, what changed, and the command that runs it again."""
+    """A table of changes: the cell, the change, and the command that reproduces it."""
     body = [
-        [code(change.id, 200), f"{prose(change.said, 400)}<br>{code(change.cell.repro, 300)}"]
+        [
+            code(change.id, 200),
+            f"{prose(change.description, 400)}<br>{code(change.cell.repro, 300)}",
+        ]
         for change in changes
     ]
     return table(["Cell", "Change, repro"], body)

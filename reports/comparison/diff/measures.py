@@ -7,27 +7,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reports import text
-from reports.comparison.diff.kinds import Kind, Thresholds
+from reports.comparison.diff.kinds import ChangeKind, Thresholds
 from reports.comparison.snapshot import CellFacts, OutputFacts
 
 
 @dataclass(frozen=True)
-class Measured:
+class Regression:
     """One number that became worse.
 
     Attributes:
-        kind: what it is a number of.
-        detail: the change in words, with units.
+        kind: the kind of change.
+        detail: the change as text, with units.
         old: the value before.
         new: the value now.
-        unit: of both: ``dB``, ``× bound``, ``B``, ``delegates``, ``calls``, ``s``, or ``of 4`` for
-            the rank of a severity.
-        amount: how much worse, for ordering within a kind; infinite when a number became
+        unit: unit of both values: ``dB``, ``× bound``, ``B``, ``delegates``, ``calls``, ``s``, or
+            ``of 4`` for the rank of a severity.
+        amount: how much worse, for ordering within a kind; infinite if the number became
             undefined.
         ops: for lost delegation, the operators with the number of calls lost.
     """
 
-    kind: Kind
+    kind: ChangeKind
     detail: str
     old: float
     new: float
@@ -36,28 +36,28 @@ class Measured:
     ops: tuple[tuple[str, int], ...] = ()
 
 
-def measures(
+def find_regressions(
     before: CellFacts, after: CellFacts, limits: Thresholds, *, times: bool
-) -> Iterator[Measured]:
-    """What became worse by more than the thresholds.
+) -> Iterator[Regression]:
+    """Find the numbers of a cell that became worse by at least their threshold.
 
     Args:
         before: the cell before.
         after: the cell now.
-        limits: from where on a change counts.
-        times: whether the times of the two can be compared.
+        limits: the thresholds.
+        times: whether the times of the two cells can be compared.
     """
     if before.lowered and after.lowered:
         yield from _delegation(before, after, limits)
     yield from _size(
-        Kind.BYTES_UP,
+        ChangeKind.BYTES_UP,
         before.program_bytes,
         after.program_bytes,
         limits.bytes_up,
         limits.bytes_up_percent,
     )
     yield from _size(
-        Kind.PLANNED_MEMORY_UP,
+        ChangeKind.PLANNED_MEMORY_UP,
         before.planned_memory,
         after.planned_memory,
         limits.planned_memory_up,
@@ -70,7 +70,7 @@ def measures(
             yield from _time(before.seconds, after.seconds, limits)
 
 
-def _delegation(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[Measured]:
+def _delegation(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[Regression]:
     fallen = {
         op: number - after.delegated_ops.get(op, 0)
         for op, number in before.delegated_ops.items()
@@ -82,18 +82,18 @@ def _delegation(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iter
         if number > before.undelegated_ops.get(op, 0)
     }
     nothing = before.delegates > 0 and after.delegates == 0
-    # An op that is gone because the graph is smaller, or that became others which are taken as
-    # well, is not lost: something must be left over that was not.
+    # An op that the graph no longer has, or that became other delegated ops, is not lost: there
+    # must be a new fallback node.
     if (fallen and left) or nothing:
         number = sum(fallen.values())
         if number >= limits.ops_lost or nothing:
-            detail = f"no longer taken: {text.calls(fallen)}" if fallen else ""
+            detail = f"no longer delegated: {text.calls(fallen)}" if fallen else ""
             if left:
-                detail += f"{'; ' if detail else ''}left over now: {text.calls(left)}"
+                detail += f"{'; ' if detail else ''}fallback now: {text.calls(left)}"
             if nothing:
-                detail = f"nothing is delegated any more; {detail}".rstrip("; ")
-            yield Measured(
-                Kind.DELEGATION_LOST,
+                detail = f"nothing is delegated now; {detail}".rstrip("; ")
+            yield Regression(
+                ChangeKind.DELEGATION_LOST,
                 detail,
                 sum(before.delegated_ops.values()),
                 sum(after.delegated_ops.values()),
@@ -102,41 +102,47 @@ def _delegation(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iter
                 tuple(text.by_count(fallen)),
             )
     more = after.delegates - before.delegates
-    # From none to one is not fragmentation.
+    # One delegate after none is not fragmentation.
     if before.delegates and more >= max(1, limits.delegates_up):
         detail = f"{before.delegates:,} → {text.count(after.delegates, 'delegate')}"
-        yield Measured(
-            Kind.DELEGATES_UP, detail, before.delegates, after.delegates, "delegates", more
+        yield Regression(
+            ChangeKind.DELEGATES_UP, detail, before.delegates, after.delegates, "delegates", more
         )
 
 
-def _size(kind: Kind, old: int, new: int, least: int, least_percent: float) -> Iterator[Measured]:
+def _size(
+    kind: ChangeKind, old: int, new: int, least: int, least_percent: float
+) -> Iterator[Regression]:
     if old <= 0 or new <= old or new - old < least:
         return
     percent = 100 * (new - old) / old
     if percent >= least_percent:
         detail = f"{text.size(old)} → {text.size(new)} (+{percent:.1f} %)"
-        yield Measured(kind, detail, old, new, "B", percent)
+        yield Regression(kind, detail, old, new, "B", percent)
 
 
-def _severity(before: CellFacts, after: CellFacts) -> Iterator[Measured]:
+def _severity(before: CellFacts, after: CellFacts) -> Iterator[Regression]:
     old, new = before.severity, after.severity
-    # Records of schema 3 and before do not say.
+    # Records of schema 3 and before have no severity.
     if old is not None and new is not None and new.rank > old.rank:
         detail = f"{old.value} → {new.value}"
-        yield Measured(Kind.MORE_SEVERE, detail, old.rank, new.rank, "of 4", new.rank - old.rank)
+        yield Regression(
+            ChangeKind.MORE_SEVERE, detail, old.rank, new.rank, "of 4", new.rank - old.rank
+        )
 
 
-def _numerics(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[Measured]:
+def _numerics(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[Regression]:
     known = {(item.call, item.output): item for item in before.outputs}
     now = {(item.call, item.output): item for item in after.outputs}
     if gone := known.keys() - now.keys():
         call, output = min(gone)
         detail = (
-            f"{len(known):,} → {text.count(len(now), 'output')} compared; not any more: "
+            f"{len(known):,} → {text.count(len(now), 'output')} compared; missing now: "
             f"output {output} of call {call}"
         )
-        yield Measured(Kind.NUMERICS_WORSE, detail, len(known), len(now), "outputs", math.inf)
+        yield Regression(
+            ChangeKind.NUMERICS_WORSE, detail, len(known), len(now), "outputs", math.inf
+        )
     pairs = [(item, now[key]) for key, item in known.items() if key in now]
     sqnr = (_sqnr(old, new, limits) for old, new in pairs)
     yield from _worst(sqnr)
@@ -144,23 +150,23 @@ def _numerics(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterat
     yield from _worst(_quality(old, new, limits) for old, new in pairs)
 
 
-def _worst(found: Iterator[Measured | None]) -> Iterator[Measured]:
+def _worst(found: Iterator[Regression | None]) -> Iterator[Regression]:
     made = [item for item in found if item is not None]
     if made:
         yield max(made, key=lambda item: item.amount)
 
 
-def _sqnr(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Measured | None:
+def _sqnr(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Regression | None:
     if math.isnan(old.sqnr_db):
         return None
     drop = _drop(min(old.sqnr_db, limits.sqnr_ceiling_db), min(new.sqnr_db, limits.sqnr_ceiling_db))
     if math.isnan(new.sqnr_db):
         drop = math.inf
-    return _fallen(Kind.NUMERICS_WORSE, old, new, (old.sqnr_db, new.sqnr_db), drop,
+    return _fallen(ChangeKind.NUMERICS_WORSE, old, new, (old.sqnr_db, new.sqnr_db), drop,
                    limits.sqnr_drop_db)  # fmt: skip
 
 
-def _quality(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Measured | None:
+def _quality(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Regression | None:
     a, b = old.model_sqnr_db, new.model_sqnr_db
     if a is None or math.isnan(a):
         return None
@@ -168,7 +174,7 @@ def _quality(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Measured
     drop = math.inf if math.isnan(b) else _drop(
         min(a, limits.sqnr_ceiling_db), min(b, limits.sqnr_ceiling_db)
     )  # fmt: skip
-    return _fallen(Kind.QUALITY_WORSE, old, new, (a, b), drop, limits.quality_drop_db)
+    return _fallen(ChangeKind.QUALITY_WORSE, old, new, (a, b), drop, limits.quality_drop_db)
 
 
 def _drop(old: float, new: float) -> float:
@@ -177,22 +183,22 @@ def _drop(old: float, new: float) -> float:
 
 
 def _fallen(
-    kind: Kind,
+    kind: ChangeKind,
     old: OutputFacts,
     new: OutputFacts,
     values: tuple[float, float],
     drop: float,
     limit: float,
-) -> Measured | None:
+) -> Regression | None:
     if drop <= 0 or drop < limit:
         return None
     a, b = values
     by = f" (−{drop:.1f} dB)" if math.isfinite(drop) and math.isfinite(a - b) else ""
     detail = f"SQNR {text.decibels(a)} → {text.decibels(b)}{by}, {_where(new)}"
-    return Measured(kind, detail, a, b, "dB", drop)
+    return Regression(kind, detail, a, b, "dB", drop)
 
 
-def _bound(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Measured | None:
+def _bound(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Regression | None:
     a, b = old.bound_used, new.bound_used
     if math.isnan(a):
         return None
@@ -200,16 +206,16 @@ def _bound(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Measured |
     if rise <= 0 or rise < limits.bound_used_up:
         return None
     detail = f"error uses {text.bound_use(a)} → {text.bound_use(b)}, {_where(new)}"
-    return Measured(Kind.BOUND_UP, detail, a, b, "× bound", rise)
+    return Regression(ChangeKind.BOUND_UP, detail, a, b, "× bound", rise)
 
 
 def _where(item: OutputFacts) -> str:
     return f"output {item.output} of call {item.call}"
 
 
-def _time(old: float, new: float, limits: Thresholds) -> Iterator[Measured]:
+def _time(old: float, new: float, limits: Thresholds) -> Iterator[Regression]:
     if not (math.isfinite(old) and math.isfinite(new)) or old <= 0:
         return
     if new / old >= limits.time_factor and new - old >= limits.time_up_seconds and new > old:
         detail = f"{text.seconds(old)} → {text.seconds(new)} ({new / old:.1f}×)"
-        yield Measured(Kind.TIME_UP, detail, old, new, "s", new / old)
+        yield Regression(ChangeKind.TIME_UP, detail, old, new, "s", new / old)

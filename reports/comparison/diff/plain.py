@@ -12,7 +12,7 @@ from reports.comparison.snapshot import CellFacts
 
 
 def render(found: Diff) -> str:
-    """Every change in full. Numbers that are not finite are ``"inf"``, ``"-inf"``, ``"nan"``."""
+    """Every change in full. Non-finite numbers are ``"inf"``, ``"-inf"`` or ``"nan"``."""
     made = {
         "before": _side(found.before.name, found.before.incomplete),
         "after": _side(found.after.name, found.after.incomplete),

@@ -1,4 +1,4 @@
-"""A part of a diff: some kinds, some targets."""
+"""Select changes of a diff by kind and target."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Collection, Iterable
 from harness.errors import UsageError
 from harness.record.target import matches_any_glob
 from reports.comparison.diff.compare import Change, Diff
-from reports.comparison.diff.kinds import Kind
+from reports.comparison.diff.kinds import ChangeKind
 
 
-def kinds_named(names: Iterable[str]) -> list[Kind]:
-    """Kinds by their spelling.
+def parse_kinds(names: Iterable[str]) -> list[ChangeKind]:
+    """Parse names of kinds.
 
     Raises:
         UsageError: there is no such kind.
     """
-    known = {kind.value: kind for kind in Kind}
+    known = {kind.value: kind for kind in ChangeKind}
     made = []
     for name in names:
         if name not in known:
@@ -29,12 +29,14 @@ def kinds_named(names: Iterable[str]) -> list[Kind]:
     return made
 
 
-def chosen(found: Diff, *, kinds: Iterable[Kind] = (), target: str | None = None) -> Diff:
-    """The same diff with only some of its changes.
+def select_changes(
+    found: Diff, *, kinds: Iterable[ChangeKind] = (), target: str | None = None
+) -> Diff:
+    """Return the diff with only the selected changes.
 
     Args:
         found: a diff.
-        kinds: those to keep; all when empty.
+        kinds: kinds to keep; all if empty.
         target: glob over ``backend:recipe``; several with ``|``.
     """
     wanted = set(kinds)
@@ -47,6 +49,6 @@ def chosen(found: Diff, *, kinds: Iterable[Kind] = (), target: str | None = None
     return dataclasses.replace(found, changes=changes)
 
 
-def _apart(change: Change, wanted: Collection[Kind]) -> Iterable[Change]:
-    """A change, or where its kind is not wanted, what follows from it."""
+def _apart(change: Change, wanted: Collection[ChangeKind]) -> Iterable[Change]:
+    """A change; if its kind is not wanted, the changes that follow from it."""
     return change.followers if wanted and change.kind not in wanted else [change]

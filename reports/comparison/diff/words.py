@@ -1,21 +1,21 @@
-"""A diff in words, the same in every renderer."""
+"""Texts of a diff that all renderers share."""
 
 from __future__ import annotations
 
 from reports import text
 from reports.comparison.diff.compare import Change, Diff
-from reports.comparison.diff.kinds import Kind
+from reports.comparison.diff.kinds import ChangeKind
 
 
 def headline(found: Diff) -> str:
-    """One line: how many cells were compared and what changed."""
+    """One line: the number of compared cells, and of changes by kind."""
     counts = found.counts
-    parts = [f"{counts[kind]:,} {kind.label}" for kind in Kind if counts[kind]]
+    parts = [f"{counts[kind]:,} {kind.label}" for kind in ChangeKind if counts[kind]]
     shown = ", ".join(parts) or "nothing changed"
     return f"{text.count(found.compared, 'cell')} compared: {shown}"
 
 
 def kinds_of(changes: list[Change]) -> str:
-    """``3 newly failing, 1 fixed``: the kinds among some changes, worst first."""
+    """The number of changes by kind, worst first: ``3 newly failing, 1 fixed``."""
     kinds = [change.kind for change in changes]
-    return ", ".join(f"{kinds.count(kind):,} {kind.label}" for kind in Kind if kind in kinds)
+    return ", ".join(f"{kinds.count(kind):,} {kind.label}" for kind in ChangeKind if kind in kinds)

@@ -15,7 +15,7 @@ _LENGTH = 800
 def render(judged: Judgement) -> list[str]:
     """The lines, worst first; the last one says how many more there are."""
     found = [
-        (f"{change.kind.label}: {change.id}", f"{change.said}\n{change.cell.repro}")
+        (f"{change.kind.label}: {change.id}", f"{change.description}\n{change.cell.repro}")
         for change in judged.red
     ]
     found += [("waiver", line) for line in judged.waivers]

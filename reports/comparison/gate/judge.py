@@ -18,10 +18,10 @@ import msgspec
 from harness.record.run import Run
 from harness.record.target import matches_any_glob
 from reports import text
-from reports.comparison.diff import Change, Diff, Kind, diff
+from reports.comparison.diff import Change, ChangeKind, Diff, diff
 from reports.comparison.gate import obstacles
 from reports.comparison.gate.policy import Policy, Waiver
-from reports.comparison.snapshot import Snapshot, take
+from reports.comparison.snapshot import RunSnapshot, take_snapshot
 
 
 class Colour(enum.Enum):
@@ -90,8 +90,8 @@ class Judgement:
 
 
 def judge(
-    baseline: Run | Snapshot,
-    run: Run | Snapshot,
+    baseline: Run | RunSnapshot,
+    run: Run | RunSnapshot,
     policy: Policy,
     *,
     today: datetime.date | None = None,
@@ -109,7 +109,7 @@ def judge(
     """
     today = today or datetime.datetime.now(datetime.UTC).date()
     subset = policy.subset_min_cells if subset is None else subset
-    old, new = _selected(take(baseline), policy), _selected(take(run), policy)
+    old, new = _selected(take_snapshot(baseline), policy), _selected(take_snapshot(run), policy)
     found = diff(old, new, policy.limits)
     changes = sorted(
         [*found.changes, *_over_limit(old, new, policy, found)],
@@ -130,13 +130,13 @@ def judge(
         elif change.kind not in policy.red_kinds(change.target):
             rest.append(change)
             queue.extendleft(reversed(change.followers))
-        elif policy.tolerates(change):
+        elif policy.is_tolerated(change):
             mild.append(change)
             # What else is known of the same error follows; its quality was not rated.
-            queue.extendleft(each for each in change.followers if not policy.tolerates(each))
+            queue.extendleft(each for each in change.followers if not policy.is_tolerated(each))
         else:
             red.append(change)
-    fatal, hindering = obstacles.find(found, rest, policy, subset)
+    fatal, hindering = obstacles.find_obstacles(found, rest, policy, subset)
     expired, unmatched = _waiver_problems(policy, changes, new, today, subset)
     if fatal or hindering:
         # In a run that is not whole, a waiver may match what is not there yet.
@@ -154,7 +154,7 @@ def judge(
         found=found,
         red=red,
         waived=waived,
-        known=[change for change in rest if change.kind is Kind.STILL_FAILING],
+        known=[change for change in rest if change.kind is ChangeKind.STILL_FAILING],
         noted=[
             change
             for change in rest
@@ -168,14 +168,16 @@ def judge(
     )
 
 
-def _selected(run: Snapshot, policy: Policy) -> Snapshot:
+def _selected(run: RunSnapshot, policy: Policy) -> RunSnapshot:
     cells = {name: cell for name, cell in run.cells.items() if matches_any_glob(policy.cells, name)}
     return msgspec.structs.replace(run, cells=cells)
 
 
-def _over_limit(old: Snapshot, new: Snapshot, policy: Policy, found: Diff) -> Iterable[Change]:
+def _over_limit(
+    old: RunSnapshot, new: RunSnapshot, policy: Policy, found: Diff
+) -> Iterable[Change]:
     """Cells that use more of their bound than the policy's limit, and did not before."""
-    already = {change.id for change in found.of(Kind.BOUND_UP)}
+    already = {change.id for change in found.select_kind(ChangeKind.BOUND_UP)}
     for name, cell in new.cells.items():
         limit, used = policy.limits(cell.target).bound_used_limit, cell.worst_bound_used
         # What is outside its bound is a mismatch, or an expected one.
@@ -190,7 +192,7 @@ def _over_limit(old: Snapshot, new: Snapshot, policy: Policy, found: Diff) -> It
         if was is not None:
             detail += f"; before {text.bound_use(was)}"
         amount = math.inf if math.isnan(used) else used - limit
-        yield Change(Kind.BOUND_UP, name, before, cell, detail, was, used, "× bound", amount)
+        yield Change(ChangeKind.BOUND_UP, name, before, cell, detail, was, used, "× bound", amount)
 
 
 def _excuses(waiver: Waiver, change: Change) -> bool:
@@ -200,7 +202,7 @@ def _excuses(waiver: Waiver, change: Change) -> bool:
 def _waiver_problems(
     policy: Policy,
     changes: list[Change],
-    run: Snapshot,
+    run: RunSnapshot,
     today: datetime.date,
     subset: int | None,
 ) -> tuple[list[str], list[str]]:

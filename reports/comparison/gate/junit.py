@@ -20,7 +20,7 @@ def render(judged: Judgement) -> str:
     excused = {change.id: f"waived: {waiver.reason}" for change, waiver in judged.waived}
     excused |= {change.id: "fails as in the baseline" for change in judged.known}
     mild = "below the severity that is red"
-    excused |= {change.id: f"{mild}: {change.said}" for change in judged.mild}
+    excused |= {change.id: f"{mild}: {change.description}" for change in judged.mild}
     cells = dict(judged.found.after.cells)
     for name, changes in red.items():
         cells.setdefault(name, changes[0].cell)
@@ -44,9 +44,9 @@ def _test(suite: xml.Element, name: str, cell: CellFacts, red: list[Change], exc
         test.set("time", f"{cell.seconds:.3f}")
     if red:
         first = red[0]
-        message = f"{first.kind.label}: {first.said}"
+        message = f"{first.kind.label}: {first.description}"
         failure = xml.SubElement(test, "failure", type=first.kind.value, message=_safe(message))
-        lines = [f"{change.kind.label}: {change.said}" for change in red]
+        lines = [f"{change.kind.label}: {change.description}" for change in red]
         failure.text = _safe("\n".join([*lines, cell.repro]), lines=True)
     elif excuse or not cell.outcome.is_pass:
         xml.SubElement(test, "skipped", message=_safe(excuse or cell.outcome.meaning))

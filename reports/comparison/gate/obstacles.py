@@ -9,22 +9,27 @@ from datetime import datetime
 from harness.record.cell import CacheOrigin
 from harness.record.target import matches_any_glob
 from reports import text
-from reports.comparison.diff import Change, Diff, Kind
+from reports.comparison.diff import Change, ChangeKind, Diff
 from reports.comparison.gate.policy import CachedPolicy, Policy
-from reports.comparison.snapshot import Snapshot
-from reports.moment import moment
-from reports.outcome import Outcome
+from reports.comparison.snapshot import RunSnapshot
+from reports.moment import parse_time
+from reports.outcome import CellOutcome
 
 _LENGTH = 500
 
 #: A cell of the baseline that this run says nothing of.
-LOSSES = (Kind.DISAPPEARED, Kind.NOT_RUN, Kind.NEWLY_UNAVAILABLE, Kind.NEWLY_LOWERED)
+LOSSES = (
+    ChangeKind.DISAPPEARED,
+    ChangeKind.NOT_RUN,
+    ChangeKind.NEWLY_UNAVAILABLE,
+    ChangeKind.NEWLY_LOWERED,
+)
 
 # pytest's exit codes: all well, some failed; what is above says that the session itself broke.
 _FAILED = 1
 
 
-def find(
+def find_obstacles(
     found: Diff, rest: list[Change], policy: Policy, subset: int | None
 ) -> tuple[list[str], list[str]]:
     """What makes the two incomparable, and what merely hinders.
@@ -63,7 +68,7 @@ def warnings(found: Diff, subset: int | None) -> list[str]:
         if found.before.stored
     ]
     if subset is not None:
-        gone = len(found.of(Kind.DISAPPEARED))
+        gone = len(found.select_kind(ChangeKind.DISAPPEARED))
         lines.append(
             f"declared a subset of at least {text.count(subset, 'cell')}: "
             f"{text.count(gone, 'cell')} of the baseline were not looked at"
@@ -71,7 +76,7 @@ def warnings(found: Diff, subset: int | None) -> list[str]:
     return [text.line(item, _LENGTH) for item in lines]
 
 
-def _incomparable(old: Snapshot, new: Snapshot) -> list[str]:
+def _incomparable(old: RunSnapshot, new: RunSnapshot) -> list[str]:
     lines = []
     if not old.cells:
         lines.append("no cell of the baseline is selected by the policy, or it is empty")
@@ -88,7 +93,7 @@ def _incomparable(old: Snapshot, new: Snapshot) -> list[str]:
     return lines
 
 
-def _ending(old: Snapshot, new: Snapshot) -> list[str]:
+def _ending(old: RunSnapshot, new: RunSnapshot) -> list[str]:
     info = new.info
     fresh = [line for line in info.problems if line not in old.info.problems]
     lines = [f"the run had a problem: {line}" for line in fresh[:10]]
@@ -109,12 +114,12 @@ def _ending(old: Snapshot, new: Snapshot) -> list[str]:
     return lines
 
 
-def _is_whole(run: Snapshot) -> bool:
+def _is_whole(run: RunSnapshot) -> bool:
     # A policy that judges some cells leaves out those that may have made the run fail.
     return len(run.cells) >= len(run.info.expected)
 
 
-def _backends(old: Snapshot, new: Snapshot, subset: int | None) -> list[str]:
+def _backends(old: RunSnapshot, new: RunSnapshot, subset: int | None) -> list[str]:
     used = {cell.target.partition(":")[0] for cell in old.cells.values()}
     lines = []
     for name, state in old.info.backends.items():
@@ -128,7 +133,7 @@ def _backends(old: Snapshot, new: Snapshot, subset: int | None) -> list[str]:
     return lines
 
 
-def _machines(old: Snapshot, new: Snapshot, subset: int | None) -> list[str]:
+def _machines(old: RunSnapshot, new: RunSnapshot, subset: int | None) -> list[str]:
     # Where parts overlap, all cells have a record although a host is missing.
     if subset is not None or not old.info.merged_from:
         return []
@@ -141,13 +146,13 @@ def _losses(rest: list[Change], subset: int | None) -> list[str]:
     lines = []
     for kind in LOSSES:
         lost = [change.id for change in rest if change.kind is kind]
-        if lost and not (kind is Kind.DISAPPEARED and subset is not None):
+        if lost and not (kind is ChangeKind.DISAPPEARED and subset is not None):
             more = f" and {len(lost) - 1:,} more" if len(lost) > 1 else ""
             lines.append(f"{kind.label}: {kind.meaning}: {lost[0]}{more}")
     return lines
 
 
-def _numbers(new: Snapshot, policy: Policy, subset: int | None) -> list[str]:
+def _numbers(new: RunSnapshot, policy: Policy, subset: int | None) -> list[str]:
     counts = Counter(cell.target for cell in new.cells.values() if cell.outcome.is_conclusive)
     total = counts.total()
     lines = []
@@ -162,7 +167,7 @@ def _numbers(new: Snapshot, policy: Policy, subset: int | None) -> list[str]:
     for target in policy.required_targets:
         if not counts[target]:
             lines.append(f"required target {target}: no cell came to a conclusion")
-    spoken = {target: policy.speaks_for(target) for target in {*new.targets}}
+    spoken = {target: policy.find_target_policy(target) for target in {*new.targets}}
     for target, entry in sorted(spoken.items()):
         if entry is not None and counts[target] < entry.min_cells:
             lines.append(
@@ -172,10 +177,12 @@ def _numbers(new: Snapshot, policy: Policy, subset: int | None) -> list[str]:
     return lines
 
 
-def _without_signal(new: Snapshot) -> list[str]:
+def _without_signal(new: RunSnapshot) -> list[str]:
     """Targets whose passes are all vacuous."""
     conclusive = {cell.target for cell in new.cells.values() if cell.outcome.is_pass}
-    empty = Counter(cell.target for cell in new.cells.values() if cell.outcome is Outcome.VACUOUS)
+    empty = Counter(
+        cell.target for cell in new.cells.values() if cell.outcome is CellOutcome.VACUOUS
+    )
     return [
         f"target {target}: none of its {text.count(number, 'pass', 'passes')} is conclusive"
         for target, number in sorted(empty.items())
@@ -183,14 +190,14 @@ def _without_signal(new: Snapshot) -> list[str]:
     ]
 
 
-def _cached(new: Snapshot, policy: Policy) -> list[str]:
+def _cached(new: RunSnapshot, policy: Policy) -> list[str]:
     """Results of earlier runs that the policy does not take for results of this one."""
     taken = [(name, cell.cached) for name, cell in new.cells.items() if cell.cached is not None]
     rule = policy.cached
     if rule is None:
         reasons = {name: "the policy has no [cached]" for name, _ in taken}
     else:
-        began = moment(new.info.started)
+        began = parse_time(new.info.started)
         reasons = {name: why for name, source in taken if (why := _refused(source, rule, began))}
     if not reasons:
         return []
@@ -205,7 +212,7 @@ def _refused(source: CacheOrigin, rule: CachedPolicy, began: datetime | None) ->
     """Why a result does not count; empty where it does."""
     if not matches_any_glob(rule.hosts, source.host):
         return f"host {source.host or 'unknown'} is not among hosts = {rule.hosts!r}"
-    when = moment(source.when)
+    when = parse_time(source.when)
     if when is None or began is None:
         return "its age is not known"
     days = (began - when).total_seconds() / 86400
@@ -219,13 +226,13 @@ def _untimed(found: Diff, policy: Policy) -> list[str]:
         f"time-up is red for {target}, and the times of {text.count(number, 'cell')} cannot be "
         "compared: another host, or a baseline without times"
         for target, number in sorted(found.untimed.items())
-        if Kind.TIME_UP in policy.red_kinds(target)
+        if ChangeKind.TIME_UP in policy.red_kinds(target)
     ]
 
 
 def _unused_targets(found: Diff, policy: Policy) -> list[str]:
     targets = {*found.before.targets, *found.after.targets}
-    used = [policy.speaks_for(target) for target in targets]
+    used = [policy.find_target_policy(target) for target in targets]
     return [
         f"the policy's target {entry.match!r} matches no target"
         + (" that an earlier entry does not" if _any(entry.match, targets) else "")

@@ -15,36 +15,36 @@ from harness.errors import UsageError
 from harness.record.severity import Severity
 from harness.record.target import matches_any_glob
 from reports.comparison.diff.compare import Change
-from reports.comparison.diff.kinds import Kind, Thresholds
+from reports.comparison.diff.kinds import ChangeKind, Thresholds
 
 #: What is red unless a policy says otherwise: everything that was lost, but size and time.
 USUALLY_RED = (
-    Kind.NEWLY_CRASHED,
-    Kind.NEWLY_FAILING,
-    Kind.NEWLY_TIMED_OUT,
-    Kind.NEWLY_XPASSED,
-    Kind.FAILS_OTHERWISE,
-    Kind.MORE_SEVERE,
-    Kind.NEWLY_UNSUPPORTED,
-    Kind.LIMITATION_APPEARED,
-    Kind.SIGNAL_LOST,
-    Kind.DELEGATION_LOST,
-    Kind.RUNTIME_CHANGED,
-    Kind.NUMERICS_WORSE,
-    Kind.QUALITY_WORSE,
+    ChangeKind.NEWLY_CRASHED,
+    ChangeKind.NEWLY_FAILING,
+    ChangeKind.NEWLY_TIMED_OUT,
+    ChangeKind.NEWLY_XPASSED,
+    ChangeKind.FAILS_OTHERWISE,
+    ChangeKind.MORE_SEVERE,
+    ChangeKind.NEWLY_UNSUPPORTED,
+    ChangeKind.LIMITATION_APPEARED,
+    ChangeKind.SIGNAL_LOST,
+    ChangeKind.DELEGATION_LOST,
+    ChangeKind.RUNTIME_CHANGED,
+    ChangeKind.NUMERICS_WORSE,
+    ChangeKind.QUALITY_WORSE,
 )
 
 
-_ALL = tuple(Kind)
+_ALL = tuple(ChangeKind)
 
 _RATED = frozenset(
     {
-        Kind.NEWLY_FAILING,
-        Kind.FAILS_OTHERWISE,
-        Kind.MORE_SEVERE,
-        Kind.NUMERICS_WORSE,
-        Kind.BOUND_UP,
-        Kind.STILL_FAILING,
+        ChangeKind.NEWLY_FAILING,
+        ChangeKind.FAILS_OTHERWISE,
+        ChangeKind.MORE_SEVERE,
+        ChangeKind.NUMERICS_WORSE,
+        ChangeKind.BOUND_UP,
+        ChangeKind.STILL_FAILING,
     }
 )
 """Kinds that speak of errors whose severity is known, and that a low one makes harmless."""
@@ -74,7 +74,7 @@ class TargetPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     match: str
-    red: tuple[Kind, ...] | None = None
+    red: tuple[ChangeKind, ...] | None = None
     severity_at_least: Severity | None = None
     min_cells: int = 0
     optional: bool = False
@@ -93,7 +93,7 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     cell: str
-    kind: tuple[Kind, ...]
+    kind: tuple[ChangeKind, ...]
     reason: str
     owner: str
     expires: datetime.date
@@ -146,7 +146,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     cells: str = "*"
-    red: tuple[Kind, ...] = USUALLY_RED
+    red: tuple[ChangeKind, ...] = USUALLY_RED
     severity_at_least: Severity = Severity.NEGLIGIBLE
     min_cells: int = 1
     required_targets: list[str] = []
@@ -165,22 +165,22 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if not self.red and not any(item.red for item in self.target):
             raise UsageError("no kind of change is red; nothing could make the gate fail")
 
-    def speaks_for(self, target: str) -> TargetPolicy | None:
+    def find_target_policy(self, target: str) -> TargetPolicy | None:
         """The first entry for a target."""
         return next((item for item in self.target if matches_any_glob(item.match, target)), None)
 
-    def red_kinds(self, target: str) -> frozenset[Kind]:
+    def red_kinds(self, target: str) -> frozenset[ChangeKind]:
         """What is red for a target."""
-        entry = self.speaks_for(target)
+        entry = self.find_target_policy(target)
         return frozenset(self.red if entry is None or entry.red is None else entry.red)
 
     def severity_level(self, target: str) -> Severity:
         """From which severity on a mismatch of a target is red."""
-        entry = self.speaks_for(target)
+        entry = self.find_target_policy(target)
         own = None if entry is None else entry.severity_at_least
         return self.severity_at_least if own is None else own
 
-    def tolerates(self, change: Change) -> bool:
+    def is_tolerated(self, change: Change) -> bool:
         """Whether a change is of a mismatch that is less severe than what is red. A crash, a
         failure, and a mismatch of which an older record does not say how severe it is are not."""
         after = change.after
@@ -190,7 +190,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def limits(self, target: str) -> GateThresholds:
         """The thresholds of a target."""
-        entry = self.speaks_for(target)
+        entry = self.find_target_policy(target)
         return self.thresholds if entry is None else entry.thresholds
 
 
@@ -260,4 +260,4 @@ def _line_of(name: str, content: str) -> int | None:
 def _words() -> list[str]:
     structs: list[Any] = [Policy, TargetPolicy, Waiver, GateThresholds, CachedPolicy]
     keys = [field.name for struct in structs for field in msgspec.structs.fields(struct)]
-    return [*keys, *(kind.value for kind in Kind)]
+    return [*keys, *(kind.value for kind in ChangeKind)]

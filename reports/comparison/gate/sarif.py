@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from reports import text
-from reports.comparison.diff import Change, Kind
+from reports.comparison.diff import Change, ChangeKind
 from reports.comparison.gate.judge import Judgement
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -53,7 +53,7 @@ def render(judged: Judgement, *, policy: str = "gate.toml") -> str:
 
 
 def _rules() -> list[dict[str, Any]]:
-    meanings = {kind.value: kind.meaning for kind in Kind}
+    meanings = {kind.value: kind.meaning for kind in ChangeKind}
     meanings[_WAIVER] = "a waiver has expired or matches nothing"
     meanings[_OBSTACLE] = "what keeps the gate from calling the run green"
     return [
@@ -62,7 +62,7 @@ def _rules() -> list[dict[str, Any]]:
 
 
 def _change(change: Change, policy: str) -> dict[str, Any]:
-    name, detail = text.line(change.id, 400), text.line(change.said, 600)
+    name, detail = text.line(change.id, 400), text.line(change.description, 600)
     suite = change.cell.suite
     # Suites are modules; a record may say anything, and only a module's name becomes a path.
     module = suite if suite and all(part.isidentifier() for part in suite.split(".")) else ""

@@ -9,7 +9,7 @@ from reports.comparison.diff import Change
 from reports.comparison.diff.terminal import environment
 from reports.comparison.diff.words import kinds_of
 from reports.comparison.gate.judge import Colour, Judgement
-from reports.console import and_more, new_grid, new_table, section, styled
+from reports.console import new_grid, new_table, print_more, print_section, safe_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,12 +35,12 @@ def render(judged: Judgement, under: str = "", console: Console | None = None) -
 
     out = console or Console()
     found = judged.found
-    out.rule(styled(f"gate: {found.before.name} → {found.after.name}", "bold"), align="left")
+    out.rule(safe_text(f"gate: {found.before.name} → {found.after.name}", "bold"), align="left")
     if under:
-        out.print(styled(f"policy: {under}", "dim"))
+        out.print(safe_text(f"policy: {under}", "dim"))
     environment(found, out)
     for line in [*judged.warnings, *found.remarks]:
-        out.print(styled(f"! {line}", "yellow"))
+        out.print(safe_text(f"! {line}", "yellow"))
     _changes("Red", judged.red, out, _SHOWN, repro=True)
     _lines("Waivers", judged.waivers, "bold red", out)
     _lines("Could not judge", judged.obstacles, "bold yellow", out)
@@ -50,7 +50,7 @@ def render(judged: Judgement, under: str = "", console: Console | None = None) -
     _changes("Worse, and allowed by the policy", judged.noted, out, _NOTED)
     out.print()
     title = f" {judged.colour.words.upper()} "
-    out.print(styled(title, _STYLES[judged.colour]), styled(f" {judged.sentence}"))
+    out.print(safe_text(title, _STYLES[judged.colour]), safe_text(f" {judged.sentence}"))
 
 
 def _changes(
@@ -58,33 +58,35 @@ def _changes(
 ) -> None:
     if not changes:
         return
-    section(out, f"{title}: {kinds_of(changes)}")
+    print_section(out, f"{title}: {kinds_of(changes)}")
     table = new_table("kind", "cell", "change")
     for change in changes[:limit]:
-        detail = text.line(change.said, 400)
+        detail = text.line(change.description, 400)
         if repro:
             detail += f"\n{text.line(change.cell.repro, 300)}"
-        table.add_row(styled(change.kind.label), styled(text.line(change.id, 120)), styled(detail))
+        table.add_row(
+            safe_text(change.kind.label), safe_text(text.line(change.id, 120)), safe_text(detail)
+        )
     out.print(table)
-    and_more(out, len(changes) - limit)
+    print_more(out, len(changes) - limit)
 
 
 def _lines(title: str, lines: list[str], style: str, out: Console) -> None:
     if not lines:
         return
-    section(out, title)
+    print_section(out, title)
     for line in lines[:_SHOWN]:
-        out.print(styled(f"• {text.line(line, 600)}", style))
-    and_more(out, len(lines) - _SHOWN)
+        out.print(safe_text(f"• {text.line(line, 600)}", style))
+    print_more(out, len(lines) - _SHOWN)
 
 
 def _waived(judged: Judgement, out: Console) -> None:
     if not judged.waived:
         return
-    section(out, f"Waived: {text.count(len(judged.waived), 'change')}")
+    print_section(out, f"Waived: {text.count(len(judged.waived), 'change')}")
     grid = new_grid()
     for change, waiver in judged.waived[:_SHOWN]:
         why = f"{waiver.reason} ({waiver.owner}, until {waiver.expires})"
-        grid.add_row(styled(text.line(change.id, 120)), styled(f"{change.kind.label}: {why}"))
+        grid.add_row(safe_text(text.line(change.id, 120)), safe_text(f"{change.kind.label}: {why}"))
     out.print(grid)
-    and_more(out, len(judged.waived) - _SHOWN)
+    print_more(out, len(judged.waived) - _SHOWN)

@@ -11,6 +11,6 @@
 
 from __future__ import annotations
 
-from reports.comparison.releases.compare import Row, Step, release_of, steps
+from reports.comparison.releases.compare import BackendRow, Step, release_of, steps
 
-__all__ = ["Row", "Step", "release_of", "steps"]
+__all__ = ["BackendRow", "Step", "release_of", "steps"]

@@ -13,21 +13,21 @@ from harness.record.host import Environment
 from harness.record.run import Run
 from harness.vendors.versions import PACKAGE
 from reports import facts
-from reports.comparison.diff import Change, Diff, Kind, diff
+from reports.comparison.diff import Change, ChangeKind, Diff, diff
 from reports.comparison.snapshot import CellFacts
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 
-_NUMERICS = (Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE)
+_NUMERICS = (ChangeKind.NUMERICS_WORSE, ChangeKind.BOUND_UP, ChangeKind.QUALITY_WORSE)
 # Between two runs a single cell's clock tells nothing; the median of a backend's does. Who executes
 # a cell follows from what is delegated.
-_LEFT_OUT = (Kind.TIME_UP, Kind.RUNTIME_CHANGED)
+_LEFT_OUT = (ChangeKind.TIME_UP, ChangeKind.RUNTIME_CHANGED)
 _STAGE = "lower"
 # Cells that lower in less say nothing of a release: the clock's own noise is as large.
 _LEAST_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
-class Row:
+class BackendRow:
     """What a step changed on one backend, in cells of it that both releases have.
 
     Attributes:
@@ -71,11 +71,11 @@ class Step:
 
     before: str
     after: str
-    rows: list[Row]
+    rows: list[BackendRow]
     gained: list[tuple[CellFacts, CellFacts]]
     lost: list[tuple[CellFacts, CellFacts]]
     worse: list[Change]
-    better: list[Change]
+    describe_improvement: list[Change]
     remarks: list[str]
 
 
@@ -116,10 +116,10 @@ def steps(runs: Sequence[Run], names: Sequence[str] = ()) -> list[Step]:
 def _step(before: Run, after: Run, old: str, new: str) -> Step:
     forwards, backwards = diff(before, after), diff(after, before)
     pairs = _pairs(forwards)
-    moved = [(a, b) for a, b in pairs if a.outcome.is_pass != b.outcome.is_pass]
-    gained = [(a, b) for a, b in moved if b.outcome.is_pass]
-    lost = [(a, b) for a, b in moved if a.outcome.is_pass]
-    named = {_id(b) for _, b in moved}
+    describe_move = [(a, b) for a, b in pairs if a.outcome.is_pass != b.outcome.is_pass]
+    gained = [(a, b) for a, b in describe_move if b.outcome.is_pass]
+    lost = [(a, b) for a, b in describe_move if a.outcome.is_pass]
+    named = {_id(b) for _, b in describe_move}
     ratios = _lowering(before, after)
     rows = [
         _row(backend, pairs, forwards, backwards, ratios)
@@ -132,7 +132,7 @@ def _step(before: Run, after: Run, old: str, new: str) -> Step:
         gained=gained,
         lost=lost,
         worse=[one for one in forwards.worse if one.id not in named and one.kind not in _LEFT_OUT],
-        better=[
+        describe_improvement=[
             one for one in backwards.worse if one.id not in named and one.kind not in _LEFT_OUT
         ],
         remarks=forwards.remarks,
@@ -145,7 +145,7 @@ def _pairs(found: Diff) -> list[tuple[CellFacts, CellFacts]]:
         (a, b)
         for name, b in found.after.cells.items()
         if (a := found.before.cells.get(name)) is not None
-        and not {a.outcome, b.outcome} <= {Outcome.NOT_RUN, Outcome.UNAVAILABLE}
+        and not {a.outcome, b.outcome} <= {CellOutcome.NOT_RUN, CellOutcome.UNAVAILABLE}
     ]
 
 
@@ -159,15 +159,17 @@ def _row(
     forwards: Diff,
     backwards: Diff,
     ratios: dict[str, list[float]],
-) -> Row:
+) -> BackendRow:
     own = [(a, b) for a, b in pairs if b.target.partition(":")[0] == backend]
     sized = [(a, b) for a, b in own if a.program_bytes and b.program_bytes]
 
-    def cells(found: Diff, *kinds: Kind) -> int:
-        of = (one.id for one in found.of(*kinds) if one.target.partition(":")[0] == backend)
+    def cells(found: Diff, *kinds: ChangeKind) -> int:
+        of = (
+            one.id for one in found.select_kind(*kinds) if one.target.partition(":")[0] == backend
+        )
         return len(set(of))
 
-    return Row(
+    return BackendRow(
         backend=backend,
         compared=len(own),
         passing=(sum(a.outcome.is_pass for a, _ in own), sum(b.outcome.is_pass for _, b in own)),
@@ -175,8 +177,8 @@ def _row(
         lost=sum(a.outcome.is_pass and not b.outcome.is_pass for a, b in own),
         numerics=(cells(forwards, *_NUMERICS), cells(backwards, *_NUMERICS)),
         delegation=(
-            cells(forwards, Kind.DELEGATION_LOST),
-            cells(backwards, Kind.DELEGATION_LOST),
+            cells(forwards, ChangeKind.DELEGATION_LOST),
+            cells(backwards, ChangeKind.DELEGATION_LOST),
         ),
         bytes=(sum(a.program_bytes for a, _ in sized), sum(b.program_bytes for _, b in sized)),
         lowering=statistics.median(ratios[backend]) if ratios.get(backend) else None,

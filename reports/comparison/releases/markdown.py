@@ -7,7 +7,14 @@ from collections import defaultdict
 from reports import text
 from reports.comparison.diff import Change
 from reports.comparison.releases.compare import Step
-from reports.comparison.releases.words import COLUMNS, NOTE, better, figures, headline, moved
+from reports.comparison.releases.words import (
+    COLUMNS,
+    NOTE,
+    describe_improvement,
+    describe_move,
+    headline,
+    row_figures,
+)
 from reports.comparison.snapshot import CellFacts
 from reports.render.markdown import Bounded, code, more, prose, table
 
@@ -31,12 +38,12 @@ def render(found: list[Step], *, made: str = "") -> str:
     for step in found:
         name = f"{step.before} → {step.after}"
         page.add(f"## {name}\n\n{prose(headline(step))}.")
-        page.add(table(list(COLUMNS), [list(map(prose, figures(row))) for row in step.rows]))
+        page.add(table(list(COLUMNS), [list(map(prose, row_figures(row))) for row in step.rows]))
         for title, pairs in (("Newly failing", step.lost), ("Newly passing", step.gained)):
             if pairs:
                 page.add(f"### {title}\n\n{_causes(pairs)}", name=f"{title}, {name}")
-        worse = [(one, one.kind.label, one.said) for one in step.worse]
-        good = [(one, *better(one)) for one in step.better]
+        worse = [(one, one.kind.label, one.description) for one in step.worse]
+        good = [(one, *describe_improvement(one)) for one in step.describe_improvement]
         for title, changes in (("Worse otherwise", worse), ("Better otherwise", good)):
             if changes:
                 page.add(f"### {title}\n\n{_changes(changes)}", name=f"{title}, {name}")
@@ -48,7 +55,7 @@ def _causes(pairs: list[tuple[CellFacts, CellFacts]]) -> str:
     """Cells by what is or was wrong with them, the most first."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for before, after in pairs:
-        groups[after.target, moved(before, after)].append(after.case)
+        groups[after.target, describe_move(before, after)].append(after.case)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     body = [
         [code(target), f"{len(cases):,}", prose(said, _REASON), _examples(cases)]

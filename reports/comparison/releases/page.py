@@ -6,7 +6,14 @@ from collections import defaultdict
 
 from reports import jinja
 from reports.comparison.releases.compare import Step
-from reports.comparison.releases.words import COLUMNS, NOTE, better, figures, headline, moved
+from reports.comparison.releases.words import (
+    COLUMNS,
+    NOTE,
+    describe_improvement,
+    describe_move,
+    headline,
+    row_figures,
+)
 from reports.comparison.snapshot import CellFacts
 
 _CELLS = 500
@@ -33,10 +40,13 @@ def _view(step: Step) -> dict[str, object]:
         "Newly failing": _causes(step.lost),
         "Newly passing": _causes(step.gained),
         "Worse otherwise": _grouped(
-            [(one.kind.label, one.target, one.id, one.said) for one in step.worse]
+            [(one.kind.label, one.target, one.id, one.description) for one in step.worse]
         ),
         "Better otherwise": _grouped(
-            [(better(one)[0], one.target, one.id, better(one)[1]) for one in step.better]
+            [
+                (describe_improvement(one)[0], one.target, one.id, describe_improvement(one)[1])
+                for one in step.describe_improvement
+            ]
         ),
     }
     return {
@@ -44,7 +54,7 @@ def _view(step: Step) -> dict[str, object]:
         "after": step.after,
         "headline": headline(step),
         "tone": "bad" if step.lost else "good",
-        "rows": [figures(row) for row in step.rows],
+        "rows": [row_figures(row) for row in step.rows],
         "lists": {title: groups for title, groups in lists.items() if groups},
         "remarks": step.remarks,
     }
@@ -53,7 +63,7 @@ def _view(step: Step) -> dict[str, object]:
 def _causes(pairs: list[tuple[CellFacts, CellFacts]]) -> list[dict[str, object]]:
     return _grouped(
         [
-            (moved(before, after), after.target, f"{after.case}@{after.target}", "")
+            (describe_move(before, after), after.target, f"{after.case}@{after.target}", "")
             for before, after in pairs
         ]
     )

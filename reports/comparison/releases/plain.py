@@ -6,7 +6,7 @@ import msgspec
 
 from reports.comparison.diff import Change
 from reports.comparison.releases.compare import Step
-from reports.comparison.releases.words import better, moved
+from reports.comparison.releases.words import describe_improvement, describe_move
 from reports.comparison.snapshot import CellFacts
 
 
@@ -19,8 +19,10 @@ def render(found: list[Step]) -> str:
             "backends": [msgspec.to_builtins(row) for row in step.rows],
             "newly_passing": [_cell(a, b) for a, b in step.gained],
             "newly_failing": [_cell(a, b) for a, b in step.lost],
-            "worse": [_change(one, one.kind.label, one.said) for one in step.worse],
-            "better": [_change(one, *better(one)) for one in step.better],
+            "worse": [_change(one, one.kind.label, one.description) for one in step.worse],
+            "better": [
+                _change(one, *describe_improvement(one)) for one in step.describe_improvement
+            ],
             "remarks": step.remarks,
         }
         for step in found
@@ -29,7 +31,7 @@ def render(found: list[Step]) -> str:
 
 
 def _cell(before: CellFacts, after: CellFacts) -> dict[str, str]:
-    return {"cell": f"{after.case}@{after.target}", "what": moved(before, after)}
+    return {"cell": f"{after.case}@{after.target}", "what": describe_move(before, after)}
 
 
 def _change(change: Change, kind: str, said: str) -> dict[str, str]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from reports.comparison.releases.compare import Step
-from reports.comparison.releases.words import COLUMNS, figures, headline, moved
+from reports.comparison.releases.words import COLUMNS, describe_move, headline, row_figures
 from reports.comparison.snapshot import CellFacts
-from reports.console import and_more, new_table, section, styled
+from reports.console import new_table, print_more, print_section, safe_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,16 +26,16 @@ def render(found: list[Step], console: Console | None = None, *, limit: int = 20
 
     out = console or Console()
     for step in found:
-        out.rule(styled(f"{step.before} → {step.after}", "bold"), align="left")
-        out.print(styled(f"{headline(step)}."))
+        out.rule(safe_text(f"{step.before} → {step.after}", "bold"), align="left")
+        out.print(safe_text(f"{headline(step)}."))
         table = new_table(*COLUMNS)
         for row in step.rows:
-            table.add_row(*map(styled, figures(row)))
+            table.add_row(*map(safe_text, row_figures(row)))
         out.print(table)
         for title, pairs in (("newly failing", step.lost), ("newly passing", step.gained)):
             _cells(out, title, pairs, limit)
         for remark in step.remarks:
-            out.print(styled(remark, "dim"))
+            out.print(safe_text(remark, "dim"))
 
 
 def _cells(
@@ -43,8 +43,8 @@ def _cells(
 ) -> None:
     if not pairs:
         return
-    section(out, f"{title}: {len(pairs):,}")
+    print_section(out, f"{title}: {len(pairs):,}")
     for before, after in pairs[:limit]:
-        out.print(styled(f"{after.case}@{after.target}"))
-        out.print(styled(f"    {moved(before, after)}", "dim"))
-    and_more(out, len(pairs) - limit)
+        out.print(safe_text(f"{after.case}@{after.target}"))
+        out.print(safe_text(f"    {describe_move(before, after)}", "dim"))
+    print_more(out, len(pairs) - limit)

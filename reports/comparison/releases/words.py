@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reports import text
-from reports.comparison.diff import Change, Kind
-from reports.comparison.releases.compare import Row, Step
+from reports.comparison.diff import Change, ChangeKind
+from reports.comparison.releases.compare import BackendRow, Step
 from reports.comparison.snapshot import CellFacts
 
 COLUMNS = (
@@ -26,7 +26,7 @@ NOTE = (
 )
 
 
-def figures(row: Row) -> list[str]:
+def row_figures(row: BackendRow) -> list[str]:
     """A row, as :data:`COLUMNS` has it."""
     old, new = row.passing
     return [
@@ -42,7 +42,7 @@ def figures(row: Row) -> list[str]:
     ]
 
 
-def moved(before: CellFacts, after: CellFacts) -> str:
+def describe_move(before: CellFacts, after: CellFacts) -> str:
     """How a cell came to pass, or ceased to."""
     failing = after if before.outcome.is_pass else before
     why = failing.limitation or failing.error
@@ -51,17 +51,17 @@ def moved(before: CellFacts, after: CellFacts) -> str:
 
 
 _BETTER = {
-    Kind.DELEGATION_LOST: "delegation gained",
-    Kind.NUMERICS_WORSE: "numerics better",
-    Kind.BOUND_UP: "bound down",
-    Kind.QUALITY_WORSE: "quality better",
-    Kind.DELEGATES_UP: "fewer delegates",
-    Kind.BYTES_UP: "smaller",
-    Kind.PLANNED_MEMORY_UP: "less planned memory",
+    ChangeKind.DELEGATION_LOST: "delegation gained",
+    ChangeKind.NUMERICS_WORSE: "numerics better",
+    ChangeKind.BOUND_UP: "bound down",
+    ChangeKind.QUALITY_WORSE: "quality better",
+    ChangeKind.DELEGATES_UP: "fewer delegates",
+    ChangeKind.BYTES_UP: "smaller",
+    ChangeKind.PLANNED_MEMORY_UP: "less planned memory",
 }
 
 
-def better(change: Change) -> tuple[str, str]:
+def describe_improvement(change: Change) -> tuple[str, str]:
     """What a change of the reverse comparison is called, and what it says, the right way round."""
     name = _BETTER.get(change.kind, f"not {change.kind.label} any more")
     if change.ops:

@@ -14,7 +14,7 @@ from harness.errors import RunUnreadable
 from harness.record.cell import Cell, Delegation, Status
 from reports.comparison import baseline
 from reports.comparison.diff import diff
-from reports.comparison.snapshot import take
+from reports.comparison.snapshot import take_snapshot
 from reports.tests.runs import cell, large, numerics, write
 
 
@@ -25,7 +25,7 @@ def test_a_run_and_its_baseline_do_not_differ(tmp_path: Path) -> None:
     for found in (diff(stored, run), diff(run, again)):
         assert {change.kind.value for change in found.changes} <= {"still-failing"}
         assert found.environment == []
-    assert take(run).cells.keys() == again.cells.keys()
+    assert take_snapshot(run).cells.keys() == again.cells.keys()
 
 
 def test_numbers_that_are_not_finite_and_odd_names_survive(tmp_path: Path) -> None:

@@ -17,20 +17,20 @@ from harness.record.cell import Delegation
 from harness.record.host import Environment
 from harness.record.run import MergedPart
 from reports.comparison.diff import (
+    ChangeKind,
     Diff,
-    Kind,
     Thresholds,
     diff,
     markdown,
-    normalised,
+    normalize_error,
     plain,
     terminal,
 )
-from reports.comparison.diff.select import chosen, kinds_named
-from reports.comparison.diff.transition import transition
-from reports.comparison.snapshot import CellFacts, take
+from reports.comparison.diff.select import parse_kinds, select_changes
+from reports.comparison.diff.transition import classify_transition
+from reports.comparison.snapshot import CellFacts, take_snapshot
 from reports.comparison.tests.sides import HERE, SUBJECT, made, side
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.tests.runs import cell, large, numerics, write
 
 NAME = f"{SUBJECT}@xnnpack:fp32"
@@ -43,9 +43,12 @@ def kinds(before: str, after: str, limits: Thresholds | None = None) -> list[str
 
 
 def test_every_pair_of_outcomes_has_a_kind_and_equal_ones_have_none() -> None:
-    ends = [None, *(CellFacts(case="a/b", target="x:y", outcome=outcome) for outcome in Outcome)]
+    ends = [
+        None,
+        *(CellFacts(case="a/b", target="x:y", outcome=outcome) for outcome in CellOutcome),
+    ]
     for before, after in itertools.product(ends, ends):
-        kind = transition(before, after)
+        kind = classify_transition(before, after)
         same = (before and before.outcome) is (after and after.outcome)
         passes = bool(before and after and before.outcome.is_pass and after.outcome.is_pass)
         if after is not None and after.outcome.is_red:
@@ -105,21 +108,21 @@ def test_one_cell(before: str, after: str, expected: list[str]) -> None:
 def test_what_follows_from_a_failure_is_said_with_it_and_not_counted_again() -> None:
     found = diff(side({SUBJECT: "passed"}), side({SUBJECT: "mismatch by far"}))
     [change] = found.changes
-    assert change.kind is Kind.NEWLY_FAILING
-    assert {each.kind for each in change.followers} >= {Kind.NUMERICS_WORSE}
-    assert "; with it numerics worse: " in change.said
+    assert change.kind is ChangeKind.NEWLY_FAILING
+    assert {each.kind for each in change.followers} >= {ChangeKind.NUMERICS_WORSE}
+    assert "; with it numerics worse: " in change.description
     assert found.counts.total() == 1
     assert json.loads(plain.render(found))["changes"][0]["followers"][0]["kind"] == "numerics-worse"
     # Asked for by its kind it is there.
-    [alone] = chosen(found, kinds=[Kind.NUMERICS_WORSE]).changes
-    assert alone.kind is Kind.NUMERICS_WORSE
+    [alone] = select_changes(found, kinds=[ChangeKind.NUMERICS_WORSE]).changes
+    assert alone.kind is ChangeKind.NUMERICS_WORSE
 
 
 def test_lost_operators_are_named_with_their_calls() -> None:
     found = diff(side({SUBJECT: "passed"}), side({SUBJECT: "less delegated"}))
-    [change] = found.of(Kind.DELEGATION_LOST)
+    [change] = found.select_kind(ChangeKind.DELEGATION_LOST)
     assert change.ops == (("aten.add.Tensor", 1),)
-    assert "no longer taken: aten.add.Tensor ×1" in change.detail
+    assert "no longer delegated: aten.add.Tensor ×1" in change.detail
 
 
 def test_an_operator_that_became_others_that_are_taken_is_not_lost() -> None:
@@ -135,7 +138,7 @@ def test_sqnr_above_the_ceiling_is_all_the_same() -> None:
     before.cells[-1].numerics = [numerics(sqnr_db=float("inf"))]
     assert diff(before, after).changes == []
     [change] = diff(before, after, Thresholds(sqnr_ceiling_db=200.0)).changes
-    assert (change.kind, change.old, change.new) == (Kind.NUMERICS_WORSE, float("inf"), 140.0)
+    assert (change.kind, change.old, change.new) == (ChangeKind.NUMERICS_WORSE, float("inf"), 140.0)
 
 
 def test_times_of_other_hosts_are_not_compared_unless_asked() -> None:
@@ -145,7 +148,7 @@ def test_times_of_other_hosts_are_not_compared_unless_asked() -> None:
     assert found.changes == []
     assert found.remarks == ["times of 4 cells were not compared: they ran on other hosts"]
     asked = diff(before, after, times_across_hosts=True)
-    assert [change.kind for change in asked.changes] == [Kind.TIME_UP]
+    assert [change.kind for change in asked.changes] == [ChangeKind.TIME_UP]
 
 
 def test_times_of_a_merged_run_are_compared_by_part() -> None:
@@ -157,7 +160,7 @@ def test_times_of_a_merged_run_are_compared_by_part() -> None:
     for name, number in (("linux", 1), ("mac", 0)):
         for item in after.cells:
             item.merged_part = name
-        assert len(diff(before, after).of(Kind.TIME_UP)) == number
+        assert len(diff(before, after).select_kind(ChangeKind.TIME_UP)) == number
 
 
 def test_environments_are_said_first() -> None:
@@ -169,8 +172,8 @@ def test_environments_are_said_first() -> None:
     assert changed["commit"] == ("a" * 12, "b" * 12)
     assert {"python", "host", "machine", "selection"} <= changed.keys()
     shown = _shown(found)
-    assert shown.index("Not the same") < shown.index("compared")
-    assert markdown.render(found).index("Not the same") > 0
+    assert shown.index("Different environment") < shown.index("compared")
+    assert markdown.render(found).index("| Environment |") > 0
 
 
 def test_groups_put_most_losses_first() -> None:
@@ -179,16 +182,16 @@ def test_groups_put_most_losses_first() -> None:
     found = diff(before, after)
     assert list(found.by_op()) == ["mul", "add"]
     assert [len(group) for group in found.by_signature().values()] == [2]
-    assert found.counts == {Kind.NEWLY_FAILING: 2, Kind.FIXED: 1}
+    assert found.counts == {ChangeKind.NEWLY_FAILING: 2, ChangeKind.FIXED: 1}
     assert found.compared == 6
 
 
 def test_signatures_forget_what_differs_from_run_to_run() -> None:
     one = "RuntimeError: at 0x7ffe12 in /home/a/build/graph.cpp:12: node_14 has 3 of 4.5e-3 float32"
     two = "RuntimeError: at 0x11 in /srv/b/graph.cpp:99: node_2 has 77 of 1e9 float32"
-    assert normalised(one) == normalised(two)
-    assert "float32" in normalised(one)
-    assert normalised("conv2d of rank 3") != normalised("conv1d of rank 3")
+    assert normalize_error(one) == normalize_error(two)
+    assert "float32" in normalize_error(one)
+    assert normalize_error("conv2d of rank 3") != normalize_error("conv1d of rank 3")
 
 
 def test_thresholds_must_be_able_to_fail() -> None:
@@ -198,16 +201,18 @@ def test_thresholds_must_be_able_to_fail() -> None:
 
 
 def test_kinds_are_named_or_corrected() -> None:
-    assert kinds_named(["fixed"]) == [Kind.FIXED]
+    assert parse_kinds(["fixed"]) == [ChangeKind.FIXED]
     with pytest.raises(UsageError, match="did you mean newly-failing"):
-        kinds_named(["newly-failng"])
+        parse_kinds(["newly-failng"])
 
 
 def test_a_part_of_a_diff() -> None:
     found = diff(side({SUBJECT: "passed", "x/y": "failed"}), side({SUBJECT: "failed"}))
     assert len(found.changes) == 2
-    assert [c.kind for c in chosen(found, kinds=[Kind.DISAPPEARED]).changes] == [Kind.DISAPPEARED]
-    assert chosen(found, target="tosa:*").changes == []
+    assert [c.kind for c in select_changes(found, kinds=[ChangeKind.DISAPPEARED]).changes] == [
+        ChangeKind.DISAPPEARED
+    ]
+    assert select_changes(found, target="tosa:*").changes == []
 
 
 def test_renderers_show_every_kind_and_keep_texts_of_records_inside(tmp_path: Path) -> None:
@@ -227,7 +232,7 @@ def test_renderers_show_every_kind_and_keep_texts_of_records_inside(tmp_path: Pa
 
 def test_the_repro_line_of_another_repository_names_its_suites(tmp_path: Path) -> None:
     run = write(tmp_path, [cell("a", suite="theirs.cases"), cell("b", suite="suites.ops.unary")])
-    theirs, ours = (each.repro for each in take(run).cells.values())
+    theirs, ours = (each.repro for each in take_snapshot(run).cells.values())
     assert theirs.endswith("--seed 0 --suites theirs")
     assert ours.endswith("--seed 0")
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from harness.errors import UsageError
-from reports.comparison.diff import Kind
+from reports.comparison.diff import ChangeKind
 from reports.comparison.gate import policy
 from reports.comparison.gate.policy import GateThresholds, Policy, TargetPolicy, Waiver
 
@@ -74,18 +74,28 @@ def test_a_target_inherits_what_it_does_not_say() -> None:
     assert read.limits("tosa:fp").sqnr_drop_db == 9
     assert read.limits("tosa:fp").bytes_up == 7
     assert read.limits("mlx:bf16").sqnr_drop_db == 1
-    assert read.red_kinds("tosa:fp") == {Kind.BYTES_UP}
-    assert read.red_kinds("mlx:fp32") == {Kind.FIXED}
-    assert read.red_kinds("mlx:bf16") == {Kind.BYTES_UP}
+    assert read.red_kinds("tosa:fp") == {ChangeKind.BYTES_UP}
+    assert read.red_kinds("mlx:fp32") == {ChangeKind.FIXED}
+    assert read.red_kinds("mlx:bf16") == {ChangeKind.BYTES_UP}
 
 
 def test_the_usual_policy_is_red_on_every_loss_of_an_outcome() -> None:
     usual = set(policy.parse("").red)
-    measured = {Kind.BOUND_UP, Kind.DELEGATES_UP, Kind.BYTES_UP, Kind.PLANNED_MEMORY_UP,
-                Kind.TIME_UP}  # fmt: skip
+    measured = {
+        ChangeKind.BOUND_UP,
+        ChangeKind.DELEGATES_UP,
+        ChangeKind.BYTES_UP,
+        ChangeKind.PLANNED_MEMORY_UP,
+        ChangeKind.TIME_UP,
+    }
     # What is not in it keeps a run from being green in another way.
-    lost = {Kind.DISAPPEARED, Kind.NOT_RUN, Kind.NEWLY_UNAVAILABLE, Kind.NEWLY_LOWERED}
-    assert usual == {kind for kind in Kind if kind.is_worse} - measured - lost
+    lost = {
+        ChangeKind.DISAPPEARED,
+        ChangeKind.NOT_RUN,
+        ChangeKind.NEWLY_UNAVAILABLE,
+        ChangeKind.NEWLY_LOWERED,
+    }
+    assert usual == {kind for kind in ChangeKind if kind.is_worse} - measured - lost
 
 
 def test_the_document_has_every_key_and_kind_and_its_example_is_valid() -> None:
@@ -93,7 +103,7 @@ def test_the_document_has_every_key_and_kind_and_its_example_is_valid() -> None:
     for struct in (Policy, TargetPolicy, Waiver, GateThresholds):
         for field in msgspec.structs.fields(struct):
             assert f"`{field.name}`" in shown or f"\n{field.name} = " in shown, field.name
-    for kind in Kind:
+    for kind in ChangeKind:
         assert f"`{kind.value}`" in shown, kind
     examples = re.findall(r"```toml\n(.*?)```", shown, re.DOTALL)
     assert examples

@@ -14,7 +14,7 @@ from hypothesis import assume, event, given, settings, strategies as st
 from harness.record.folder import CELLS_FILE, RUN_FILE, load
 from harness.record.run import Run, RunInfo
 from reports.comparison.gate import judge, parse
-from reports.comparison.snapshot import take
+from reports.comparison.snapshot import take_snapshot
 from reports.comparison.tests.sides import made, side
 
 TODAY = datetime.date(2026, 6, 15)
@@ -120,7 +120,9 @@ def test_the_order_of_records_changes_nothing(
     assert first.exit_code == second.exit_code
     # As text: NaN is not equal to itself.
     assert repr(first.red) == repr(second.red)
-    assert repr(sorted(take(after).cells.items())) == repr(sorted(take(mixed).cells.items()))
+    assert repr(sorted(take_snapshot(after).cells.items())) == repr(
+        sorted(take_snapshot(mixed).cells.items())
+    )
 
 
 def test_a_red_run_cut_at_any_byte_is_not_green() -> None:

@@ -120,9 +120,9 @@ def test_one_transition_under_the_usual_policy(before: str, after: str, code: in
 
 
 def _accepted(run: Any) -> Any:
-    from reports.comparison.snapshot import take
+    from reports.comparison.snapshot import take_snapshot
 
-    taken = take(run)
+    taken = take_snapshot(run)
     taken.stored = True
     return taken
 

@@ -17,9 +17,9 @@ from harness.record.host import Environment
 from harness.record.run import BackendState, Run
 from reports.comparison.diff import diff
 from reports.comparison.merge import merge
-from reports.comparison.snapshot import take
-from reports.outcome import Outcome
-from reports.summary import Summary
+from reports.comparison.snapshot import take_snapshot
+from reports.outcome import CellOutcome
+from reports.summary import RunSummary
 from reports.tests.runs import cell, write
 
 LINUX = Environment(host="linux", machine="x86_64", git_commit="a" * 40, packages={"torch": "2"})
@@ -54,7 +54,7 @@ def test_shards_become_one_run(tmp_path: Path) -> None:
 def test_each_cell_keeps_the_environment_of_its_part(tmp_path: Path) -> None:
     made = merge(tmp_path / "out", two(tmp_path, [cell("a")], [cell("b", "mlx:fp32")]))
     assert [part.environment for part in made.run.info.merged_from] == [LINUX, MAC]
-    taken = take(made.run)
+    taken = take_snapshot(made.run)
     hosts = {item.case: taken.environment(item).host for item in taken.cells.values()}
     assert hosts == {"a": "linux", "b": "mac"}
     # Of the whole only what all have in common is said.
@@ -68,9 +68,13 @@ def test_who_executed_a_cell_counts_and_it_is_said(tmp_path: Path) -> None:
     mac = [cell("a", "mlx:fp32"), cell("b", "mlx:fp32", status=Status.MISMATCH), away("c")]
     declared = cell("d", "mlx:fp32", status=Status.UNSUPPORTED, error="no", **NOTHING)
     made = merge(tmp_path / "out", two(tmp_path, linux, [*mac, declared], exit_status=1))
-    outcomes = {row.case: row.outcome for row in Summary.of(made.run).rows}
-    assert outcomes == {"a": Outcome.PASSED, "b": Outcome.MISMATCH, "c": Outcome.UNAVAILABLE,
-                        "d": Outcome.UNSUPPORTED}  # fmt: skip
+    outcomes = {row.case: row.outcome for row in RunSummary.from_run(made.run).rows}
+    assert outcomes == {
+        "a": CellOutcome.PASSED,
+        "b": CellOutcome.MISMATCH,
+        "c": CellOutcome.UNAVAILABLE,
+        "d": CellOutcome.UNSUPPORTED,
+    }
     assert made.superseded == 3
     assert len(made.run.info.merged_from[0].superseded) == 3
     assert made.conflicts == []
@@ -83,7 +87,7 @@ def test_conflicts_are_problems_and_the_worst_counts(tmp_path: Path) -> None:
     assert made.overlaps == 2
     assert made.conflicts == ["a@xnnpack:fp32: failed in linux, passed, delegated in mac"]
     assert made.run.info.problems == [f"conflict: {made.conflicts[0]}"]
-    assert Summary.of(made.run).overall.counts[Outcome.FAILED] == 1
+    assert RunSummary.from_run(made.run).overall.counts[CellOutcome.FAILED] == 1
     assert len(made.run.cells) == 4
     assert made.run.info.exit_status == 1
 

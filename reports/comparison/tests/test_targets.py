@@ -12,8 +12,8 @@ from harness.cli import main
 from harness.errors import UsageError
 from harness.record.cell import Status
 from harness.record.folder import load
-from reports.comparison.snapshot import take
-from reports.comparison.targets import Agreement, furthest_apart, pair_up
+from reports.comparison.snapshot import take_snapshot
+from reports.comparison.targets import Agreement, find_furthest_apart, pair_up
 from reports.tests.runs import cell, numerics, write
 
 A, B = "*@xnnpack:fp32", "*@portable:fp32"
@@ -43,7 +43,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_each_case_says_who_is_wrong(run: Path) -> None:
-    found = pair_up(take(load(run)), A, take(load(run)), B)
+    found = pair_up(take_snapshot(load(run)), A, take_snapshot(load(run)), B)
     assert {pair.case: pair.agreement for pair in found.pairs} == {
         "both/fine": Agreement.BOTH_PASS,
         "both/wrong": Agreement.BOTH_WRONG,
@@ -52,7 +52,7 @@ def test_each_case_says_who_is_wrong(run: Path) -> None:
         "fine/less": Agreement.BOTH_PASS,
         "first/only": Agreement.FIRST_ONLY,
     }
-    [apart] = furthest_apart(found.of(Agreement.BOTH_PASS), 6)
+    [apart] = find_furthest_apart(found.select_kind(Agreement.BOTH_PASS), 6)
     assert (apart.case, apart.sqnr_difference) == ("fine/less", 40.0)
 
 
@@ -77,7 +77,7 @@ def test_sides_that_cannot_be_held_against_each_other(
     run: Path, these: str, those: str, words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
-        pair_up(take(load(run)), these, take(load(run)), those)
+        pair_up(take_snapshot(load(run)), these, take_snapshot(load(run)), those)
 
 
 def test_two_runs_or_cells_must_be_named() -> None:

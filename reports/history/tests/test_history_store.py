@@ -19,7 +19,7 @@ from harness.record.run import MergedPart
 from reports import history
 from reports.history import compact, store
 from reports.history.tests.days import START, environment, night
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.tests.runs import cell, numerics
 
 
@@ -35,7 +35,7 @@ def test_runs_and_cells_in_order(tmp_path: Path) -> None:
         "a@xnnpack:fp32", "c@mlx:fp32", "b@xnnpack:fp32", "a@tosa:fp",
     }  # fmt: skip
     at = past.cells["id"].tolist().index("c@mlx:fp32")
-    assert history.OUTCOMES[past.outcomes[0, at]] is Outcome.NOT_RUN
+    assert history.OUTCOMES[past.outcomes[0, at]] is CellOutcome.NOT_RUN
     assert past.outcomes[1, at] == history.ABSENT
     assert past.problems == []
 

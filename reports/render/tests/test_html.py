@@ -10,7 +10,7 @@ from harness.record.cell import MODEL, Delegation, Divergence, LimitationRef, St
 from harness.record.run import BackendState, Run
 from reports.columns import Column
 from reports.render import html, views
-from reports.summary import Summary
+from reports.summary import RunSummary
 from reports.tests.markup import Page
 from reports.tests.runs import cell, large, numerics, write
 
@@ -121,7 +121,7 @@ def test_what_is_not_rated_is_no_part_of_a_bar_of_the_matrix(tmp_path: Path) -> 
     out = {"status": Status.UNSUPPORTED, "error": "no", "runtime": "none", "numerics": []}
     nothing = {"delegation": Delegation()}
     run = write(tmp_path / "r", [cell("add/a"), cell("add/b", **out, **nothing)])
-    rows = Summary.of(run).rows
+    rows = RunSummary.from_run(run).rows
     [group] = views.matrix(rows, [Column("xnnpack:fp32", ("xnnpack:fp32",))])
     [square] = group["summary"]
     assert square["text"] == "1/1"

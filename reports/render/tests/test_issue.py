@@ -9,10 +9,10 @@ import pytest
 from harness.record.cell import Delegation, Status
 from harness.record.host import Environment
 from reports import facts
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.render.issue import issue_text
 from reports.render.views import Texts, cell_view
-from reports.summary import Summary
+from reports.summary import RunSummary
 from reports.tests.runs import cell, numerics, write
 
 HERE = Environment(
@@ -36,7 +36,7 @@ def wrong() -> object:
 
 def test_it_has_what_numbers_versions_and_commands(tmp_path: Path) -> None:
     run = write(tmp_path / "run", [wrong()], environment=HERE)
-    told = issue_text(run.cells[0], Outcome.of(run.cells[0]), run.info)
+    told = issue_text(run.cells[0], CellOutcome.from_cell(run.cells[0]), run.info)
     assert told.startswith("### gelu/tanh@xnnpack:fp32: mismatch in stage compare\n")
     assert "| call 0, output 0 | [0, 3] | 1.5 | 1 | 0.5 | 1e-06 | 3 of 12 |" in told
     assert told.count("| call") == 1  # what conforms is no part of it
@@ -49,7 +49,7 @@ def test_it_has_what_numbers_versions_and_commands(tmp_path: Path) -> None:
 def test_a_page_has_it_of_red_cells_with_source_and_files(tmp_path: Path) -> None:
     run = write(tmp_path / "run", [wrong(), cell("add/a")], environment=HERE)
     texts = Texts()
-    red, green = (cell_view(row, run, texts) for row in Summary.of(run).rows)
+    red, green = (cell_view(row, run, texts) for row in RunSummary.from_run(run).rows)
     if red["outcome"] != "mismatch":
         red, green = green, red
     assert texts.items[red["issue"]].startswith("### gelu/tanh")
@@ -79,4 +79,4 @@ def test_no_delegation_is_no_line(tmp_path: Path) -> None:
     item = cell("a", status=Status.FAILED, stage="lower", error="no", numerics=[],
                 delegation=Delegation(), runtime="none")  # fmt: skip
     run = write(tmp_path / "run", [item], environment=HERE)
-    assert "\n- " not in issue_text(run.cells[0], Outcome.of(run.cells[0]), run.info)
+    assert "\n- " not in issue_text(run.cells[0], CellOutcome.from_cell(run.cells[0]), run.info)

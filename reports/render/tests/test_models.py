@@ -15,10 +15,10 @@ from harness.cli import main
 from harness.record.cell import MODEL, Cell, Delegation, Divergence, Status
 from harness.record.host import Environment
 from harness.record.run import Run
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.render import html, markdown, terminal
-from reports.render.models import MEASURES, Figure, Model, models
-from reports.summary import Summary
+from reports.render.models import MEASURES, Figure, Model, collect_models
+from reports.summary import RunSummary
 from reports.tests.runs import cell, numerics, write
 
 GELU = Divergence(node="gelu_3", op="aten.gelu.default", bound_used=273.0, originates_here=True)
@@ -58,7 +58,9 @@ def wrong(**fields: Any) -> Cell:
 
 
 def one(run: Run, against: Run | None = None) -> Model:
-    found = models(Summary.of(run), None if against is None else Summary.of(against))
+    found = collect_models(
+        RunSummary.from_run(run), None if against is None else RunSummary.from_run(against)
+    )
     ((made,),) = found.cases.values()
     return made
 
@@ -71,7 +73,7 @@ def test_a_model_is_a_row_with_what_it_costs(tmp_path: Path) -> None:
     made = one(write(tmp_path / "r", [model(), cell("add/rank2")]))
     assert {name: figure.now for name, figure in figures(made).items()} == {
         "Delegates": "14",
-        "Left over": "3",
+        "Fallback nodes": "3",
         "Bytes": "544 kB",
         "Constants": "521 kB",
         "Stored twice": "65.5 kB",
@@ -101,8 +103,8 @@ def test_what_is_not_known_is_empty(tmp_path: Path) -> None:
 
 def test_a_target_without_a_record_is_a_row(tmp_path: Path) -> None:
     run = write(tmp_path / "r", [model()], expected=[model().id, "llama/tiny@tosa:fp"])
-    (members,) = models(Summary.of(run)).cases.values()
-    assert [made.row.outcome for made in members] == [Outcome.NOT_RUN, Outcome.PASSED]
+    (members,) = collect_models(RunSummary.from_run(run)).cases.values()
+    assert [made.row.outcome for made in members] == [CellOutcome.NOT_RUN, CellOutcome.PASSED]
 
 
 def test_what_was_otherwise_in_the_other_run_is_said(tmp_path: Path) -> None:
@@ -124,7 +126,7 @@ def test_what_was_otherwise_in_the_other_run_is_said(tmp_path: Path) -> None:
         "Execution peak": Figure("40 MiB", "90 MiB", is_worse=False),
         "Steady": Figure("120 µs", "990 µs", is_worse=False),
     }
-    assert made.was is Outcome.PASSED
+    assert made.was is CellOutcome.PASSED
     assert "gelu_3" in made.diverges
 
 
@@ -132,7 +134,7 @@ def test_times_of_another_host_are_not_compared(tmp_path: Path) -> None:
     other = Environment(host="laptop", machine="arm64", cores=8)
     slow = model(steady_seconds=5.0, memory={"run": 900 * MIB}, program_bytes=1)
     now, then = write(tmp_path / "a", [model()]), write(tmp_path / "b", [slow], environment=other)
-    found = models(Summary.of(now), Summary.of(then))
+    found = collect_models(RunSummary.from_run(now), RunSummary.from_run(then))
     assert found.times_differ
     ((made,),) = found.cases.values()
     assert [name for name, one in figures(made).items() if one.before] == ["Bytes"]
@@ -142,12 +144,12 @@ def test_models_come_go_and_diverge_elsewhere(tmp_path: Path) -> None:
     elsewhere = Divergence(node="tanh", op="aten.tanh.default")
     now = write(tmp_path / "now", [wrong(), model("vit/tiny")], exit_status=1)
     then = write(tmp_path / "then", [wrong(first_divergence=elsewhere), model("bert/tiny")])
-    found = models(Summary.of(now), Summary.of(then))
+    found = collect_models(RunSummary.from_run(now), RunSummary.from_run(then))
     assert found.gone == ("bert/tiny@xnnpack:fp32",)
     (llama,), (vit,) = found.cases.values()
     assert (llama.is_new, vit.is_new) == (False, True)
     assert "tanh" in llama.diverged
-    again = models(Summary.of(now), Summary.of(now))
+    again = collect_models(RunSummary.from_run(now), RunSummary.from_run(now))
     assert {each.diverged for members in again.cases.values() for each in members} == {""}
 
 

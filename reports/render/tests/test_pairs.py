@@ -53,10 +53,10 @@ def test_equal_weights_and_outputs(tmp_path: Path) -> None:
     [
         (encoded(scales=bytes([120, 123])), "1 of 2 scales, by up to 2 exponents, 0 of 64 codes"),
         (encoded(codes=CODES[::-1]), "0 of 2 scales, 64 of 64 codes differ"),
-        (encoded(name="other"), "encoded by one only: other, weight"),
+        (encoded(name="other"), "encoded by one backend only: other, weight"),
         (encoded(codes=CODES[:32]), "weight: 64 and 32 bytes"),
         (msgspec.structs.replace(encoded(), block=16), "e4m3 in blocks of 32, 64 columns and"),
-        (encoded(codes=CODES[::-1]).brief(), "weight differs, bytes are not recorded"),
+        (encoded(codes=CODES[::-1]).brief(), "weight differs; its bytes are not recorded"),
     ],
 )
 def test_weights_that_differ_say_how(tmp_path: Path, other: Encoding, text: str) -> None:
@@ -83,7 +83,7 @@ def test_outputs_are_measured(tmp_path: Path) -> None:
         ([math.inf, 1.0], [math.inf, 1.0], ("0", "0", "1")),
         ([math.nan, 1.0], [math.nan, 1.0], ("0", "0", "1")),
         ([math.nan, 1.0], [0.0, 1.0], ("∞", "∞", "0")),
-        ([1.0], [1.0, 2.0], ("outputs of other sizes", "–", "–")),
+        ([1.0], [1.0, 2.0], ("output sizes differ", "–", "–")),
         ([], [], ("0", "0", "1")),
     ],
 )
@@ -96,7 +96,7 @@ def test_odd_outputs(
 def test_a_cell_that_did_not_run_is_a_row(tmp_path: Path) -> None:
     failed = cell("mxfp_shared/x", MLX, tags=[CROSS_BACKEND], status=Status.FAILED, numerics=[])
     row = one(tmp_path, made(ARM), failed)
-    assert row[2] == "encoded by one only: weight"
+    assert row[2] == "encoded by one backend only: weight"
     assert row[3] == f"no outputs of {MLX}"
 
 

@@ -35,14 +35,14 @@ def test_what_passes_change_is_side_by_side(tmp_path: Path) -> None:
     assert [*found] == [cse, lift, none]
     assert found[lift] == {
         "Case": "deit/tiny", "Target and passes": lift,
-        "Ended": "passed, delegated", "Delegates": "1 → 3", "Left over": "0",
+        "Outcome": "passed, delegated", "Delegates": "1 → 3", "Fallback nodes": "0",
         "Bytes": "2.05 kB → 4.1 kB", "SQNR": "140.0 dB → 120.0 dB", "Bound used": "0.5",
         "Operators changed": "aten.mul.Scalar 24 → 0, aten.mul.Tensor 0 → 24",
-        "Not kept": "nothing",
+        "Violated properties": "none",
     }  # fmt: skip
-    assert found[cse]["Ended"] == "passed, delegated → failed"
-    assert found[cse]["Not kept"] == "outputs: output 0 differs"
-    assert found[none]["Not kept"] == "not looked at"
+    assert found[cse]["Outcome"] == "passed, delegated → failed"
+    assert found[cse]["Violated properties"] == "outputs: output 0 differs"
+    assert found[none]["Violated properties"] == "not checked"
     for page in (html.render(run), markdown.render(run)):
         assert "Without and with passes" in page
         assert "aten.mul.Scalar 24" in page.replace("\\", "")

@@ -188,6 +188,6 @@ def test_results_of_earlier_runs_are_said(tmp_path: Path) -> None:
     run = write(tmp_path / "night", [taken, cell("add/b")])
     for render in (_terminal, markdown.render, html.render):
         shown = " ".join(render(run).split())
-        assert "1 cell, whose results are of earlier runs: 1 of last night" in shown
-        assert "2 of 2 cells passed; 1 of these results are of earlier runs" in shown
+        assert "1 cell reused from earlier runs: 1 of last night" in shown
+        assert "2 of 2 cells passed; 1 of these results are cached results of earlier runs" in shown
     assert "last night on rack7, 2026-06-10T10:00:00+00:00" in _show(taken, run)

@@ -18,14 +18,14 @@ from harness import cli
 from harness.errors import RunUnreadable, RunUnwritable, UsageError
 from harness.record.folder import CELLS_FILE, RUN_FILE, load
 from reports import site
-from reports.comparison.diff import Kind
-from reports.outcome import Outcome
+from reports.comparison.diff import ChangeKind
+from reports.outcome import CellOutcome
 from reports.site import manifest
 from reports.site.columns import ABSENT, LETTERS
 from reports.site.folder import INDEX, MARKER, opened
 from reports.site.pack import number, script
 from reports.site.tests.nights import EVIL, NAMES, hostile, store
-from reports.summary import Summary
+from reports.summary import RunSummary
 from reports.tests.markup import Page
 from reports.tests.runs import cell, large, write
 
@@ -75,8 +75,8 @@ def test_every_run_keeps_each_outcome_apart_and_every_cell_once(tmp_path: Path) 
     assert [run["key"] for run in main["runs"]] == ["night-2", "night-1", "night-0"]
     for at, entry in enumerate(main["runs"]):
         run = load(folder / entry["key"])
-        total = Summary.of(run).overall
-        assert entry["counts"] == [total.counts[outcome] for outcome in Outcome]
+        total = RunSummary.from_run(run).overall
+        assert entry["counts"] == [total.counts[outcome] for outcome in CellOutcome]
         assert (entry["passed"], entry["rated"], entry["rate"]) == (
             total.passed, total.rated, total.pass_rate)  # fmt: skip
         outcomes = _value(data / f"r{at}.js")["outcomes"]
@@ -87,7 +87,7 @@ def test_every_run_keeps_each_outcome_apart_and_every_cell_once(tmp_path: Path) 
         ]
         known = zip(names, outcomes, strict=False)
         said = {name: letter for name, letter in known if letter != ABSENT}
-        assert said == {row.id: LETTERS[row.outcome] for row in Summary.of(run).rows}
+        assert said == {row.id: LETTERS[row.outcome] for row in RunSummary.from_run(run).rows}
 
 
 def test_details_are_there_for_all_cells_of_new_runs_and_for_red_cells_of_old_ones(
@@ -97,7 +97,7 @@ def test_details_are_there_for_all_cells_of_new_runs_and_for_red_cells_of_old_on
     data = _data(site.write(tmp_path / "site", [folder], full=1).index)
     newest, old = _value(data / "r0.js"), _value(data / "r1.js")
     assert newest["detailed"] is None
-    red = {LETTERS[outcome] for outcome in Outcome if outcome.is_red}
+    red = {LETTERS[outcome] for outcome in CellOutcome if outcome.is_red}
     assert old["detailed"] == [at for at, letter in enumerate(old["outcomes"]) if letter in red]
     kept = [at for file in (data / "r1").iterdir() for at, _ in _value(file)["cells"]]
     assert sorted(kept) == old["detailed"]
@@ -273,7 +273,7 @@ def test_a_killed_run_is_shown_as_what_it_is(tmp_path: Path) -> None:
     data = _data(site.write(tmp_path / "site", [tmp_path / "runs"]).index)
     entry = _value(data / "main.js")["runs"][0]
     assert (entry["headline"], entry["tone"]) == ("Incomplete", "warn")
-    assert entry["counts"][list(Outcome).index(Outcome.NOT_RUN)] == 1
+    assert entry["counts"][list(CellOutcome).index(CellOutcome.NOT_RUN)] == 1
     assert any("incomplete" in line for line in _value(data / "r0.js")["concerns"])
 
 
@@ -291,17 +291,17 @@ def test_changes_need_a_folder_and_name_cells_and_runs(tmp_path: Path) -> None:
 
 def test_the_transition_table_has_a_kind_for_what_changed_and_none_for_what_did_not() -> None:
     alike, other = manifest.rules()["transitions"]
-    letters, ranks = list(Outcome), list(Kind)
+    letters, ranks = list(CellOutcome), list(ChangeKind)
     passed, failed, gone = (
-        letters.index(Outcome.PASSED),
-        letters.index(Outcome.FAILED),
+        letters.index(CellOutcome.PASSED),
+        letters.index(CellOutcome.FAILED),
         len(letters),
     )
     assert alike[passed][passed] == -1
-    assert ranks[alike[passed][failed]] is Kind.NEWLY_FAILING
-    assert ranks[alike[failed][failed]] is Kind.STILL_FAILING
-    assert ranks[other[failed][failed]] is Kind.FAILS_OTHERWISE
-    assert ranks[alike[passed][gone]] is Kind.DISAPPEARED
+    assert ranks[alike[passed][failed]] is ChangeKind.NEWLY_FAILING
+    assert ranks[alike[failed][failed]] is ChangeKind.STILL_FAILING
+    assert ranks[other[failed][failed]] is ChangeKind.FAILS_OTHERWISE
+    assert ranks[alike[passed][gone]] is ChangeKind.DISAPPEARED
     assert alike[gone][gone] == -1
 
 

@@ -16,10 +16,10 @@ from harness.record.folder import load
 from harness.record.severity import Severity
 from reports import facts, site, summary, text
 from reports.columns import columns
-from reports.outcome import Outcome
+from reports.outcome import CellOutcome
 from reports.site.tests import browser as chromium
 from reports.site.tests.browser import follow, hash_of, is_wide
-from reports.summary import Summary
+from reports.summary import RunSummary
 from reports.tests.runs import cell, write
 
 pytestmark = chromium.needed
@@ -54,10 +54,10 @@ def test_the_overview_says_the_newest_verdict_first_and_keeps_outcomes_apart(
 ) -> None:
     page = opened(index)
     newest = load(nights / "night-4")
-    total = Summary.of(newest).overall
+    total = RunSummary.from_run(newest).overall
     assert page.text_content("h1").strip().endswith("Failed, incomplete")
     assert "night-4" in page.text_content(".eyebrow")
-    for outcome in Outcome:
+    for outcome in CellOutcome:
         if total.counts[outcome]:
             legend = page.text_content(f".hero a[href*='status={outcome.value}']")
             assert f"{total.counts[outcome]:,}" in legend
@@ -67,7 +67,7 @@ def test_the_overview_says_the_newest_verdict_first_and_keeps_outcomes_apart(
     assert page.locator("#runs tbody tr").count() == 5
     page.click(".hero a[href*='status=failed']")
     page.wait_for_selector(".virtual .case")
-    assert f"{total.counts[Outcome.FAILED]:,} of" in page.text_content("#matching")
+    assert f"{total.counts[CellOutcome.FAILED]:,} of" in page.text_content("#matching")
 
 
 def test_search_and_filters_live_in_the_address_and_a_link_shows_the_same(
@@ -311,7 +311,7 @@ def test_limitations_and_changes_name_causes_cells_and_runs(
     opened: Callable[..., Any], index: str, nights: Path
 ) -> None:
     page = opened(f"{index}#/limitations")
-    gaps = Summary.of(load(nights / "night-4")).gaps
+    gaps = RunSummary.from_run(load(nights / "night-4")).limitation_groups
     assert page.text_content("#matching") == f"{len(gaps)} of {text.count(len(gaps), 'cause')}"
     assert page.locator(".gap .reason").first.text_content() == gaps[0].reason
     page.click(".gap summary >> nth=0")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from harness.record.folder import load
 from reports import text
-from reports.comparison.diff import Kind, diff
+from reports.comparison.diff import ChangeKind, diff
 from reports.site.tests import browser as chromium
 from reports.site.tests.browser import follow, is_wide
 from reports.site.tests.nights import EVIL, LONG, NAMES
@@ -24,7 +24,7 @@ def test_two_runs_compare_as_conform_diff_does(
     opened: Callable[..., Any], index: str, nights: Path
 ) -> None:
     page = opened(f"{index}#/compare")
-    seen: set[Kind] = set()
+    seen: set[ChangeKind] = set()
     for before, after in [(0, 4), (4, 0), (1, 2), (2, 3), (2, 2)]:
         made = page.evaluate(
             """async ([a, b]) => {
@@ -45,17 +45,30 @@ def test_two_runs_compare_as_conform_diff_does(
             (change.kind.value, change.id) for change in wanted.changes if not change.unit
         ]
         measured = {change.kind.value for change in wanted.changes if change.unit}
-        measured.add(Kind.RUNTIME_CHANGED.value)
+        measured.add(ChangeKind.RUNTIME_CHANGED.value)
         assert sorted(tuple(item) for item in made if item[0] in measured) == sorted(
             (change.kind.value, change.id, change.detail)
             for change in wanted.changes
             if change.kind.value in measured
         )
         seen |= {change.kind for change in wanted.changes}
-    assert {Kind.MORE_SEVERE, Kind.NUMERICS_WORSE, Kind.BOUND_UP, Kind.QUALITY_WORSE,
-            Kind.BYTES_UP, Kind.PLANNED_MEMORY_UP, Kind.TIME_UP,
-            Kind.DELEGATION_LOST, Kind.DELEGATES_UP, Kind.RUNTIME_CHANGED, Kind.NEWLY_FAILING,
-            Kind.FIXED, Kind.DISAPPEARED, Kind.APPEARED, Kind.NOT_RUN} <= seen  # fmt: skip
+    assert {
+        ChangeKind.MORE_SEVERE,
+        ChangeKind.NUMERICS_WORSE,
+        ChangeKind.BOUND_UP,
+        ChangeKind.QUALITY_WORSE,
+        ChangeKind.BYTES_UP,
+        ChangeKind.PLANNED_MEMORY_UP,
+        ChangeKind.TIME_UP,
+        ChangeKind.DELEGATION_LOST,
+        ChangeKind.DELEGATES_UP,
+        ChangeKind.RUNTIME_CHANGED,
+        ChangeKind.NEWLY_FAILING,
+        ChangeKind.FIXED,
+        ChangeKind.DISAPPEARED,
+        ChangeKind.APPEARED,
+        ChangeKind.NOT_RUN,
+    } <= seen
 
 
 def test_numbers_are_spelled_as_in_every_other_report(

@@ -23,7 +23,7 @@ function sideCell(main, { data, more }, cell) {
 }
 
 function outcomeDetail(main, before, after) {
-  const label = (side) => (side ? outcomeWords(main, side.at, side.severity) : "not there");
+  const label = (side) => (side ? outcomeWords(main, side.at, side.severity) : "absent");
   if (!after || main.outcomes[after.at].passed) return `${label(before)} → ${label(after)}`;
   const gap = main.outcomes[after.at].value === "xfailed" && after.gap;
   const why = gap ? gap[0] : after.error;

@@ -1,5 +1,5 @@
 // reports/comparison/diff/measures.py in the browser: the numbers of one cell that became worse. A test
-// holds the two against each other, so a rule changes in both or not at all.
+// compares the two, so change a rule in both.
 const NOTHING_TAKEN = [0, 0, 0, [], []];
 
 function falls(before, after) {
@@ -20,9 +20,9 @@ function* delegationWorse(before, after, limits) {
   if ((fallen.length && over.length) || nothing) {
     const number = totalCalls(fallen);
     if (number >= limits.ops_lost || nothing) {
-      let detail = fallen.length ? `no longer taken: ${calls(fallen)}` : "";
-      if (over.length) detail += `${detail ? "; " : ""}left over now: ${calls(over)}`;
-      if (nothing) detail = detail ? `nothing is delegated any more; ${detail}` : "nothing is delegated any more";
+      let detail = fallen.length ? `no longer delegated: ${calls(fallen)}` : "";
+      if (over.length) detail += `${detail ? "; " : ""}fallback now: ${calls(over)}`;
+      if (nothing) detail = detail ? `nothing is delegated now; ${detail}` : "nothing is delegated now";
       yield { kind: "delegation-lost", detail, amount: number };
     }
   }
@@ -78,7 +78,7 @@ function* numericsWorse(before, after, limits) {
   const gone = before.filter((item) => !now.has(key(item))).sort(([a, x], [b, y]) => a - b || x - y);
   if (gone.length) {
     yield { kind: "numerics-worse", amount: Infinity,
-      detail: `${before.length.toLocaleString(LOCALE)} → ${count(after.length, "output")} compared; not any more: ${whichOutput(gone[0])}` };
+      detail: `${before.length.toLocaleString(LOCALE)} → ${count(after.length, "output")} compared; missing now: ${whichOutput(gone[0])}` };
   }
   for (const rule of [sqnrWorse, boundWorse, qualityWorse]) {
     let worst = null;
