@@ -75,7 +75,7 @@ class Step:
     gained: list[tuple[CellFacts, CellFacts]]
     lost: list[tuple[CellFacts, CellFacts]]
     worse: list[Change]
-    describe_improvement: list[Change]
+    better: list[Change]
     remarks: list[str]
 
 
@@ -132,7 +132,7 @@ def _step(before: Run, after: Run, old: str, new: str) -> Step:
         gained=gained,
         lost=lost,
         worse=[one for one in forwards.worse if one.id not in named and one.kind not in _LEFT_OUT],
-        describe_improvement=[
+        better=[
             one for one in backwards.worse if one.id not in named and one.kind not in _LEFT_OUT
         ],
         remarks=forwards.remarks,

@@ -43,7 +43,7 @@ def render(found: list[Step], *, made: str = "") -> str:
             if pairs:
                 page.add(f"### {title}\n\n{_causes(pairs)}", name=f"{title}, {name}")
         worse = [(one, one.kind.label, one.description) for one in step.worse]
-        good = [(one, *describe_improvement(one)) for one in step.describe_improvement]
+        good = [(one, *describe_improvement(one)) for one in step.better]
         for title, changes in (("Worse otherwise", worse), ("Better otherwise", good)):
             if changes:
                 page.add(f"### {title}\n\n{_changes(changes)}", name=f"{title}, {name}")

@@ -45,7 +45,7 @@ def _view(step: Step) -> dict[str, object]:
         "Better otherwise": _grouped(
             [
                 (describe_improvement(one)[0], one.target, one.id, describe_improvement(one)[1])
-                for one in step.describe_improvement
+                for one in step.better
             ]
         ),
     }

@@ -20,9 +20,7 @@ def render(found: list[Step]) -> str:
             "newly_passing": [_cell(a, b) for a, b in step.gained],
             "newly_failing": [_cell(a, b) for a, b in step.lost],
             "worse": [_change(one, one.kind.label, one.description) for one in step.worse],
-            "better": [
-                _change(one, *describe_improvement(one)) for one in step.describe_improvement
-            ],
+            "better": [_change(one, *describe_improvement(one)) for one in step.better],
             "remarks": step.remarks,
         }
         for step in found

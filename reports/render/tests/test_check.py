@@ -29,6 +29,11 @@ LEFT = Delegation(
 )  # fmt: skip
 
 
+KNOWN = (
+    "known issue: Takes any rank, then raises (https://example.org/1); workaround: four dimensions"
+)
+
+
 def shown(folder: Path, cells: list[Cell], notes: tuple[str, ...] = (), **info: Any) -> str:
     run = write(folder, cells, **info)
     out = io.StringIO()
@@ -187,16 +192,13 @@ def test_a_failure_says_its_node_the_vendors_line_and_what_is_known(tmp_path: Pa
         "xnnpack:fp32: prelu (aten.prelu.default), net.py:9: return act(x): fails in lower" in text
     )
     assert "raised at executorch/pass.py:3: raise AssertionError(" in text
-    assert (
-        "known issue: Takes any rank, then raises (https://example.org/1); workaround: four dimensions"
-        in text
-    )
+    assert KNOWN in text
     assert "1 red cell" in text
 
 
 def test_the_page_has_what_is_known_of_a_failure(tmp_path: Path) -> None:
     page = html.render(write(tmp_path, [failed_as_known()]))
-    line = "known issue: Takes any rank, then raises (https://example.org/1); workaround: four dimensions"
+    line = KNOWN
     # Written by the script, from the data.
     (found,) = json.loads(Page(page).data)["cells"]
     assert found["known_issues"] == [line]
