@@ -103,7 +103,7 @@ def test_other_seeds_and_commits_are_problems_other_packages_are_said(tmp_path: 
         "the parts have different seeds: 7, 8",
         f"the parts are of different commits: {'a' * 12}, {'b' * 12}",
     ]
-    assert "torch is not the same in all parts: 2, 3" in made.remarks
+    assert "torch differs between the parts: 2, 3" in made.remarks
     assert {item.seed for item in made.run.cells} == {7, 8}
 
 

@@ -59,7 +59,7 @@ def test_each_case_says_who_is_wrong(run: Path) -> None:
 def test_the_command_prints_them_and_gives_json(run: Path) -> None:
     shown = CliRunner().invoke(main, ["diff", str(run), "--cells", A, B])
     assert shown.exit_code == 0, shown.output
-    assert "wrong on both: suspect what they share" in shown.output
+    assert "wrong on both: suspect the case" in shown.output
     assert "+40.0 dB" in shown.output
     record = CliRunner().invoke(main, ["diff", str(run), "--cells", A, B, "--format", "json"])
     assert json.loads(record.output)["counts"]["both-wrong"] == 1
@@ -69,8 +69,8 @@ def test_the_command_prints_them_and_gives_json(run: Path) -> None:
     ("these", "those", "words"),
     [
         ("*@tosa:fp", B, "matches no cell"),
-        ("*", B, "a side has one cell a case"),
-        ("first/*@xnnpack:fp32", "both/fine@portable:fp32", "no case is among both"),
+        ("*", B, "give globs that match one cell of each case"),
+        ("first/*@xnnpack:fp32", "both/fine@portable:fp32", "have no case in common"),
     ],
 )
 def test_sides_that_cannot_be_held_against_each_other(
