@@ -15,7 +15,7 @@ from harness.record.folder import CELLS_FILE, RUN_FILE, load
 from harness.record.run import SCHEMA_VERSION
 from reports.comparison import baseline
 from reports.comparison.diff import diff
-from reports.comparison.snapshot import take
+from reports.comparison.snapshot import take_snapshot
 from reports.outcome import CellOutcome
 from reports.render import markdown
 from reports.summary import RunSummary
@@ -86,7 +86,7 @@ def test_baselines_of_schema_4_equal_their_run() -> None:
     assert [item.outcome.value for item in stored.cells.values()] == [
         "passed", "vacuous", "mismatch", "failed"
     ]  # fmt: skip
-    cells = take(load(SCHEMA4)).cells
+    cells = take_snapshot(load(SCHEMA4)).cells
     assert stored.cells == {name: replace(item, seconds=None) for name, item in cells.items()}
 
 
