@@ -122,8 +122,8 @@ def store(array: numpy.ndarray[Any, Any], tensor: torch.Tensor) -> None:
     """
     if array.nbytes != tensor.nbytes:
         raise ProgramError(
-            f"the reference model returned {array.nbytes} bytes ({array.dtype}{array.shape}) for a "
-            f"planned tensor of {tensor.nbytes} bytes ({tensor.dtype}{tuple(tensor.shape)})"
+            f"the reference model returned {array.nbytes} bytes {array.dtype}{array.shape} for a "
+            f"planned tensor of {tensor.nbytes} bytes {tensor.dtype}{tuple(tensor.shape)}"
         )
     if tensor.numel() == 0:
         return
