@@ -22,7 +22,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from backends.mlx.execution.delegate import executor, to_mlx
+from backends.mlx.execution.delegate import make_executor, to_mlx
 from harness import Program, Tester
 from harness.session.discovery import find_case
 
@@ -86,7 +86,7 @@ def main(calls: int = 200) -> None:
     warnings.simplefilter("ignore")
     case, _ = find_case(Path("suites"), "deit/tiny")
     tester = Tester(case, "mlx:fp32").export().lower().to_executorch().serialize()
-    program = executor(Program(tester.program).delegates[0])
+    program = make_executor(Program(tester.program).delegates[0])
     twin = build_by_hand(tester.built.module.model)
     image = to_mlx(tester.built.inputs[0])
     ours, theirs = program([image])[0], twin(image)

@@ -1,9 +1,9 @@
-"""MLX: lowered on any host, the delegate's own payload executed with ``mlx.core``.
+"""The MLX backend: lowers programs on any host and executes their payloads with ``mlx.core``.
 
-In the order the data flows: ``codegen.py`` completes executorch's Python package where its wheel
-ships it incomplete, so that programs can be lowered; ``quantization.py`` makes the weights and
-``weights.py`` finds them in the program; ``payload/`` reads and verifies what was lowered;
-``execution/`` runs it; ``listing.py`` shows it; ``backend.py`` has the recipes.
+In the order of the data flow: ``codegen.py`` generates the Python modules that executorch's wheel
+lacks, so that programs can be lowered; ``quantization.py`` quantizes weights, and ``weights.py``
+finds them in the program; ``payload/`` reads and verifies a payload; ``execution/`` runs it;
+``listing.py`` prints it; ``backend.py`` defines the recipes.
 """
 
 from backends.mlx.backend import BACKEND

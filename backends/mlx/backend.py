@@ -1,4 +1,4 @@
-"""The MLX recipes and how their programs are executed."""
+"""The MLX backend: its recipes, and how it executes their programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backends.mlx import codegen
 from backends.mlx.payload.graph import DELEGATE
-from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
+from backends.mlx.quantization import WeightFormat, int4, mxfp8, nvfp4
 from harness import (
     Availability,
     Execution,
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from harness import Built, Case, DelegateLoader, DelegatePayload, Encoding, Program
 
-# A function's argument: mlx's exp multiplies it by a rounded log2(e) and rounds the product
-# (cpu/simd/math.h). Divisions: rsqrt divides by a rounded root (cpu/simd/base_simd.h), softmax
-# multiplies by a rounded reciprocal (cpu/softmax.cpp, metal/kernels/softmax.h).
+# argument_roundings: mlx's exp multiplies its argument by a rounded log2(e) and rounds the product
+# (cpu/simd/math.h). division_roundings: rsqrt divides by a rounded root (cpu/simd/base_simd.h), and
+# softmax multiplies by a rounded reciprocal (cpu/softmax.cpp, metal/kernels/softmax.h).
 FLOAT32 = Precision(argument_roundings=2.0, division_roundings=2.0)
 
 # Accumulated in float32 and rounded once, on the CPU (simd_gemm.h, conv.cpp, fast.cpp) and in Metal
@@ -49,7 +49,7 @@ _FLOAT32_SUMS = frozenset(
 )
 
 # Functions of bfloat16 are computed in float32 and rounded once, on the CPU (types/bf16.h) and by
-# Metal's kernels (bf16_math.h); a sigmoid is four operations that round each (unary_ops.h).
+# Metal's kernels (bf16_math.h); a sigmoid is four operations, each rounded (unary_ops.h).
 BFLOAT16 = Precision(
     function_ulps=0.5,
     functions={"sigmoid": 2.0},
@@ -57,8 +57,8 @@ BFLOAT16 = Precision(
     float32_sums=_FLOAT32_SUMS,
 )
 
-# The same on the CPU (types/fp16.h). Metal's own functions of half err by an ULP (Metal Shading
-# Language Specification 2.0, table 38), and its sigmoid thereby by 2.5.
+# The same on the CPU (types/fp16.h). Metal's own functions of half err by one ULP (Metal Shading
+# Language Specification 2.0, table 38), so its sigmoid errs by 2.5.
 FLOAT16 = Precision(
     function_ulps=1.0,
     functions={"sigmoid": 2.5},
@@ -66,54 +66,54 @@ FLOAT16 = Precision(
     float32_sums=_FLOAT32_SUMS,
 )
 
-# Up to 32 codes are summed before scale and offset meet (qdot in metal/kernels/quantized.h).
+# Up to 32 codes are summed before scale and offset are applied (qdot in metal/kernels/quantized.h).
 INT4 = replace(FLOAT32, block_roundings=33.0)
 
 
-def partitioners() -> list[Partitioner]:
-    """The delegate's partitioner; it takes no options."""
+def make_partitioners() -> list[Partitioner]:
+    """Make the delegate's partitioner; it takes no options."""
     codegen.install()
     from executorch.backends.mlx import MLXPartitioner
 
     return [MLXPartitioner()]
 
 
-def passes() -> list[Any]:
-    """The backend's default passes, the one that makes operations in-place last."""
+def make_passes() -> list[Any]:
+    """Make the delegate's default passes; the last one makes operations write in place."""
     codegen.install()
     from executorch.backends.mlx.passes import get_default_passes
 
     return list(get_default_passes())
 
 
-def edge_config() -> EdgeCompileConfig:
-    """In-place edge operators are not core ATen, and the delegate knows no dim order."""
+def make_edge_config() -> EdgeCompileConfig:
+    """Allow in-place edge operators, which are not core ATen, and disable dim orders."""
     from executorch.exir import EdgeCompileConfig
 
     return EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True)
 
 
 def explain(partitioners: Sequence[Any], node: Node) -> str | None:
-    """What the program builder, which the partitioner asks, has against a node."""
+    """Return the reason that the delegate's program builder gives for rejecting a node."""
     for partitioner in partitioners:
         # Releases before 1.5.0 keep no reasons.
         reasons = getattr(partitioner.supported_ops, "_unsupported_reason", {})
-        for refused, reason in reasons.items():
-            if refused.name == node.name:
-                # What a handler raised follows with its traceback; addresses differ every time.
-                said = reason.partition("\nTraceback")[0].rstrip(".")
-                return re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"\1", said)
+        for rejected, reason in reasons.items():
+            if rejected.name == node.name:
+                # A handler's traceback follows; addresses differ in every process.
+                message = reason.partition("\nTraceback")[0].rstrip(".")
+                return re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"\1", message)
     return None
 
 
-def _row_major_only(case: Case, built: Built) -> str | None:
+def _require_row_major(case: Case, built: Built) -> str | None:
     if built.is_row_major():
         return None
     return "the delegate takes row-major inputs only: its lowering refuses other strides"
 
 
 @functools.cache
-def _script() -> Script:
+def _make_script() -> Script:
     return Script(
         imports=(
             "from executorch.backends.mlx import MLXPartitioner",
@@ -124,105 +124,105 @@ def _script() -> Script:
         edge_config="EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=True)",
         preamble=Path(__file__).with_name("standalone.py").read_text(),
         delegate=DELEGATE,
-        ours="the payload was executed with mlx.core",
+        ours="the harness executed the payload with mlx.core",
     )
 
 
-def _decoding(module: str) -> Script:
-    """The script of a recipe whose decoding operators a module registers."""
-    plain = _script()
+def _make_decoding_script(module: str) -> Script:
+    """Make the script of a quantizing recipe; importing ``module`` registers its operators."""
+    plain = _make_script()
     return replace(plain, imports=(*plain.imports, f"import {module}  # registers operators"))
 
 
-def _recipe(name: str, precision: Precision, dtype: str = "float32", **options: Any) -> Recipe:
+def _make_recipe(name: str, precision: Precision, dtype: str = "float32", **options: Any) -> Recipe:
     defaults: dict[str, Any] = {
         "dtype": dtype,
-        "partitioners": partitioners,
-        "transform_passes": passes,
-        "edge_config": edge_config,
-        "unsupported": _row_major_only,
+        "partitioners": make_partitioners,
+        "transform_passes": make_passes,
+        "edge_config": make_edge_config,
+        "unsupported": _require_row_major,
         "explain": explain,
-        "script": _script(),
+        "script": _make_script(),
     }
     return Recipe(name, precision, **{**defaults, **options})
 
 
-def _quantized(name: str, weights: Format, precision: Precision = FLOAT32) -> Recipe:
-    """Float32 with quantized weights; a case without any that fit is not the recipe's."""
+def _make_quantizing_recipe(
+    name: str, weights: WeightFormat, precision: Precision = FLOAT32
+) -> Recipe:
+    """Make a float32 recipe with quantized weights; cases without suitable ones are unsupported."""
 
     def unsupported(case: Case, built: Built) -> str | None:
         if not has_module(weights.registered_by):
-            return (
-                f"{describe_installed()} has no {weights.registered_by}, which quantizes to {name}"
-            )
-        return _row_major_only(case, built) or weights.unsupported(case, built)
+            return f"{describe_installed()} has no {weights.registered_by}, which quantizes to {name}"
+        return _require_row_major(case, built) or weights.unsupported(case, built)
 
     def verify(lowered: Lowered) -> str | None:
-        from backends.mlx import weights as carried
+        from backends.mlx import weights as program_weights
 
-        return carried.verify(weights, lowered)
+        return program_weights.verify(weights, lowered)
 
     def encodings(lowered: Lowered) -> list[Encoding]:
-        from backends.mlx import weights as carried
+        from backends.mlx import weights as program_weights
 
-        return carried.encodings(weights, lowered)
+        return program_weights.read_encodings(weights, lowered)
 
-    return _recipe(
+    return _make_recipe(
         name,
         precision,
         quantize_weights=weights,
         unsupported=unsupported,
         require_delegation=True,
-        # Affine weights are decoded by operators of the exported graph, not by a tensor's class.
+        # Operators of the exported graph decode affine weights, so they have no tensor subclass.
         verify=None if weights.mode == "affine" else verify,
         encodings=None if weights.mode == "affine" else encodings,
-        script=_decoding(weights.registered_by),
+        script=_make_decoding_script(weights.registered_by),
     )
 
 
 # 1.5.0 adds nodes to 1.4.1 and changes none.
-READ = ("1.4.1", "1.5.0", "1.5.1")
-"""The releases whose runtime (backends/mlx/runtime/) the executor was checked against."""
+CHECKED_RELEASES = ("1.4.1", "1.5.0", "1.5.1")
+"""Releases whose runtime (backends/mlx/runtime/) the executor was compared with."""
 
 _MODULE = "executorch.backends.mlx.passes"
 _PASSES = {
-    "fuse_rms_norm": KnownPass(f"{_MODULE}:FuseRMSNormPass", "makes one operator of an RMS norm",
+    "fuse_rms_norm": KnownPass(f"{_MODULE}:FuseRMSNormPass", "replaces an RMS norm by one operator",
                                rounds=True),
     "canonicalize_permute": KnownPass(f"{_MODULE}:CanonicalizePermutePass",
-                                      "spells transpositions as permutations"),
+                                      "rewrites transpositions as permutations"),
     "collapse_view_copy": KnownPass(
         "executorch.backends.transforms.collapse_view_copy:CollapseViewCopyPass",
-        "makes one of several views in a row",
+        "merges consecutive views",
     ),
     "collapse_permute": KnownPass(f"{_MODULE}:CollapsePermutePass",
-                                  "makes one of several permutations in a row"),
+                                  "merges consecutive permutations"),
     "collapse_dtype_conversion": KnownPass(f"{_MODULE}:CollapseDtypeConversionPass",
-                                           "makes one of several casts in a row"),
-    "remove_no_ops": KnownPass(f"{_MODULE}:RemoveNoOpsPass", "drops operators that do nothing",
+                                           "merges consecutive casts"),
+    "remove_no_ops": KnownPass(f"{_MODULE}:RemoveNoOpsPass", "removes operators without effect",
                                aliases=True),
-    "mlx_reinplace": KnownPass(f"{_MODULE}:MLXReinplacePass", "writes into values that are dead",
+    "mlx_reinplace": KnownPass(f"{_MODULE}:MLXReinplacePass", "reuses memory of unused values",
                                in_place=True),
 }  # fmt: skip
 
 
 class Mlx:
-    """Runs the delegate's payload: natively where the runtime has it, else with ``mlx.core``."""
+    """Executes payloads natively where the runtime has the delegate, else with ``mlx.core``."""
 
     name = "mlx"
     delegate = DELEGATE
     passes = _PASSES
     recipes = {
-        "fp32": _recipe("fp32", FLOAT32),
-        "fp16": _recipe("fp16", FLOAT16, "float16"),
-        "bf16": _recipe("bf16", BFLOAT16, "bfloat16"),
-        "int4": _quantized("int4", int4, INT4),
-        "mxfp8": _quantized("mxfp8", mxfp8),
-        "nvfp4": _quantized("nvfp4", nvfp4),
+        "fp32": _make_recipe("fp32", FLOAT32),
+        "fp16": _make_recipe("fp16", FLOAT16, "float16"),
+        "bf16": _make_recipe("bf16", BFLOAT16, "bfloat16"),
+        "int4": _make_quantizing_recipe("int4", int4, INT4),
+        "mxfp8": _make_quantizing_recipe("mxfp8", mxfp8),
+        "nvfp4": _make_quantizing_recipe("nvfp4", nvfp4),
     }
 
     @functools.cache  # noqa: B019  (one instance per process)
     def availability(self) -> Availability:
-        """Ask the runtime for the delegate, then for what executes it without."""
+        """Check that programs can be lowered, and that the delegate or ``mlx.core`` is there."""
         packages = ("mlx", "executorch", "torch")
         can_lower = False
         try:
@@ -230,19 +230,19 @@ class Mlx:
             can_lower = True
             import mlx.core
         except Exception as error:
-            reason = f"{error}; install mlx in the version that pyproject.toml pins"
+            reason = f"{error}; install the version of mlx that pyproject.toml pins"
             return Availability(False, reason, packages=packages, can_lower=can_lower)
         del mlx
         from harness import list_native_backends
 
         runtime = "native" if DELEGATE in list_native_backends() else "emulated"
         unverified = (
-            "" if runtime == "native" else describe_unverified(READ, "the delegate's runtime")
+            "" if runtime == "native" else describe_unverified(CHECKED_RELEASES, "the delegate's runtime")
         )
         return Availability(True, runtime=runtime, packages=packages, unverified=unverified)
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
-        """Run natively where possible; a program without a delegate always is."""
+        """Run natively where possible; a program without a delegate always runs natively."""
         from harness import Program, list_native_backends, run_native
 
         parsed = Program(program)
@@ -257,20 +257,20 @@ class Mlx:
         return self._interpret(Program(program), calls)
 
     def loader(self, program: Program) -> DelegateLoader:
-        """Executes payloads with ``mlx.core``; those of one program share its cache."""
-        from backends.mlx.execution.delegate import loader
+        """Return a loader that executes payloads with ``mlx.core``; payloads share one cache."""
+        from backends.mlx.execution.delegate import make_loader
 
-        return loader(program)
+        return make_loader(program)
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
-        """The instruction listing of a payload."""
+        """List the instructions of a payload."""
         from backends.mlx.payload import reader
-        from backends.mlx.payload.listing import listing
+        from backends.mlx.payload.payload_text import list_instructions
 
-        return listing(reader.load(payload.data))
+        return list_instructions(reader.load(payload.data))
 
     def inspect(self, attempt: InspectedCell) -> Iterable[str]:
-        """The instruction listing of the cell's program."""
+        """List the instructions of a cell's program."""
         from backends.mlx.listing import inspect
 
         return inspect(attempt)

@@ -1,12 +1,11 @@
-"""Complete ``executorch.backends.mlx`` where its wheel lacks the generated schema modules.
+"""Generate the schema modules that ``executorch.backends.mlx`` lacks in some wheels.
 
-Wheels for other hosts than macOS ship the schema, its generator and ``flatc``, but not what
-they generate, and the package refuses to import. :func:`install` generates the modules into a
+Wheels for hosts other than macOS contain the schema, its generator and ``flatc``, but not the
+generated modules, so the package cannot be imported. :func:`install` generates the modules into a
 cache outside site-packages and lets Python import them from there.
 
-The cache is keyed by everything that goes in, so another version of the wheel is another entry;
-an entry is made in a folder of its own and renamed into place, so processes cannot see half of
-one or trip over each other.
+The cache key covers all inputs, so each version of the wheel has its own entry. An entry is
+written to a temporary folder and renamed, so no process can see an incomplete one.
 """
 
 from __future__ import annotations
@@ -37,28 +36,28 @@ _INSPECTOR = f"{_DELEGATE}._generated_inspector"
 
 
 class GenerationError(ConformError):
-    """The wheel lacks generated modules and they cannot be made from what it holds."""
+    """The wheel lacks generated modules, and they cannot be generated from its contents."""
 
 
 @functools.cache
 def install() -> None:
     """Make ``executorch.backends.mlx`` importable in this process.
 
-    Does nothing where the wheel is complete.
+    Does nothing when the wheel is complete.
 
     Raises:
-        GenerationError: the wheel holds no schema, generator or compiler, or they disagree.
+        GenerationError: the wheel has no schema, generator or compiler, or they disagree.
     """
     source = wheel_folder() / "serialization"
     if (source / "mlx_graph_schema.py").exists():
         return
-    entry = ensure(source)
-    sys.meta_path.insert(0, _Finder(entry))
+    entry = find_or_generate(source)
+    sys.meta_path.insert(0, _GeneratedModuleFinder(entry))
     importlib.invalidate_caches()
 
 
 def wheel_folder() -> Path:
-    """Where the installed wheel keeps the MLX delegate.
+    """Return the folder of the MLX delegate in the installed wheel.
 
     Raises:
         GenerationError: executorch is not installed, or its wheel has no MLX delegate.
@@ -75,18 +74,18 @@ def wheel_folder() -> Path:
 _LOADING = threading.Lock()
 
 
-def ensure(source: Path, cache: Path | None = None) -> Path:
-    """The folder that holds the completed package, generated when it is not there yet.
+def find_or_generate(source: Path, cache: Path | None = None) -> Path:
+    """Return the folder of the completed package; generate it if it is missing.
 
     Args:
         source: the ``serialization`` package of the wheel.
-        cache: folder of all entries; the user's cache folder by default, a temporary folder of
-            this process where that cannot be written.
+        cache: folder of all entries; by default the user's cache folder, or a temporary folder of
+            this process when that is not writable.
 
     Raises:
         GenerationError: see :func:`install`.
     """
-    flatc = _flatc(source)
+    flatc = _find_flatc(source)
     inputs = [*sorted(source.glob("*.py")), source / "schema.fbs"]
     missing = [path.name for path in (*inputs, source / "generate.py") if not path.exists()]
     if missing:
@@ -96,10 +95,10 @@ def ensure(source: Path, cache: Path | None = None) -> Path:
         digest.update(path.name.encode() + path.read_bytes())
     key = digest.hexdigest()[:32]
     entry = (cache or cache_folder("mlx-schema")) / key
-    if os.path.isdir(entry):  # also where the folder can be read and not written
+    if os.path.isdir(entry):  # works also in a read-only cache
         return entry
     try:
-        if cache is None and not _writable(entry.parent):
+        if cache is None and not _is_writable(entry.parent):
             entry = _private_folder() / key
         if not entry.is_dir():
             _publish(inputs, flatc, entry)
@@ -109,10 +108,10 @@ def ensure(source: Path, cache: Path | None = None) -> Path:
 
 
 def load_generator(folder: Path) -> Any:
-    """The wheel's ``generate.py`` as a module whose paths are those of ``folder``.
+    """Import ``generate.py`` from a folder; the module reads and writes there.
 
     Raises:
-        GenerationError: it is missing or does not import.
+        GenerationError: the file is missing or cannot be imported.
     """
     path = folder / "generate.py"
     load = importlib.util.spec_from_file_location  # imports only: executorch
@@ -120,19 +119,19 @@ def load_generator(folder: Path) -> Any:
     if spec is None or spec.loader is None or not path.exists():
         raise GenerationError(f"{path} is missing; reinstall executorch")
     module = importlib.util.module_from_spec(spec)
-    # Its dataclasses look their module up while they are made: no other thread's under that name.
+    # Its dataclasses look up their module by name: no other thread may use the name meanwhile.
     with _LOADING:
         sys.modules[spec.name] = module
         try:
             spec.loader.exec_module(module)
         except Exception as error:
-            raise GenerationError(f"{path} does not import: {error}") from error
+            raise GenerationError(f"{path} cannot be imported: {error}") from error
         finally:
             sys.modules.pop(spec.name, None)
     return module
 
 
-def _flatc(source: Path) -> Path:
+def _find_flatc(source: Path) -> Path:
     flatc = source.parents[2] / "data" / "bin" / "flatc"
     if flatc.exists():
         return flatc
@@ -142,7 +141,7 @@ def _flatc(source: Path) -> Path:
     return Path(on_path)
 
 
-def _writable(folder: Path) -> bool:
+def _is_writable(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -154,18 +153,18 @@ def _writable(folder: Path) -> bool:
 @functools.cache
 def _private_folder() -> Path:
     holder = tempfile.TemporaryDirectory(prefix="conform-mlx-schema-")
-    _KEPT.append(holder)  # removed when the process ends
+    _PRIVATE_FOLDERS.append(holder)  # removed when the process ends
     return Path(holder.name)
 
 
-_KEPT: list[tempfile.TemporaryDirectory[str]] = []
+_PRIVATE_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def _publish(inputs: list[Path], flatc: Path, entry: Path) -> None:
-    """Generate beside the entry and rename; whoever comes second keeps the first one's."""
+    """Generate in a temporary folder and rename it; an entry of another process stays."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=entry.parent, prefix=".making-") as making:
-        # The generator derives its paths from its own place: .../mlx/serialization.
+        # The generator derives its paths from its own folder: .../mlx/serialization.
         delegate = Path(making) / "mlx"
         folder = delegate / "serialization"
         folder.mkdir(parents=True)
@@ -199,10 +198,10 @@ def _generate(folder: Path, flatc: Path) -> None:
     ]
     if absent or not nodes:
         raise GenerationError(
-            f"executorch's generate.py makes no code for {', '.join(absent) or 'any node'} of its "
-            f"schema.fbs; install the version that pyproject.toml pins"
+            f"executorch's generate.py generates no code for {', '.join(absent) or 'any node'} of "
+            f"its schema.fbs; install the version that pyproject.toml pins"
         )
-    _compile(folder, flatc)
+    _run_flatc(folder, flatc)
     with contextlib.redirect_stdout(io.StringIO()):
         generator._fixup_flatc_imports()
     (folder / "_generated" / "__init__.py").write_text("")
@@ -211,22 +210,23 @@ def _generate(folder: Path, flatc: Path) -> None:
     (folder.parent / "_generated_inspector.py").write_text(inspector)
 
 
-def _compile(folder: Path, flatc: Path) -> None:
+def _run_flatc(folder: Path, flatc: Path) -> None:
     output = folder / "_generated"
     command = [str(flatc), "--python", "-o", str(output), str(folder / "schema.fbs")]
     try:
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
         raise GenerationError(f"{flatc} does not run: {error.strerror}") from error
-    if made.returncode != 0 or not (output / "mlx_delegate").is_dir():
-        # Several lines, of which one says what and where.
-        lines = [line.strip() for line in (made.stderr + made.stdout).splitlines() if line.strip()]
+    if result.returncode != 0 or not (output / "mlx_delegate").is_dir():
+        # Of several lines, one has the error and its position.
+        text = result.stderr + result.stdout
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
         reason = next((line for line in lines if "error: " in line), " ".join(lines[:3]))
         raise GenerationError(f"{flatc} refuses schema.fbs: {reason or 'no reason given'}")
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the completed package in its cache entry; all else is left to Python."""
+class _GeneratedModuleFinder(importlib.abc.MetaPathFinder):
+    """Finds the generated modules in their cache entry; Python finds all others."""
 
     def __init__(self, entry: Path) -> None:
         self._package = entry / "serialization"

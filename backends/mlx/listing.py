@@ -1,4 +1,4 @@
-"""The instruction listing of a program."""
+"""List the MLX instructions of a cell's program, with the shapes that they wrote."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import mlx.core as mx
 
-from backends.mlx.execution.delegate import cache_of, executor, handle
-from backends.mlx.execution.executor import Executor
+from backends.mlx.execution.delegate import make_cache, make_executor, make_handle
+from backends.mlx.execution.executor import MlxExecutor
 from backends.mlx.payload.graph import DELEGATE, Node
-from backends.mlx.payload.listing import SHORT, Position, listing
+from backends.mlx.payload.payload_text import SHORT, Position, list_instructions
 from harness import (
     DelegateHandle,
     DelegatePayload,
@@ -22,60 +22,65 @@ from harness import (
 
 
 @dataclass
-class Ran:
-    """What one delegate did in the last call.
+class DelegateTrace:
+    """The results that one delegate wrote in the last call.
 
     Attributes:
         program: the executor.
-        results: what each instruction wrote, by its position; the last time it ran.
+        results: results of each instruction, by its position; of its last execution.
     """
 
-    program: Executor
+    program: MlxExecutor
     results: dict[Position, list[Any]]
 
-    def see(self, chain: int, at: int, node: Node, tensors: list[Any], values: list[Any]) -> None:
-        """Observer of the executor."""
+    def record(
+        self, chain: int, at: int, node: Node, tensors: list[Any], values: list[Any]
+    ) -> None:
+        """Record an instruction's results; the executor calls this."""
         written = [tensors[slot] for slot in node.writes]
         # A symbolic instruction writes a value slot instead.
         self.results[chain, at] = written or [values[slot] for slot in node.values[-1:]]
 
 
 def inspect(attempt: InspectedCell) -> Iterator[str]:
-    """Lines about the MLX programs of a cell that was lowered.
+    """Yield lines about the MLX programs of a lowered cell.
 
     Args:
-        attempt: the shapes of a stateful sequence are those of its first wrong call.
+        attempt: the cell; shapes in a stateful sequence come from its first wrong call.
     """
-    delegates = run(attempt, next((row.call for row in attempt.numerics if row.problem), 0))
+    call = next((row.call for row in attempt.numerics if row.problem), 0)
+    delegates = trace_delegates(attempt, call)
     if not delegates:
         yield "nothing was delegated to MLX"
-    for number, ran in enumerate(delegates):
-        seen = {place: list(map(_seen, found)) for place, found in ran.results.items()}
-        head, *lines = listing(ran.program.graph, seen)
+    for number, delegate in enumerate(delegates):
+        results = {
+            place: list(map(_format_result, values)) for place, values in delegate.results.items()
+        }
+        head, *lines = list_instructions(delegate.program.graph, results)
         yield f"MLX delegate {number}: {head}"
         yield from lines
 
 
-def run(attempt: InspectedCell, call: int = 0) -> list[Ran]:
-    """Run the calls up to ``call`` and keep what the delegates do in that one."""
-    delegates: list[Ran] = []
+def trace_delegates(attempt: InspectedCell, call: int = 0) -> list[DelegateTrace]:
+    """Run the calls up to ``call`` and record the results of its delegates."""
+    delegates: list[DelegateTrace] = []
 
     def load(payload: DelegatePayload) -> DelegateHandle:
-        ran = Ran(executor(payload, cache), {})
-        delegates.append(ran)
-        return handle(ran.program, observer=ran.see)
+        delegate = DelegateTrace(make_executor(payload, cache), {})
+        delegates.append(delegate)
+        return make_handle(delegate.program, observer=delegate.record)
 
     program = attempt.lowered.program
     if not program.plan.delegates:
         return []
-    cache = cache_of(program)
+    cache = make_cache(program)
     interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
     for inputs in attempt.calls[: call + 1]:
         interpreter(inputs)
     return delegates
 
 
-def _seen(result: Any) -> str:
+def _format_result(result: Any) -> str:
     if not isinstance(result, mx.array):
         return f"= {result}"
     name = str(result.dtype).removeprefix("mlx.core.")

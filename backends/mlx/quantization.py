@@ -1,9 +1,9 @@
-"""Weights of linear and embedding layers in the delegate's three quantized formats.
+"""Quantize weights of linear and embedding layers to the delegate's three formats.
 
-A format is called on a module before export, as one calls ``torchao.quantization.quantize_``:
-each weight becomes a tensor subclass that exports as a decoding operator of torchao, which the
-delegate fuses with the layer behind it into one instruction (``QuantizedMatmulNode``; for an
-embedding ``TakeNode`` and ``DequantizeNode``).
+A format is called on a module before export, like ``torchao.quantization.quantize_``. Each weight
+becomes a tensor subclass that exports as a decoding operator of torchao. The delegate fuses that
+operator with the next layer into one instruction (``QuantizedMatmulNode``; for an embedding
+``TakeNode`` and ``DequantizeNode``).
 
 ======  =========================  =====  ============================================  ==========
 format  codes                      block  scale                                         mode
@@ -14,8 +14,8 @@ mxfp8   E4M3                       32     power of two (E8M0)                   
 nvfp4   E2M1                       16     E4M3, and one float32 for the whole weight    nvfp4
 ======  =========================  =====  ============================================  ==========
 
-A block is a run of a row; its length has to divide the row's. Sources: what executorch's
-``extension/llm/export/{quantize,mx,nvfp4}.py`` applies for its own MLX models; OCP Microscaling
+A block is a part of a row; its length must divide the row's. Sources: executorch's
+``extension/llm/export/{quantize,mx,nvfp4}.py``, used for its own MLX models; OCP Microscaling
 Formats (MX) Specification 1.0; NVIDIA's NVFP4, which adds the second level of scales.
 """
 
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Format:
-    """A weight format, and by calling it the conversion to it.
+class WeightFormat:
+    """A weight format. Calling it converts a module.
 
     Attributes:
-        name: as in the table above.
-        block: how many neighbours of a row share a scale.
-        rows: what the number of rows has to be a multiple of.
-        dtypes: names of what torchao converts from.
+        name: the format in the table above.
+        block: number of neighbouring elements of a row that share a scale.
+        rows: the number of rows must be a multiple of this.
+        dtypes: names of the dtypes that torchao can convert.
         config: makes torchao's configuration.
-        bits: of one code.
-        mode: the delegate's word for how codes are decoded.
+        bits: bits of one code.
+        mode: the delegate's name of the decoding.
         element: format of one code.
-        registered_by: the module whose import registers the operator that decodes it.
-        experts: whether the delegate multiplies by gathered experts in this format.
+        registered_by: the module whose import registers the decoding operator.
+        experts: whether the delegate can multiply by gathered experts in this format.
     """
 
     name: str
@@ -61,42 +61,42 @@ class Format:
     experts: bool = False
 
     def __call__(self, module: torch.nn.Module) -> torch.nn.Module:
-        """Quantize every weight that fits, in place; the others stay as they are.
+        """Quantize every suitable weight in place.
 
         A weight that several layers share is quantized once and stays shared.
 
         Args:
-            module: float32, float16 or bfloat16; its packed ``SwitchLinear`` experts count.
+            module: float32, float16 or bfloat16; packed ``SwitchLinear`` experts are included.
 
         Returns:
             The module itself.
         """
         if self.experts:
-            for experts in _packed_experts(module):
-                self._convert_experts(experts)
+            for experts in _find_packed_experts(module):
+                self._quantize_experts(experts)
         done: dict[torch.nn.Parameter, torch.nn.Parameter] = {}
-        for layer in _layers(module):
-            if self.fits(layer.weight):
+        for layer in _find_layers(module):
+            if self.can_quantize(layer.weight):
                 if layer.weight not in done:
-                    done[layer.weight] = self._converted(layer)
+                    done[layer.weight] = self._quantize_weight(layer)
                 layer.weight = done[layer.weight]
         return module
 
-    def fits(self, weight: torch.Tensor) -> bool:
+    def can_quantize(self, weight: torch.Tensor) -> bool:
         """Whether a weight of shape (rows, columns) can have this format."""
         rows, columns = weight.shape[-2:]
         return (
             columns % self.block == 0
             and rows % self.rows == 0
-            and _name(weight.dtype) in self.dtypes
+            and _dtype_name(weight.dtype) in self.dtypes
         )
 
     def unsupported(self, case: Case, built: Built) -> str | None:
-        """Why a recipe of this format has nothing to say about a case, or None."""
-        weights = [layer.weight for layer in _layers(built.module)]
+        """Say why a recipe of this format cannot test a case; None when it can."""
+        weights = [layer.weight for layer in _find_layers(built.module)]
         if self.experts:
-            weights += [experts.weight.mT for experts in _packed_experts(built.module)]
-        if any(self.fits(weight) for weight in weights):
+            weights += [experts.weight.mT for experts in _find_packed_experts(built.module)]
+        if any(self.can_quantize(weight) for weight in weights):
             return None
         return (
             f"nothing to quantize: {self.name} takes linear and embedding weights of "
@@ -104,8 +104,8 @@ class Format:
             f"with rows in multiples of {self.rows} and columns of {self.block}"
         )
 
-    def _converted(self, layer: Any) -> torch.nn.Parameter:
-        """The quantized weight of a layer, which keeps its own."""
+    def _quantize_weight(self, layer: Any) -> torch.nn.Parameter:
+        """Return a quantized copy of a layer's weight; the layer does not change."""
         from torchao.quantization import quantize_
 
         original = layer.weight
@@ -114,9 +114,9 @@ class Format:
         layer.weight = original
         return quantized
 
-    def _convert_experts(self, packed: Any) -> None:
-        """Take packed float experts apart, quantize each, and pack them again."""
-        if not self.fits(packed.weight.mT):
+    def _quantize_experts(self, packed: Any) -> None:
+        """Unpack packed float experts, quantize each, and pack them again."""
+        if not self.can_quantize(packed.weight.mT):
             return
         import torch
 
@@ -124,7 +124,7 @@ class Format:
         for weight in packed.weight.mT:
             linear = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False)
             linear.weight = torch.nn.Parameter(weight.contiguous(), requires_grad=False)
-            linear.weight = self._converted(linear)
+            linear.weight = self._quantize_weight(linear)
             linears.append(linear)
         del packed.weight
         packed.experts = torch.nn.ModuleList(linears)
@@ -132,9 +132,12 @@ class Format:
         packed.pack()
 
 
-def _layers(module: torch.nn.Module) -> Iterator[Any]:
-    """Linear and embedding layers. A subclass may use its weight in other ways, which need not
-    work with a quantized one: attention's output projection does."""
+def _find_layers(module: torch.nn.Module) -> Iterator[Any]:
+    """Find linear and embedding layers.
+
+    Subclasses are not included: other code may use their weight in ways that a quantized one does
+    not support, as attention does with its output projection.
+    """
     import torch
 
     for part in module.modules():
@@ -142,9 +145,9 @@ def _layers(module: torch.nn.Module) -> Iterator[Any]:
             yield part
 
 
-def _packed_experts(module: torch.nn.Module) -> list[Any]:
-    """Float expert layers of executorch, whose weights are stacked as (expert, in, out)."""
-    # A module that has one has imported its class; nothing else needs it.
+def _find_packed_experts(module: torch.nn.Module) -> list[Any]:
+    """Find executorch's float expert layers; their weights are stacked as (expert, in, out)."""
+    # A module with such a layer has already imported the class.
     switch = sys.modules.get("executorch.backends.mlx.llm.switch")
     return [
         part
@@ -153,7 +156,7 @@ def _packed_experts(module: torch.nn.Module) -> list[Any]:
     ]
 
 
-def _name(dtype: torch.dtype) -> str:
+def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
@@ -185,7 +188,7 @@ def _nvfp4_config() -> Any:
 _FLOAT = ("float32", "bfloat16")
 _HALF = (*_FLOAT, "float16")
 
-int4 = Format(
+int4 = WeightFormat(
     "int4",
     32,
     rows=1,
@@ -197,7 +200,7 @@ int4 = Format(
     registered_by="torchao.quantization",
     experts=True,
 )
-mxfp8 = Format(
+mxfp8 = WeightFormat(
     "mxfp8",
     32,
     rows=1,
@@ -208,7 +211,7 @@ mxfp8 = Format(
     element="e4m3",
     registered_by="executorch.extension.llm.export.mx",
 )
-nvfp4 = Format(
+nvfp4 = WeightFormat(
     "nvfp4",
     16,
     rows=16,

@@ -1,7 +1,7 @@
-"""Carried by scripts that lower for MLX with upstream's packages alone.
+"""Preamble of scripts that lower for MLX with upstream's packages alone.
 
-Wheels for other hosts than macOS hold the schema, its generator and flatc, and not what they
-generate: :mod:`backends.mlx.codegen` without its cache, its checks and its package.
+Generates the modules that wheels for hosts other than macOS lack, like :mod:`backends.mlx.codegen`
+but without its cache and checks.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any
 
 
 def complete_mlx() -> None:
-    """Generate what executorch's wheel lacks of backends/mlx and let Python find it."""
+    """Generate the modules of backends/mlx that executorch's wheel lacks; let Python find them."""
     found = importlib.util.find_spec("executorch")
     root = Path(next(iter(found.submodule_search_locations or []))) if found else Path()
     source = root / "backends" / "mlx" / "serialization"
     if (source / "mlx_graph_schema.py").exists() or not source.is_dir():
         return
-    # The generator derives its paths from its own place: .../mlx/serialization.
+    # The generator derives its paths from its own folder: .../mlx/serialization.
     folder = Path(tempfile.mkdtemp()) / "mlx" / "serialization"
     shutil.copytree(source, folder)
     load: Any = importlib.util.spec_from_file_location  # imports only: executorch
     spec: Any = load("generate", folder / "generate.py")
     generate: Any = importlib.util.module_from_spec(spec)
-    sys.modules["generate"] = generate  # its dataclasses look their module up
+    sys.modules["generate"] = generate  # its dataclasses look up their module
     spec.loader.exec_module(generate)
     schema = generate.parse_fbs(folder / "schema.fbs")
     (folder / "mlx_graph_schema.py").write_text(generate.generate_python_schema(schema))

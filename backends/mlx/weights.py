@@ -1,4 +1,4 @@
-"""What the lowered program of a quantizing recipe must contain, and which weights it carries."""
+"""Check the lowered program of a quantizing recipe, and read its quantized weights."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from backends.mlx.payload import reader
-from backends.mlx.payload.graph import Graph, Node
-from backends.mlx.quantization import Format
+from backends.mlx.payload.graph import MlxGraph, Node
+from backends.mlx.quantization import WeightFormat
 from harness import DelegatePayload, Encoding, Program, op_name
 from harness.numerics.formats.packing import unpack_codes
 from harness.vendors.torch import is_traceable_wrapper_subclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from harness import Lowered
 
-# The operator of a layer with a quantized weight, and what it has to become. Experts are
+# The instruction that each operator of a layer with a quantized weight must become. Experts are
 # gathered by an operator of the delegate's own, which has no other lowering.
 PRODUCTS = {
     "aten.linear.default": "QuantizedMatmulNode",
@@ -26,41 +26,45 @@ PRODUCTS = {
 }
 
 
-def verify(made: Format, lowered: Lowered) -> str | None:
-    """Why the lowered program is not what the recipe stands for, or None.
+def verify(weight_format: WeightFormat, lowered: Lowered) -> str | None:
+    """Say what is wrong with the lowered program of a quantizing recipe; None when it is right.
 
     Args:
-        made: the format of the recipe.
+        weight_format: the recipe's format.
         lowered: the program.
     """
-    graphs = [graph for graph, _ in _graphs(lowered.program)]
-    return next(problems(graphs, made, expected(lowered.exported)), None)
+    graphs = [graph for graph, _ in _read_graphs(lowered.program)]
+    expected = count_expected_instructions(lowered.exported)
+    return next(find_problems(graphs, weight_format, expected), None)
 
 
-def problems(graphs: Sequence[Graph], made: Format, wanted: Counter[str]) -> Iterator[str]:
-    """What is wrong with the graphs of a program.
+def find_problems(
+    graphs: Sequence[MlxGraph], weight_format: WeightFormat, expected: Counter[str]
+) -> Iterator[str]:
+    """Compare the graphs of a program with its recipe; yield differences.
 
     Args:
         graphs: the program's graphs.
-        made: the recipe's format.
-        wanted: how many instructions of each kind it has to have.
+        weight_format: the recipe's format.
+        expected: number of instructions of each kind that the program must have.
     """
-    found: Counter[str] = Counter()
-    for node in _quantized(graphs):
-        found[node.kind] += 1
-        if (node.mode, node.group_size, node.bits) != (made.mode, made.block, made.bits):
+    counts: Counter[str] = Counter()
+    wanted = weight_format
+    for node in _find_quantized_nodes(graphs):
+        counts[node.kind] += 1
+        if (node.mode, node.group_size, node.bits) != (wanted.mode, wanted.block, wanted.bits):
             yield (
                 f"{node.kind} has mode {node.mode}, {node.bits} bits in groups of "
-                f"{node.group_size}; expected {made.mode}, {made.bits} bits in groups of "
-                f"{made.block}"
+                f"{node.group_size}; expected {wanted.mode}, {wanted.bits} bits in groups of "
+                f"{wanted.block}"
             )
     for kind in PRODUCTS.values():
-        if found[kind] != wanted[kind]:
-            yield f"{found[kind]} {kind}, expected {wanted[kind]}"
+        if counts[kind] != expected[kind]:
+            yield f"{counts[kind]} {kind}, expected {expected[kind]}"
 
 
-def expected(exported: ExportedProgram) -> Counter[str]:
-    """How many instructions the layers with a quantized weight have to become, by kind."""
+def count_expected_instructions(exported: ExportedProgram) -> Counter[str]:
+    """Count the instructions that layers with a quantized weight must become, by kind."""
     counts: Counter[str] = Counter()
     names = exported.graph_signature.inputs_to_parameters
     for node in exported.graph.nodes:
@@ -72,35 +76,35 @@ def expected(exported: ExportedProgram) -> Counter[str]:
     return counts
 
 
-def encodings(made: Format, lowered: Lowered) -> list[Encoding]:
-    """The weights of linear layers as the program carries them, each once."""
-    found: dict[str, Encoding] = {}
-    for graph, delegate in _graphs(lowered.program):
-        data = {one.slot: one for one in reader.constants(graph, delegate.named_data)}
-        for node in _quantized([graph]):
+def read_encodings(weight_format: WeightFormat, lowered: Lowered) -> list[Encoding]:
+    """Read the quantized weights of linear layers from the program, each once."""
+    encodings: dict[str, Encoding] = {}
+    for graph, delegate in _read_graphs(lowered.program):
+        data = {one.slot: one for one in reader.load_constants(graph, delegate.named_data)}
+        for node in _find_quantized_nodes([graph]):
             if node.w not in data:
-                continue  # rows of an embedding, taken before they are decoded
+                continue  # an embedding: its rows are gathered before they are decoded
             codes, scales = data[node.w], data[node.scales]
             # "f4f7/0.parametrizations.weight.original0_mx_packed" was the parameter 0.weight.
             path = codes.name.rpartition("/")[2].partition(".original0")[0]
             name = path.replace("parametrizations.", "")
-            found[name] = Encoding.of(
+            encodings[name] = Encoding.of(
                 name,
-                made.element,
-                made.block,
-                codes.shape[-1] * 32 // made.bits,
-                unpack_codes(bytes(codes.data), made.bits),
+                weight_format.element,
+                weight_format.block,
+                codes.shape[-1] * 32 // weight_format.bits,
+                unpack_codes(bytes(codes.data), weight_format.bits),
                 bytes(scales.data),
             )
-    return list(found.values())
+    return list(encodings.values())
 
 
-def _graphs(program: Program) -> Iterator[tuple[Graph, DelegatePayload]]:
+def _read_graphs(program: Program) -> Iterator[tuple[MlxGraph, DelegatePayload]]:
     for delegate in program.delegates:
         yield reader.load(delegate.data), delegate
 
 
-def _quantized(graphs: Sequence[Graph]) -> Iterator[Node]:
+def _find_quantized_nodes(graphs: Sequence[MlxGraph]) -> Iterator[Node]:
     for graph in graphs:
         for chain in graph.chains:
             yield from (node for node in chain if node.kind in PRODUCTS.values())

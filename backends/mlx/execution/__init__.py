@@ -1,5 +1,5 @@
-"""Executes a graph with ``mlx.core``, as the delegate's interpreter does.
+"""Execute a graph with ``mlx.core``, as the delegate's interpreter does.
 
-``kernels/`` turns each instruction into a step, the executor runs them, the delegate hands
-tensors in and out. Imports ``payload``.
+``kernels/`` compiles each instruction to a step, the executor runs the steps, and ``delegate.py``
+passes tensors in and out. This package imports ``payload``.
 """

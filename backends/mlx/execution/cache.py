@@ -1,9 +1,9 @@
-"""The off-graph KV cache: what ``UpdateAndAttendNode`` writes to and attends over.
+"""The off-graph KV cache that ``UpdateAndAttendNode`` writes to and reads.
 
-The planner of :mod:`backends.mlx.execution.cache_plan` directs the pools that hold the cells
-(``MLXSequenceCache.h`` in ``backends/mlx/runtime`` of executorch), and :func:`attend` is the
-instruction (``exec_update_and_attend`` in ``MLXInterpreter.h``). The graph says nothing about
-the cache but the number of a layer: all else is the application's to decide.
+The planner in :mod:`backends.mlx.execution.cache_plan` decides which cells of the pools are written
+and read (``MLXSequenceCache.h`` in ``backends/mlx/runtime`` of executorch). :func:`attend` is the
+instruction (``exec_update_and_attend`` in ``MLXInterpreter.h``). The graph contains only the number
+of a layer; the application decides everything else about the cache.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from backends.mlx.execution.cache_plan import (
     LayerConfig,
     LayerPolicy,
     Planner,
-    Run,
+    PoolRange,
     StepPlan,
 )
 from backends.mlx.execution.kernels.base import check_memory
@@ -27,11 +27,11 @@ from harness import ProgramError
 __all__ = [
     "AttendSpec",
     "CacheConfig",
+    "KvPool",
     "LayerConfig",
     "LayerPolicy",
     "Planner",
-    "Pool",
-    "Run",
+    "PoolRange",
     "SequenceCache",
     "StepPlan",
     "attend",
@@ -41,8 +41,8 @@ __all__ = [
 _SEQUENCE = 2  # K and V are (1, heads, sequence, head dim)
 
 
-class Pool:
-    """The cells of K or of V of one layer, ``(1, heads, cells, head dim)``; grows when written."""
+class KvPool:
+    """The K or V cells of one layer, ``(1, heads, cells, head dim)``; writing grows the pool."""
 
     def __init__(
         self, cells: int, max_cells: int, n_kv_heads: int, head_dim: int, dtype: mx.Dtype
@@ -54,14 +54,14 @@ class Pool:
 
     @property
     def cells(self) -> int:
-        """How many cells there are now."""
+        """Current number of cells."""
         return self._cells.shape[_SEQUENCE]
 
-    def write(self, run: Run, update: mx.array) -> None:
+    def write(self, run: PoolRange, update: mx.array) -> None:
         """Store the tokens of ``update``, cast to the pool's dtype.
 
         Raises:
-            ProgramError: they do not fit the run, or the run the pool.
+            ProgramError: the tokens do not fit the range, or the range does not fit the pool.
         """
         if run.start < 0 or run.stop > self.max_cells:
             raise ProgramError(f"cells {run.start}..{run.stop - 1} of {self.max_cells} are written")
@@ -74,18 +74,18 @@ class Pool:
         start = mx.array([run.start])
         self._cells = mx.slice_update(self._cells, stored, start, axes=[_SEQUENCE])
 
-    def read(self, run: Run) -> mx.array:
-        """The tokens in a run.
+    def read(self, run: PoolRange) -> mx.array:
+        """Return the tokens in a range of cells.
 
         Raises:
-            ProgramError: the run is not in the pool.
+            ProgramError: the range is not in the pool.
         """
         if run.start < 0 or run.stop > self.cells:
             raise ProgramError(f"cells {run.start}..{run.stop - 1} of {self.cells} are read")
         return self._cells[:, :, run.start : run.stop]
 
     def _grow(self, needed: int) -> None:
-        """Double until there are ``needed`` cells, but not past the limit."""
+        """Double the pool until it has ``needed`` cells, up to the limit."""
         cells = max(self.cells, 1)
         while cells < needed:
             cells *= 2
@@ -96,7 +96,7 @@ class Pool:
 
 
 class AttendSpec(NamedTuple):
-    """What a step attends: K and V in storage dtype, and no mask, MLX's causal one, or a tensor."""
+    """Operands of a step's attention: K and V in storage dtype; no mask, "causal" or a tensor."""
 
     keys: mx.array
     values: mx.array
@@ -104,20 +104,20 @@ class AttendSpec(NamedTuple):
 
 
 class SequenceCache(Planner):
-    """One sequence, all layers: ``MLXSequenceCache``."""
+    """The cache of one sequence, with all layers: ``MLXSequenceCache``."""
 
     def __init__(self, config: CacheConfig) -> None:
         super().__init__(config)
-        self._pools: dict[tuple[int, str], Pool] = {}
+        self._pools: dict[tuple[int, str], KvPool] = {}
 
     def update_and_fetch(self, layer: int, position: int, k: mx.array, v: mx.array) -> AttendSpec:
-        """Store a step's K and V, ``(1, heads, tokens, head dim)``, and fetch what it attends.
+        """Store a step's K and V, ``(1, heads, tokens, head dim)``; return its attention operands.
 
-        One token needs no mask: it attends all that is fetched, in a ring too. Several need a
-        tensor only where a window is narrower than what they attend together.
+        One token needs no mask: it attends all fetched cells, also in a ring. Several tokens need
+        a mask tensor only where the window is narrower than the fetched cells.
 
         Raises:
-            ProgramError: see :meth:`Planner.plan` and :meth:`Pool.write`. V must have the head
+            ProgramError: see :meth:`Planner.plan` and :meth:`KvPool.write`. V must have the head
                 dimension of K, though the operator itself allows another.
         """
         if k.ndim != 4 or v.ndim != 4:
@@ -138,11 +138,11 @@ class SequenceCache(Planner):
             return AttendSpec(keys, values, window_mask(count, span, window))
         return AttendSpec(keys, values, "causal")
 
-    def _pool(self, layer: int, name: str, k: mx.array) -> Pool:
+    def _pool(self, layer: int, name: str, k: mx.array) -> KvPool:
         if (layer, name) not in self._pools:
             config, described = self.config, self.config.layer(layer)
             ring = config.ring(layer)
-            self._pools[layer, name] = Pool(
+            self._pools[layer, name] = KvPool(
                 config.initial_capacity if ring is None else ring[0],
                 config.capacity if ring is None else ring[0],
                 k.shape[1] if described.n_kv_heads is None else described.n_kv_heads,
@@ -153,9 +153,9 @@ class SequenceCache(Planner):
 
 
 def window_mask(queries: int, keys: int, window: int) -> mx.array:
-    """Bool, (1, 1, queries, keys): each query attends ``window`` keys, its own the last of them.
+    """Make a bool mask (1, 1, queries, keys): a query attends ``window`` keys up to its own.
 
-    The last query owns the last key.
+    The last query's own key is the last key.
     """
     last = mx.arange(queries)[:, None] + (keys - queries)
     key = mx.arange(keys)[None, :]
@@ -172,17 +172,17 @@ def attend(
     out_dtype: mx.Dtype | None,
     cache: SequenceCache | None,
 ) -> mx.array:
-    """``exec_update_and_attend``: store K and V, and attend the layer's history with q.
+    """Store K and V, and attend the layer's history with q (``exec_update_and_attend``).
 
     Args:
-        q: (1, query heads, tokens, head dim), a multiple of the KV heads; attention is computed
-            in its dtype, whatever the cells are stored in.
+        q: (1, query heads, tokens, head dim); query heads are a multiple of the KV heads.
+            Attention is computed in the dtype of q, whatever the storage dtype of the cells.
         k, v: (1, KV heads, tokens, head dim).
-        position: int32 or int64; only its first element counts, the tokens follow on.
+        position: int32 or int64; its first element is the position of the first token.
         layer_id: layer of the cache.
-        scale: of the scores.
-        out_dtype: dtype of the result; None for that of q.
-        cache: what the application installed.
+        scale: factor of the scores.
+        out_dtype: dtype of the result; None for the dtype of q.
+        cache: the cache that the application installed.
 
     Raises:
         ProgramError: the runtime would refuse.
@@ -196,7 +196,7 @@ def attend(
             f"update_and_attend: position must hold int32 or int64, got {position.size} "
             f"of {position.dtype}"
         )
-    # A C++ int: an int64 loses its upper half.
+    # The runtime stores a C++ int: an int64 loses its upper half.
     start = position.reshape(-1)[0].astype(mx.int32).item()
     assert isinstance(start, int)
     spec = cache.update_and_fetch(layer_id, start, k, v)
@@ -208,7 +208,7 @@ def attend(
     return out if out_dtype is None else out.astype(out_dtype)
 
 
-def _scatter(pool: Pool, runs: Sequence[Run], update: mx.array) -> None:
+def _scatter(pool: KvPool, runs: Sequence[PoolRange], update: mx.array) -> None:
     if len(runs) == 1:
         pool.write(runs[0], update)
         return

@@ -1,7 +1,8 @@
-"""The integers of the off-graph KV cache: its configuration, and where a step's tokens go.
+"""Configuration and planner of the off-graph KV cache; neither uses tensors.
 
-The configuration is what an application decides (``CacheConfig`` in ``extension/llm/cache``'s
-``cache.h``), the planner is ``sequence_cache.h`` beside it. Neither touches a tensor.
+An application chooses the configuration (``CacheConfig`` in ``cache.h`` of
+``extension/llm/cache``). The planner decides which cells a step writes and reads
+(``sequence_cache.h`` in the same folder).
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from executorch.exir import schema
 
 from harness import Program, ProgramError
 
-# Longest sequence where neither program nor application bounds it.
+# Longest sequence if neither the program nor the application limits it.
 UNBOUNDED = 2**17
 
 
 @dataclass(frozen=True)
 class LayerPolicy:
-    """How much of its history a layer keeps.
+    """The number of tokens that a layer keeps.
 
     Attributes:
-        window: 0 keeps all of it (flat); else each token attends that many, itself the last
-            of them, and a ring of cells is used again and again.
+        window: 0 keeps all tokens (flat). Otherwise each token attends this many, itself included,
+            and the layer reuses a ring of cells.
     """
 
     window: int = 0
@@ -39,7 +40,7 @@ class LayerPolicy:
 
 @dataclass(frozen=True)
 class LayerConfig:
-    """One layer of the cache; None takes what the first step brings."""
+    """One layer of the cache; the first step determines a value of None."""
 
     policy: LayerPolicy = LayerPolicy()
     n_kv_heads: int | None = None
@@ -48,18 +49,18 @@ class LayerConfig:
 
 @dataclass(frozen=True)
 class CacheConfig:
-    """What an application decides when it makes a cache (``CacheConfig`` in ``cache.h``).
+    """The configuration that an application chooses for a cache (``CacheConfig`` in ``cache.h``).
 
     Attributes:
-        n_layers: how many layers the model has.
-        capacity: longest sequence in tokens, of ring layers too.
-        layers: one for all layers, or one each.
-        kv_dtype: cells are stored in it; None takes the dtype of what is written first.
-        initial_capacity: cells that a flat layer begins with; it doubles when it is full.
-        max_write: most tokens a step may bring to a ring layer; None allows as many as its window.
+        n_layers: number of layers of the model.
+        capacity: longest sequence in tokens, also for ring layers.
+        layers: one entry for all layers, or one for each.
+        kv_dtype: dtype of the cells; None for the dtype of the first write.
+        initial_capacity: initial cells of a flat layer; a full layer doubles.
+        max_write: most tokens that a step may write to a ring layer; None for the window's size.
 
     Raises:
-        ProgramError: where ``valid()`` of ``cache.h`` is false, or a step could never fit.
+        ProgramError: ``valid()`` of ``cache.h`` is false, or no step could fit.
     """
 
     n_layers: int
@@ -77,21 +78,23 @@ class CacheConfig:
             )
         if len(self.layers) not in (1, self.n_layers):
             raise ProgramError(
-                f"a cache of {self.n_layers} layers is described by {len(self.layers)} "
-                f"of them; describe one for all, or each"
+                f"a cache of {self.n_layers} layers has {len(self.layers)} layer configurations; "
+                f"give one for all, or one for each"
             )
         if self.max_write is not None and self.max_write < 1:
-            raise ProgramError(f"a cache lets a step write {self.max_write} tokens")
+            raise ProgramError(
+                f"max_write of a cache is {self.max_write} tokens, expected 1 or more"
+            )
 
     def layer(self, index: int) -> LayerConfig:
-        """The description of one layer."""
+        """Return the configuration of one layer."""
         return self.layers[0] if len(self.layers) == 1 else self.layers[index]
 
     def ring(self, index: int) -> tuple[int, int] | None:
-        """(cells, most tokens of a step) of a ring layer, None for a flat one.
+        """Return (cells, most tokens of a step) of a ring layer, None for a flat one.
 
-        More cells than the window, so that the last tokens of a step do not overwrite what
-        the first one attends.
+        A ring has more cells than the window, so that the last tokens of a step do not overwrite
+        tokens that the first one attends.
         """
         window = self.layer(index).policy.window
         if not window:
@@ -100,19 +103,19 @@ class CacheConfig:
         return window + write - 1, write
 
     @classmethod
-    def of_program(cls, program: Program) -> CacheConfig | None:
-        """The layout that a program publishes in constant methods, or None.
+    def from_program(cls, program: Program) -> CacheConfig | None:
+        """Read the layout that a program declares in constant methods; None without them.
 
-        The methods that ``_export_with_offgraph_cache`` of ``export_llm_hf.py`` writes, read as
-        ``read_kv_layout`` of ``run_llm_hf.cpp`` does; that runner takes the capacity from its
-        command line, here it is the published context length.
+        ``_export_with_offgraph_cache`` of ``export_llm_hf.py`` writes these methods, and
+        ``read_kv_layout`` of ``run_llm_hf.cpp`` reads them. That runner takes the capacity from
+        its command line; here it is the declared context length.
 
         Raises:
             ProgramError: the methods disagree about the number of layers.
         """
-        found = _constants(program)
-        per_layer = [found.get(f"get_{name}") for name in ("kv_heads", "head_dims", "windows")]
-        count, chunk = found.get("get_n_caches"), found.get("get_prefill_chunk_size")
+        values = _read_constant_methods(program)
+        per_layer = [values.get(f"get_{name}") for name in ("kv_heads", "head_dims", "windows")]
+        count, chunk = values.get("get_n_caches"), values.get("get_prefill_chunk_size")
         if count is None or chunk is None or None in per_layer:
             return None
         columns = [column or () for column in per_layer]
@@ -125,17 +128,17 @@ class CacheConfig:
             LayerConfig(LayerPolicy(window), heads, dim)
             for heads, dim, window in zip(*columns, strict=True)
         )
-        capacity = found.get("get_max_ctx_len", (UNBOUNDED,))[0]
+        capacity = values.get("get_max_ctx_len", (UNBOUNDED,))[0]
         return cls(count[0], capacity, tuple(layers), max_write=chunk[0])
 
     @classmethod
-    def inferred(cls, layer_ids: Iterable[int]) -> CacheConfig:
-        """Flat layers of what the first step brings, for a program that publishes no layout."""
+    def from_layer_ids(cls, layer_ids: Iterable[int]) -> CacheConfig:
+        """Configure flat layers for a program that declares no layout."""
         return cls(max(layer_ids, default=0) + 1)
 
 
-class Run(NamedTuple):
-    """Neighbouring cells of a pool."""
+class PoolRange(NamedTuple):
+    """A range of neighbouring cells of a pool."""
 
     start: int
     length: int
@@ -147,29 +150,29 @@ class Run(NamedTuple):
 
 
 class StepPlan(NamedTuple):
-    """Where one step of one layer writes and reads, oldest token first.
+    """The cells that a step of one layer writes and reads, oldest token first.
 
     Attributes:
-        write: cells of the step's tokens; two runs where a ring wraps.
-        read: cells that the step's tokens attend, their own among them.
+        write: cells of the step's tokens; two ranges where a ring wraps.
+        read: cells that the step's tokens attend, including their own.
         base: position of the first token read.
     """
 
-    write: tuple[Run, ...]
-    read: tuple[Run, ...]
+    write: tuple[PoolRange, ...]
+    read: tuple[PoolRange, ...]
     base: int
 
     @property
     def end(self) -> int:
-        """Length of the sequence after the step."""
+        """Length of the sequence in tokens after the step."""
         return self.base + sum(run.length for run in self.read)
 
 
 class Planner:
-    """The integers of the cache: ``SequenceCache`` in ``sequence_cache.h``.
+    """Decides which cells a step uses: ``SequenceCache`` in ``sequence_cache.h``.
 
     Attributes:
-        length: tokens of the sequence so far, shared by all layers.
+        length: current length of the sequence in tokens, shared by all layers.
     """
 
     def __init__(self, config: CacheConfig) -> None:
@@ -177,10 +180,10 @@ class Planner:
         self.length = 0
 
     def plan(self, layer: int, position: int, count: int) -> StepPlan:
-        """Where ``count`` tokens from ``position`` on go; changes nothing.
+        """Plan a step of ``count`` tokens from ``position`` on; does not change the planner.
 
-        Any position within the capacity is accepted: one before the end overwrites, one behind
-        it leaves cells that were never written, and what a ring has lost is not noticed.
+        Any position within the capacity is accepted. A position before the end overwrites tokens,
+        and one after it leaves cells unwritten. Tokens that a ring has lost are not detected.
 
         Raises:
             ProgramError: no such layer, or the step does not fit.
@@ -195,11 +198,11 @@ class Planner:
                 f"of {config.capacity}"
             )
         if position < 0:
-            # Not refused by the planner of the runtime, but by Pool::write.
+            # In the runtime, Pool::write refuses this, not the planner.
             raise ProgramError(f"cache layer {layer}: position {position} is out of bounds")
         ring = config.ring(layer)
         if ring is None:
-            return StepPlan((Run(position, count),), (Run(0, end),), 0)
+            return StepPlan((PoolRange(position, count),), (PoolRange(0, end),), 0)
         cells, most = ring
         if count > most:
             raise ProgramError(
@@ -209,19 +212,19 @@ class Planner:
         return StepPlan(_wrap(position, count, cells), _wrap(base, end - base, cells), base)
 
     def commit(self, plan: StepPlan) -> None:
-        """Count the step's tokens; overwriting does not shorten the sequence."""
+        """Add the step's tokens to the length; overwriting does not shorten the sequence."""
         self.length = max(self.length, plan.end)
 
     def can_extend(self, count: int = 1) -> bool:
-        """Whether so many tokens still fit."""
+        """Return whether ``count`` more tokens fit."""
         return self.length + count <= self.config.capacity
 
     def rewind(self, length: int) -> bool:
-        """Shorten the sequence; False when that would lengthen it or a ring has lost the token.
+        """Shorten the sequence; return False if it is shorter already or a ring lost the token.
 
-        As ``retained_from`` in ``sequence_cache.h`` has it, a ring may be shortened by its
-        window. What the next token attends reaches further back and is overwritten already when
-        more than ``max_write`` tokens are dropped.
+        Like ``retained_from`` in ``sequence_cache.h``, this allows a ring to be shortened by its
+        window. The next token then attends older cells, which are already overwritten if more than
+        ``max_write`` tokens are dropped.
         """
         windows = [layer.policy.window for layer in self.config.layers]
         lost = max(max(0, self.length - window) if window else 0 for window in windows)
@@ -231,19 +234,23 @@ class Planner:
         return True
 
     def clear(self) -> None:
-        """Begin a new sequence."""
+        """Start a new sequence."""
         self.length = 0
 
 
-def _wrap(start: int, length: int, cells: int) -> tuple[Run, ...]:
-    """The cells of consecutive tokens in a ring (``RingPolicy::split_runs``)."""
+def _wrap(start: int, length: int, cells: int) -> tuple[PoolRange, ...]:
+    """Return the cells of consecutive tokens in a ring (``RingPolicy::split_runs``)."""
     first = start % cells
     head = min(length, cells - first)
-    return (Run(first, head), Run(0, length - head)) if head < length else (Run(first, head),)
+    return (
+        (PoolRange(first, head), PoolRange(0, length - head))
+        if head < length
+        else (PoolRange(first, head),)
+    )
 
 
-def _constants(program: Program) -> Mapping[str, tuple[int, ...]]:
-    """What the methods return that return a constant int or int32 tensor, as tuples."""
+def _read_constant_methods(program: Program) -> Mapping[str, tuple[int, ...]]:
+    """Return the values of methods that return a constant int or int32 tensor, as tuples."""
     found: dict[str, tuple[int, ...]] = {}
     for plan in program.file.program.execution_plan:
         if len(plan.outputs) != 1 or plan.inputs or plan.delegates:
@@ -253,7 +260,7 @@ def _constants(program: Program) -> Mapping[str, tuple[int, ...]]:
             found[plan.name] = (value.int_val,)
         elif isinstance(value, schema.Tensor) and value.scalar_type == schema.ScalarType.INT:
             data = program.file.program.constant_buffer[value.data_buffer_idx].storage
-            # The bytes are padded, so the sizes say how many count.
+            # The bytes are padded, so take the element count from the sizes.
             count = math.prod(value.sizes)
             found[plan.name] = tuple(np.frombuffer(data, np.int32, count).tolist())
     return found

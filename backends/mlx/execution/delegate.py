@@ -1,4 +1,4 @@
-"""An MLX payload as a delegate: tensors in and out as ``MLXBackend.cpp`` hands them."""
+"""Execute an MLX payload as a delegate, with tensors passed as in ``MLXBackend.cpp``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy
 import torch
 
 from backends.mlx.execution.cache import CacheConfig, SequenceCache
-from backends.mlx.execution.executor import Executor, Observer
-from backends.mlx.execution.kernels.base import DTYPES, dtype_of
+from backends.mlx.execution.executor import MlxExecutor, Observer
+from backends.mlx.execution.kernels.base import DTYPES, to_mlx_dtype
 from backends.mlx.payload import reader
-from backends.mlx.payload.graph import Graph, Slot, SlotKind
+from backends.mlx.payload.graph import MlxGraph, MlxSlot, SlotKind
 from harness import (
     DelegateHandle,
     DelegateLoader,
@@ -27,34 +27,36 @@ from harness import (
 _DTYPES = {torch_dtype(scalar_type): dtype for scalar_type, dtype in DTYPES.items()}
 
 
-def loader(program: Program) -> DelegateLoader:
-    """Loads the delegates of one program; they share the cache whose layout it publishes."""
-    return functools.partial(load, cache=cache_of(program))
+def make_loader(program: Program) -> DelegateLoader:
+    """Make the loader of a program's delegates; they share the cache that the program declares."""
+    return functools.partial(load, cache=make_cache(program))
 
 
-def cache_of(program: Program) -> SequenceCache | None:
-    """An empty cache of the layout that a program publishes, if it does."""
-    config = CacheConfig.of_program(program)
+def make_cache(program: Program) -> SequenceCache | None:
+    """Make an empty cache of the layout that a program declares; None if it declares none."""
+    config = CacheConfig.from_program(program)
     return SequenceCache(config) if config else None
 
 
 def load(delegate: DelegatePayload, cache: SequenceCache | None = None) -> DelegateHandle:
-    """Read the payload, load its constants and return its executor.
+    """Read the payload, load its constants and return a function that executes it.
 
     Raises:
         ProgramError: the payload is malformed, or its init chain fails.
-        UnsupportedProgram: it holds a node that cannot be executed here.
+        UnsupportedProgram: the payload has a node that cannot be executed here.
     """
-    return handle(executor(delegate, cache))
+    return make_handle(make_executor(delegate, cache))
 
 
-def executor(
+def make_executor(
     delegate: DelegatePayload, cache: SequenceCache | None = None, **options: Any
-) -> Executor:
-    """The payload's program with its constants, ready to be called with MLX arrays.
+) -> MlxExecutor:
+    """Make the executor of a payload; it takes MLX arrays.
 
-    Without a cache given, a program that asks for one gets flat layers of its own. The options
-    are the executor's.
+    Args:
+        delegate: the payload.
+        cache: the key-value cache; by default a program that needs one gets flat layers.
+        options: further arguments of :class:`MlxExecutor`.
     """
     graph = reader.load(delegate.data)
     layers = [
@@ -64,16 +66,21 @@ def executor(
         if node.kind == "UpdateAndAttendNode"
     ]
     if layers and cache is None:
-        cache = SequenceCache(CacheConfig.inferred(layers))
+        cache = SequenceCache(CacheConfig.from_layer_ids(layers))
     constants = [
-        _from_bytes(constant.data, constant.shape, dtype_of(constant.scalar_type))
-        for constant in reader.constants(graph, delegate.named_data)
+        _from_bytes(constant.data, constant.shape, to_mlx_dtype(constant.scalar_type))
+        for constant in reader.load_constants(graph, delegate.named_data)
     ]
-    return Executor(graph, constants, cache=cache, **options)
+    return MlxExecutor(graph, constants, cache=cache, **options)
 
 
-def handle(program: Executor, observer: Observer | None = None) -> DelegateHandle:
-    """A loaded program as the interpreter calls it; the observer sees every instruction."""
+def make_handle(program: MlxExecutor, observer: Observer | None = None) -> DelegateHandle:
+    """Wrap an executor as the function that the interpreter calls.
+
+    Args:
+        program: the executor.
+        observer: called after each instruction.
+    """
     graph = program.graph
     inputs, outputs = len(graph.input_map), len(graph.output_map)
 
@@ -100,36 +107,37 @@ def handle(program: Executor, observer: Observer | None = None) -> DelegateHandl
     return call
 
 
-def _argument(graph: Graph, place: int, slot: Slot, value: Any) -> mx.array | int:
+def _argument(graph: MlxGraph, place: int, slot: MlxSlot, value: Any) -> mx.array | int:
     if slot.kind is not SlotKind.TENSOR:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ProgramError(f"MLX input {place} is {value!r}, expected an integer")
         return value
     if not isinstance(value, torch.Tensor):
         raise ProgramError(f"MLX input {place} is {value!r}, expected a tensor")
-    # tensor_to_mlx in MLXBackend.cpp. It compares no sizes: what a program takes is for
-    # ExecuTorch to hold, which knows the largest shape of each of its inputs.
+    # tensor_to_mlx in MLXBackend.cpp. It does not check sizes: ExecuTorch does, since it has the
+    # largest shape of each input.
     if not value.is_contiguous():
         raise ProgramError(f"MLX input {place} is not contiguous: the runtime refuses it")
     if value.dtype not in _DTYPES:
         raise ProgramError(f"MLX input {place}: {value.dtype} has no MLX dtype")
-    meta = graph.declared(slot.index)
-    if meta is not None and _DTYPES[value.dtype] != dtype_of(meta.scalar_type):
+    meta = graph.get_meta(slot.index)
+    if meta is not None and _DTYPES[value.dtype] != to_mlx_dtype(meta.scalar_type):
         raise ProgramError(
-            f"MLX input {place} is {value.dtype}, the program expects {dtype_of(meta.scalar_type)}"
+            f"MLX input {place} is {value.dtype}, the program declares "
+            f"{to_mlx_dtype(meta.scalar_type)}"
         )
     return to_mlx(value)
 
 
 def to_mlx(tensor: torch.Tensor) -> mx.array:
-    """A copy of a contiguous tensor as an MLX array."""
-    if tensor.dtype == torch.bfloat16:  # NumPy has none: it travels as its bits
+    """Copy a contiguous tensor to an MLX array."""
+    if tensor.dtype == torch.bfloat16:  # NumPy has no bfloat16: copy the bits
         return mx.view(mx.array(tensor.view(torch.uint16).numpy()), mx.bfloat16)
     return mx.array(tensor.numpy())
 
 
 def to_torch(array: mx.array) -> torch.Tensor:
-    """A copy of an MLX array as a contiguous tensor."""
+    """Copy an MLX array to a contiguous tensor."""
     if array.dtype == mx.bfloat16:
         flat = mx.view(mx.reshape(array, [-1]), mx.uint16)
         return torch.from_numpy(numpy.array(flat)).view(torch.bfloat16).reshape(array.shape)
@@ -137,9 +145,9 @@ def to_torch(array: mx.array) -> torch.Tensor:
 
 
 def store(array: mx.array, tensor: Any, place: int) -> None:
-    """Write a result into the tensor that the program planned for it (``write_output``).
+    """Copy a result into the program's planned tensor (``write_output``).
 
-    A tensor of another shape takes the result's.
+    A planned tensor of another shape is resized to the result's.
 
     Raises:
         ProgramError: the result does not fit the planned tensor.
@@ -159,7 +167,7 @@ def store(array: mx.array, tensor: Any, place: int) -> None:
                 f"MLX output {place} has shape {array.shape}, more than the program plans for it"
             )
         tensor.as_strided_(result.shape, result.stride())
-    # Row by row whatever the planned dim order says: the runtime copies the bytes.
+    # Row-major whatever the planned dim order: the runtime copies the bytes.
     flat = tensor.as_strided(result.shape, result.stride())
     flat.copy_(result)
 

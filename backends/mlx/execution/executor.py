@@ -1,9 +1,9 @@
 """Execute a decoded MLX program with ``mlx.core``, as the delegate's ``Interpreter`` does.
 
-Loading compiles every instruction to a step once; a call runs the steps over a list of tensor
-slots. MLX arrays are immutable, so "in place" means that a slot is assigned: what reads a slot
-after it was overwritten sees the new value here as on the device. MLX computes lazily; the
-results, and the buffers that persist, are evaluated at the end of a call.
+Loading compiles every instruction to a step once; a call runs the steps on a list of tensor slots.
+MLX arrays are immutable, so writing in place means assigning a slot: an instruction that reads an
+overwritten slot sees the new value, as on the device. MLX computes lazily; results and persistent
+buffers are evaluated at the end of a call.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from backends.mlx.execution.kernels import BUILDERS, Builder, Step
 from backends.mlx.execution.kernels.base import (
     INT32_MAX,
     INT32_MIN,
-    axis_in,
     check_memory,
-    dtype_of,
-    integer,
+    make_int_reader,
+    normalize_axis,
+    to_mlx_dtype,
 )
 from backends.mlx.payload.checks import MAX_ALLOCATION_BYTES
-from backends.mlx.payload.graph import Graph, Node, SlotKind
+from backends.mlx.payload.graph import MlxGraph, Node, SlotKind
 from harness import ProgramError, UnsupportedProgram
 
 Observer = Callable[[int, int, Node, list[Any], list[Any]], None]
 """Called after each instruction with chain, position, node, tensor slots and value slots."""
 
-# MLX builds and evaluates graphs through process-wide state: the delegate, too, holds one lock
-# for all its programs (mlx_global_mutex in MLXBackend.cpp).
+# MLX builds and evaluates graphs with process-wide state. The delegate also has one lock for all
+# programs (mlx_global_mutex in MLXBackend.cpp).
 _LOCK = threading.Lock()
 
-# An honest program comes nowhere near; nested scans of a hostile one do.
+# Far more than a real program runs; nested scans of a hostile one can exceed it.
 _MAX_STEPS = 1_000_000
 
-# What is not computed yet takes memory, too: some 2 KB an instruction.
+# An unevaluated instruction takes about 2 KB of memory.
 _STEPS_UNEVALUATED = 20_000
 
 
 class InstructionError(ProgramError):
-    """An instruction failed; the message names it and says why."""
+    """An instruction failed; the message names the instruction and the reason."""
 
 
-class Executor:
-    """One loaded program. Its buffers, and its cache if it has one, persist over the calls."""
+class MlxExecutor:
+    """A loaded program. Its buffers, and its cache if it has one, persist between calls."""
 
     def __init__(
         self,
-        graph: Graph,
+        graph: MlxGraph,
         constants: Sequence[mx.array],
         *,
         cache: SequenceCache | None = None,
@@ -65,11 +65,11 @@ class Executor:
             graph: a validated program.
             constants: the constant slots in order.
             cache: the off-graph key-value cache that the program's runner installs, if any.
-            memory_limit: bytes that the results alive at one time may have.
-            wrap: by node type, what its builder is replaced with; for planting faults.
+            memory_limit: largest total size in bytes of live results.
+            wrap: by node type, a function that replaces its builder; for injecting faults.
 
         Raises:
-            UnsupportedProgram: the program holds a node that cannot be executed here.
+            UnsupportedProgram: the program has a node that cannot be executed here.
             ProgramError: the init chain fails.
         """
         self.graph = graph
@@ -94,11 +94,11 @@ class Executor:
         with _LOCK:
             check_memory("the buffers", sum(map(self._buffer_bytes, self._buffers)))
             for slot in self._buffers:
-                # Zeros, whatever the module's buffer held (load_mutable_buffers).
+                # Zeros, not the values of the module's buffer (load_mutable_buffers).
                 meta = graph.meta[slot]
                 assert meta is not None, "checked when the payload was read"
                 shape = [dim.low for dim in meta.shape]
-                self._slots[slot] = mx.zeros(shape, dtype_of(meta.scalar_type))
+                self._slots[slot] = mx.zeros(shape, to_mlx_dtype(meta.scalar_type))
             if graph.init is not None:
                 self._start()
                 tensors = list(self._slots)
@@ -114,18 +114,18 @@ class Executor:
         dtypes: Sequence[mx.Dtype | None] = (),
         observer: Observer | None = None,
     ) -> list[mx.array | int]:
-        """Run the main chain. Threads may call at the same time; they take turns.
+        """Run the main chain. Several threads may call; their calls run one after the other.
 
         Args:
             arguments: arrays and integers in the order of the input map.
-            dtypes: what the results are cast to, by output; by default they stay as they are.
-            observer: sees every instruction's result; slower.
+            dtypes: dtypes to cast the outputs to; None, or no entry, for no cast.
+            observer: called with every instruction's result; slower.
 
         Returns:
             Evaluated arrays, row-major in memory, and integers in the order of the output map.
 
         Raises:
-            ProgramError: naming the instruction that failed, or an argument that does not fit.
+            ProgramError: an instruction failed, or an argument does not fit; the message names it.
         """
         with _LOCK:
             tensors = list(self._slots)
@@ -148,7 +148,7 @@ class Executor:
     def _buffer_bytes(self, slot: int) -> int:
         meta = self.graph.meta[slot]
         assert meta is not None, "checked when the payload was read"
-        return prod(dim.low for dim in meta.shape) * dtype_of(meta.scalar_type).size
+        return prod(dim.low for dim in meta.shape) * to_mlx_dtype(meta.scalar_type).size
 
     def _bind(self, arguments: Sequence[Any], tensors: list[Any], values: list[Any]) -> None:
         if len(arguments) != len(self.graph.input_map):
@@ -214,10 +214,10 @@ class Executor:
                     live += new.nbytes
                     # MLX counts modulo 2**64.
                     if new.nbytes != prod(new.shape) * new.itemsize:
-                        raise ProgramError(f"a result has shape {new.shape}")
+                        raise ProgramError(f"a result has the impossible shape {new.shape}")
                 if self._live + live > self._memory_limit:
                     raise ProgramError(
-                        f"results of {self._live + live} bytes are alive, more than "
+                        f"live results take {self._live + live} bytes, more than the limit of "
                         f"{self._memory_limit}"
                     )
                 if observer is not None:
@@ -225,7 +225,7 @@ class Executor:
         except (InstructionError, UnsupportedProgram):
             raise
         except Exception as error:
-            raise InstructionError(self._where(chain, at, tensors, error)) from error
+            raise InstructionError(self._describe_failure(chain, at, tensors, error)) from error
         self._live += live
         self._steps += len(steps)
         if self._steps > _MAX_STEPS:
@@ -234,7 +234,7 @@ class Executor:
             self._evaluated = self._steps
             self._evaluate(tensors)
 
-    def _where(self, chain: int, at: int, tensors: list[Any], error: Exception) -> str:
+    def _describe_failure(self, chain: int, at: int, tensors: list[Any], error: Exception) -> str:
         node = self.graph.chains[chain][at]
         unwritten = [slot for slot in node.reads if tensors[slot] is None]
         if unwritten:
@@ -244,7 +244,7 @@ class Executor:
         return f"MLX chain {chain}, instruction {at} ({node.kind}): {reason}"
 
     def _build_if(self, node: Node) -> Step:
-        condition = integer(node.cond)
+        condition = make_int_reader(node.cond)
         then, otherwise = node.then_chain_idx, node.else_chain_idx
 
         def step(t: list[Any], v: list[Any]) -> None:
@@ -253,15 +253,15 @@ class Executor:
         return step
 
     def _build_scan(self, node: Node) -> Step:
-        """Slices along an axis one after the other; what the body writes is stacked again."""
+        """Build a scan: the body runs on slices along an axis, and its results are stacked."""
         axis, body = node.scan_axis, node.body_chain_idx
 
         def step(t: list[Any], v: list[Any]) -> None:
-            # exec_scan: as long as the first one. MLX takes no slice behind the end of another.
-            lengths = [t[slot].shape[axis_in(axis, t[slot].ndim)] for slot in node.originals]
+            # exec_scan runs for the length of the first; MLX has no slice beyond another's end.
+            lengths = [t[slot].shape[normalize_axis(axis, t[slot].ndim)] for slot in node.originals]
             length = lengths[0]
             if min(lengths) < length:
-                raise ProgramError(f"scans {length} slices of tensors of the lengths {lengths}")
+                raise ProgramError(f"scans {length} slices of tensors that have {lengths} slices")
             collected: list[list[mx.array]] = [[] for _ in node.outputs]
             for index in range(length):
                 for source, slot in zip(node.originals, node.sliced, strict=True):
@@ -275,7 +275,7 @@ class Executor:
         return step
 
     def _build_attend(self, node: Node) -> Step:
-        out_dtype = None if node.out_dtype is None else dtype_of(node.out_dtype)
+        out_dtype = None if node.out_dtype is None else to_mlx_dtype(node.out_dtype)
         if node.layer_id is None or node.scale is None:
             raise ProgramError("update_and_attend needs a layer_id and a scale")
 

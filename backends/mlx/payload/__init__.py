@@ -1,4 +1,4 @@
-"""What the delegate's runtime is given: the flatbuffer, read and verified into a graph.
+"""Read and verify a payload of the MLX delegate: from the flatbuffer to a graph.
 
-The schema is the installed wheel's. Imports nothing of the other wing.
+The schema comes from the installed wheel. This package does not import ``execution``.
 """

@@ -1,6 +1,6 @@
-"""An MLX program as typed data: slots, instructions, maps. What the payload decodes to.
+"""An MLX program as typed data: slots, instructions and maps, decoded from a payload.
 
-Tensor slots are numbered constants first, then inputs, outputs, mutable buffers, temporaries
+Tensor slots are numbered in this order: constants, inputs, outputs, mutable buffers, temporaries
 (``ExecutionState::bind`` in the delegate's ``MLXExecutor.h``). Value slots hold Python numbers.
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 from harness import ProgramError
 
 DELEGATE = "MLXBackend"
-"""The name under which the runtime registers the delegate, and programs ask for it."""
+"""The delegate's name in programs and in the runtime's registry."""
 
 
 class PayloadError(ProgramError):
-    """The bytes are no MLX program, or one that the delegate's runtime would refuse."""
+    """The bytes are not an MLX program, or the delegate's runtime would refuse the program."""
 
     def __str__(self) -> str:
         return f"MLX payload: {super().__str__()}"
@@ -68,7 +68,7 @@ class Node(SimpleNamespace):
 
     @property
     def reads(self) -> list[Tid]:
-        """Tensor slots that the instruction reads, the loop-carried ones of a scan included."""
+        """Tensor slots that the instruction reads, including the loop-carried ones of a scan."""
         return [
             slot
             for name, value in self.fields.items()
@@ -98,7 +98,7 @@ def _slots(value: Any, kind: type) -> Iterator[Any]:
 
 
 class SlotKind(StrEnum):
-    """What an entry of an I/O map refers to."""
+    """The kind of slot that an entry of an I/O map refers to."""
 
     TENSOR = "tensor"
     INT = "int"
@@ -107,7 +107,7 @@ class SlotKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Slot:
+class MlxSlot:
     """An entry of an I/O map: tensor slot ``index``, or value slot ``index``."""
 
     kind: SlotKind
@@ -119,7 +119,7 @@ class Dim:
     """Bounds of a dimension, both inclusive; ``high`` is None when unbounded.
 
     Attributes:
-        static: whether the program gives the size itself; bounds may still allow only one.
+        static: whether the program fixes the size; dynamic bounds may also allow only one size.
     """
 
     low: int
@@ -133,13 +133,13 @@ class Dim:
 
 
 @dataclass(frozen=True)
-class TensorMeta:
-    """What the program declares about a tensor slot.
+class MlxTensorMeta:
+    """The program's declaration of a tensor slot.
 
     Attributes:
         shape: bounds of each dimension.
         scalar_type: ExecuTorch's ``ScalarType`` number.
-        dim_order: order of the dimensions in memory, empty when not said.
+        dim_order: order of the dimensions in memory; empty when not declared.
     """
 
     shape: tuple[Dim, ...]
@@ -148,13 +148,13 @@ class TensorMeta:
 
 
 @dataclass(frozen=True)
-class Graph:
+class MlxGraph:
     """A decoded and validated program.
 
     Attributes:
-        version: schema version the program asks for, as written.
-        constants, inputs, outputs, buffers, temporaries: how many tensor slots of each role.
-        values: how many value slots.
+        version: schema version of the program, as written.
+        constants, inputs, outputs, buffers, temporaries: number of tensor slots of each role.
+        values: number of value slots.
         chains: the instruction chains.
         main: the chain that every call runs.
         init: the chain that runs once when the program is loaded, or None.
@@ -173,25 +173,25 @@ class Graph:
     chains: tuple[tuple[Node, ...], ...]
     main: int
     init: int | None
-    input_map: tuple[Slot, ...]
-    output_map: tuple[Slot, ...]
-    buffer_map: tuple[Slot, ...]
+    input_map: tuple[MlxSlot, ...]
+    output_map: tuple[MlxSlot, ...]
+    buffer_map: tuple[MlxSlot, ...]
     names: Mapping[int, str]
-    meta: tuple[TensorMeta | None, ...]
+    meta: tuple[MlxTensorMeta | None, ...]
 
     @property
     def tensors(self) -> int:
-        """How many tensor slots there are."""
+        """Number of tensor slots."""
         return self.constants + self.inputs + self.outputs + self.buffers + self.temporaries
 
     def role(self, slot: int) -> str:
-        """``constant``, ``input``, ``output``, ``buffer`` or ``temporary``."""
+        """Return a slot's role: ``constant``, ``input``, ``output``, ``buffer``, ``temporary``."""
         for role in ("constant", "input", "output", "buffer"):
             slot -= getattr(self, f"{role}s")
             if slot < 0:
                 return role
         return "temporary"
 
-    def declared(self, slot: int) -> TensorMeta | None:
-        """What is declared about a tensor slot."""
+    def get_meta(self, slot: int) -> MlxTensorMeta | None:
+        """Return the declaration of a tensor slot, or None."""
         return self.meta[slot] if slot < len(self.meta) else None

@@ -1,7 +1,7 @@
 """The MLX delegate's flatbuffer schema as data, from the installed wheel's ``schema.fbs``.
 
-The wheel's own parser reads the file; this module gives its result types, defaults and places
-in the buffer, and refuses a schema that the reader would misread.
+The wheel's own parser reads the file. This module adds types, defaults and vtable slots, and
+rejects a schema that the payload reader would misread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from backends.mlx.codegen import GenerationError, load_generator, wheel_folder
 ROOT = "MLXGraph"
 UNION = "OpNode"
 
-# struct codes by every spelling that the flatbuffers language has for a scalar.
+# struct codes for every spelling of a scalar type in the flatbuffers language.
 SCALARS: Mapping[str, str] = {
     **dict.fromkeys(("bool",), "?"),
     **dict.fromkeys(("byte", "int8"), "b"),
@@ -32,8 +32,8 @@ SCALARS: Mapping[str, str] = {
     **dict.fromkeys(("double", "float64"), "d"),
 }
 
-# What the payload's reader takes out of the tables, beside the nodes themselves.
-_RELIED_ON: Mapping[str, Mapping[str, str]] = {
+# Fields that the payload reader uses, besides the nodes' own fields.
+_REQUIRED_FIELDS: Mapping[str, Mapping[str, str]] = {
     "Tid": {"idx": "uint32"},
     "Vid": {"idx": "uint32"},
     "IntOrVid": {"literal": "int64", "vid": "Vid", "is_vid": "bool"},
@@ -49,8 +49,8 @@ _RELIED_ON: Mapping[str, Mapping[str, str]] = {
     ROOT: {
         "version": "string",
         **{
-            f"num_{what}": "uint32"
-            for what in (
+            f"num_{name}": "uint32"
+            for name in (
                 *(f"{role}_tensors" for role in ("constant", "input", "output")),
                 *("mutable_buffer_tensors", "temp_tensors", "values"),
             )
@@ -60,20 +60,20 @@ _RELIED_ON: Mapping[str, Mapping[str, str]] = {
         "init_chain_idx": "int32",
         **dict.fromkeys(("input_map", "output_map", "mutable_buffer_map"), "[SlotVariant]"),
         "named_slots": "[NamedSlot]",
-        "tensor_meta": "[TensorMeta]",
+        "tensor_meta": "[MlxTensorMeta]",
     },
 }
 
 
 @dataclass(frozen=True)
-class Field:
+class SchemaField:
     """A field of a table.
 
     Attributes:
-        type: a scalar, ``string``, or the name of a struct, enum, table or union; the type of
-            the elements when ``vector``.
-        slot: its place in the vtable; that of the value for a union, whose type precedes it.
-        default: what an absent field holds; None when it is optional.
+        type: a scalar, ``string``, or the name of a struct, enum, table or union; of the elements
+            when ``vector``.
+        slot: index in the vtable; for a union the index of the value, after its type.
+        default: value of an absent field; None when the field is optional.
     """
 
     name: str
@@ -88,37 +88,37 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Schema:
+class MlxSchema:
     """The schema, by name.
 
     Attributes:
-        tables: fields in the order of their declaration.
+        tables: fields of each table, in the order of their declaration.
         structs: scalar type of each field, in order.
-        enums: scalar type and numbers of the values.
-        unions: tables by number less one; number 0 is "none".
+        enums: scalar type, and number of each value.
+        unions: tables of each union; table ``i`` has number ``i + 1``, and number 0 is "none".
     """
 
-    tables: Mapping[str, tuple[Field, ...]]
+    tables: Mapping[str, tuple[SchemaField, ...]]
     structs: Mapping[str, Mapping[str, str]]
     enums: Mapping[str, tuple[str, Mapping[str, int]]]
     unions: Mapping[str, tuple[str, ...]]
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Names of the instructions, in the order of their numbers, from 1."""
+        """Names of the instructions in the order of their numbers, which begin at 1."""
         return self.unions[UNION]
 
     def scalar(self, name: str) -> str | None:
-        """The ``struct`` code of a scalar or an enum, None for anything else."""
+        """Return the ``struct`` code of a scalar or an enum, None for any other type."""
         return SCALARS.get(self.enums[name][0] if name in self.enums else name)
 
 
 @functools.cache
-def load() -> Schema:
-    """The schema of the installed wheel.
+def load() -> MlxSchema:
+    """Load the schema of the installed wheel.
 
     Raises:
-        GenerationError: the wheel has none, or it is not what the reader expects.
+        GenerationError: the wheel has no schema, or one that the reader does not support.
     """
     folder = wheel_folder() / "serialization"
     path = folder / "schema.fbs"
@@ -127,21 +127,21 @@ def load() -> Schema:
         parsed = generator.parse_fbs(path)
     except (OSError, UnicodeDecodeError) as error:
         raise GenerationError(f"{path} cannot be read: {error}") from error
-    return build(parsed)
+    return build_schema(parsed)
 
 
-def build(parsed: Any) -> Schema:
-    """The schema from what the wheel's ``parse_fbs`` returns.
+def build_schema(parsed: Any) -> MlxSchema:
+    """Build the schema from the result of the wheel's ``parse_fbs``.
 
     Raises:
-        GenerationError: it is not what the reader expects.
+        GenerationError: the reader does not support the schema.
     """
     enums = {enum.name: (enum.base_type, _numbers(enum.values)) for enum in parsed.enums}
     structs = {s.name: {f.name: f.type_str for f in s.fields} for s in parsed.structs}
     unions = {union.name: tuple(union.types) for union in parsed.unions}
-    bare = Schema({table.name: () for table in parsed.tables}, structs, enums, unions)
+    bare = MlxSchema({table.name: () for table in parsed.tables}, structs, enums, unions)
     tables = {table.name: tuple(_fields(bare, table)) for table in parsed.tables}
-    schema = Schema(tables, structs, enums, unions)
+    schema = MlxSchema(tables, structs, enums, unions)
     _check(schema)
     return schema
 
@@ -155,7 +155,7 @@ def _numbers(values: list[tuple[str, int | None]]) -> dict[str, int]:
     return numbers
 
 
-def _fields(schema: Schema, table: Any) -> list[Field]:
+def _fields(schema: MlxSchema, table: Any) -> list[SchemaField]:
     fields, slot = [], 0
     for parsed in table.fields:
         vector = parsed.type_str.startswith("[")
@@ -164,18 +164,18 @@ def _fields(schema: Schema, table: Any) -> list[Field]:
         if not known and not any(
             kind in names for names in (schema.structs, schema.tables, schema.unions)
         ):
-            raise _wrong(f"{table.name}.{parsed.name} has the unknown type {parsed.type_str}")
+            raise _make_error(f"{table.name}.{parsed.name} has the unknown type {parsed.type_str}")
         if kind in schema.unions:
             if vector:
-                raise _wrong(f"{table.name}.{parsed.name} is a vector of unions")
+                raise _make_error(f"{table.name}.{parsed.name} is a vector of unions")
             slot += 1
         default = None if vector else _default(schema, table.name, parsed, kind)
-        fields.append(Field(parsed.name, kind, vector, slot, parsed.required, default))
+        fields.append(SchemaField(parsed.name, kind, vector, slot, parsed.required, default))
         slot += 1
     return fields
 
 
-def _default(schema: Schema, table: str, parsed: Any, kind: str) -> Any:
+def _default(schema: MlxSchema, table: str, parsed: Any, kind: str) -> Any:
     code, text = schema.scalar(kind), parsed.default
     if code is None or text == "null":
         return None
@@ -188,35 +188,37 @@ def _default(schema: Schema, table: str, parsed: Any, kind: str) -> Any:
             return schema.enums[kind][1][text]
         return int(text or "0", 0)
     except (KeyError, ValueError):
-        raise _wrong(f"{table}.{parsed.name} has the default {text!r}") from None
+        raise _make_error(f"{table}.{parsed.name} has the default {text!r}") from None
 
 
-def _check(schema: Schema) -> None:
+def _check(schema: MlxSchema) -> None:
     if UNION not in schema.unions:
-        raise _wrong(f"it has no union {UNION}")
+        raise _make_error(f"it has no union {UNION}")
     for union, members in schema.unions.items():
         if unknown := [name for name in members if name not in schema.tables]:
-            raise _wrong(f"union {union} names no table with {', '.join(unknown)}")
+            raise _make_error(f"union {union} has members that are no tables: {', '.join(unknown)}")
     for name, fields in schema.structs.items():
         for field, kind in fields.items():
             if kind not in SCALARS:
-                raise _wrong(f"{name}.{field} has the type {kind}, and structs hold scalars")
-    for name, expected in _RELIED_ON.items():
+                raise _make_error(f"struct field {name}.{field} is no scalar but a {kind}")
+    for name, expected in _REQUIRED_FIELDS.items():
         fields = schema.structs.get(name) or {
             field.name: str(field) for field in schema.tables.get(name, ())
         }
         for field, kind in expected.items():
             if fields.get(field) != kind:
-                raise _wrong(f"{name}.{field} is {fields.get(field, 'missing')}, expected {kind}")
+                raise _make_error(
+                    f"{name}.{field} is {fields.get(field, 'missing')}, expected {kind}"
+                )
     _check_depth(schema)
 
 
-def _check_depth(schema: Schema) -> None:
-    """Readers nest as tables do, so tables must not contain themselves."""
+def _check_depth(schema: MlxSchema) -> None:
+    """Reject tables that contain themselves: the readers would recurse without end."""
 
     def visit(table: str, above: tuple[str, ...]) -> None:
         if table in above:
-            raise _wrong(f"table {table} contains itself")
+            raise _make_error(f"table {table} contains itself")
         for field in schema.tables[table]:
             for inner in schema.unions.get(field.type, (field.type,)):
                 if inner in schema.tables:
@@ -225,8 +227,8 @@ def _check_depth(schema: Schema) -> None:
     visit(ROOT, ())
 
 
-def struct_of(schema: Schema, name: str) -> tuple[struct.Struct, int]:
-    """Layout of a struct, padded to its alignment, and that alignment."""
+def make_struct(schema: MlxSchema, name: str) -> tuple[struct.Struct, int]:
+    """Return the layout of a struct, padded to its alignment, and the alignment."""
     layout, offset, alignment = "<", 0, 1
     for kind in schema.structs[name].values():
         size = struct.calcsize("<" + SCALARS[kind])
@@ -238,8 +240,8 @@ def struct_of(schema: Schema, name: str) -> tuple[struct.Struct, int]:
     return struct.Struct(layout), alignment
 
 
-def _wrong(what: str) -> GenerationError:
+def _make_error(problem: str) -> GenerationError:
     return GenerationError(
-        f"executorch's schema.fbs is not one that can be read: {what}; install the version that "
+        f"executorch's schema.fbs is not supported: {problem}; install the version that "
         f"pyproject.toml pins"
     )

@@ -18,10 +18,10 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from backends.mlx.execution import delegate
-from backends.mlx.execution.executor import Executor
+from backends.mlx.execution.executor import MlxExecutor
 from backends.mlx.execution.kernels import Builder
 from backends.mlx.payload import reader
-from backends.mlx.payload.graph import DELEGATE, Graph, Node
+from backends.mlx.payload.graph import DELEGATE, MlxGraph, Node
 from backends.mlx.payload.tests.mutations import Fault, faults_of
 from harness import (
     Case,
@@ -103,7 +103,7 @@ class _Prepared:
 
     tester: Tester
     program: Program
-    graphs: list[Graph]
+    graphs: list[MlxGraph]
 
     @classmethod
     def of(cls, case: Case, target: Target) -> _Prepared | None:
@@ -145,8 +145,8 @@ def _loader(
     cache = delegate.cache_of(program)
 
     def load(given: DelegatePayload) -> DelegateHandle:
-        made: Executor = delegate.executor(given, cache, wrap=wrap)
-        return delegate.handle(made)
+        made: MlxExecutor = delegate.make_executor(given, cache, wrap=wrap)
+        return delegate.make_handle(made)
 
     return load
 

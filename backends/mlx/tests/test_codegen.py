@@ -51,10 +51,10 @@ def assert_complete(entry: Path) -> None:
 
 def test_an_entry_is_made_once_and_leaves_the_wheel_as_it_was(wheel: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in wheel.rglob("*") if path.is_file()}
-    entry = codegen.ensure(wheel, tmp_path / "cache")
+    entry = codegen.find_or_generate(wheel, tmp_path / "cache")
     assert_complete(entry)
     stamp = entry.stat().st_mtime_ns
-    assert codegen.ensure(wheel, tmp_path / "cache") == entry
+    assert codegen.find_or_generate(wheel, tmp_path / "cache") == entry
     assert entry.stat().st_mtime_ns == stamp
     assert list((tmp_path / "cache").iterdir()) == [entry]
     assert {path: path.read_bytes() for path in wheel.rglob("*") if path.is_file()} == before
@@ -62,21 +62,21 @@ def test_an_entry_is_made_once_and_leaves_the_wheel_as_it_was(wheel: Path, tmp_p
 
 @pytest.mark.parametrize("changed", ["schema.fbs", "generate.py", "mlx_graph_serialize.py"])
 def test_another_wheel_is_another_entry(wheel: Path, tmp_path: Path, changed: str) -> None:
-    first = codegen.ensure(wheel, tmp_path)
+    first = codegen.find_or_generate(wheel, tmp_path)
     comment = "\n// changed\n" if changed.endswith("fbs") else "\n# changed\n"
     with (wheel / changed).open("a") as file:
         file.write(comment)
-    second = codegen.ensure(wheel, tmp_path)
+    second = codegen.find_or_generate(wheel, tmp_path)
     assert first != second
     assert_complete(first)
     assert_complete(second)
 
 
 def test_another_compiler_is_another_entry(wheel: Path, tmp_path: Path) -> None:
-    first = codegen.ensure(wheel, tmp_path)
+    first = codegen.find_or_generate(wheel, tmp_path)
     with flatc_of(wheel).open("ab") as file:
         file.write(b"\0")
-    assert codegen.ensure(wheel, tmp_path) != first
+    assert codegen.find_or_generate(wheel, tmp_path) != first
 
 
 def test_where_the_cache_cannot_be_written_a_private_folder_serves(
@@ -85,9 +85,9 @@ def test_where_the_cache_cannot_be_written_a_private_folder_serves(
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: file / name)
-    entry = codegen.ensure(wheel)
+    entry = codegen.find_or_generate(wheel)
     assert_complete(entry)
-    assert codegen.ensure(wheel) == entry
+    assert codegen.find_or_generate(wheel) == entry
     assert entry.parent.stat().st_mode & 0o077 == 0
 
 
@@ -95,16 +95,16 @@ def test_an_entry_in_a_folder_that_can_only_be_read_is_used(
     wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / name)
-    entry = codegen.ensure(wheel)
+    entry = codegen.find_or_generate(wheel)
     assert entry.is_relative_to(tmp_path)
     monkeypatch.setattr(codegen, "_writable", lambda folder: False)
-    assert codegen.ensure(wheel) == entry
+    assert codegen.find_or_generate(wheel) == entry
 
 
 def test_a_given_folder_that_cannot_be_written_is_an_error(wheel: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(GenerationError, match=r"cannot write the generated modules: .*file"):
-        codegen.ensure(wheel, tmp_path / "file" / "cache")
+        codegen.find_or_generate(wheel, tmp_path / "file" / "cache")
 
 
 # Both have generated before either publishes.
@@ -124,7 +124,7 @@ def generate_and_wait(folder, flatc):
         time.sleep(0.01)
 
 codegen._generate = generate_and_wait
-print(codegen.ensure(Path(wheel), Path(cache)))
+print(codegen.find_or_generate(Path(wheel), Path(cache)))
 """
 
 
@@ -152,7 +152,7 @@ def test_a_process_that_dies_leaves_no_entry(wheel: Path, tmp_path: Path) -> Non
     dying = RACE.replace("original(folder, flatc)", "import os; os._exit(3)")
     command = [sys.executable, "-c", dying, str(wheel), str(tmp_path), str(tmp_path), "x"]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 3
-    assert_complete(codegen.ensure(wheel, tmp_path))
+    assert_complete(codegen.find_or_generate(wheel, tmp_path))
 
 
 def test_a_fresh_process_without_a_cache_can_import_the_delegate() -> None:
@@ -228,13 +228,13 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "schema without its nodes' union": (
         cut("schema.fbs", "union OpNode"),
-        "makes no code for any node of its schema.fbs; install the version that pyproject.toml",
+        "generates no code for any node of its schema.fbs; install the version that pyproject.toml",
     ),
     "schema cut in its root table": (
         cut("schema.fbs", "mutable_buffer_map:"),
         "flatc refuses schema.fbs: .*error: ",
     ),
-    "schema empty": (cut("schema.fbs", "//"), "makes no code for any node"),
+    "schema empty": (cut("schema.fbs", "//"), "generates no code for any node"),
     "schema with a type that the generator does not know": (
         lambda wheel: (wheel / "schema.fbs").write_text(
             (wheel / "schema.fbs").read_text().replace("axis: int32;", "axis: Axis;", 1)
@@ -243,7 +243,7 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "generator cut": (
         cut("generate.py", "re.finditer("),
-        "generate.py does not import: ",
+        "generate.py cannot be imported: ",
     ),
     "generator without a function": (
         extend("generate.py", "\ndel generate_inspector\n"),
@@ -256,7 +256,7 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
             "def generate_python_serializers(schema):\n"
             "    return _all(schema).replace('def _build_TakeNode(', 'def _build_(')\n",
         ),
-        "generate.py makes no code for TakeNode of its schema.fbs",
+        "generate.py generates no code for TakeNode of its schema.fbs",
     ),
 }
 
@@ -269,7 +269,7 @@ def test_a_wheel_that_lacks_something_is_told_in_one_line(
     spoil(wheel)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(GenerationError, match=message) as caught:
-        codegen.ensure(wheel, tmp_path / "cache")
+        codegen.find_or_generate(wheel, tmp_path / "cache")
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / "cache").glob("*"))
 
@@ -279,7 +279,7 @@ def test_a_flatc_on_the_path_serves(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     shutil.move(flatc_of(wheel), tmp_path / "flatc")
-    assert_complete(codegen.ensure(wheel, tmp_path / "cache"))
+    assert_complete(codegen.find_or_generate(wheel, tmp_path / "cache"))
 
 
 def test_without_executorch_the_error_says_what_to_install(

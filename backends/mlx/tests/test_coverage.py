@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from torch.utils._pytree import tree_leaves
 
-from backends.mlx.execution.delegate import cache_of, executor, handle
+from backends.mlx.execution.delegate import make_cache, make_executor, make_handle
 from backends.mlx.execution.tests.assembled import PROGRAMS
 from backends.mlx.execution.tests.test_metal_kernel import PROGRAMS as KERNELS
 from backends.mlx.payload.graph import DELEGATE, Node
@@ -102,7 +102,7 @@ def executed(case: Case, target: Target) -> set[str]:
     def see(chain: int, place: int, node: Node, tensors: list[Any], values: list[Any]) -> None:
         seen.add(node.kind)
 
-    loaders = {DELEGATE: lambda part: handle(executor(part, cache_of(program)), see)}
+    loaders = {DELEGATE: lambda part: make_handle(make_executor(part, make_cache(program)), see)}
     interpreter = Interpreter(program, loaders, RuntimeKernels())
     for inputs in tester.built.calls:
         interpreter(program.arrange(tree_leaves(inputs)))

@@ -11,9 +11,9 @@ import numpy
 import pytest
 import torch
 
-from backends.mlx.backend import edge_config, partitioners, passes
+from backends.mlx.backend import make_edge_config, make_partitioners, make_passes
 from backends.mlx.payload import reader
-from backends.mlx.quantization import Format, int4, mxfp8, nvfp4
+from backends.mlx.quantization import WeightFormat, int4, mxfp8, nvfp4
 from harness import GENERIC_SEMANTICS, Case, Precision, Program, Recipe, Tester
 from harness.pytest_plugin.tests import sessions
 
@@ -35,7 +35,7 @@ import json
 import torch
 from backends.mlx import quantization
 from backends.mlx.payload import reader
-from backends.mlx.backend import edge_config, partitioners, passes
+from backends.mlx.backend import make_edge_config, make_partitioners, make_passes
 from executorch.exir import to_edge_transform_and_lower
 from harness.execution.program import Program
 from harness.pipeline import speed
@@ -48,9 +48,9 @@ for name in ("int4", "mxfp8", "nvfp4"):
     exported = torch.export.export(model, (torch.zeros(2, 3, dtype=torch.long),))
     lowered = to_edge_transform_and_lower(
         exported,
-        transform_passes=passes(),
-        partitioner=partitioners(),
-        compile_config=edge_config(),
+        transform_passes=make_passes(),
+        partitioner=make_partitioners(),
+        compile_config=make_edge_config(),
     )
     program = Program(bytes(lowered.to_executorch().buffer))
     graph = reader.load(program.delegates[0].data)
@@ -87,16 +87,16 @@ def linear() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
 
 
 def quantized(
-    weight_format: Format, precision: Precision | None = None, build: Any = linear
+    weight_format: WeightFormat, precision: Precision | None = None, build: Any = linear
 ) -> Tester:
     """A case that was lowered with quantized weights."""
     recipe = Recipe(
         weight_format.name,
         precision or Precision(),
         quantize_weights=weight_format,
-        partitioners=partitioners,
-        transform_passes=passes,
-        edge_config=edge_config,
+        partitioners=make_partitioners,
+        transform_passes=make_passes,
+        edge_config=make_edge_config,
     )
     tester = Tester(Case("quantized/linear", build), "mlx:fp32", recipe=recipe)
     return tester.quantize_weights().export().lower().to_executorch().serialize()
@@ -109,7 +109,7 @@ class Stored:
         delegate = Program(tester.program).delegates[0]
         graph = reader.load(delegate.data)
         (node,) = [n for n in graph.chains[graph.main] if n.kind == "QuantizedMatmulNode"]
-        found = reader.constants(graph, delegate.named_data)
+        found = reader.load_constants(graph, delegate.named_data)
         data = {constant.slot: numpy.frombuffer(constant.data, numpy.uint8) for constant in found}
         self.mode: str = node.mode
         self.codes = data[node.w].reshape(32, -1)
@@ -145,7 +145,7 @@ def used(tester: Tester, result: torch.Tensor) -> float:
     return float((error / reference.bound[0][0]).max())
 
 
-def weight_of(weight_format: Format) -> Any:
+def weight_of(weight_format: WeightFormat) -> Any:
     """The same weight as the tester quantizes."""
     module = Case("quantized/linear", linear).make(0).module
     return weight_format(module).weight
@@ -173,7 +173,7 @@ def test_int4_stores_torchaos_codes() -> None:
 
 
 @pytest.mark.parametrize("weight_format", [mxfp8, nvfp4])
-def test_block_floats_store_torchaos_codes(weight_format: Format) -> None:
+def test_block_floats_store_torchaos_codes(weight_format: WeightFormat) -> None:
     weight, stored = weight_of(weight_format), Stored(quantized(weight_format))
     assert numpy.array_equal(stored.codes, weight.qdata.view(torch.uint8).numpy())
     assert numpy.array_equal(stored.scales, weight.scale.view(torch.uint8).numpy())
@@ -194,7 +194,7 @@ def test_mlx_quantizes_to_the_same_nvfp4() -> None:
 
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=lambda f: f.name)
-def test_mlx_decodes_what_the_oracle_decodes(weight_format: Format) -> None:
+def test_mlx_decodes_what_the_oracle_decodes(weight_format: WeightFormat) -> None:
     tester = quantized(weight_format)
     graph = tester.reference_module
     (node,) = [n for n in graph.graph.nodes if str(n.target).startswith("torchao.dequantize")]
@@ -214,7 +214,7 @@ def test_mlx_decodes_what_the_oracle_decodes(weight_format: Format) -> None:
 
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=lambda f: f.name)
-def test_mlxs_product_is_within_the_bound(weight_format: Format) -> None:
+def test_mlxs_product_is_within_the_bound(weight_format: WeightFormat) -> None:
     tester = quantized(weight_format).compute_reference()
     assert 0 < used(tester, Stored(tester).product(tester.built.inputs[0])) < 0.5
     assert tester.run().compare().verdict.passed
@@ -252,10 +252,10 @@ def _no_second_scale(stored: Stored) -> None:
         (nvfp4, _swapped_halves),
         (nvfp4, _no_second_scale),
     ],
-    ids=lambda item: item.name if isinstance(item, Format) else item.__name__,
+    ids=lambda item: item.name if isinstance(item, WeightFormat) else item.__name__,
 )
 def test_a_wrong_weight_exceeds_the_bound(
-    weight_format: Format, fault: Callable[[Stored], None]
+    weight_format: WeightFormat, fault: Callable[[Stored], None]
 ) -> None:
     tester = quantized(weight_format, Precision(block_roundings=33)).compute_reference()
     stored = Stored(tester)
@@ -292,7 +292,7 @@ def test_the_bound_holds_where_the_terms_are_summed_apart() -> None:
 
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=lambda f: f.name)
-def test_a_shared_weight_stays_shared(weight_format: Format) -> None:
+def test_a_shared_weight_stays_shared(weight_format: WeightFormat) -> None:
     module = weight_format(Tied().requires_grad_(False))
     assert module.get_submodule("head").weight is module.get_submodule("embed").weight
     tester = quantized(
@@ -310,7 +310,7 @@ def test_a_shared_weight_stays_shared(weight_format: Format) -> None:
 @pytest.mark.parametrize(
     ("weight_format", "names"), [(int4, ["1.weight"]), (mxfp8, ["1.weight"]), (nvfp4, [])]
 )
-def test_what_does_not_fit_stays_float(weight_format: Format, names: list[str]) -> None:
+def test_what_does_not_fit_stays_float(weight_format: WeightFormat, names: list[str]) -> None:
     attention = torch.nn.MultiheadAttention(64, 4)
     module = torch.nn.Sequential(torch.nn.Linear(40, 64), torch.nn.Linear(64, 17), attention)
     weight_format(module)

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from backends.mlx.execution.delegate import load
 from backends.mlx.payload import reader
-from backends.mlx.payload.graph import DELEGATE, Graph, Node, Tid
+from backends.mlx.payload.graph import DELEGATE, MlxGraph, Node, Tid
 from harness import Case, Interpreter, Program, ProgramError, RuntimeKernels, Tester, run_cell
 from harness.numerics.compare import compare
 from suites.mlx import reinplace
@@ -45,7 +45,7 @@ def renamed(node: Node, old: int, new: Tid) -> Node:
     return Node(kind=node.kind, **{name: other(value) for name, value in node.fields.items()})
 
 
-def overwritten(graph: Graph) -> Iterator[Graph]:
+def overwritten(graph: MlxGraph) -> Iterator[MlxGraph]:
     """The program, each time with one result in the slot of an operand that is read again."""
     chain = graph.chains[graph.main]
     for place, node in enumerate(chain):
@@ -76,7 +76,7 @@ def _is_read(slot: Tid, chain: Iterable[Node]) -> bool:
     return False
 
 
-def passes(tester: Tester, monkeypatch: pytest.MonkeyPatch, graph: Graph) -> bool:
+def passes(tester: Tester, monkeypatch: pytest.MonkeyPatch, graph: MlxGraph) -> bool:
     """Whether a cell's program conforms when it is executed as another graph."""
     program = Program(tester.program)
     with monkeypatch.context() as patch:

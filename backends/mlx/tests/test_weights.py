@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from backends.mlx.payload import reader
-from backends.mlx.payload.graph import Graph, Node
-from backends.mlx.quantization import Format, mxfp8, nvfp4
-from backends.mlx.weights import encodings, expected, problems, verify
+from backends.mlx.payload.graph import MlxGraph, Node
+from backends.mlx.quantization import WeightFormat, mxfp8, nvfp4
+from backends.mlx.weights import count_expected_instructions, find_problems, read_encodings, verify
 from harness import Case, Program, Tester
 from harness.pipeline.route import lower
 
@@ -33,7 +33,7 @@ def lowered(name: str) -> Tester:
     return tester
 
 
-def graph(name: str) -> Graph:
+def graph(name: str) -> MlxGraph:
     (delegate,) = Program(lowered(name).program).delegates
     return reader.load(delegate.data)
 
@@ -41,14 +41,17 @@ def graph(name: str) -> Graph:
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_is_lowered_is_expected(name: str) -> None:
     tester = lowered(name)
-    assert expected(tester.exported) == {"QuantizedMatmulNode": 2, "DequantizeNode": 1}
+    assert count_expected_instructions(tester.exported) == {
+        "QuantizedMatmulNode": 2,
+        "DequantizeNode": 1,
+    }
     assert verify(FORMATS[name], tester.serialized) is None
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_record_holds_what_the_exported_program_does(name: str) -> None:
     tester, made = lowered(name), FORMATS[name]
-    found = {one.parameter: one for one in encodings(made, tester.serialized)}
+    found = {one.parameter: one for one in read_encodings(made, tester.serialized)}
     assert sorted(found) == ["1.weight", "2.weight"]
     graph = tester.reference_module
     state = dict(graph.named_buffers()) | dict(graph.named_parameters())
@@ -65,7 +68,7 @@ def test_the_record_holds_what_the_exported_program_does(name: str) -> None:
         assert one == again
 
 
-def _edited(whole: Graph, kind: str, edit: Callable[[Node], list[Node]]) -> Graph:
+def _edited(whole: MlxGraph, kind: str, edit: Callable[[Node], list[Node]]) -> MlxGraph:
     """The graph with the first instruction of a kind replaced."""
     chain = [*whole.chains[whole.main]]
     at = next(i for i, node in enumerate(chain) if node.kind == kind)
@@ -92,16 +95,16 @@ def _with(**fields: object) -> Callable[[Node], list[Node]]:
 def test_each_requirement_can_fail(
     kind: str, edit: Callable[[Node], list[Node]], problem: str
 ) -> None:
-    whole, wanted = graph("mxfp8"), expected(lowered("mxfp8").exported)
-    assert list(problems([whole], mxfp8, wanted)) == []
-    found = list(problems([_edited(whole, kind, edit)], mxfp8, wanted))
+    whole, wanted = graph("mxfp8"), count_expected_instructions(lowered("mxfp8").exported)
+    assert list(find_problems([whole], mxfp8, wanted)) == []
+    found = list(find_problems([_edited(whole, kind, edit)], mxfp8, wanted))
     assert any(problem in one for one in found), found
 
 
 def test_a_module_that_was_not_quantized_is_found_out() -> None:
-    made: Format = mxfp8
+    made: WeightFormat = mxfp8
     wanted: Counter[str] = Counter()
-    assert list(problems([graph("mxfp8")], made, wanted)) == [
+    assert list(find_problems([graph("mxfp8")], made, wanted)) == [
         "2 QuantizedMatmulNode, expected 0",
         "1 DequantizeNode, expected 0",
     ]

@@ -1,7 +1,7 @@
-"""One builder a node type: an instruction becomes a function on the slots.
+"""Builders, one for each node type: a builder compiles an instruction to a function on the slots.
 
-The node types that run other chains (``IfNode``, ``ScanNode``) and the cache's are in
-:mod:`backends.mlx.execution.executor`, which has what they need.
+Node types that run other chains (``IfNode``, ``ScanNode``) or use the cache are in
+:mod:`backends.mlx.execution.executor`, since they need the executor.
 """
 
 from __future__ import annotations

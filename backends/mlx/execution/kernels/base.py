@@ -1,7 +1,7 @@
-"""What the kernels share: what a step is, literals and value slots, dtypes, limits.
+"""Shared parts of the kernels: step and builder types, literals and value slots, dtypes, limits.
 
-The delegate's runtime is the measure of every semantic here: ``MLXInterpreter.h`` (one
-``exec_*`` function a node) and ``MLXExecutor.h`` in ``backends/mlx/runtime`` of executorch.
+All semantics follow the delegate's runtime: ``MLXInterpreter.h`` (an ``exec_*`` function for each
+node) and ``MLXExecutor.h`` in ``backends/mlx/runtime`` of executorch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Step = Callable[[list[Any], list[Any]], None]
 """Executes one instruction on the tensor slots and the value slots."""
 
 Builder = Callable[[Node], Step]
-"""Turns an instruction into its step; everything that is constant is computed here."""
+"""Compiles an instruction to its step; constant values are computed once, here."""
 
 INT32_MAX = 2**31 - 1
 INT32_MIN = -(2**31)
@@ -42,8 +42,8 @@ DTYPES: dict[int, mx.Dtype] = {
 }
 
 
-def dtype_of(scalar_type: int) -> mx.Dtype:
-    """The MLX dtype of a ScalarType number.
+def to_mlx_dtype(scalar_type: int) -> mx.Dtype:
+    """Return the MLX dtype of a ScalarType number.
 
     Raises:
         ProgramError: the delegate's runtime has no such dtype.
@@ -53,8 +53,11 @@ def dtype_of(scalar_type: int) -> mx.Dtype:
     return DTYPES[scalar_type]
 
 
-def integer(item: int | Vid) -> Callable[[list[Any]], int]:
-    """Reads a literal or a value slot as an int32 (``resolve_int``: literals saturate)."""
+def make_int_reader(item: int | Vid) -> Callable[[list[Any]], int]:
+    """Make a function that reads a literal or a value slot as int32.
+
+    Literals saturate, as in ``resolve_int``.
+    """
     if isinstance(item, Vid):
         slot = int(item)
 
@@ -69,17 +72,17 @@ def integer(item: int | Vid) -> Callable[[list[Any]], int]:
     return lambda values: literal
 
 
-def integers(items: Sequence[int | Vid]) -> Callable[[list[Any]], list[int]]:
-    """Reads a list of literals and value slots."""
+def make_ints_reader(items: Sequence[int | Vid]) -> Callable[[list[Any]], list[int]]:
+    """Make a function that reads a list of literals and value slots as int32."""
     if not any(isinstance(item, Vid) for item in items):
         literals = [min(max(item, INT32_MIN), INT32_MAX) for item in items]
         return lambda values: literals
-    readers = [integer(item) for item in items]
+    readers = [make_int_reader(item) for item in items]
     return lambda values: [read(values) for read in readers]
 
 
-def floating(item: float | Vid) -> Callable[[list[Any]], float]:
-    """Reads a literal or a value slot of any type as a float (``resolve_float``)."""
+def make_float_reader(item: float | Vid) -> Callable[[list[Any]], float]:
+    """Make a function that reads a literal or a value slot as float (``resolve_float``)."""
     if isinstance(item, Vid):
         slot = int(item)
 
@@ -92,11 +95,11 @@ def floating(item: float | Vid) -> Callable[[list[Any]], float]:
     return lambda values: item
 
 
-def axis_in(axis: int, rank: int) -> int:
-    """A possibly negative axis in 0..rank-1 (``normalize_axis``).
+def normalize_axis(axis: int, rank: int) -> int:
+    """Return a possibly negative axis as 0..rank-1 (``normalize_axis``).
 
     Raises:
-        ProgramError: out of range.
+        ProgramError: the axis is out of range.
     """
     if not -rank <= axis < rank:
         raise ProgramError(f"axis {axis} is out of range for {rank} dimensions")
@@ -104,7 +107,7 @@ def axis_in(axis: int, rank: int) -> int:
 
 
 def check_allocation(shape: Iterable[int], dtype: mx.Dtype) -> None:
-    """Refuse what ``check_allocation_bounded`` refuses: sizes below 1, more than 4 GiB.
+    """Reject sizes below 1 and more than 4 GiB, like ``check_allocation_bounded``.
 
     Raises:
         ProgramError: the runtime would not create such a tensor.
@@ -125,26 +128,32 @@ def _host_bytes() -> int:
     return most if limit == resource.RLIM_INFINITY else min(most, limit)
 
 
-def check_memory(what: str, count: int) -> None:
-    """Refuse what takes most of this host's memory: MLX crashes when there is none left.
+def check_memory(name: str, count: int) -> None:
+    """Reject an allocation of more than half of this host's memory: MLX crashes without memory.
+
+    Args:
+        name: name of the allocation, for the message.
+        count: its size in bytes.
 
     Raises:
-        UnsupportedProgram: ``what`` needs more than half, ``count`` bytes.
+        UnsupportedProgram: the allocation is too large.
     """
     if count > _host_bytes() // 2:
-        raise UnsupportedProgram(f"{what} would take {count} bytes of this host's memory")
+        raise UnsupportedProgram(
+            f"{name} would take {count} bytes, more than half of this host's memory"
+        )
 
 
 def check_indices(indices: mx.array, size: int, *, negative: bool = True) -> None:
-    """Refuse what is no integer in ``-size .. size - 1``: MLX itself would read other memory.
+    """Require integers in ``-size .. size - 1``: MLX itself would read outside the tensor.
 
     Args:
-        indices: of any shape.
-        size: of what they index.
-        negative: whether negative ones count from the end; else they are refused.
+        indices: indices of any shape.
+        size: size of the indexed axis.
+        negative: whether negative indices count from the end; otherwise they are rejected.
 
     Raises:
-        ProgramError: naming the range and the offending index, or the dtype.
+        ProgramError: an index is out of range, or the dtype is wrong.
     """
     if not mx.issubdtype(indices.dtype, mx.integer):
         raise ProgramError(f"indices are {indices.dtype}, expected integers")

@@ -1,4 +1,4 @@
-"""Tensors out of nothing: constants, ranges, triangles, random bits."""
+"""Kernels that create tensors: constants, ranges, triangles, random bits."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ from backends.mlx.execution.kernels.base import (
     Builder,
     Step,
     check_allocation,
-    dtype_of,
-    floating,
-    integer,
-    integers,
+    make_float_reader,
+    make_int_reader,
+    make_ints_reader,
+    to_mlx_dtype,
 )
 from backends.mlx.payload.graph import Node
 from harness import ProgramError
 
 
 def _filled(shape: Sequence[int], value: float, dtype: mx.Dtype) -> mx.array:
-    # By way of float32, as the runtime does. With an array mx.full ignores its dtype argument.
+    # Through float32, as in the runtime. With an array, mx.full ignores its dtype argument.
     return mx.full(shape, mx.array(value, mx.float32).astype(dtype))
 
 
 def full(node: Node) -> Step:
-    """One value everywhere. The runtime creates no tensors with a dimension of size 0."""
-    out, shape, value, dtype = node.out, integers(node.shape), floating(node.v), node.scalar_type
-    wanted = dtype_of(dtype)
+    """Fill a new tensor with a value. The runtime rejects dimensions of size 0."""
+    out, shape, value, dtype = (
+        node.out,
+        make_ints_reader(node.shape),
+        make_float_reader(node.v),
+        node.scalar_type,
+    )
+    wanted = to_mlx_dtype(dtype)
 
     def step(t: list[Any], v: list[Any]) -> None:
         sizes = shape(v)
@@ -40,9 +45,9 @@ def full(node: Node) -> Step:
 
 
 def full_like(node: Node) -> Step:
-    """One value in the shape, and by default the dtype, of another tensor."""
-    x, out, value = node.x, node.out, floating(node.v)
-    dtype = None if node.scalar_type is None else dtype_of(node.scalar_type)
+    """Fill a new tensor with a value, in the shape and by default the dtype of another tensor."""
+    x, out, value = node.x, node.out, make_float_reader(node.v)
+    dtype = None if node.scalar_type is None else to_mlx_dtype(node.scalar_type)
 
     def step(t: list[Any], v: list[Any]) -> None:
         like = t[x]
@@ -52,10 +57,14 @@ def full_like(node: Node) -> Step:
 
 
 def arange(node: Node) -> Step:
-    """From start to before stop; int32 unless a dtype is given; never empty."""
+    """Create a range from start to before stop; int32 by default; never empty."""
     out = node.out
-    start, stop, stride = integer(node.start), integer(node.stop), integer(node.step)
-    dtype = mx.int32 if node.scalar_type is None else dtype_of(node.scalar_type)
+    start, stop, stride = (
+        make_int_reader(node.start),
+        make_int_reader(node.stop),
+        make_int_reader(node.step),
+    )
+    dtype = mx.int32 if node.scalar_type is None else to_mlx_dtype(node.scalar_type)
 
     def step(t: list[Any], v: list[Any]) -> None:
         first, last, by = start(v), stop(v), stride(v)
@@ -68,9 +77,9 @@ def arange(node: Node) -> Step:
 
 
 def tri(node: Node) -> Step:
-    """Ones at and below the k-th diagonal."""
-    out, k, dtype = node.out, node.k, dtype_of(node.scalar_type)
-    rows, columns = integer(node.n), integer(node.m)
+    """Create a matrix with ones at and below the k-th diagonal."""
+    out, k, dtype = node.out, node.k, to_mlx_dtype(node.scalar_type)
+    rows, columns = make_int_reader(node.n), make_int_reader(node.m)
 
     def step(t: list[Any], v: list[Any]) -> None:
         shape = [rows(v), columns(v)]
@@ -84,9 +93,9 @@ _BITS = {1: numpy.uint8, 2: numpy.uint16, 4: numpy.uint32}
 
 
 def random_bits(node: Node) -> Step:
-    """Uniform bits from a seed, or from MLX's global key sequence when there is none."""
-    out, width, shape = node.out, node.width, integers(node.shape)
-    seed = None if node.seed is None else integer(node.seed)
+    """Create uniform bits from a seed, or from MLX's global key sequence without one."""
+    out, width, shape = node.out, node.width, make_ints_reader(node.shape)
+    seed = None if node.seed is None else make_int_reader(node.seed)
 
     def step(t: list[Any], v: list[Any]) -> None:
         sizes = shape(v)
@@ -102,7 +111,7 @@ def random_bits(node: Node) -> Step:
 
 
 def _next_key() -> mx.array:
-    """The next of MLX's global keys (``KeySequence::next`` in ``mlx/random.cpp``).
+    """Return the next of MLX's global keys (``KeySequence::next`` in ``mlx/random.cpp``).
 
     The sequence cannot be assigned to; drawing from it is what advances it.
     """
@@ -116,7 +125,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def threefry(key: tuple[int, int], words: int) -> numpy.ndarray[Any, Any]:
-    """The words of ``mx::random::bits``: Threefry-2x32 with 20 rounds (Salmon et al., 2011).
+    """Compute the words of ``mx::random::bits``: Threefry-2x32, 20 rounds (Salmon et al., 2011).
 
     MLX hashes pairs of counters (i, i + ceil(words/2)) and puts the two results at those places;
     the middle word of an odd count comes from (i, 0) (``RandomBits::eval_cpu``).

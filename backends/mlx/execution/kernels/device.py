@@ -1,6 +1,6 @@
-"""Functions that mlx's CPU backend computes worse than the Metal kernels that ship, as these do.
+"""Compute some functions as MLX's Metal kernels do, where its CPU backend is less accurate.
 
-The emulation stands for the device: what is wrong on this host alone would accuse the wrong party.
+The emulation stands for the device: an error of this host's CPU backend must not fail a payload.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 def erf(x: mx.array) -> mx.array:
     """The error function, rounded once.
 
-    The CPU takes formula 7.1.26 of Abramowitz and Stegun (mlx/backend/cpu/simd/math.h), off
-    by up to 5e-7 whatever the value; the device's kernel is accurate to an ULP
-    (mlx/backend/metal/kernels/erf.h). Integers and booleans give float32
-    (``at_least_float`` in mlx/ops.cpp).
+    The CPU uses formula 7.1.26 of Abramowitz and Stegun (mlx/backend/cpu/simd/math.h), with an
+    absolute error of up to 5e-7. The device's kernel is accurate to one ULP
+    (mlx/backend/metal/kernels/erf.h). Integers and booleans give float32 (``at_least_float`` in
+    mlx/ops.cpp).
     """
     dtype = x.dtype if mx.issubdtype(x.dtype, mx.inexact) else mx.float32
-    # float32 holds every 16-bit value, and numpy knows no bfloat16.
+    # float32 represents every 16-bit value, and numpy has no bfloat16.
     values = torch.from_numpy(numpy.array(x.astype(mx.float32)))
     exact = torch.erf(values.double()).float()
     return mx.array(exact.numpy()).astype(dtype)
@@ -30,8 +30,8 @@ def erf(x: mx.array) -> mx.array:
 def quantized_matmul(
     x: mx.array, w: mx.array, scales: mx.array, biases: mx.array | None, **options: Any
 ) -> mx.array:
-    """``mx.quantized_matmul``, summed in float32 and rounded once."""
-    return _summed_wide(mx.quantized_matmul, x, w, scales, biases, (), options)
+    """Compute ``mx.quantized_matmul``, summed in float32 and rounded once."""
+    return _sum_in_float32(mx.quantized_matmul, x, w, scales, biases, (), options)
 
 
 def gather_qmm(
@@ -42,11 +42,11 @@ def gather_qmm(
     *indices: mx.array | None,
     **options: Any,
 ) -> mx.array:
-    """``mx.gather_qmm``, likewise."""
-    return _summed_wide(mx.gather_qmm, x, w, scales, biases, indices, options)
+    """Compute ``mx.gather_qmm``, summed in float32 and rounded once."""
+    return _sum_in_float32(mx.gather_qmm, x, w, scales, biases, indices, options)
 
 
-def _summed_wide(
+def _sum_in_float32(
     product: Any,
     x: mx.array,
     w: mx.array,
@@ -55,17 +55,17 @@ def _summed_wide(
     indices: tuple[mx.array | None, ...],
     options: dict[str, Any],
 ) -> mx.array:
-    """A product with quantized weights as the device's kernels compute it.
+    """Compute a product with quantized weights as the device's kernels do.
 
     On x86 the CPU sums in the dtype of ``x`` (``_qmm_t`` and ``fp_qmm_t`` in
     mlx/backend/cpu/quantized.cpp); the device's kernels sum 16-bit products in float32
     (mlx/backend/metal/kernels/quantized.h, fp_quantized.h).
     """
 
-    def widened(array: Any) -> Any:
+    def widen(array: Any) -> Any:
         is_half = array is not None and array.dtype in (mx.bfloat16, mx.float16)
         return array.astype(mx.float32) if is_half else array
 
-    given = (widened(x), w, widened(scales), widened(biases))
-    made: mx.array = product(*given, *indices, **options)
-    return made.astype(x.dtype)
+    operands = (widen(x), w, widen(scales), widen(biases))
+    result: mx.array = product(*operands, *indices, **options)
+    return result.astype(x.dtype)

@@ -1,4 +1,4 @@
-"""Element by element: unary and binary functions, comparison, logic, casts, selection."""
+"""Element-wise kernels: unary and binary functions, comparison, logic, casts, selection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import mlx.core as mx
 
-from backends.mlx.execution.kernels.base import Builder, Step, dtype_of
+from backends.mlx.execution.kernels.base import Builder, Step, to_mlx_dtype
 from backends.mlx.execution.kernels.device import erf
 from backends.mlx.payload.graph import Node
 
@@ -71,7 +71,7 @@ BINARY: dict[str, Callable[..., mx.array]] = {
 
 
 def unary(function: Callable[..., mx.array], node: Node) -> Step:
-    """``out = function(x)``."""
+    """Build ``out = function(x)``."""
     x, out = node.x, node.out
 
     def step(t: list[mx.array], v: list[object]) -> None:
@@ -81,7 +81,7 @@ def unary(function: Callable[..., mx.array], node: Node) -> Step:
 
 
 def binary(function: Callable[..., mx.array], node: Node) -> Step:
-    """``out = function(a, b)``, broadcast and promoted by MLX's rules."""
+    """Build ``out = function(a, b)``, broadcast and promoted by MLX's rules."""
     a, b, out = node.a, node.b, node.out
 
     def step(t: list[mx.array], v: list[object]) -> None:
@@ -91,24 +91,24 @@ def binary(function: Callable[..., mx.array], node: Node) -> Step:
 
 
 def copy(node: Node) -> Step:
-    """The same array in another slot: MLX arrays are immutable values."""
+    """Assign the same array to another slot: MLX arrays are immutable."""
     return unary(lambda x: x, node)
 
 
 def cast(node: Node) -> Step:
-    """To another dtype."""
-    dtype = dtype_of(node.scalar_type)
+    """Cast to another dtype."""
+    dtype = to_mlx_dtype(node.scalar_type)
     return unary(lambda x: x.astype(dtype), node)
 
 
 def round_decimals(node: Node) -> Step:
-    """To a number of decimals, halves to even."""
+    """Round to a number of decimals, halves to even."""
     decimals = node.decimals
     return unary(lambda x: mx.round(x, decimals), node)
 
 
 def silu(node: Node) -> Step:
-    """``x · sigmoid(x)``."""
+    """Compute ``x · sigmoid(x)``."""
     return unary(lambda x: mx.multiply(x, mx.sigmoid(x)), node)
 
 
@@ -118,14 +118,14 @@ def _scalar(value: float, dtype: mx.Dtype) -> mx.array:
 
 
 def _gelu_erf(x: mx.array) -> mx.array:
-    # gelu_none_impl in MLXInterpreter.h: constants in the dtype of x, so that those of integers
+    # gelu_none_impl in MLXInterpreter.h: constants in the dtype of x, so constants of integers
     # are truncated, while erf and tanh promote integers to float32.
     grown = mx.add(_scalar(1.0, x.dtype), erf(mx.multiply(_scalar(0.7071067812, x.dtype), x)))
     return mx.multiply(_scalar(0.5, x.dtype), mx.multiply(x, grown))
 
 
 def _gelu_tanh(x: mx.array) -> mx.array:
-    # gelu_tanh_impl, likewise.
+    # gelu_tanh_impl, with the same constants.
     cube = mx.multiply(x, mx.multiply(x, x))
     inner = mx.add(x, mx.multiply(_scalar(0.044715, x.dtype), cube))
     inner = mx.multiply(_scalar(0.7978845608, x.dtype), inner)
@@ -134,28 +134,28 @@ def _gelu_tanh(x: mx.array) -> mx.array:
 
 
 def gelu(node: Node) -> Step:
-    """By tanh where ``approximate`` is "tanh"; any other word means erf (``exec_gelu``)."""
+    """Compute gelu by tanh if ``approximate`` is "tanh", by erf for any other (``exec_gelu``)."""
     return unary(_gelu_tanh if node.approximate == "tanh" else _gelu_erf, node)
 
 
 def _remainder(a: mx.array, b: mx.array) -> mx.array:
     if mx.issubdtype(b.dtype, mx.signedinteger) and mx.issubdtype(a.dtype, mx.integer):
-        # By -1 it is 0 as it is by 1; an x86 processor traps on the lowest integer by -1.
+        # The remainder by -1 is that by 1, 0; an x86 processor traps on the lowest integer by -1.
         one = _scalar(1, b.dtype)
         b = mx.where(mx.equal(b, mx.negative(one)), one, b)
     return mx.remainder(a, b)
 
 
 def remainder(node: Node) -> Step:
-    """Of the division rounded towards minus infinity: it has the sign of the divisor."""
+    """Compute the remainder with the sign of the divisor, from a division rounded down."""
     return binary(_remainder, node)
 
 
 def _floor_divide(a: mx.array, b: mx.array) -> mx.array:
     if mx.issubdtype(a.dtype, mx.inexact):
         return mx.floor_divide(a, b)
-    # exec_floor_divide: the quotient of integers is mx::divide's, a float32 that is not rounded;
-    # it becomes an integer when something casts it.
+    # exec_floor_divide: the quotient of integers is mx::divide's unrounded float32; a later cast
+    # makes it an integer.
     zero = _scalar(0, a.dtype)
     has_rest = mx.not_equal(_remainder(a, b), zero)
     signs_differ = mx.not_equal(mx.less(a, zero), mx.less(b, zero))
@@ -164,12 +164,12 @@ def _floor_divide(a: mx.array, b: mx.array) -> mx.array:
 
 
 def floor_divide(node: Node) -> Step:
-    """Towards minus infinity; for integers with the runtime's own adjustment."""
+    """Divide and round down; for integers with the runtime's own adjustment."""
     return binary(_floor_divide, node)
 
 
 def where(node: Node) -> Step:
-    """``x`` where the condition holds, else ``y``."""
+    """Select ``x`` where the condition is true, else ``y``."""
     condition, x, y, out = node.condition, node.x, node.y, node.out
 
     def step(t: list[mx.array], v: list[object]) -> None:
@@ -179,7 +179,7 @@ def where(node: Node) -> Step:
 
 
 def clip(node: Node) -> Step:
-    """Between two bounds, each an array or absent."""
+    """Clip between two bounds, each an array or absent."""
     x, low, high, out = node.x, node.a_min, node.a_max, node.out
 
     def step(t: list[mx.array], v: list[object]) -> None:

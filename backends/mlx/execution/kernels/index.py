@@ -1,4 +1,4 @@
-"""Reading and writing by index. Every index is checked: MLX itself would touch other memory."""
+"""Kernels that read and write by index; each index is checked, since MLX itself does not check."""
 
 from __future__ import annotations
 
@@ -7,47 +7,53 @@ from typing import Any
 
 import mlx.core as mx
 
-from backends.mlx.execution.kernels.base import Builder, Step, axis_in, check_indices, integer
+from backends.mlx.execution.kernels.base import (
+    Builder,
+    Step,
+    check_indices,
+    make_int_reader,
+    normalize_axis,
+)
 from backends.mlx.payload.graph import Node, Tid
 from harness import ProgramError
 
 
 def take(node: Node) -> Step:
-    """Along one axis, by a number (the axis disappears) or by an array of indices."""
+    """Take along one axis, by a number (removes the axis) or by an array of indices."""
     x, out, axis, index = node.x, node.out, node.axis, node.index
     if isinstance(index, Tid):
 
         def by_array(t: list[Any], v: list[Any]) -> None:
             source, indices = t[x], t[index]
-            at = axis_in(axis, source.ndim)
+            at = normalize_axis(axis, source.ndim)
             check_indices(indices, source.shape[at])
             t[out] = mx.take(source, indices, at)
 
         return by_array
-    number = integer(index)
+    number = make_int_reader(index)
 
     def step(t: list[Any], v: list[Any]) -> None:
         source = t[x]
-        at = axis_in(axis, source.ndim)
-        t[out] = mx.take(source, axis_in(number(v), source.shape[at]), at)
+        at = normalize_axis(axis, source.ndim)
+        t[out] = mx.take(source, normalize_axis(number(v), source.shape[at]), at)
 
     return step
 
 
 def take_along_axis(node: Node) -> Step:
-    """Element by element along one axis."""
+    """Take elements along one axis."""
     x, indices, out, axis = node.x, node.indices, node.out, node.axis
 
     def step(t: list[Any], v: list[Any]) -> None:
         source = t[x]
-        check_indices(t[indices], source.shape[axis_in(axis, source.ndim)])
+        check_indices(t[indices], source.shape[normalize_axis(axis, source.ndim)])
         t[out] = mx.take_along_axis(source, t[indices], axis)
 
     return step
 
 
 def gather(node: Node) -> Step:
-    """Slices of ``slice_sizes`` that start where the index arrays say.
+    """Take slices of ``slice_sizes`` that start at the index arrays.
 
     The result has the broadcast shape of the indices, then the slice sizes. ``mlx.core`` has
     ``gather`` in C++ only; indexing with an array for every axis is the same function.
@@ -63,7 +69,9 @@ def gather(node: Node) -> Step:
                 f"{len(indices)} index arrays for axes {axes}, slice sizes {sizes} for rank {rank}"
             )
         if len(set(axes)) != len(axes) or any(not 0 <= axis < rank for axis in axes):
-            raise ProgramError(f"axes {axes} are not distinct ones of a tensor of rank {rank}")
+            raise ProgramError(
+                f"axes {axes} are not distinct, or out of range for a tensor of rank {rank}"
+            )
         for size, whole in zip(sizes, source.shape, strict=True):
             if not 0 < size <= whole:
                 raise ProgramError(f"slice sizes {sizes} do not fit shape {source.shape}")
@@ -77,14 +85,14 @@ def gather(node: Node) -> Step:
 
 
 def _from_front(indices: mx.array, size: int) -> mx.array:
-    """Checked indices as int64, negative ones counted from the end."""
+    """Check indices and return them as int64, with negative ones counted from the end."""
     check_indices(indices, size)
     wide = indices.astype(mx.int64)
     return mx.where(mx.less(wide, 0), mx.add(wide, size), wide)
 
 
 def _window(starts: dict[int, mx.array], sizes: Sequence[int]) -> tuple[mx.array, ...]:
-    """For every axis the indices of the window, shaped to broadcast behind the index arrays."""
+    """Return the indices of the window for each axis, shaped to broadcast with the index arrays."""
     rank = len(sizes)
     picked = []
     for axis, size in enumerate(sizes):
@@ -100,7 +108,7 @@ def _window(starts: dict[int, mx.array], sizes: Sequence[int]) -> tuple[mx.array
 
 
 def scatter_add(node: Node) -> Step:
-    """``x[..., indices, ...] += updates`` along one axis; equal indices accumulate.
+    """Compute ``x[..., indices, ...] += updates`` along one axis; equal indices accumulate.
 
     As in ``scatter_axis`` of ``mlx/ops.cpp``, the three broadcast to each other but along the
     axis: where PyTorch reads a part of the updates and changes a part of ``x``, this fails, or
@@ -110,7 +118,7 @@ def scatter_add(node: Node) -> Step:
 
     def step(t: list[Any], v: list[Any]) -> None:
         source, at, added = t[x], t[indices], t[updates]
-        along = axis_in(axis, source.ndim)
+        along = normalize_axis(axis, source.ndim)
         if at.ndim != source.ndim:
             raise ProgramError(f"indices of rank {at.ndim} for a tensor of rank {source.ndim}")
         if source.size == 0:
@@ -133,7 +141,7 @@ def scatter_add(node: Node) -> Step:
 
 
 def _broadcast_beside(axis: int, *arrays: mx.array) -> list[mx.array]:
-    """Arrays of one rank, broadcast to each other along every axis but this one."""
+    """Broadcast arrays of one rank to each other along every axis but this one."""
     common = list(
         mx.broadcast_shapes(
             *((*array.shape[:axis], 1, *array.shape[axis + 1 :]) for array in arrays)
@@ -150,7 +158,7 @@ def _replaced(array: mx.array, axis: int, part: slice, update: mx.array) -> mx.a
     shape = list(array.shape)
     shape[axis] = len(range(*part.indices(shape[axis])))
     changed = mx.array(array)  # another handle: assigning rebinds it and leaves the slot's own
-    # Broadcast first: assigning would also drop leading axes of size 1.
+    # Broadcast first: assignment would also remove leading axes of size 1.
     changed[(*(slice(None),) * axis, part)] = mx.broadcast_to(update, shape)
     return changed
 
@@ -158,11 +166,15 @@ def _replaced(array: mx.array, axis: int, part: slice, update: mx.array) -> mx.a
 def slice_update(node: Node) -> Step:
     """Replace a slice along one axis; an empty slice changes nothing."""
     dst, update, out, stride = node.dst, node.update, node.out, node.step
-    axis, start, stop = integer(node.axis), integer(node.start), integer(node.stop)
+    axis, start, stop = (
+        make_int_reader(node.axis),
+        make_int_reader(node.start),
+        make_int_reader(node.stop),
+    )
 
     def step(t: list[Any], v: list[Any]) -> None:
         target = t[dst]
-        at = axis_in(axis(v), target.ndim)
+        at = normalize_axis(axis(v), target.ndim)
         first, last, _ = slice(start(v), stop(v)).indices(target.shape[at])
         if first == last:
             t[out] = target
@@ -173,7 +185,7 @@ def slice_update(node: Node) -> Step:
 
 
 def index_copy(node: Node) -> Step:
-    """Copy rows of ``update`` to the positions that int64 indices name, run by run."""
+    """Copy rows of ``update`` to the positions in int64 indices, a consecutive range at a time."""
     dst, update, indices, out, axis = node.dst, node.update, node.indices, node.out, node.axis
 
     def step(t: list[Any], v: list[Any]) -> None:
@@ -182,13 +194,13 @@ def index_copy(node: Node) -> Step:
             raise ProgramError(
                 f"indices must be int64 of rank 1, not {positions.dtype} of rank {positions.ndim}"
             )
-        # The runtime reads the elements one behind the other in memory, whatever the strides say.
+        # The runtime reads the elements consecutively in memory, whatever the strides.
         if positions.size > 1 and memoryview(positions).strides != (8,):
-            raise ProgramError("indices do not lie one behind the other in memory")
-        at = axis_in(axis, target.ndim)
+            raise ProgramError("indices are not consecutive in memory")
+        at = normalize_axis(axis, target.ndim)
         if positions.size and source.ndim != target.ndim:
-            # Of a lower rank the runtime reads sizes that are not there (exec_index_copy); a higher
-            # one, and a part of either, is refused by slice and broadcast_to in mlx/ops.cpp.
+            # With a lower rank the runtime reads sizes that do not exist (exec_index_copy); slice
+            # and broadcast_to in mlx/ops.cpp reject a higher rank and other sizes.
             raise ProgramError(
                 f"an update of rank {source.ndim} for a tensor of rank {target.ndim}"
             )
@@ -208,7 +220,7 @@ def index_copy(node: Node) -> Step:
 
 
 def _runs(rows: Sequence[int]) -> list[tuple[int, int]]:
-    """Ranges of positions whose rows are consecutive."""
+    """Find ranges of positions whose rows are consecutive."""
     runs: list[tuple[int, int]] = []
     first = 0
     for at in range(1, len(rows) + 1):

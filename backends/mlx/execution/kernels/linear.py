@@ -1,4 +1,4 @@
-"""Matrix products, convolutions, attention, normalization."""
+"""Kernels of matrix products, convolutions, attention and normalization."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from backends.mlx.execution.kernels.base import (
     Step,
     check_indices,
     check_memory,
-    integer,
+    make_int_reader,
 )
 from backends.mlx.payload.graph import Node, Tid, Vid
 from harness import ProgramError
 
 
 def optional(slot: Tid | None) -> Callable[[list[Any]], Any]:
-    """Reads an optional tensor slot."""
+    """Make a function that reads an optional tensor slot."""
     return (lambda t: None) if slot is None else (lambda t: t[slot])
 
 
 def addmm(node: Node) -> Step:
-    """``beta · bias + alpha · mat1 @ mat2``. Without a bias alpha is not applied."""
+    """Compute ``beta · bias + alpha · mat1 @ mat2``. Without a bias, alpha is not applied."""
     mat1, mat2, bias, out = node.mat1, node.mat2, node.bias, node.out
     alpha, beta = node.alpha, node.beta
 
@@ -41,7 +41,7 @@ def addmm(node: Node) -> Step:
 
 
 def rms_norm(node: Node) -> Step:
-    """Over the last axis, accumulated in float32."""
+    """Normalize over the last axis, accumulated in float32."""
     x, out, eps, weight = node.x, node.out, node.eps, optional(node.weight)
 
     def step(t: list[Any], v: list[Any]) -> None:
@@ -51,7 +51,7 @@ def rms_norm(node: Node) -> Step:
 
 
 def layer_norm(node: Node) -> Step:
-    """Over the last axis, accumulated in float32."""
+    """Normalize over the last axis, accumulated in float32."""
     x, out, eps = node.x, node.out, node.eps
     weight, bias = optional(node.weight), optional(node.bias)
 
@@ -66,7 +66,7 @@ def rope(node: Node) -> Step:
     x, out, dims, traditional, scale = node.x, node.out, node.dims, node.traditional, node.scale
     base = None if node.freqs is not None else node.base
     freqs, offset = optional(node.freqs), node.offset
-    position = integer(offset) if isinstance(offset, Vid) else None
+    position = make_int_reader(offset) if isinstance(offset, Vid) else None
 
     def step(t: list[Any], v: list[Any]) -> None:
         t[out] = mx.fast.rope(
@@ -123,7 +123,7 @@ def conv(dimensions: int, transposed: bool, node: Node) -> Step:
     def step(t: list[Any], v: list[Any]) -> None:
         source, weight = t[x], t[w]
         if not weight.size:  # BLAS ends the process, with exit code 0, when there are no channels
-            raise ProgramError(f"the weights have shape {weight.shape}")
+            raise ProgramError(f"the weights have the empty shape {weight.shape}")
         if not transposed and source.ndim == weight.ndim == dimensions + 2:
             _check_unfolded(node, source, weight)
         found = None
@@ -136,23 +136,25 @@ def conv(dimensions: int, transposed: bool, node: Node) -> Step:
 
 
 def _check_unfolded(node: Node, source: mx.array, weight: mx.array) -> None:
-    """Refuse a kernel larger than its input, and an unfolded input larger than memory."""
+    """Reject a kernel larger than its input, and an unfolded input larger than memory."""
     elements = source.shape[0] * math.prod(weight.shape[1:])
     for place, axis in enumerate(_SPATIAL[source.ndim - 2], 1):
         kernel = getattr(node, f"dilation{axis}") * (weight.shape[place] - 1) + 1
         padded = source.shape[place] + 2 * getattr(node, f"padding{axis}")
-        # MLX rounds their difference over the stride up when it is negative, and reads behind x.
+        # MLX rounds a negative (difference / stride) up and reads beyond x.
         if padded < kernel:
-            raise ProgramError(f"a kernel that spans {kernel} of a padded size of {padded}")
+            raise ProgramError(
+                f"a kernel that spans {kernel} exceeds the padded input size of {padded}"
+            )
         elements *= (padded - kernel) // getattr(node, f"stride{axis}") + 1
     check_memory("the unfolded input of a convolution", elements * source.dtype.size)
 
 
 def gathering(node: Node, left: Tid, right: Tid) -> Callable[[list[Any], list[Any]], Any]:
-    """Reads the index operands, checked, and whether they are sorted (a flag may override)."""
+    """Make a function that reads and checks the index operands, and whether they are sorted."""
     lhs, rhs = node.lhs_indices, node.rhs_indices
     flag = getattr(node, "sorted_indices_flag", None)  # not in schemas before 1.5.0
-    is_sorted = (lambda v: node.sorted_indices) if flag is None else integer(flag)
+    is_sorted = (lambda v: node.sorted_indices) if flag is None else make_int_reader(flag)
 
     def read(t: list[Any], v: list[Any]) -> tuple[Any, Any, bool]:
         for slot, operand in ((lhs, left), (rhs, right)):
@@ -167,14 +169,14 @@ def gathering(node: Node, left: Tid, right: Tid) -> Callable[[list[Any], list[An
 
 
 def gather_mm(node: Node) -> Step:
-    """Products of matrices picked by index from two stacks."""
+    """Multiply matrices selected by index from two stacks."""
     a, b, out, read = node.a, node.b, node.out, gathering(node, node.a, node.b)
 
     def step(t: list[Any], v: list[Any]) -> None:
         lhs, rhs, in_order = read(t, v)
         left, right = t[a], t[b]
         dtype = left.dtype
-        # MLX's CPU kernel knows float32 only; the GPU's, too, sums in it (mlx/backend/metal).
+        # MLX's CPU kernel supports float32 only; the GPU's also sums in it (mlx/backend/metal).
         if dtype == right.dtype and dtype in (mx.float16, mx.bfloat16):
             left, right = left.astype(mx.float32), right.astype(mx.float32)
             t[out] = mx.gather_mm(left, right, lhs, rhs, sorted_indices=in_order).astype(dtype)

@@ -1,7 +1,7 @@
-"""Raw Metal kernels (``MetalKernelNode``), executed on the CPU by :mod:`backends.metal.host`.
+"""Execute raw Metal kernels (``MetalKernelNode``) on the CPU with :mod:`backends.metal.host`.
 
-The delegate hands name, header and body to ``mlx::core::fast::metal_kernel``, which writes the
-function around the body from the arrays that it is called with; so is it here. Sources:
+The delegate passes name, header and body to ``mlx::core::fast::metal_kernel``, which generates the
+function around the body for the arrays of a call. This module does the same. Sources:
 ``exec_metal_kernel`` in ``MLXInterpreter.h``; ``mlx/backend/common/metal_kernel.cpp`` and
 ``mlx/backend/metal/custom_kernel.cpp`` of MLX 0.32.1.
 """
@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 import numpy
 
-from backends.mlx.execution.kernels.base import Builder, Step, check_allocation, dtype_of, integers
+from backends.mlx.execution.kernels.base import (
+    Builder,
+    Step,
+    check_allocation,
+    make_ints_reader,
+    to_mlx_dtype,
+)
 from backends.mlx.payload.graph import Node
 from harness import ProgramError, UnsupportedProgram
 
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
 
 Array = numpy.ndarray[Any, Any]
 
-# As get_type_string in mlx/backend/common/compiled.cpp has it, without MLX's names for Metal's own.
+# From get_type_string in mlx/backend/common/compiled.cpp, with Metal's names instead of MLX's.
 _TYPES: dict[mx.Dtype, str] = {
     mx.float32: "float",
     mx.float16: "half",
@@ -42,7 +48,7 @@ _TYPES: dict[mx.Dtype, str] = {
     mx.uint64: "uint64_t",
 }
 
-# Values of a thread that are parameters where the body names them.
+# Values of a thread that become parameters when the body uses their names.
 _POSITIONS: dict[str, str] = {
     "dispatch_threads_per_threadgroup": "uint3",
     "simdgroup_index_in_threadgroup": "uint",
@@ -68,7 +74,7 @@ _MISSING = {
     ),
 }
 
-# What of MLX's own headers, which precede every kernel, kernels of a program may use.
+# The part of MLX's headers that a program's kernels may use.
 _PRELUDE = """\
 #include <metal_stdlib>
 using namespace metal;
@@ -92,13 +98,13 @@ _MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)
-class _Input:
+class _KernelInput:
     """An input of one call.
 
     Attributes:
-        array: evaluated.
-        values: the same memory; bfloat16 as its bits.
-        strides: in elements.
+        array: the evaluated array.
+        values: the same memory; bfloat16 as uint16.
+        strides: strides in elements.
     """
 
     array: mx.array
@@ -107,33 +113,36 @@ class _Input:
 
 
 def kernel(node: Node) -> Step:
-    """A raw kernel as a step.
+    """Compile a raw kernel to a step.
 
     Raises:
-        UnsupportedProgram: there is no compiler, or the source needs what the host has not.
+        UnsupportedProgram: there is no compiler, or the host lacks a feature that the source uses.
     """
     from backends.metal.host import CompileError, SourceError
 
-    _supported(node)
+    _require_supported(node)
     grid, threadgroup, flat = (
-        integers(items) for items in (node.grid, node.threadgroup, node.output_shapes_flat)
+        make_ints_reader(items) for items in (node.grid, node.threadgroup, node.output_shapes_flat)
     )
-    dtypes = [dtype_of(number) for number in node.output_dtypes]
+    dtypes = [to_mlx_dtype(number) for number in node.output_dtypes]
     name = f"custom_kernel_{re.sub(r'[^0-9A-Za-z_]', '_', node.name)}"
 
     def step(t: list[Any], v: list[Any]) -> None:
-        inputs = [_input(node, t[slot]) for slot in node.inputs]
+        inputs = [_make_input(node, t[slot]) for slot in node.inputs]
         sizes = flat(v)
         outputs = []
         for count, dtype in zip(node.output_shape_lengths, dtypes, strict=True):
             check_allocation(sizes[:count], dtype)
-            outputs.append(_output(sizes[:count], dtype, node.init_value))
+            outputs.append(_make_output(sizes[:count], dtype, node.init_value))
             sizes = sizes[count:]
-        source, arguments = _source(node, name, inputs, dtypes), _arguments(node, inputs, outputs)
+        source, arguments = (
+            _write_source(node, name, inputs, dtypes),
+            _make_arguments(node, inputs, outputs),
+        )
         try:
-            _launch(_library(source), name, arguments, grid(v), threadgroup(v))
+            _launch(_compile(source), name, arguments, grid(v), threadgroup(v))
         except (CompileError, SourceError) as error:
-            # The device's compiler may know what the host's headers do not.
+            # The device's compiler may support features that the host's headers lack.
             raise _unsupported(node, f"{error}") from error
         for slot, output, dtype in zip(node.outputs, outputs, dtypes, strict=True):
             result = mx.array(output)
@@ -142,15 +151,15 @@ def kernel(node: Node) -> Step:
     return step
 
 
-def _supported(node: Node) -> None:
+def _require_supported(node: Node) -> None:
     from backends.metal.host import CompileError
     from backends.metal.host.toolchain import compiler
 
     text = f"{node.header or ''}\n{node.source}"
-    for pattern, what in _MISSING.items():
-        found = re.search(pattern, text)
-        if found is not None:
-            raise _unsupported(node, f"{found[0]}: {what} not emulated")
+    for pattern, feature in _MISSING.items():
+        match = re.search(pattern, text)
+        if match is not None:
+            raise _unsupported(node, f"{match[0]}: {feature} not emulated")
     try:
         compiler()
     except CompileError as error:
@@ -163,36 +172,38 @@ def _unsupported(node: Node, reason: str) -> UnsupportedProgram:
     )
 
 
-def _input(node: Node, array: mx.array) -> _Input:
+def _make_input(node: Node, array: mx.array) -> _KernelInput:
     array = mx.contiguous(array) if node.ensure_row_contiguous else array
     mx.eval(array)
     bits = mx.view(array, mx.uint16) if array.dtype == mx.bfloat16 else array
     values: Array = numpy.array(bits, copy=None if bits.ndim else True)
     strides = tuple(step // values.itemsize for step in values.strides)
     if min(strides, default=0) < 0:
-        raise _unsupported(node, "it reads an array backwards")
-    return _Input(array, values, strides)
+        raise _unsupported(node, "an input has a negative stride")
+    return _KernelInput(array, values, strides)
 
 
-def _output(shape: Sequence[int], dtype: mx.Dtype, init: float | None) -> Array:
+def _make_output(shape: Sequence[int], dtype: mx.Dtype, init: float | None) -> Array:
     kind = numpy.uint16 if dtype == mx.bfloat16 else numpy.array(mx.zeros([0], dtype)).dtype
     if init is not None:
         first = mx.array(init).astype(dtype)
         bits = mx.view(first, mx.uint16) if dtype == mx.bfloat16 else first
         return numpy.full(shape, numpy.array(bits), kind)
     output: Array = numpy.empty(shape, kind)
-    # The memory is not cleared on the device either; NaN and -1 are seen where nothing writes.
+    # The device does not clear the memory either; NaN and -1 show elements that nothing writes.
     output.reshape(-1).view(numpy.uint8)[:] = 1 if dtype == mx.bool_ else 0xFF
     return output
 
 
-def _uses(node: Node, name: str) -> list[str]:
-    """The extra parameters that the body asks for by name."""
+def _find_used_properties(node: Node, name: str) -> list[str]:
+    """Return the additional parameters that the body uses by name."""
     return [kind for kind in ("shape", "strides", "ndim") if f"{name}_{kind}" in node.source]
 
 
-def _source(node: Node, name: str, inputs: Sequence[_Input], dtypes: Sequence[mx.Dtype]) -> str:
-    """The kernel as MLX writes it, but for the template's arguments, which are known here."""
+def _write_source(
+    node: Node, name: str, inputs: Sequence[_KernelInput], dtypes: Sequence[mx.Dtype]
+) -> str:
+    """Generate the kernel as MLX does, except that template arguments become constants."""
     parameters = []
     for one, label in zip(inputs, node.input_names, strict=True):
         mark = "*" if one.array.ndim else "&"
@@ -203,7 +214,7 @@ def _source(node: Node, name: str, inputs: Sequence[_Input], dtypes: Sequence[mx
             "ndim": f"const constant int& {label}_ndim",
         }
         if one.array.ndim:
-            parameters += [extra[kind] for kind in _uses(node, label)]
+            parameters += [extra[kind] for kind in _find_used_properties(node, label)]
     for label, dtype in zip(node.output_names, dtypes, strict=True):
         element = f"atomic<{_TYPES[dtype]}>" if node.atomic_outputs else _TYPES[dtype]
         parameters.append(f"device {element}* {label}")
@@ -218,7 +229,7 @@ def _source(node: Node, name: str, inputs: Sequence[_Input], dtypes: Sequence[mx
             f"\n[[kernel]] void {name}(\n  ",
             ",\n  ".join(signature),
             ") {\n",
-            *_bound(node),
+            *_define_template_arguments(node),
             "{\n",
             node.source,
             "\n}\n}\n",
@@ -226,8 +237,8 @@ def _source(node: Node, name: str, inputs: Sequence[_Input], dtypes: Sequence[mx
     )
 
 
-def _bound(node: Node) -> list[str]:
-    """The template's parameters as constants and types."""
+def _define_template_arguments(node: Node) -> list[str]:
+    """Define the template's parameters as constants and types."""
     lines = []
     rows = zip(
         node.template_arg_names or (),
@@ -241,36 +252,38 @@ def _bound(node: Node) -> list[str]:
         elif kind == 1:
             lines.append(f"constexpr bool {label} = {'true' if value else 'false'};\n")
         else:
-            lines.append(f"using {label} = {_TYPES[dtype_of(value)]};\n")
+            lines.append(f"using {label} = {_TYPES[to_mlx_dtype(value)]};\n")
     return lines
 
 
 @functools.lru_cache(maxsize=256)
-def _library(source: str) -> Library:
+def _compile(source: str) -> Library:
     from backends.metal.host import Library
 
     return Library(source)
 
 
-def _arguments(node: Node, inputs: Sequence[_Input], outputs: Sequence[Array]) -> list[Any]:
+def _make_arguments(
+    node: Node, inputs: Sequence[_KernelInput], outputs: Sequence[Array]
+) -> list[Any]:
     from backends.metal.host import Buffer
 
-    given: list[Any] = []
+    arguments: list[Any] = []
     for one, label in zip(inputs, node.input_names, strict=True):
         values = one.values
         if not one.array.ndim:
-            given.append(values.tobytes())
+            arguments.append(values.tobytes())
             continue
         reach = sum((size - 1) * step for size, step in zip(values.shape, one.strides, strict=True))
         nbytes = (reach + 1) * values.itemsize if values.size else 0
-        given.append(Buffer(values.ctypes.data, nbytes, (one.array, values)))
+        arguments.append(Buffer(values.ctypes.data, nbytes, (one.array, values)))
         extra = {
             "shape": numpy.array(values.shape, numpy.int32),
             "strides": numpy.array(one.strides, numpy.int64),
             "ndim": values.ndim,
         }
-        given += [extra[kind] for kind in _uses(node, label)]
-    return [*given, *outputs]
+        arguments += [extra[kind] for kind in _find_used_properties(node, label)]
+    return [*arguments, *outputs]
 
 
 def _launch(

@@ -1,9 +1,8 @@
-"""Large float32 products, for which mlx's CPU wheel takes some twenty times as long as torch.
+"""Compute large float32 products with torch: mlx's CPU wheel is about twenty times slower.
 
-Off a Mac it comes with the reference BLAS, which all of its float32 products, convolutions and
-attention end in. Neither is what ships: the device has kernels of its own, which sum in float32 in
-another order than either. So what is large and float32 is computed with torch here; all else, and
-whatever is not well-formed, is mlx's.
+On hosts other than macOS the wheel uses the reference BLAS for all float32 products, convolutions
+and attention. The device has kernels of its own, which sum in float32 in yet another order. So
+torch computes large float32 products here; mlx computes all others, including malformed ones.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ import torch
 
 from backends.mlx.execution.kernels import device
 
-# Multiplications from which on a product is large: 20 ms of the reference BLAS.
+# A product with at least this many multiplications is large: 20 ms in the reference BLAS.
 _LARGE = 2**25
-# Weights that are decoded at a time.
+# Number of weights that are decoded at once.
 _DECODED = 2**20
-# Rows below which a device multiplies with codes, and does not decode them first.
+# Below this number of rows, a device multiplies by codes instead of decoding them first.
 _ROWS = 32
 
 _nn = torch.nn.functional
 
 
 def matmul(left: mx.array, right: mx.array) -> mx.array:
-    """``mx.matmul``."""
+    """Compute ``mx.matmul``."""
     if not _is_product(left, right):
         return mx.matmul(left, right)
     return _array(_tensor(left) @ _tensor(right))
 
 
 def addmm(bias: mx.array, left: mx.array, right: mx.array, alpha: float, beta: float) -> mx.array:
-    """``mx.addmm``: ``beta * bias + alpha * left @ right``."""
+    """Compute ``mx.addmm``: ``beta * bias + alpha * left @ right``."""
     if bias.dtype != mx.float32 or not _is_product(left, right):
         return mx.addmm(bias, left, right, alpha, beta)
     product = _array((_tensor(left) @ _tensor(right)).mul_(alpha))
@@ -49,7 +48,7 @@ def addmm(bias: mx.array, left: mx.array, right: mx.array, alpha: float, beta: f
 def quantized_matmul(
     x: mx.array, w: mx.array, scales: mx.array, biases: mx.array | None, **options: Any
 ) -> mx.array:
-    """``mx.quantized_matmul``; many rows are multiplied with weights that are decoded first."""
+    """Compute ``mx.quantized_matmul``; for many rows, decode the weights first."""
     outputs = w.shape[0]
     is_plain = options["transpose"] and w.ndim == 2 and x.ndim >= 2 and outputs % 4 == 0
     is_exact = options["mode"] != "affine" or scales.dtype == mx.float32
@@ -75,8 +74,10 @@ def convolution(
     dilation: Sequence[int],
     groups: int,
 ) -> mx.array | None:
-    """What ``mx.conv1d``, ``mx.conv2d`` and ``mx.conv3d`` compute, channels last; None where it is
-    theirs to compute."""
+    """Compute ``mx.conv1d``, ``mx.conv2d`` or ``mx.conv3d``, channels last.
+
+    Returns None where the caller must use MLX's function.
+    """
     dimensions = len(stride)
     fits = source.ndim == weight.ndim == dimensions + 2 and dimensions in (1, 2, 3)
     if not fits or not _is_ours(source, weight) or groups < 1:
@@ -96,7 +97,7 @@ def convolution(
 def attention(
     query: mx.array, key: mx.array, value: mx.array, scale: float, mask: mx.array | str | None
 ) -> mx.array:
-    """``mx.fast.scaled_dot_product_attention``; in blocks, where no mask is given as an array.
+    """Compute ``mx.fast.scaled_dot_product_attention``, in blocks unless the mask is an array.
 
     Scores that may overflow are left to mlx. Its softmax gives NaN where all scores of a row are
     minus infinity (mlx/backend/cpu/softmax.cpp), torch's gives 0; and mlx scales the query, torch
@@ -142,11 +143,11 @@ def _is_attention(query: mx.array, key: mx.array, value: mx.array) -> bool:
 
 
 def _is_finite(query: mx.array, key: mx.array, value: mx.array, scale: float) -> bool:
-    """Whether values are finite, and no product of a row with a key can overflow."""
+    """Return whether values are finite and no product of a row with a key can overflow."""
     if not bool(mx.all(mx.isfinite(value))):
         return False
     longest = [float(_tensor(rows).double().norm(dim=-1).max()) for rows in (query, key)]
-    # False for NaN. Cauchy and Schwarz bound the scores, and half of the range is for rounding.
+    # False for NaN. Cauchy-Schwarz bounds the scores; half of the range is for rounding.
     return math.prod(longest) * max(1.0, abs(scale)) < torch.finfo(torch.float32).max / 2
 
 
@@ -156,7 +157,7 @@ def _is_ours(*arrays: mx.array) -> bool:
 
 
 def _tensor(array: mx.array) -> torch.Tensor:
-    """The same memory, computed; a copy where it is read backwards, which torch cannot."""
+    """Evaluate an array and return its memory as a tensor; a copy if a stride is negative."""
     values = numpy.asarray(array)
     return torch.from_numpy(values.copy() if min(values.strides, default=0) < 0 else values)
 

@@ -1,4 +1,4 @@
-"""Reductions, scans along an axis, sorting and selection."""
+"""Kernels of reductions, scans along an axis, sorting and selection."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import mlx.core as mx
 
-from backends.mlx.execution.kernels.base import Builder, Step, axis_in, integer
+from backends.mlx.execution.kernels.base import Builder, Step, make_int_reader, normalize_axis
 from backends.mlx.execution.kernels.elementwise import unary
 from backends.mlx.payload.graph import Node
 from harness import ProgramError
 
-# Over a list of axes; an empty list means all of them.
+# Reductions over a list of axes; an empty list means all axes.
 OVER_AXES: dict[str, Callable[..., mx.array]] = {
     "AllNode": mx.all,
     "AnyNode": mx.any,
@@ -28,54 +28,54 @@ OVER_AXES: dict[str, Callable[..., mx.array]] = {
 
 
 def over_axes(function: Callable[..., mx.array], node: Node) -> Step:
-    """``out = function(x, axes, keepdims)``."""
+    """Build ``out = function(x, axes, keepdims)``."""
     axes, keepdims = node.axes or None, node.keepdims
     return unary(lambda x: function(x, axes, keepdims), node)
 
 
 def logsumexp(node: Node) -> Step:
-    """Like the others, but an empty list of axes reduces none of them."""
+    """Compute logsumexp; unlike in other reductions, an empty list of axes reduces none."""
     axes, keepdims = node.axes or [], node.keepdims
     return unary(lambda x: mx.logsumexp(x, axes, keepdims), node)
 
 
 def spread(function: Callable[..., mx.array], node: Node) -> Step:
-    """Variance and standard deviation, with ``ddof`` degrees of freedom taken off."""
+    """Compute variance or standard deviation, with ``ddof`` degrees of freedom subtracted."""
     axes, keepdims, ddof = node.axes or None, node.keepdims, node.ddof
     return unary(lambda x: function(x, axes, keepdims, ddof), node)
 
 
 def arg_extreme(function: Callable[..., mx.array], node: Node) -> Step:
-    """Index of the extreme along an axis, as uint32."""
+    """Compute the index of the minimum or maximum along an axis, as uint32."""
     axis, keepdims = node.axis, node.keepdims
     return unary(lambda x: function(x, axis, keepdims), node)
 
 
 def cumsum(node: Node) -> Step:
-    """Running sum along an axis."""
+    """Compute the cumulative sum along an axis."""
     axis, reverse, inclusive = node.axis, node.reverse, node.inclusive
     return unary(lambda x: mx.cumsum(x, axis, reverse=reverse, inclusive=inclusive), node)
 
 
 def softmax(node: Node) -> Step:
-    """Along an axis; ``precise`` accumulates in float32."""
+    """Compute softmax along an axis; ``precise`` accumulates in float32."""
     axis, precise = node.axis, node.precise
     return unary(lambda x: mx.softmax(x, axis, precise=precise), node)
 
 
 def ordered(function: Callable[..., mx.array], node: Node) -> Step:
-    """Sort, or the permutation that sorts."""
+    """Sort, or compute the sorting permutation."""
     axis = node.axis
     return unary(lambda x: function(x, axis), node)
 
 
 def partitioned(function: Callable[..., mx.array], node: Node) -> Step:
-    """The ``kth`` element at its place, smaller ones before it, larger ones after."""
-    x, out, axis, kth = node.x, node.out, node.axis, integer(node.kth)
+    """Partition: the ``kth`` element in its place, smaller ones before it, larger ones after."""
+    x, out, axis, kth = node.x, node.out, node.axis, make_int_reader(node.kth)
 
     def step(t: list[Any], v: list[Any]) -> None:
         source, place = t[x], kth(v)
-        length = source.shape[axis_in(axis, source.ndim)]
+        length = source.shape[normalize_axis(axis, source.ndim)]
         if not -length <= place < length:
             raise ProgramError(f"element {place} is out of range for an axis of size {length}")
         t[out] = function(source, place, axis)

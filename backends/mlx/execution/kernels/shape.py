@@ -1,4 +1,4 @@
-"""Views and rearrangements: what changes where an element is, not what it is."""
+"""Kernels of views and rearrangements: they move elements and do not change them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from backends.mlx.execution.kernels.base import (
     INT32_MIN,
     Builder,
     Step,
-    axis_in,
     check_allocation,
-    integer,
-    integers,
+    make_int_reader,
+    make_ints_reader,
+    normalize_axis,
 )
 from backends.mlx.execution.kernels.elementwise import unary
 from backends.mlx.payload.graph import Node, Tid
@@ -25,13 +25,13 @@ from harness import ProgramError
 
 
 def reshape(node: Node) -> Step:
-    """To another shape; MLX infers a -1, and would take other negative sizes as they are."""
-    x, out, shape = node.x, node.out, integers(node.shape)
+    """Reshape; MLX infers a size of -1 and does not check other negative sizes."""
+    x, out, shape = node.x, node.out, make_ints_reader(node.shape)
 
     def step(t: list[Any], v: list[Any]) -> None:
         sizes = shape(v)
         if sizes and min(sizes) < -1:
-            raise ProgramError(f"cannot reshape to {sizes}")
+            raise ProgramError(f"cannot reshape to {sizes}: sizes must be -1 or larger")
         t[out] = mx.reshape(t[x], sizes)
 
     return step
@@ -45,7 +45,7 @@ def transpose(node: Node) -> Step:
 
 def broadcast_to(node: Node) -> Step:
     """Expand; a -1 keeps the size of the input's axis, aligned from the right."""
-    x, out, shape = node.x, node.out, integers(node.shape)
+    x, out, shape = node.x, node.out, make_ints_reader(node.shape)
 
     def step(t: list[Any], v: list[Any]) -> None:
         source, wanted = t[x], list(shape(v))
@@ -65,7 +65,7 @@ def expand_dims(node: Node) -> Step:
 
 
 def squeeze(node: Node) -> Step:
-    """Drop axes of size 1. A named axis of another size is kept, as PyTorch does."""
+    """Remove axes of size 1. A listed axis of another size stays, as in PyTorch."""
     dims = node.dims
     if not dims:
         return unary(mx.squeeze, node)
@@ -79,7 +79,7 @@ def squeeze(node: Node) -> Step:
 
 def tile(node: Node) -> Step:
     """Repeat the whole array along each axis."""
-    x, out, reps = node.x, node.out, integers(node.reps)
+    x, out, reps = node.x, node.out, make_ints_reader(node.reps)
 
     def step(t: list[Any], v: list[Any]) -> None:
         count = reps(v)
@@ -92,12 +92,12 @@ def tile(node: Node) -> Step:
 
 def repeat(node: Node) -> Step:
     """Repeat each element along one axis."""
-    x, out, axis, repeats = node.x, node.out, node.axis, integer(node.repeats)
+    x, out, axis, repeats = node.x, node.out, node.axis, make_int_reader(node.repeats)
 
     def step(t: list[Any], v: list[Any]) -> None:
         source, count = t[x], repeats(v)
         shape = list(source.shape)
-        shape[axis_in(axis, source.ndim)] *= count
+        shape[normalize_axis(axis, source.ndim)] *= count
         check_allocation(shape, source.dtype)
         t[out] = mx.repeat(source, count, axis)
 
@@ -106,10 +106,10 @@ def repeat(node: Node) -> Step:
 
 def roll(node: Node) -> Step:
     """Shift along axes, wrapping around."""
-    x, out, axes, shift = node.x, node.out, node.axes, integers(node.shift)
+    x, out, axes, shift = node.x, node.out, node.axes, make_ints_reader(node.shift)
 
     def step(t: list[Any], v: list[Any]) -> None:
-        shifts: Any = shift(v)  # mlx's stub knows tuples of one element only
+        shifts: Any = shift(v)  # mlx's stub allows tuples of one element only
         t[out] = mx.roll(t[x], shifts, axes)
 
     return step
@@ -123,29 +123,34 @@ def flip(node: Node) -> Step:
 
 
 def slice_axis(node: Node) -> Step:
-    """``x[start:stop:step]`` along one axis, by NumPy's rules for negative and large ends."""
+    """Slice ``x[start:stop:step]`` along one axis, by NumPy's rules for negative and large ends."""
     x, out, stride = node.x, node.out, node.step
-    axis, start, stop = integer(node.axis), integer(node.start), integer(node.stop)
+    axis, start, stop = (
+        make_int_reader(node.axis),
+        make_int_reader(node.start),
+        make_int_reader(node.stop),
+    )
 
     def step(t: list[Any], v: list[Any]) -> None:
         source = t[x]
-        at = axis_in(axis(v), source.ndim)
+        at = normalize_axis(axis(v), source.ndim)
         t[out] = source[(*(slice(None),) * at, slice(start(v), stop(v), stride))]
 
     return step
 
 
 def split(node: Node) -> Step:
-    """One size is the size of every chunk but the last; several say where the chunks end.
+    """Split along an axis.
 
-    Of several the last one is not read, and cuts beyond the end give empty chunks
-    (``exec_split``, ``split`` in mlx/ops.cpp).
+    A single size is the size of every chunk but the last. Of several sizes, each is the size of one
+    chunk and the last is not read; cuts beyond the end give empty chunks (``exec_split``, ``split``
+    in mlx/ops.cpp).
     """
-    x, outs, axis, sizes = node.x, node.outs, node.axis, integers(node.sizes)
+    x, outs, axis, sizes = node.x, node.outs, node.axis, make_ints_reader(node.sizes)
 
     def step(t: list[Any], v: list[Any]) -> None:
         source, given = t[x], sizes(v)
-        length = source.shape[axis_in(axis, source.ndim)]
+        length = source.shape[normalize_axis(axis, source.ndim)]
         if len(given) == 1:
             if given[0] <= 0:
                 raise ProgramError(f"cannot split into chunks of size {given[0]}")
@@ -164,15 +169,14 @@ def split(node: Node) -> Step:
 
 
 def pad(node: Node) -> Step:
-    """With a constant, or with the value at the edge."""
-    x, out, mode, widths = node.x, node.out, node.mode, integers(node.pad_width)
+    """Pad with a constant, or with the value at the edge."""
+    x, out, mode, widths = node.x, node.out, node.mode, make_ints_reader(node.pad_width)
     value = mx.array(node.constant_value if mode == "constant" else 0.0, mx.float32)
 
     def step(t: list[Any], v: list[Any]) -> None:
         flat = widths(v)
         pairs = list(zip(flat[::2], flat[1::2], strict=True))
-        # mx.pad repeats a single pair for every axis; the pad of mlx/ops.cpp that the runtime
-        # calls does not.
+        # mx.pad repeats a single pair for every axis; the runtime's pad in mlx/ops.cpp does not.
         if len(pairs) != t[x].ndim:
             raise ProgramError(f"{len(pairs)} pairs of padding for {t[x].ndim} dimensions")
         t[out] = mx.pad(t[x], pairs, mode=mode, constant_values=value)
@@ -181,9 +185,9 @@ def pad(node: Node) -> Step:
 
 
 def as_strided(node: Node) -> Step:
-    """A strided view of the row-major elements; the runtime itself checks no bounds."""
+    """Make a strided view of the row-major elements; the runtime does not check bounds."""
     x, out, offset = node.x, node.out, node.offset
-    shape, strides = integers(node.shape), integers(node.strides)
+    shape, strides = make_ints_reader(node.shape), make_ints_reader(node.strides)
 
     def step(t: list[Any], v: list[Any]) -> None:
         source, sizes, steps = t[x], shape(v), strides(v)
@@ -203,11 +207,11 @@ def as_strided(node: Node) -> Step:
 
 
 def contiguous(node: Node) -> Step:
-    """Row-major in memory."""
+    """Make the elements row-major in memory."""
     return unary(mx.contiguous, node)
 
 
-def _joined(function: Callable[..., mx.array], node: Node) -> Step:
+def _join(function: Callable[..., mx.array], node: Node) -> Step:
     tensors: list[Tid] = node.tensors
     out, axis = node.out, node.axis
 
@@ -218,13 +222,13 @@ def _joined(function: Callable[..., mx.array], node: Node) -> Step:
 
 
 def concatenate(node: Node) -> Step:
-    """Along an axis that exists."""
-    return _joined(mx.concatenate, node)
+    """Concatenate along an existing axis."""
+    return _join(mx.concatenate, node)
 
 
 def stack(node: Node) -> Step:
-    """Along a new axis."""
-    return _joined(mx.stack, node)
+    """Stack along a new axis."""
+    return _join(mx.stack, node)
 
 
 def _triangle(function: Callable[..., mx.array], node: Node) -> Step:
@@ -233,12 +237,12 @@ def _triangle(function: Callable[..., mx.array], node: Node) -> Step:
 
 
 def tril(node: Node) -> Step:
-    """Zero above the k-th diagonal."""
+    """Set elements above the k-th diagonal to zero."""
     return _triangle(mx.tril, node)
 
 
 def triu(node: Node) -> Step:
-    """Zero below the k-th diagonal."""
+    """Set elements below the k-th diagonal to zero."""
     return _triangle(mx.triu, node)
 
 

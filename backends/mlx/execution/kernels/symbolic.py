@@ -1,4 +1,4 @@
-"""Integers beside the tensors: sizes, arithmetic on them, and reading one from a tensor."""
+"""Kernels of integers in value slots: sizes, arithmetic, and reading one from a tensor."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from backends.mlx.execution.kernels.base import (
     INT32_MIN,
     Builder,
     Step,
-    axis_in,
-    integer,
+    make_int_reader,
+    normalize_axis,
 )
 from backends.mlx.payload.graph import Node
 from harness import ProgramError
 
 
 def arithmetic(function: Callable[[int, int], int], node: Node) -> Step:
-    """On int32; a result that does not fit is an error, as is a division by zero."""
-    a, b, out = integer(node.a), integer(node.b), node.out
+    """Compute on int32; overflow and division by zero are errors."""
+    a, b, out = make_int_reader(node.a), make_int_reader(node.b), node.out
 
     def step(t: list[Any], v: list[Any]) -> None:
         left, right = a(v), b(v)
@@ -39,22 +39,22 @@ def arithmetic(function: Callable[[int, int], int], node: Node) -> Step:
 
 
 def sym_size(node: Node) -> Step:
-    """The size of a dimension."""
+    """Read the size of a dimension."""
     a, out, dim = node.a, node.out, node.dim
 
     def step(t: list[Any], v: list[Any]) -> None:
         shape = t[a].shape
-        v[out] = shape[axis_in(dim, len(shape))]
+        v[out] = shape[normalize_axis(dim, len(shape))]
 
     return step
 
 
 def item_int(node: Node) -> Step:
-    """The only element as an int32.
+    """Read the only element of a tensor as an int32.
 
-    The runtime reads four bytes whatever the dtype (``array::item<int>`` in ``mlx/array.h``
-    reinterprets): the low half of an int64, the bits of a float32. For narrower dtypes those
-    bytes are not all the element's, and what comes out is undefined.
+    The runtime reads four bytes for any dtype (``array::item<int>`` in ``mlx/array.h``
+    reinterprets): the low half of an int64, the bits of a float32. A narrower element does not
+    have four bytes, so its value is undefined.
     """
     x, out = node.x, node.out
 

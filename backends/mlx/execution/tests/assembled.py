@@ -14,7 +14,7 @@ import mlx.core as mx
 import numpy
 import torch
 
-from backends.mlx.execution.executor import Executor, Observer
+from backends.mlx.execution.executor import MlxExecutor, Observer
 from backends.mlx.payload import reader
 from backends.mlx.payload.tests.payloads import encode, graph, integer, mlx, slot
 
@@ -56,7 +56,7 @@ class Assembled:
                 output_map=[slot(count)],
             )
         )
-        program = Executor(reader.load(encoded), [])
+        program = MlxExecutor(reader.load(encoded), [])
         return numpy.array(program([*arrays, *numbers], observer=observer)[0])
 
 
@@ -76,7 +76,10 @@ def _full(out: Any, value: Any) -> Any:
 def _number(operation: Any, a: int, b: int, expected: int) -> Assembled:
     """An operation on a value slot and a literal, its result as a tensor."""
     return Assembled(
-        lambda out, *_: [operation(a=integer(V(0)), b=integer(b), out=V(1)), _full(out, V(1))],
+        lambda out, *_: [
+            operation(a=integer(V(0)), b=integer(b), out=V(1)),
+            _full(out, V(1)),
+        ],
         (a,),
         numpy.int32(expected),
     )

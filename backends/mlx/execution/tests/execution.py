@@ -28,10 +28,10 @@ import numpy
 from backends.mlx.execution import executor
 from backends.mlx.execution.cache import CacheConfig, SequenceCache
 from backends.mlx.execution.kernels import Builder
-from backends.mlx.execution.kernels.base import dtype_of
+from backends.mlx.execution.kernels.base import to_mlx_dtype
 from backends.mlx.payload import reader
 from backends.mlx.payload.checks import ITEM_SIZES
-from backends.mlx.payload.graph import Graph, Slot, SlotKind
+from backends.mlx.payload.graph import MlxGraph, MlxSlot, SlotKind
 from harness import ProgramError
 
 # Of a payload whose tensors are small: what more than that costs is a defect.
@@ -228,7 +228,7 @@ def _execute(data: bytes, named: dict[str, bytes], rng: Any, wrap: Any) -> tuple
     graph = reader.load(data)
     try:
         constants = [_constant(graph, slot, named, rng) for slot in range(graph.constants)]
-        buffers = [graph.declared(slot.index) for slot in graph.buffer_map]
+        buffers = [graph.get_meta(slot.index) for slot in graph.buffer_map]
         for meta in buffers:
             assert meta is not None
             _check_size([dim.low for dim in meta.shape])
@@ -241,8 +241,8 @@ def _execute(data: bytes, named: dict[str, bytes], rng: Any, wrap: Any) -> tuple
         for node in chain
         if node.kind == "UpdateAndAttendNode"
     ]
-    cache = SequenceCache(CacheConfig.inferred(layers)) if layers else None
-    program = executor.Executor(
+    cache = SequenceCache(CacheConfig.from_layer_ids(layers)) if layers else None
+    program = executor.MlxExecutor(
         graph, constants, cache=cache, memory_limit=RESULTS_BYTES, wrap=wrap
     )
     results: list[Any] = []
@@ -265,7 +265,7 @@ def _check_size(shape: Any) -> None:
         raise _Large(f"shape {shape}")
 
 
-def _constant(graph: Graph, slot: int, named: dict[str, bytes], rng: Any) -> mx.array:
+def _constant(graph: MlxGraph, slot: int, named: dict[str, bytes], rng: Any) -> mx.array:
     meta = graph.meta[slot]
     assert meta is not None
     shape = [dim.low for dim in meta.shape]
@@ -273,17 +273,17 @@ def _constant(graph: Graph, slot: int, named: dict[str, bytes], rng: Any) -> mx.
     size = int(numpy.prod(shape)) * ITEM_SIZES[meta.scalar_type]
     data = named.get(graph.names[slot], b"")[:size]
     if len(data) < size:
-        return _tensor(shape, dtype_of(meta.scalar_type), rng)
-    return _from_bytes(data, shape, dtype_of(meta.scalar_type))
+        return _tensor(shape, to_mlx_dtype(meta.scalar_type), rng)
+    return _from_bytes(data, shape, to_mlx_dtype(meta.scalar_type))
 
 
-def _argument(graph: Graph, slot: Slot, rng: Any) -> Any:
+def _argument(graph: MlxGraph, slot: MlxSlot, rng: Any) -> Any:
     if slot.kind is not SlotKind.TENSOR:
         return int(rng.choice([*range(-2, 6), 2**31 - 1, -(2**31)]))
-    meta = graph.declared(slot.index)
+    meta = graph.get_meta(slot.index)
     if meta is None:
         return _tensor(rng.integers(0, 5, rng.integers(0, 4)).tolist(), mx.float32, rng)
-    dtype = dtype_of(meta.scalar_type)
+    dtype = to_mlx_dtype(meta.scalar_type)
     _check_size([dim.low for dim in meta.shape])
     shape = []
     for dim in meta.shape:

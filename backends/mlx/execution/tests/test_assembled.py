@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from backends.mlx.execution import delegate
-from backends.mlx.execution.executor import Executor
+from backends.mlx.execution.executor import MlxExecutor
 from backends.mlx.execution.tests.assembled import PROGRAMS, Assembled
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import Node
@@ -47,7 +47,9 @@ def test_integers_that_overflow_are_an_error() -> None:
 
 def test_random_bits_without_a_seed_follow_the_global_one() -> None:
     program = Assembled(
-        lambda out, *_: [mlx.RandomBitsNode(out=out, shape=[integer(40)], width=1)], (), None
+        lambda out, *_: [mlx.RandomBitsNode(out=out, shape=[integer(40)], width=1)],
+        (),
+        None,
     )
     mx.random.seed(3)
     first, second = program.run(), program.run()
@@ -62,7 +64,7 @@ ROWS = 600
 
 
 @pytest.fixture(scope="session")
-def sampler() -> Executor:
+def sampler() -> MlxExecutor:
     """Upstream's sampling: its condition converted to the int32 that ItemIntNode reads, and as
     many rows as make frequencies."""
     case = next(case for case in operators.CASES if case.name == "sample/greedy")
@@ -72,7 +74,7 @@ def sampler() -> Executor:
     chains = tuple(tuple(_mended(chain)) for chain in graph.chains)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "load", lambda data: dataclasses.replace(graph, chains=chains))
-        return delegate.executor(part)
+        return delegate.make_executor(part)
 
 
 def _mended(chain: Iterable[Node]) -> Iterator[Node]:
@@ -84,7 +86,7 @@ def _mended(chain: Iterable[Node]) -> Iterator[Node]:
         yield node
 
 
-def sampled(sampler: Executor, logits: Any, temperature: float, k: int, p: float) -> Any:
+def sampled(sampler: MlxExecutor, logits: Any, temperature: float, k: int, p: float) -> Any:
     rows = numpy.broadcast_to(numpy.asarray(logits, numpy.float32), (ROWS, 20))
     given = mx.array(temperature, mx.float32), mx.array(k, mx.int64), mx.array(p, mx.float32)
     return numpy.array(sampler([mx.array(rows), *given])[0])
@@ -94,7 +96,7 @@ def sampled(sampler: Executor, logits: Any, temperature: float, k: int, p: float
     ("temperature", "k", "p"), [(0.0, 20, 1.0), (0.8, 1, 1.0), (0.8, 20, 1e-6), (1e-5, 20, 1.0)]
 )
 def test_only_the_most_likely_token_is_left(
-    sampler: Executor, temperature: float, k: int, p: float
+    sampler: MlxExecutor, temperature: float, k: int, p: float
 ) -> None:
     order = numpy.tile(numpy.arange(20.0), (ROWS, 1))
     logits = numpy.random.default_rng(0).permuted(order, axis=1)
@@ -102,7 +104,7 @@ def test_only_the_most_likely_token_is_left(
     assert numpy.array_equal(tokens, logits.argmax(1))
 
 
-def test_tokens_are_as_frequent_as_they_are_likely(sampler: Executor) -> None:
+def test_tokens_are_as_frequent_as_they_are_likely(sampler: MlxExecutor) -> None:
     logits = numpy.log([0.5, 0.3, 0.15, 0.05, *[1e-6] * 16])
     tokens = sampled(sampler, logits, 1.0, 3, 1.0)
     counts = numpy.bincount(tokens, minlength=20)

@@ -42,8 +42,8 @@ SLOTS = [
 
 CHOICES = [
     ("TakeNode", "index", mlx.IntOrVidOrTid(kind=3), r"kind is 3, expected 0 \(literal\)"),
-    ("TakeNode", "index", mlx.IntOrVidOrTid(kind=1), "says that it holds a vid and holds none"),
-    ("TakeNode", "index", mlx.IntOrVidOrTid(kind=2), "says that it holds a tid and holds none"),
+    ("TakeNode", "index", mlx.IntOrVidOrTid(kind=1), "selects the field vid, which is absent"),
+    ("TakeNode", "index", mlx.IntOrVidOrTid(kind=2), "selects the field tid, which is absent"),
     ("ARangeNode", "stop", mlx.IntOrVid(is_vid=True), "holds a vid and holds none"),
     ("FullNode", "v", mlx.FloatOrVid(is_vid=True), "holds a vid and holds none"),
     ("RopeNode", "offset", mlx.VidOrTid(), "holds a tid and holds none"),
@@ -51,7 +51,11 @@ CHOICES = [
 ]
 
 TYPES = [
-    bad("AsTypeNode", "field scalar_type is scalar type 7, which MLX lacks", scalar_type=7),
+    bad(
+        "AsTypeNode",
+        "field scalar_type is scalar type 7, which does not exist in MLX",
+        scalar_type=7,
+    ),
     bad("TriNode", "field scalar_type is scalar type -1", scalar_type=-1),
     bad("FullLikeNode", "field scalar_type is scalar type 27", scalar_type=27),
     bad("DequantizeNode", "field dtype is scalar type 24", dtype=24),
@@ -86,21 +90,25 @@ RULES = [
     bad("MetalKernelNode", "lengths has a negative element", output_shape_lengths=[3, -1]),
     bad("MetalKernelNode", "field grid has 1 elements, expected 3", grid=[integer(1)]),
     bad("MetalKernelNode", "field threadgroup has 0 elements", threadgroup=[]),
-    bad("MetalKernelNode", "names scalar type 7, which MLX lacks", output_dtypes=[6, 7]),
+    bad("MetalKernelNode", "scalar type 7 does not exist in MLX", output_dtypes=[6, 7]),
     bad("MetalKernelNode", "values have 2, 1, 2 elements", template_arg_kinds=[0]),
     bad("MetalKernelNode", "kinds has 3, expected 0 to 2", template_arg_kinds=[0, 3]),
-    bad("MetalKernelNode", "names scalar type 99", template_arg_values=[0, 99]),
-    bad("PadNode", "field pad_width has 3 elements, expected pairs", pad_width=[integer(1)] * 3),
+    bad("MetalKernelNode", "scalar type 99 does not exist", template_arg_values=[0, 99]),
+    bad(
+        "PadNode",
+        "field pad_width has 3 elements, expected pairs",
+        pad_width=[integer(1)] * 3,
+    ),
     bad("PadNode", "field mode is 'reflect', expected constant, edge", mode="reflect"),
     bad("QuantizedMatmulNode", "field mode is 'int4', expected affine, mxfp4", mode="int4"),
     bad("QuantizedMatmulNode", "mode mxfp8 with 4 bits in groups of 32", mode="mxfp8"),
     bad("RandomBitsNode", "field width is '3', expected 1, 2, 4", width=3),
-    bad("RollNode", "field shift has 2 elements, field axes 3", axes=[0, 1, 2]),
+    bad("RollNode", "field shift has 2 elements, fewer than the 3 of field axes", axes=[0, 1, 2]),
     bad("ScanNode", "field originals is empty", originals=[], sliced=[]),
     bad("ScanNode", "fields originals, sliced have 1, 2 elements", originals=ONE, sliced=TWO),
     bad("SliceNode", "field step is 0", step=0),
     bad("SliceUpdateNode", "field step is -1, expected 1 at least", step=-1),
-    bad("SplitNode", "field sizes has 2 elements, field outs 1", outs=ONE),
+    bad("SplitNode", "field sizes has 2 elements, field outs 1; expected", outs=ONE),
     bad("SplitNode", "field sizes is empty", sizes=[]),
     bad("SplitNode", "field sizes is 0, expected 1 at least", sizes=[integer(0)]),
     bad("StackNode", "field tensors is empty", tensors=[]),
@@ -138,4 +146,4 @@ def test_what_is_read_from_a_value_slot_is_left_to_execution() -> None:
 
 
 def test_every_node_type_with_a_rule_has_a_bad_sample() -> None:
-    assert {kind for kind in nodes() if checks.rules(kind)} == {kind for kind, _, _ in RULES}
+    assert {kind for kind in nodes() if checks.get_rules(kind)} == {kind for kind, _, _ in RULES}

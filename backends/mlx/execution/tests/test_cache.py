@@ -14,10 +14,10 @@ from hypothesis import given, settings, strategies as st
 
 from backends.mlx.execution.cache import (
     CacheConfig,
+    KvPool,
     LayerConfig,
     LayerPolicy,
-    Pool,
-    Run,
+    PoolRange,
     SequenceCache,
     attend,
     window_mask,
@@ -84,24 +84,24 @@ def cells(tensor: mx.array) -> list[np.ndarray]:
 
 
 def test_a_pool_doubles_up_to_its_limit_and_keeps_its_cells() -> None:
-    pool = Pool(2, 10, 1, DIM, mx.float32)
+    pool = KvPool(2, 10, 1, DIM, mx.float32)
     first = drawn(0, 1, 2)
-    pool.write(Run(0, 2), first)
+    pool.write(PoolRange(0, 2), first)
     assert pool.cells == 2
-    pool.write(Run(2, 3), drawn(1, 1, 3))
+    pool.write(PoolRange(2, 3), drawn(1, 1, 3))
     assert pool.cells == 8
-    pool.write(Run(5, 4), drawn(2, 1, 4))
+    pool.write(PoolRange(5, 4), drawn(2, 1, 4))
     assert pool.cells == 10
-    assert mx.array_equal(pool.read(Run(0, 2)), first)
-    assert mx.array_equal(pool.read(Run(5, 4)), drawn(2, 1, 4))
-    assert not mx.any(pool.read(Run(9, 1)))
+    assert mx.array_equal(pool.read(PoolRange(0, 2)), first)
+    assert mx.array_equal(pool.read(PoolRange(5, 4)), drawn(2, 1, 4))
+    assert not mx.any(pool.read(PoolRange(9, 1)))
 
 
 def test_a_pool_may_begin_empty_and_never_begins_beyond_its_limit() -> None:
-    empty = Pool(0, 10, 1, DIM, mx.float32)
-    empty.write(Run(0, 3), drawn(0, 1, 3))
+    empty = KvPool(0, 10, 1, DIM, mx.float32)
+    empty.write(PoolRange(0, 3), drawn(0, 1, 3))
     assert empty.cells == 4
-    assert Pool(512, 3, 1, DIM, mx.float32).cells == 3
+    assert KvPool(512, 3, 1, DIM, mx.float32).cells == 3
 
 
 def test_what_was_read_keeps_its_values() -> None:
@@ -112,9 +112,9 @@ def test_what_was_read_keeps_its_values() -> None:
     assert mx.array_equal(before.keys, k)
 
 
-@pytest.mark.parametrize("run", [Run(-1, 2), Run(3, 2)])
-def test_a_pool_refuses_cells_it_does_not_have(run: Run) -> None:
-    pool = Pool(4, 4, 1, DIM, mx.float32)
+@pytest.mark.parametrize("run", [PoolRange(-1, 2), PoolRange(3, 2)])
+def test_a_pool_refuses_cells_it_does_not_have(run: PoolRange) -> None:
+    pool = KvPool(4, 4, 1, DIM, mx.float32)
     with pytest.raises(ProgramError, match="of 4 are written"):
         pool.write(run, drawn(0, 1, 2))
     with pytest.raises(ProgramError, match="of 4 are read"):

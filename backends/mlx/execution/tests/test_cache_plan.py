@@ -13,7 +13,7 @@ from backends.mlx.execution.cache_plan import (
     LayerConfig,
     LayerPolicy,
     Planner,
-    Run,
+    PoolRange,
     StepPlan,
 )
 from harness import Program, ProgramError
@@ -28,15 +28,19 @@ def ring(window: int) -> LayerConfig:
 
 def test_a_flat_layer_appends_and_reads_all() -> None:
     planner = Planner(CacheConfig(1, capacity=8))
-    assert planner.plan(0, 0, 6) == StepPlan((Run(0, 6),), (Run(0, 6),), 0)
-    assert planner.plan(0, 6, 2) == StepPlan((Run(6, 2),), (Run(0, 8),), 0)
+    assert planner.plan(0, 0, 6) == StepPlan((PoolRange(0, 6),), (PoolRange(0, 6),), 0)
+    assert planner.plan(0, 6, 2) == StepPlan((PoolRange(6, 2),), (PoolRange(0, 8),), 0)
 
 
 def test_a_ring_splits_what_wraps_and_reads_the_union_of_the_windows() -> None:
     planner = Planner(CacheConfig(1, layers=(ring(3),), max_write=4))  # 6 cells
-    assert planner.plan(0, 0, 4) == StepPlan((Run(0, 4),), (Run(0, 4),), 0)
-    assert planner.plan(0, 4, 3) == StepPlan((Run(4, 2), Run(0, 1)), (Run(2, 4), Run(0, 1)), 2)
-    assert planner.plan(0, 12, 1) == StepPlan((Run(0, 1),), (Run(4, 2), Run(0, 1)), 10)
+    assert planner.plan(0, 0, 4) == StepPlan((PoolRange(0, 4),), (PoolRange(0, 4),), 0)
+    assert planner.plan(0, 4, 3) == StepPlan(
+        (PoolRange(4, 2), PoolRange(0, 1)), (PoolRange(2, 4), PoolRange(0, 1)), 2
+    )
+    assert planner.plan(0, 12, 1) == StepPlan(
+        (PoolRange(0, 1),), (PoolRange(4, 2), PoolRange(0, 1)), 10
+    )
 
 
 def test_planning_changes_nothing_and_committing_twice_counts_once() -> None:
@@ -116,17 +120,17 @@ PUBLISHED = {
 def test_the_layout_comes_from_the_methods_of_the_program() -> None:
     layers = (LayerConfig(LayerPolicy(0), 2, 8), LayerConfig(LayerPolicy(6), 1, 16))
     expected = CacheConfig(2, 99, layers, max_write=5)
-    assert CacheConfig.of_program(program(**PUBLISHED)) == expected
+    assert CacheConfig.from_program(program(**PUBLISHED)) == expected
 
 
 def test_a_program_may_publish_nothing_but_not_contradict_itself() -> None:
-    assert CacheConfig.of_program(program()) is None
+    assert CacheConfig.from_program(program()) is None
     with pytest.raises(ProgramError, match=r"publishes 2 caches, .* of 2, 2, 1"):
-        CacheConfig.of_program(program(**{**PUBLISHED, "get_windows": listed(0)}))
+        CacheConfig.from_program(program(**{**PUBLISHED, "get_windows": listed(0)}))
 
 
 def test_without_a_layout_the_layers_are_flat() -> None:
-    config = CacheConfig.inferred([0, 2, 0])
+    config = CacheConfig.from_layer_ids([0, 2, 0])
     assert config.n_layers == 3
     assert config.ring(2) is None
     assert config.capacity > 100_000

@@ -16,9 +16,9 @@ from hypothesis import given, reject, settings, strategies as st
 
 from backends.mlx.execution.tests.assembled import PROGRAMS, Assembled
 from backends.mlx.execution.tests.execution import Worker
-from backends.mlx.listing import listing
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import PayloadError
+from backends.mlx.payload.payload_text import list_instructions
 from backends.mlx.payload.tests import hostile
 from backends.mlx.payload.tests.payloads import NAMES, encode, graph, mlx, real, slot, tensor_meta
 from backends.mlx.payload.tests.test_payload_fuzz import (
@@ -76,7 +76,7 @@ def loads(data: bytes) -> bool:
 
 def shown(data: bytes) -> Iterator[str]:
     try:
-        yield from listing(reader.load(data), 0, {})
+        yield from list_instructions(reader.load(data), 0, {})
     except Exception as error:  # the defect is what matters
         yield f"(no listing: {error})"
 

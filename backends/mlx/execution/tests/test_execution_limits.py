@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from backends.mlx.execution.executor import Executor
+from backends.mlx.execution.executor import MlxExecutor
 from backends.mlx.execution.tests.execution import Outcome, Worker
 from backends.mlx.payload import reader
 from backends.mlx.payload.tests.payloads import encode, graph, integer, mlx, slot, tensor_meta
@@ -64,7 +64,7 @@ BAD = {
     "kernel wider than its input, and a stride": Bad(
         [mlx.Conv2DNode(**_CONV, stride_w=33)],
         [((2, 3, 2, 3), _F32), ((3, 3, 3, 3), _F32)],
-        "a kernel that spans 3 of a padded size of 2",
+        "a kernel that spans 3 exceeds the padded input size of 2",
     ),
     "convolution to no channels": Bad(
         [mlx.Conv1DNode(**_CONV)], [((2, 5, 2), _F32), ((0, 5, 2), _F32)], "weights have shape"
@@ -82,7 +82,7 @@ BAD = {
     "scales of another rank": Bad(
         [_quantized(transpose=False)],
         [((1, 6), _F32), ((6, 16), _U32), ((4,), _U8)],
-        "do not go together",
+        "do not match",
     ),
     "group size without a kernel": Bad(
         [_quantized(mode="affine", group_size=16, biases=C)],
@@ -95,7 +95,7 @@ BAD = {
             _quantized("GatherQmmNode", lhs_indices=INDICES, sorted_indices=False),
         ],
         [((2, 3, 128), _F32), ((2, 0, 16), _U32), ((2, 0, 4), _U8)],
-        "one is empty",
+        "one of them is empty",
     ),
     "matrix picked by a negative index": Bad(
         _picked(-1), [((2, 3, 4), _F32), ((2, 4, 5), _F32)], "index -1 is out of range"
@@ -170,4 +170,4 @@ def test_buffers_larger_than_memory_are_refused() -> None:
         tensor_meta=[tensor_meta(2**30)] * count,
     )
     with pytest.raises(UnsupportedProgram, match="the buffers would take"):
-        Executor(reader.load(encode(given)), [])
+        MlxExecutor(reader.load(encode(given)), [])

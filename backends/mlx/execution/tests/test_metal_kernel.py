@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from backends.mlx import codegen
-from backends.mlx.execution.executor import Executor
+from backends.mlx.execution.executor import MlxExecutor
 from backends.mlx.execution.tests.assembled import Assembled, V
 from backends.mlx.payload import reader
 from backends.mlx.payload.tests.payloads import encode, graph, integer, mlx, slot
@@ -146,7 +146,7 @@ def run(given: Any, *arrays: mx.array) -> list[Any]:
             output_map=[slot(count)],
         )
     )
-    return Executor(reader.load(encoded), [])(list(arrays))
+    return MlxExecutor(reader.load(encoded), [])(list(arrays))
 
 
 def copying(source: str = "out[i] = a[i];", **fields: Any) -> Any:

@@ -84,16 +84,16 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "vtable too long": (lambda b: b.put("H", b.vtable(b.node), 65534), "has 65534 bytes"),
     "vtable too short": (
         lambda b: b.put("H", b.vtable(b.node), 8),
-        WITHIN + r".op \(GeluNode\): GeluNode has no approximate, which is required$",
+        WITHIN + r".op \(GeluNode\): GeluNode lacks the required field approximate$",
     ),
     "field missing": (
         lambda b: b.put("H", b.vtable(b.node) + 4, 0),
-        "GeluNode has no x, which is required",
+        "GeluNode lacks the required field x",
     ),
     "field beyond": (lambda b: b.put("H", b.vtable(b.node) + 4, 65532), "extends beyond"),
     "field out of alignment": (
         lambda b: b.put("H", b.vtable(b.node) + 4, 6),
-        "GeluNode.x is out of alignment",
+        "GeluNode.x is misaligned",
     ),
     "offset 0": (
         lambda b: b.put("I", b.node + b.entry(b.node, 2), 0),
@@ -129,7 +129,7 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     ),
     "node type none": (
         lambda b: b.put("B", b.instruction + b.entry(b.instruction, 0), 0),
-        WITHIN + ".op: OpNode number 0 is unknown, there are",
+        WITHIN + ".op: OpNode number 0 is unknown, the schema has",
     ),
     "node type absent": (
         lambda b: b.put("H", b.vtable(b.instruction) + 4, 0),
@@ -145,7 +145,7 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     ),
     "node absent": (
         lambda b: b.put("H", b.vtable(b.instruction) + 6, 0),
-        WITHIN + ": Instruction has no op, which is required",
+        WITHIN + ": Instruction lacks the required field op",
     ),
     "vector too long": (
         lambda b: b.put("I", b.chains - 4, far(b)),
@@ -177,7 +177,7 @@ def test_wide_numbers_are_checked_for_alignment() -> None:
     vtable = len(buffer.data)
     buffer.data += struct.pack("<5H", 10, 16, buffer.entry(table, 0) + 4, 0, 0)
     buffer.put("i", table, table - vtable)
-    with pytest.raises(flatbuffer.Malformed, match=r"IntOrVid at byte .* has a field out of align"):
+    with pytest.raises(flatbuffer.Malformed, match=r"IntOrVid at byte .* has a misaligned field"):
         READER.read(bytes(buffer.data))
 
 

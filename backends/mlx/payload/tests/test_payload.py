@@ -35,7 +35,7 @@ def tree(name: str, table: Any) -> dict[str, Any]:
     return {field.name: value(field, table) for field in schema.load().tables[name]}
 
 
-def value(field: schema.Field, table: Any) -> Any:
+def value(field: schema.SchemaField, table: Any) -> Any:
     camel = "".join(part.capitalize() for part in field.name.split("_"))
     accessor = getattr(table, camel)
     if field.type in schema.load().unions:
@@ -81,7 +81,7 @@ def test_real_payloads_read_as_flatc_reads_them(name: str) -> None:
     assert repr(plain(data)) == repr(flatc(data))
 
 
-def converted(given: Any, field: schema.Field | None = None) -> Any:
+def converted(given: Any, field: schema.SchemaField | None = None) -> Any:
     """A value of executorch's dataclasses as the graph holds it."""
     if given is None and field is not None:
         return [] if field.vector else field.default
@@ -148,7 +148,7 @@ def test_real_programs_decode_to_what_was_serialized(name: str) -> None:
 def test_constants_are_the_named_data(name: str) -> None:
     delegate, given = real(name)
     found = reader.load(delegate.data)
-    constants = reader.constants(found, delegate.named_data)
+    constants = reader.load_constants(found, delegate.named_data)
     assert [constant.slot for constant in constants] == list(range(given.num_constant_tensors))
     for constant in constants:
         meta = given.tensor_meta[constant.slot]
@@ -188,12 +188,12 @@ def test_the_runtime_ignores_padding_and_data_size() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (header()[:23], "23 bytes, the header alone has 24"),
+        (header()[:23], "23 bytes, fewer than the 24 of the header"),
         (header(magic=b"MLX1"), "magic is b'MLX1', expected b'MLX0'"),
-        (header(end=24), "data offset is 24, expected 25 to"),
-        (header(end=0), "data offset is 0"),
-        (header(end=len(header()) + 1), f"data offset is {len(header()) + 1}"),
-        (header(end=2**64 - 1), "data offset is 18446744073709551615"),
+        (header(end=24), "data offset in the header is 24, expected 25 to"),
+        (header(end=0), "data offset in the header is 0"),
+        (header(end=len(header()) + 1), f"data offset in the header is {len(header()) + 1}"),
+        (header(end=2**64 - 1), "data offset in the header is 18446744073709551615"),
         (header(end=28), "a flatbuffer of 4 bytes"),
         (header(end=40), "MLXGraph at byte|offset at byte 0|vtable of MLXGraph"),
     ],
@@ -217,15 +217,15 @@ def test_a_bad_header_is_refused(data: bytes, message: str) -> None:
 def test_constants_that_do_not_fit_are_refused(named: dict[str, bytes], message: str) -> None:
     loaded = reader.load(encode(with_constant()))
     with pytest.raises(PayloadError, match=message):
-        reader.constants(loaded, named)
+        reader.load_constants(loaded, named)
 
 
 def test_constants_may_have_more_bytes_and_none() -> None:
     loaded = reader.load(encode(with_constant()))
-    (constant,) = reader.constants(loaded, {"w": bytes(range(32))})
+    (constant,) = reader.load_constants(loaded, {"w": bytes(range(32))})
     assert bytes(constant.data) == bytes(range(24))
     empty = reader.load(encode(with_constant(meta=[tensor_meta(2**31 - 1, 0)])))
-    assert bytes(reader.constants(empty, {"w": b"x"})[0].data) == b""
+    assert bytes(reader.load_constants(empty, {"w": b"x"})[0].data) == b""
 
 
 def test_the_last_name_of_a_constant_counts() -> None:
@@ -249,7 +249,7 @@ def test_messages_are_short_whatever_the_payload_says() -> None:
 def test_the_wheel_and_the_rules_name_the_same_fields() -> None:
     for kind in nodes():
         fields = {field.name for field in schema.load().tables[kind]}
-        for rule in checks.rules(kind):
+        for rule in checks.get_rules(kind):
             assert set(rule.fields) <= fields
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings, strategies as st
 
 from backends.mlx.payload import reader
-from backends.mlx.payload.graph import Graph, Node, PayloadError, SlotKind, Tid, Vid
+from backends.mlx.payload.graph import MlxGraph, Node, PayloadError, SlotKind, Tid, Vid
 from backends.mlx.payload.tests.payloads import NAMES, encode, graph, mlx, nodes, real, sample
 
 # What reading may cost, whatever the payload holds.
@@ -187,14 +187,14 @@ def encode_edited(given: mlx.MLXGraph, edits: list[Edit]) -> bytes:
 # --- what must hold
 
 
-def survives(data: bytes, named: dict[str, bytes]) -> Graph | None:
+def survives(data: bytes, named: dict[str, bytes]) -> MlxGraph | None:
     """The graph, or None when the payload is refused as it must be."""
     loaded, said = None, ""
     tracemalloc.start()
     began = time.process_time()
     try:
         loaded = reader.load(data)
-        reader.constants(loaded, named)
+        reader.load_constants(loaded, named)
     except PayloadError as error:
         loaded, said = None, str(error)
     finally:
@@ -210,7 +210,7 @@ def survives(data: bytes, named: dict[str, bytes]) -> Graph | None:
     return loaded
 
 
-def check_references(loaded: Graph) -> None:
+def check_references(loaded: MlxGraph) -> None:
     """Every reference of a graph that loads leads somewhere."""
     for node in (node for chain in loaded.chains for node in chain):
         for item in items(node):

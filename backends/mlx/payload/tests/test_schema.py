@@ -39,11 +39,15 @@ def test_a_union_takes_two_places_and_null_is_no_default() -> None:
     ("before", "after", "message"),
     [
         ("union OpNode {", "union Other {", "Instruction.op has the unknown type OpNode"),
-        ("    NoopNode,\n", "    NopeNode,\n", "union OpNode names no table with NopeNode"),
+        (
+            "    NoopNode,\n",
+            "    NopeNode,\n",
+            "union OpNode has members that are no tables: NopeNode",
+        ),
         ("axis: int32;", "axis: Axis;", "ExpandDimsNode.axis has the unknown type Axis"),
         ("group_size: int32;", "group_size: int32 = x;", "group_size has the default 'x'"),
         ("keepdims: bool = false;", "keepdims: bool = no;", "keepdims has the default 'no'"),
-        ("idx: uint32;", "idx: IntOrVid;", "Tid.idx has the type IntOrVid, and structs hold"),
+        ("idx: uint32;", "idx: IntOrVid;", "struct field Tid.idx is no scalar but a"),
         ("num_values: uint32;", "", "MLXGraph.num_values is missing, expected uint32"),
         ("num_values: uint32;", "num_values: int32;", "num_values is int32, expected uint32"),
         ("value: int32 = -1;", "value: int64 = -1;", "ShapeDim.value is int64, expected int32"),
@@ -60,7 +64,7 @@ def test_a_schema_that_would_be_misread_is_refused(
     monkeypatch.setattr(schema, "wheel_folder", lambda: wheel.parent)
     with pytest.raises(GenerationError, match=message) as caught:
         schema.load.__wrapped__()
-    assert str(caught.value).startswith("executorch's schema.fbs is not one that can be read: ")
+    assert str(caught.value).startswith("executorch's schema.fbs is not supported: ")
 
 
 def test_a_schema_that_is_missing_is_told(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:

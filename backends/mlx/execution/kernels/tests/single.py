@@ -1,7 +1,7 @@
 """Programs of single nodes, for what a node does with operands that executorch seldom emits.
 
 The tests that use it name the C++ that each expectation was read from. ``Interpreter`` stands for
-``backends/mlx/runtime/MLXInterpreter.h`` of executorch (commit cff6f4dd), ``Executor`` for
+``backends/mlx/runtime/MLXInterpreter.h`` of executorch (commit cff6f4dd), ``MlxExecutor`` for
 ``MLXExecutor.h`` beside it, ``ops`` and ``fast`` for ``mlx/ops.cpp`` and ``mlx/fast.cpp`` of the
 MLX that this executorch builds (commit 7a1d4f5c).
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from backends.mlx.execution.executor import Executor
+from backends.mlx.execution.executor import MlxExecutor
 from backends.mlx.payload import reader
 from backends.mlx.payload.tests.payloads import encode, graph, mlx, slot
 
@@ -37,6 +37,6 @@ def run(nodes: Sequence[Any], *inputs: mx.array, out: Any = OUT) -> mx.array:
             output_map=[slot(out.idx)],
         )
     )
-    (result,) = Executor(reader.load(encoded), [])(list(inputs))
+    (result,) = MlxExecutor(reader.load(encoded), [])(list(inputs))
     assert isinstance(result, mx.array)
     return result

@@ -1,4 +1,4 @@
-"""The instruction listing of a payload."""
+"""List the instructions of a payload as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
-from backends.mlx.payload.graph import Graph, Node, TensorMeta
+from backends.mlx.payload.graph import MlxGraph, MlxTensorMeta, Node
 from harness import torch_dtype
 
 SHORT = {
@@ -25,17 +25,19 @@ SHORT = {
 }
 
 Position = tuple[int, int]
-"""Chain and place of an instruction."""
+"""Chain of an instruction, and its index in the chain."""
 
-NOTHING: Mapping[Position, Sequence[str]] = MappingProxyType({})
+NO_RESULTS: Mapping[Position, Sequence[str]] = MappingProxyType({})
 
 
-def listing(graph: Graph, seen: Mapping[Position, Sequence[str]] = NOTHING) -> Iterator[str]:
-    """A line that counts, one a slot of the interface, one an instruction.
+def list_instructions(
+    graph: MlxGraph, results: Mapping[Position, Sequence[str]] = NO_RESULTS
+) -> Iterator[str]:
+    """Yield a line of totals, then a line for each input, output, buffer, constant, instruction.
 
     Args:
         graph: the program.
-        seen: what each instruction wrote, where it ran: a text for each of its outputs.
+        results: for each instruction that ran, a text for each of its outputs.
     """
     yield (
         f"{sum(map(len, graph.chains))} instructions, {graph.constants} constants, "
@@ -48,32 +50,34 @@ def listing(graph: Graph, seen: Mapping[Position, Sequence[str]] = NOTHING) -> I
     ):
         for slot in slots:
             name = f"{'t' if slot.kind == 'tensor' else 'v'}{slot.index}"
-            meta = graph.declared(slot.index) if slot.kind == "tensor" else None
-            yield f"  {role:<8} {name:<6} {_declared(meta) if meta else slot.kind}"
+            meta = graph.get_meta(slot.index) if slot.kind == "tensor" else None
+            yield f"  {role:<8} {name:<6} {_format_meta(meta) if meta else slot.kind}"
     for constant in range(graph.constants):
-        meta = graph.declared(constant)
+        meta = graph.get_meta(constant)
         name = graph.names.get(constant, "")
-        yield f"  constant t{constant:<5} {_declared(meta) if meta else '?'} {name}"
+        yield f"  constant t{constant:<5} {_format_meta(meta) if meta else '?'} {name}"
     for chain, nodes in enumerate(graph.chains):
         role = {graph.main: " (main)", graph.init: " (init)"}.get(chain, "")
         yield f"  chain {chain}{role}"
         for at, node in enumerate(nodes):
-            yield _line(at, node, seen.get((chain, at), ()))
+            yield _format_instruction(at, node, results.get((chain, at), ()))
 
 
-def _line(at: int, node: Node, seen: Sequence[str]) -> str:
-    written: list[Any] = list(node.writes) or node.values[-1:]
-    shown = [f"{slot!r} {text}".rstrip() for slot, text in zip_longest(written, seen, fillvalue="")]
+def _format_instruction(at: int, node: Node, results: Sequence[str]) -> str:
+    slots: list[Any] = list(node.writes) or node.values[-1:]
+    outputs = [
+        f"{slot!r} {text}".rstrip() for slot, text in zip_longest(slots, results, fillvalue="")
+    ]
     operands = [
         f"{name}={value!r}"
         for name, value in node.fields.items()
         if value is not None and name not in ("out", "outs")
     ]
     place = " in place" if any(slot in node.reads for slot in node.writes) else ""
-    head = f"  {at:>5}  {node.kind.removesuffix('Node'):<16} {', '.join(shown)}"
+    head = f"  {at:>5}  {node.kind.removesuffix('Node'):<16} {', '.join(outputs)}"
     return f"{head} <- {' '.join(operands)}{place}"
 
 
-def _declared(meta: TensorMeta) -> str:
+def _format_meta(meta: MlxTensorMeta) -> str:
     name = str(torch_dtype(meta.scalar_type)).removeprefix("torch.")
     return f"{SHORT.get(name, name)}[{', '.join(map(str, meta.shape))}]"
