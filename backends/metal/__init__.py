@@ -1,8 +1,8 @@
-"""The Metal backend: what Inductor generates for it, checked and executed on any host.
+"""The Metal backend: checks and executes Inductor's generated code on any host.
 
-In the order the data flows: ``generation/`` makes wrapper and shaders, ``cpp/`` reads the wrapper,
-``machine/`` executes it; ``contract/`` says what the Metal runtime makes of each call,
-``fallbacks/`` stands in for its own kernels, ``host/`` compiles and runs the shaders;
-``delegate.py`` hands tensors in and out, ``inspection.py`` shows them, ``backend.py`` has the
-recipes. MLX's own kernels are compiled by ``host/``, so that importing that imports no more.
+In the order of the data flow: ``generation/`` generates wrapper and shaders, ``cpp/`` parses the
+wrapper, ``machine/`` executes it; ``contract/`` checks each call against the rules of the Metal
+runtime, ``fallbacks/`` implements the runtime's own kernels, ``host/`` compiles and runs shaders;
+``delegate.py`` passes tensors in and out, ``inspection.py`` prints a cell, ``backend.py`` defines
+the recipes. The MLX backend uses ``host/``, so ``host/`` imports nothing else of this package.
 """

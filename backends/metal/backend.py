@@ -1,4 +1,4 @@
-"""The Metal recipes and how their programs are executed."""
+"""The Metal backend: its recipes, and how it executes their programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backends.metal.contract.layout import SUPPORTED
-from backends.metal.contract.rule import DELEGATE, READ
+from backends.metal.contract.rule import CHECKED_RELEASES, DELEGATE
 from backends.metal.quantization import int4
 from harness import (
     Availability,
@@ -36,15 +36,16 @@ if TYPE_CHECKING:
     )
 
 # Bounds of Metal's precise functions (Metal Shading Language Specification, "Numerical
-# Compliance", single precision); division, sqrt and rsqrt round correctly. erf is c10's, within an
-# ULP (c10/metal/special_math.h). Variances are Welford's (welford_combine in reduction_utils.h).
+# Compliance", single precision); division, sqrt and rsqrt round correctly. erf is c10's, within one
+# ULP (c10/metal/special_math.h). Variances use Welford's method (welford_combine in
+# reduction_utils.h).
 FLOAT32 = Precision(
     functions={"atan": 5.0, "atanh": 5.0, "tanh": 5.0, "atan2": 6.0, "tan": 6.0, "pow": 16.0},
     running_means=True,
 )
 
-# Generated code adds up in float32 (DTYPE_TO_COMPUTATION_DTYPE in Inductor's codegen/mps.py), and
-# so do the runtime's kernels, but scatter_add, index_add and index_put add atomically in memory.
+# Generated code and the runtime's kernels sum in float32 (DTYPE_TO_COMPUTATION_DTYPE in Inductor's
+# codegen/mps.py), but scatter_add, index_add and index_put add atomically in memory.
 _FLOAT32_SUMS = frozenset(
     """
     sum mean prod var std var_mean std_mean linalg_vector_norm logsumexp _softmax _log_softmax
@@ -57,8 +58,8 @@ _FLOAT32_SUMS = frozenset(
     """.split()
 )
 
-# Kernels load bfloat16 as float32 and round at the store (load and store in codegen/mps.py): an
-# elementary function errs by that rounding, its argument by one of float32, 2**-16 of it.
+# Kernels load bfloat16 as float32 and round when they store (load and store in codegen/mps.py): an
+# elementary function errs by that rounding, its argument by a float32 rounding, 2**-16 of it.
 BFLOAT16 = Precision(
     function_ulps=0.5,
     argument_roundings=2.0**-16,
@@ -67,13 +68,13 @@ BFLOAT16 = Precision(
 )
 
 
-# Up to 32 codes are summed before scale and offset meet (op_linear_4bit.mm: 16 a thread, as in
-# MLX's qmv; a CPU reference takes a whole group).
+# Up to 32 codes are summed before scale and offset are applied (op_linear_4bit.mm: 16 in a thread,
+# as in MLX's qmv; a CPU reference sums a whole group).
 INT4 = replace(FLOAT32, block_roundings=33.0)
 
 
-def partitioners() -> list[Partitioner]:
-    """The delegate's partitioner; without Apple hardware its code is generated here."""
+def make_partitioners() -> list[Partitioner]:
+    """Make the delegate's partitioner; without Apple hardware, generate its code on this host."""
     from backends.metal.generation import generate, upstream
 
     generate.install()
@@ -81,11 +82,11 @@ def partitioners() -> list[Partitioner]:
 
 
 def _unsupported(case: Case, built: Built) -> str | None:
-    """Whether the runtime has no tensor for an input or a weight."""
+    """Say why the runtime cannot represent an input or a weight, or None."""
     for tensor in (*built.tensors, *built.state):
         name = str(tensor.dtype).removeprefix("torch.")
         if name not in SUPPORTED:
-            return f"the runtime has no tensors of {name} (validate_dtype in utils.cpp)"
+            return f"the runtime does not support tensors of {name} (validate_dtype in utils.cpp)"
     if built.is_row_major(dense_only=True):
         return None
     return (
@@ -97,7 +98,7 @@ def _unsupported(case: Case, built: Built) -> str | None:
 def _int4_semantics() -> OperatorSemantics:
     from backends.metal import semantics
 
-    return semantics.int4()
+    return semantics.make_int4_semantics()
 
 
 _METAL = "executorch.backends.apple.metal"
@@ -111,35 +112,38 @@ SCRIPT = Script(
         '[MetalPartitioner([MetalBackend.generate_method_name_compile_spec("forward")])]'
     ),
     delegate=DELEGATE,
-    ours="Metal code was generated without Apple hardware, checked against the runtime's contract "
-    "and executed on the CPU",
+    ours="the harness generated Metal code without Apple hardware, checked it against the "
+    "runtime's contract and executed it on the CPU",
 )
 
 
-def _recipe(name: str, precision: Precision, dtype: str = "float32") -> Recipe:
+def _make_recipe(name: str, precision: Precision, dtype: str = "float32") -> Recipe:
     return Recipe(
         name,
         precision,
         dtype=dtype,
-        partitioners=partitioners,
+        partitioners=make_partitioners,
         unsupported=_unsupported,
         script=SCRIPT,
     )
 
 
 class Metal:
-    """Runs what Inductor generated: natively where the runtime has the delegate, else the
-    generated wrapper and shaders themselves, on the CPU and against the runtime's contract."""
+    """Executes Inductor's code natively where the runtime has the delegate.
+
+    Otherwise it executes the generated wrapper and shaders on the CPU, and checks each call against
+    the runtime's contract.
+    """
 
     name = "metal"
     delegate = DELEGATE
     recipes = {
-        "fp32": _recipe("fp32", FLOAT32),
-        "bf16": _recipe("bf16", BFLOAT16, "bfloat16"),
+        "fp32": _make_recipe("fp32", FLOAT32),
+        "bf16": _make_recipe("bf16", BFLOAT16, "bfloat16"),
         "int4": Recipe(
             "int4",
             INT4,
-            partitioners=partitioners,
+            partitioners=make_partitioners,
             quantize_weights=int4,
             unsupported=int4.unsupported,
             require_delegation=True,
@@ -156,7 +160,7 @@ class Metal:
 
     @functools.cache  # noqa: B019  (one instance per process)
     def availability(self) -> Availability:
-        """Ask the runtime for the delegate, then for a compiler for the shaders."""
+        """Look for the delegate in the runtime, then for a compiler for the shaders."""
         packages = ("executorch", "torch")
         from harness import list_native_backends
 
@@ -170,15 +174,15 @@ class Metal:
             tools = compiler_version().partition("\n")[0]
         except Exception as error:
             return Availability(False, f"{error}", packages=packages, can_lower=True)
-        unverified = describe_unverified(READ, "the runtime's contract")
+        unverified = describe_unverified(CHECKED_RELEASES, "the runtime's contract")
         return Availability(
             True, runtime="emulated", packages=packages, unverified=unverified, tools=tools
         )
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
-        """Run natively where possible; a program without a delegate always is.
+        """Run natively where possible; a program without a delegate always runs natively.
 
-        Emulated, shaders that were not generated in this process run in a child.
+        When emulated, shaders that this process did not generate run in a child process.
         """
         from backends.metal.generation.own import is_own
         from harness import Program, list_native_backends, run_native
@@ -192,7 +196,7 @@ class Metal:
         return self.emulate(program, calls)
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
-        """Interpret the program, each delegate call on the host, in this process."""
+        """Interpret the program in this process, with each delegate call on the host."""
         from harness import Interpreter, Program, RuntimeKernels
 
         parsed = Program(program)
@@ -200,26 +204,26 @@ class Metal:
         return Execution([interpreter(inputs) for inputs in calls], "emulated")
 
     def loader(self, program: Program) -> DelegateLoader:
-        """Executes payloads in this process: native code, compiled from what they bring."""
+        """Return the loader: it compiles a payload's source to native code, for this process."""
         from backends.metal.delegate import load
 
         return load
 
     def constants(self, payload: DelegatePayload) -> PayloadConstants:
-        """The constants that its generated code names, in place of the two blobs."""
-        from backends.metal.delegate import held
+        """Return the constants of the generated code, in place of the payload's two blobs."""
+        from backends.metal.delegate import read_constants
 
-        return held(payload)
+        return read_constants(payload)
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
-        """Wrapper and kernels of a payload that was generated without Apple hardware."""
-        from backends.metal.delegate import code_of
-        from backends.metal.inspection import listing
+        """List wrapper and kernels of a payload that was generated without Apple hardware."""
+        from backends.metal.delegate import read_code
+        from backends.metal.inspection import list_code
 
-        return listing(code_of(payload))
+        return list_code(read_code(payload))
 
     def inspect(self, attempt: InspectedCell) -> Iterable[str]:
-        """Wrapper calls, kernels, and what the contract says of them."""
+        """List the wrapper, its kernels, and the contract check of each call."""
         from backends.metal.inspection import inspect
 
         return inspect(attempt)

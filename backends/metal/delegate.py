@@ -1,4 +1,4 @@
-"""A Metal payload as a delegate: the generated program is loaded into the machine."""
+"""Execute a Metal payload as a delegate: load its generated code into the machine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from backends.metal.cpp.wrapper import Wrapper
 from backends.metal.fallbacks import IMPLEMENTATIONS, substitute
 from backends.metal.generation import generated
 from backends.metal.generation.generated import Generated
-from backends.metal.machine.calls import Call
+from backends.metal.machine.calls import MachineCall
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.metadata import checking
-from backends.metal.provenance import node_of
+from backends.metal.provenance import find_node
 from harness import (
     Defect,
     DelegateHandle,
@@ -28,35 +28,35 @@ from harness import (
 
 
 class ContractViolation(ProgramError):
-    """The generated code asks of the Metal runtime what it refuses or computes wrongly."""
+    """A call of the generated code that the Metal runtime refuses or computes wrongly."""
 
 
-def code_of(delegate: DelegatePayload) -> Generated:
-    """The generated code in a payload.
+def read_code(delegate: DelegatePayload) -> Generated:
+    """Read the generated code in a payload.
 
     Raises:
-        ProgramError: the payload was not made on a host without Apple hardware, or is damaged.
+        ProgramError: the payload was generated on a Mac, or it is damaged.
     """
     library, weights = (delegate.named_data[key] for key in _keys(delegate))
     try:
         return generated.decode(library, bytes(weights))
     except msgspec.MsgspecError as error:
         raise ProgramError(
-            "the payload of MetalBackend holds no generated source: a library that was compiled "
+            "the payload of MetalBackend contains no generated source: a library that was compiled "
             "on a Mac runs only there"
         ) from error
 
 
 def _keys(delegate: DelegatePayload) -> list[str]:
-    """Names of the two blobs that a payload is: a library, and weights."""
+    """Return the names of the payload's two blobs: a library, and weights."""
     keys = delegate.data.decode("utf-8", "replace").split("\n")
     if len(keys) != 2 or not all(key in delegate.named_data for key in keys):
         raise ProgramError("the payload of MetalBackend does not name two blobs of the program")
     return keys
 
 
-def held(delegate: DelegatePayload) -> PayloadConstants:
-    """The constants of a payload, one by one; what is compiled on a Mac tells of the blob alone.
+def read_constants(delegate: DelegatePayload) -> PayloadConstants:
+    """Return the constants of a payload; from a Mac, one blob with all weights.
 
     Raises:
         ProgramError: the payload is damaged.
@@ -64,7 +64,7 @@ def held(delegate: DelegatePayload) -> PayloadConstants:
     keys = _keys(delegate)
     weights = memoryview(delegate.named_data[keys[1]])
     try:
-        code = code_of(delegate)
+        code = read_code(delegate)
     except ProgramError:
         return PayloadConstants([weights], frozenset(keys))
     places = [(one.start, one.start + one.size) for one in code.constants if not one.mutated]
@@ -72,12 +72,12 @@ def held(delegate: DelegatePayload) -> PayloadConstants:
 
 
 def load(delegate: DelegatePayload) -> DelegateHandle:
-    """Parse the wrapper, load the constants, and return the executor.
+    """Parse the wrapper, load the constants, and return a function that executes the payload.
 
     Raises:
-        ProgramError: the payload is malformed, or the wrapper is not understood.
+        ProgramError: the payload is malformed, or the wrapper cannot be parsed.
     """
-    machine = machine_of(code_of(delegate))
+    machine = make_machine(read_code(delegate))
     inputs = machine.program.inputs
 
     def call(arguments: list[Any]) -> None:
@@ -88,13 +88,16 @@ def load(delegate: DelegatePayload) -> DelegateHandle:
     return call
 
 
-def machine_of(code: Generated, *, checked: bool = True) -> Machine:
-    """The machine of generated code; breaking the contract is a failure of lowering: the code
-    would have failed so on the device. Under :func:`harness.past_defects` it goes on."""
+def make_machine(code: Generated, *, checked: bool = True) -> Machine:
+    """Make the machine that executes generated code.
 
-    def report(call: Call, violation: contract.Violation) -> None:
+    A broken rule of the contract fails stage ``lower``, since the code would fail on the device.
+    Within :func:`harness.past_defects` execution continues.
+    """
+
+    def report(call: MachineCall, violation: contract.Violation) -> None:
         text = f"{violation}; at {call.source.strip()}"
-        defect = Defect(error=str(violation), node=node_of(code, call))
+        defect = Defect(error=str(violation), node=find_node(code, call))
         report_defect(StageFailure("lower", ContractViolation(text)), defect)
 
     return Machine(

@@ -1,4 +1,4 @@
-"""What ``conform show`` prints of a Metal cell: wrapper, kernels, the contract of each call."""
+"""Lines that ``conform show`` prints for a Metal cell: wrapper, kernels, checks of each call."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 
 from backends.metal import contract
 from backends.metal.contract.rule import DELEGATE
-from backends.metal.cpp.listing import lines
 from backends.metal.cpp.wrapper import Wrapper
-from backends.metal.delegate import code_of
+from backends.metal.cpp.wrapper_text import lines
+from backends.metal.delegate import read_code
 from backends.metal.fallbacks import IMPLEMENTATIONS, substitute
 from backends.metal.generation.generated import Generated
 from backends.metal.host.errors import SourceError
 from backends.metal.host.kernel_source import parse
-from backends.metal.machine.calls import Call
+from backends.metal.machine.calls import MachineCall
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.metadata import bound
 from harness import (
@@ -35,36 +35,36 @@ _WIDTH = 120
 
 @dataclass
 class Checked:
-    """One call at its place in the wrapper.
+    """A call in the wrapper, and its violations of the contract.
 
     Attributes:
-        call: as it was made the first time.
-        violations: of all times it was made, each once.
-        times: how often it was made.
+        call: the call, at its first execution.
+        violations: the violations of all its executions, each once.
+        times: number of its executions.
     """
 
-    call: Call
+    call: MachineCall
     violations: list[str] = field(default_factory=list)
     times: int = 0
 
 
 @dataclass
 class Inspected:
-    """One delegate.
+    """One delegate with its checked calls.
 
     Attributes:
-        code: what was generated for it.
-        checked: its calls by line and function, in the order that they were first made in.
-        failure: why it could not be executed to its end.
+        code: its generated code.
+        checked: its calls by line and function, in the order of their first execution.
+        failure: why its execution stopped early; empty if it did not.
     """
 
     code: Generated
     checked: dict[tuple[int, str, str], Checked] = field(default_factory=dict)
     failure: str = ""
 
-    def collect(self, checker: contract.Checker, call: Call) -> bool:
-        """Check a call, and go on whatever is wrong with it; whether something is."""
-        # What the runtime does at the borders has no line; its source says for what it is done.
+    def collect(self, checker: contract.Checker, call: MachineCall) -> bool:
+        """Check a call and return whether it breaks the contract."""
+        # Calls around the wrapper have no line; their source names the input, output or constant.
         key = (call.line, call.name, "" if call.line else call.source)
         row = self.checked.setdefault(key, Checked(call))
         row.times += 1
@@ -74,27 +74,27 @@ class Inspected:
 
 
 def inspect(attempt: InspectedCell) -> Iterator[str]:
-    """Lines about a serialized program; each delegate is executed and its calls are checked.
+    """Execute each delegate of a program, check its calls, and yield lines about them.
 
     Args:
-        attempt: the cell, as far as it came.
+        attempt: the cell.
     """
     delegates, failure = trace(attempt)
     if not delegates and not failure:
         yield f"nothing was delegated to {DELEGATE}"
     for number, inspected in enumerate(delegates):
         yield f"Metal delegate {number}"
-        for line in (*listing(inspected.code), *_checks(inspected)):
+        for line in (*list_code(inspected.code), *_list_checks(inspected)):
             yield f"  {line}".rstrip()
     if failure and not any(inspected.failure for inspected in delegates):
         yield f"the program cannot be executed: {failure}"
 
 
 def trace(attempt: InspectedCell) -> tuple[list[Inspected], str]:
-    """Run all calls of a case with a contract that notes instead of refusing.
+    """Run all calls of a case, and record broken rules instead of raising.
 
     Returns:
-        The delegates, and why execution ended early; empty if it did not.
+        The delegates, and why execution stopped early; empty if it did not.
     """
     delegates: list[Inspected] = []
     program = attempt.lowered.program
@@ -105,13 +105,13 @@ def trace(attempt: InspectedCell) -> tuple[list[Inspected], str]:
         interpreter = Interpreter(program, loaders, RuntimeKernels())
         for inputs in attempt.calls:
             interpreter(inputs)
-    except Exception as error:  # shown in place of what does not come
+    except Exception as error:  # printed instead of the missing lines
         return delegates, describe(error)
     return delegates, ""
 
 
 def _load(payload: DelegatePayload, delegates: list[Inspected]) -> DelegateHandle:
-    code = code_of(payload)
+    code = read_code(payload)
     wrapper = Wrapper.parse(code.wrapper)
     inspected = Inspected(code)
     delegates.append(inspected)
@@ -126,7 +126,7 @@ def _load(payload: DelegatePayload, delegates: list[Inspected]) -> DelegateHandl
             substitute=substitute,
         )
     except Exception as error:
-        inspected.failure = f"it cannot be loaded: {describe(error)}"
+        inspected.failure = f"the delegate cannot be loaded: {describe(error)}"
         raise
     inputs = wrapper.inputs
 
@@ -135,41 +135,41 @@ def _load(payload: DelegatePayload, delegates: list[Inspected]) -> DelegateHandl
         try:
             machine.run(tensors[:inputs], tensors[inputs:])
         except Exception as error:
-            inspected.failure = f"execution ends here: {describe(error)}"
+            inspected.failure = f"execution stopped here: {describe(error)}"
             raise
 
     return run
 
 
-def listing(code: Generated) -> Iterator[str]:
-    """The wrapper's statements and each kernel's source.
+def list_code(code: Generated) -> Iterator[str]:
+    """List the wrapper's statements and the source of each kernel.
 
     Args:
-        code: what was generated for a delegate.
+        code: the generated code of a delegate.
 
     Raises:
-        ProgramError: the wrapper is not understood.
+        ProgramError: the wrapper cannot be parsed.
     """
     yield from lines(Wrapper.parse(code.wrapper))
     for library, source in code.kernels.items():
         yield f"source of {library}"
-        for line in own_source(source).splitlines():
+        for line in strip_headers(source).splitlines():
             yield f"  {line}".rstrip()
 
 
-def _checks(inspected: Inspected) -> Iterator[str]:
-    """A line for each call's contract."""
+def _list_checks(inspected: Inspected) -> Iterator[str]:
+    """Yield a line for each call: whether it keeps the contract, and its violations."""
     rows = list(inspected.checked.values())
     broken = sum(bool(row.violations) for row in rows)
-    yield f"contract: {len(rows)} calls, {broken} of them break it"
+    yield f"contract: {len(rows)} calls, {broken} of them break a rule"
     for row in rows:
         yield from _verdict(row)
     if inspected.failure:
         yield inspected.failure
 
 
-def own_source(source: str) -> str:
-    """A kernel without the headers that are pasted before it."""
+def strip_headers(source: str) -> str:
+    """Return a kernel's source without the headers before it."""
     try:
         line = parse(source).line
     except SourceError:
@@ -180,7 +180,7 @@ def own_source(source: str) -> str:
 def _verdict(row: Checked) -> Iterator[str]:
     call = row.call
     if call.line:
-        # One line may make several calls.
+        # A line can contain several calls.
         statement = call.source.strip().removeprefix("AOTI_TORCH_ERROR_CODE_CHECK")
         where = f"line {call.line} {call.name}: {textwrap.shorten(statement, _WIDTH)}"
     else:

@@ -1,12 +1,12 @@
-"""Weights of linear layers in the 4-bit format of torchao's operators for MPS.
+"""Quantize weights of linear layers to the 4-bit format of torchao's operators for MPS.
 
-A format is called on a module before export, as one calls ``torchao.quantization.quantize_``: each
-layer becomes torchao's ``UIntxWeightOnlyQuantizedLinear``, which exports as
+A format is called on a module before export, like ``torchao.quantization.quantize_``. Each layer
+becomes torchao's ``UIntxWeightOnlyQuantizedLinear``, which exports as
 ``torchao::_linear_fp_act_4bit_weight``, a fallback kernel of the Metal runtime.
 
-Codes are 0 to 15, two to a byte, the lower half first; ``weight = code * scale + offset`` with a
-scale and an offset for a run of 32 in a row, fitted by half-quadratic optimization: what
-executorch's ``extension/llm/export/quantize.py`` applies for Metal models (``fpa4w``).
+Codes are 0 to 15, two in a byte, the lower half first; ``weight = code * scale + offset``. Each 32
+neighbouring elements of a row have a scale and an offset, fitted by half-quadratic optimization, as
+executorch's ``extension/llm/export/quantize.py`` does for Metal models (``fpa4w``).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ OPERATOR = "torchao::_linear_fp_act_4bit_weight"
 
 
 @dataclass(frozen=True)
-class Format:
-    """A group-wise 4-bit format, and by calling it the conversion to it.
+class WeightFormat:
+    """A group-wise 4-bit format. Calling it converts a module.
 
     Attributes:
-        name: of the recipe.
-        group: how many neighbours of a row share scale and offset: 32, 64, 128 or 256.
-        rows: what the number of rows has to be a multiple of where more than one row of
-            activations is multiplied.
-        dtypes: names of what the operator computes with.
+        name: the recipe's name.
+        group: number of neighbouring elements of a row that share scale and offset: 32, 64, 128 or
+            256.
+        rows: the number of rows must be a multiple of this, unless the activation has one row.
+        dtypes: names of the activation's dtypes that the operator supports.
     """
 
     name: str = "int4"
@@ -42,37 +42,37 @@ class Format:
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
 
     def __call__(self, module: torch.nn.Module) -> torch.nn.Module:
-        """Replace every linear layer whose weight fits; the others stay as they are.
+        """Replace every linear layer with a suitable weight.
 
         Args:
-            module: float32 or bfloat16; changed.
+            module: float32 or bfloat16; changed in place.
 
         Returns:
-            The module, or what replaces it where it is a linear layer itself.
+            The module, or its replacement if it is a linear layer.
         """
         import torch
 
         install()
         holder = torch.nn.Sequential(module)
         done: dict[torch.nn.Module, torch.nn.Module] = {}
-        for parent, name, layer in list(_linears(holder)):
-            if self.fits(layer.weight):
+        for parent, name, layer in list(_find_linears(holder)):
+            if self.can_quantize(layer.weight):
                 if layer not in done:
-                    done[layer] = self._converted(layer)
+                    done[layer] = self._quantize_layer(layer)
                 setattr(parent, name, done[layer])
         return holder[0]
 
-    def fits(self, weight: torch.Tensor) -> bool:
+    def can_quantize(self, weight: torch.Tensor) -> bool:
         """Whether a weight of shape (rows, columns) can have this format."""
         dtype = str(weight.dtype).removeprefix("torch.")
         return weight.shape[1] % self.group == 0 and dtype in self.dtypes
 
     def unsupported(self, case: Case, built: Built) -> str | None:
-        """Why a recipe of this format has nothing to say about a case, or None."""
+        """Say why a recipe of this format cannot test a case; None when it can."""
         found: list[Any] = [part for part in built.module.modules() if _is_linear(part)]
-        layers = {layer for layer in found if self.fits(layer.weight)}
+        layers = {layer for layer in found if self.can_quantize(layer.weight)}
         odd = {layer for layer in layers if layer.weight.shape[0] % self.rows}
-        if layers - odd or (odd and _single(built, odd)):
+        if layers - odd or (odd and _has_single_row(built, odd)):
             return None
         return (
             f"nothing to quantize: {self.name} takes linear weights of {', '.join(self.dtypes)} "
@@ -80,7 +80,7 @@ class Format:
             "any rows for a single row of activations"
         )
 
-    def _converted(self, layer: Any) -> torch.nn.Module:
+    def _quantize_layer(self, layer: Any) -> torch.nn.Module:
         import torch
         from torchao.experimental.quant_api import UIntxWeightOnlyConfig
         from torchao.quantization import quantize_
@@ -92,20 +92,26 @@ class Format:
         parent = torch.nn.Sequential(layer)
         quantize_(parent, config, filter_fn=lambda part, _: part is layer)
         packed = parent[0]
-        return packed if layer.weight.shape[0] % self.rows == 0 else _single_row()(layer, packed)
+        return (
+            packed
+            if layer.weight.shape[0] % self.rows == 0
+            else _make_single_row_class()(layer, packed)
+        )
 
 
 def install() -> None:
-    """Declare the operators where torchao's library is missing, and give the one of this format a
-    kernel on the CPU, which torchao has not: eager references run there."""
+    """Declare torchao's operators where its library is missing, and add a CPU kernel.
+
+    torchao has no CPU kernel for the operator of this format, and eager references need one.
+    """
     from backends.metal.generation import lowbit
 
     lowbit.install()
-    _kernel()
+    _register_kernel()
 
 
 @functools.cache
-def _kernel() -> Any:
+def _register_kernel() -> Any:
     import torch
 
     from backends.metal.fallbacks import quantized
@@ -120,7 +126,7 @@ def _kernel() -> Any:
     ) -> torch.Tensor:
         return quantized.linear_4bit(activation, packed, group_size, scales, offsets)[0]
 
-    # Kept alive: a kernel disappears with the library object that registered it.
+    # The cache keeps the library object alive: the kernel is removed together with it.
     library = torch.library.Library("torchao", "IMPL")  # type: ignore[no-untyped-call]
     if not _dispatch_has_kernel_for_dispatch_key(OPERATOR, "CPU"):
         library.impl(  # type: ignore[no-untyped-call]
@@ -130,14 +136,14 @@ def _kernel() -> Any:
 
 
 def _is_linear(module: Any) -> bool:
-    """A subclass may use its weight in other ways: attention's output projection does."""
+    # Not a subclass: other code may use its weight, as attention does with its output projection.
     import torch
 
     return type(module) is torch.nn.Linear
 
 
-def _linears(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, Any]]:
-    """Linear layers below a module, each with its parent and its name there."""
+def _find_linears(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, Any]]:
+    """Find linear layers in a module, each with its parent and its name in the parent."""
     for parent in module.modules():
         # named_children leaves out a layer's second name.
         for name, child in parent._modules.items():
@@ -145,8 +151,8 @@ def _linears(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, An
                 yield parent, name, child
 
 
-def _single(built: Built, layers: set[Any]) -> bool:
-    """Whether any of the layers multiplies a single row in every call of a case."""
+def _has_single_row(built: Built, layers: set[Any]) -> bool:
+    """Return whether one of the layers multiplies a single row in every call of a case."""
     import torch
 
     from harness import arguments
@@ -162,7 +168,7 @@ def _single(built: Built, layers: set[Any]) -> bool:
             for inputs in built.calls:
                 args, kwargs = arguments(inputs)
                 built.module(*args, **kwargs)
-    except Exception:  # the cell itself says it with its stage
+    except Exception:  # the cell will report it with its stage
         return True
     finally:
         for handle in handles:
@@ -171,12 +177,14 @@ def _single(built: Built, layers: set[Any]) -> bool:
 
 
 @functools.cache
-def _single_row() -> type[torch.nn.Module]:
+def _make_single_row_class() -> type[torch.nn.Module]:
     import torch
 
     class SingleRow(torch.nn.Module):
-        """Quantized for one row of activations, as it was for more: the operator's kernels for
-        several rows do not take every number of columns."""
+        """Uses the quantized layer for one row of activations and the float layer for more rows.
+
+        The operator's kernels for several rows do not support every number of rows of a weight.
+        """
 
         def __init__(self, plain: torch.nn.Module, packed: torch.nn.Module) -> None:
             super().__init__()
@@ -191,4 +199,4 @@ def _single_row() -> type[torch.nn.Module]:
     return SingleRow
 
 
-int4 = Format()
+int4 = WeightFormat()

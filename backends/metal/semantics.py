@@ -1,4 +1,4 @@
-"""What Metal's operators for quantized weights mean: the oracle of a program that has them."""
+"""Semantics of Metal's operators for quantized weights, for the oracle."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from harness import GENERIC_SEMANTICS, BlockQuantizedTensor, OperatorSemantics, 
 from harness.numerics.formats.microscaling import unpack_nibbles
 
 
-def int4() -> OperatorSemantics:
-    """The linear layer of a float activation and unsigned 4-bit codes with scale and offset."""
+def make_int4_semantics() -> OperatorSemantics:
+    """Return semantics with the linear layer of unsigned 4-bit codes with scale and offset."""
     return replace(GENERIC_SEMANTICS, matmuls={OPERATOR: _linear_uint4})
 
 

@@ -129,7 +129,7 @@ _VIEWS = [
         "holes. The kernel that fills the part of a concatenation writes to the copy, beside it "
         "where it goes by the view's strides.",
         _ISSUES + "22983",
-        "are what the kernel indexes with, in a dense copy",
+        "index a dense copy of the view",
     ),
     _lower(
         _named("topk", "transposed_of_* transposed_input transposed_after_kernel"),
@@ -162,7 +162,7 @@ _ATTENTION = [
         _SDPA + "/last_stride_not_one",
         "op_sdpa.mm refuses operands whose last dimension is not the innermost.",
         _RUNTIME + "ops/op_sdpa.mm",
-        "have no 1 in the last place",
+        "do not end in 1",
     ),
     _lower(
         _SDPA + "/three_dimensions",
@@ -188,7 +188,7 @@ _ATTENTION = [
         "op_sdpa.mm finds a mask by its stride over heads and the number of the head among all "
         "batches: one that is shared by heads or by batches, but not by both, is not found.",
         _RUNTIME + "ops/op_sdpa.mm",
-        "is neither one for all nor one each",
+        "is neither one mask for all nor one for each",
     ),
 ]
 

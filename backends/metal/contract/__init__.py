@@ -1,20 +1,26 @@
-"""What the Metal runtime of the pinned ExecuTorch release makes of the calls of generated code.
+"""The rules of the Metal runtime, in the pinned ExecuTorch release, for calls of generated code.
 
 ::
 
-    from backends.metal.contract import Checker, TensorMeta, bind
+    from backends.metal.contract import Checker, CallTensor, bind
 
     checker = Checker()
     for violation in checker.check(bind("aoti_torch_mps_mm_out", out, left, right)):
         print(violation)
 
-Tensors are described as the wrapper means them; how the runtime would store them is worked out
-here (``layout``). The inputs and outputs of a delegate pass through the runtime as well: check
-``aoti_torch_empty_strided`` and ``aoti_torch_copy_`` for them as the delegate calls those.
+Tensors are described as the wrapper sees them; ``layout`` computes how the runtime stores them.
+Inputs and outputs of a delegate also pass through the runtime: check the calls of
+``aoti_torch_empty_strided`` and ``aoti_torch_copy_`` that the delegate makes for them.
 """
 
-from backends.metal.contract.call import Call, TensorMeta
-from backends.metal.contract.rule import RELEASE, Function, Kind, Rule, Violation
+from backends.metal.contract.call import CallTensor, RuntimeCall
+from backends.metal.contract.rule import (
+    RELEASE,
+    ContractRule,
+    RuntimeFunction,
+    Violation,
+    ViolationKind,
+)
 from backends.metal.contract.table import (
     FUNCTIONS,
     Checker,
@@ -28,13 +34,13 @@ from backends.metal.contract.table import (
 __all__ = [
     "FUNCTIONS",
     "RELEASE",
-    "Call",
+    "CallTensor",
     "Checker",
-    "Function",
-    "Kind",
-    "Rule",
-    "TensorMeta",
+    "ContractRule",
+    "RuntimeCall",
+    "RuntimeFunction",
     "Violation",
+    "ViolationKind",
     "bind",
     "check",
     "contract_document",

@@ -1,4 +1,4 @@
-"""A call of the generated wrapper, with what its arguments are."""
+"""A call of the generated wrapper, with descriptions of its arguments."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Origin: TypeAlias = Literal["input", "constant", "buffer"]
 
 
 @dataclass(frozen=True)
-class TensorMeta:
-    """What a call knows of a tensor: as the wrapper means it, not as the runtime stores it.
+class CallTensor:
+    """A tensor argument: as the wrapper sees it, not as the runtime stores it.
 
     Attributes:
-        dtype: as torch spells it without its prefix, such as ``float32``.
-        sizes: extents.
-        strides: in elements.
-        storage_offset: in elements, from the start of the storage.
-        storage_size: bytes of the storage; None where it is not known.
+        dtype: torch's name without prefix, such as ``float32``.
+        sizes: sizes of the dimensions.
+        strides: strides in elements.
+        storage_offset: offset in elements from the start of the storage.
+        storage_size: bytes of the storage; None if unknown.
         origin: ``input`` and ``constant`` for memory that was filled before the run and that no
-            kernel writes to; ``buffer`` for everything else. A view has its parent's.
+            kernel writes to; ``buffer`` for all other memory. A view has its parent's origin.
         device: ``mps`` or ``cpu``.
     """
 
@@ -38,35 +38,38 @@ class TensorMeta:
         return len(self.sizes)
 
 
-Value: TypeAlias = TensorMeta | int | float | bool | str | tuple[int, ...] | None
-"""An argument: ``nullptr`` is None, a pointer to a tensor or a double is what it points to, an
-array is a tuple (its length stays an argument of its own), a dtype its name."""
+Value: TypeAlias = CallTensor | int | float | bool | str | tuple[int, ...] | None
+"""An argument.
+
+``nullptr`` is None; a pointer to a tensor or a double is its target; an array is a tuple, and its
+length remains a separate argument; a dtype is its name.
+"""
 
 
 @dataclass(frozen=True)
-class Call:
-    """One call; build it with :func:`backends.metal.contract.bind`.
+class RuntimeCall:
+    """A call of a runtime function; build it with :func:`backends.metal.contract.bind`.
 
     Attributes:
         function: the C name, such as ``aoti_torch_mps_mm_out``.
-        arguments: by the names of the parameters in the contract's table.
+        arguments: arguments by the parameter names of the contract's table.
     """
 
     function: str
     arguments: Mapping[str, Value]
 
-    def tensor(self, name: str) -> TensorMeta:
-        """The tensor given for a parameter."""
-        return cast(TensorMeta, self.arguments[name])
+    def tensor(self, name: str) -> CallTensor:
+        """Return the tensor argument of a parameter."""
+        return cast(CallTensor, self.arguments[name])
 
-    def optional(self, name: str) -> TensorMeta | None:
-        """The tensor given for a parameter, or None for ``nullptr`` or no such parameter."""
-        return cast("TensorMeta | None", self.arguments.get(name))
+    def optional(self, name: str) -> CallTensor | None:
+        """Return the tensor argument of a parameter; None for ``nullptr`` or no such parameter."""
+        return cast("CallTensor | None", self.arguments.get(name))
 
     def integer(self, name: str) -> int:
-        """The number given for a parameter."""
+        """Return the integer argument of a parameter."""
         return cast(int, self.arguments[name])
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """The array given for a parameter; ``nullptr`` is empty."""
+        """Return the array argument of a parameter; empty for ``nullptr``."""
         return cast("tuple[int, ...] | None", self.arguments[name]) or ()

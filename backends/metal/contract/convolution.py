@@ -1,28 +1,35 @@
-"""Convolution and top-k, which read their operands through MPSGraph: no strides."""
+"""Rules for convolution and top-k: they read operands through MPSGraph, which ignores strides."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backends.metal.contract.call import Call
+from backends.metal.contract.call import RuntimeCall
 from backends.metal.contract.require import (
     Shape,
+    check_tensor,
     contiguous,
     dtype,
-    given,
+    has_ranks,
     rank,
-    ranked,
     same_dtype,
     shape,
 )
-from backends.metal.contract.rule import CONV_STRIDES, METAL, Function, Kind, Rule, SharedGraph
+from backends.metal.contract.rule import (
+    CONV_STRIDES,
+    METAL,
+    ContractRule,
+    RuntimeFunction,
+    SharedGraph,
+    ViolationKind,
+)
 
 
-def _spatial(call: Call) -> int:
+def _spatial(call: RuntimeCall) -> int:
     return call.tensor("weight").rank - 2
 
 
-def _input_rank(call: Call) -> str | None:
+def _input_rank(call: RuntimeCall) -> str | None:
     dims, given_rank = _spatial(call), call.tensor("input").rank
     return (
         None
@@ -31,21 +38,21 @@ def _input_rank(call: Call) -> str | None:
     )
 
 
-def _complete(call: Call) -> bool:
+def _complete(call: RuntimeCall) -> bool:
     return _spatial(call) in (1, 2) and _input_rank(call) is None
 
 
-def _channels(call: Call) -> str | None:
+def _channels(call: RuntimeCall) -> str | None:
     if not _complete(call) or call.integer("transposed"):
         return None
     channels = call.tensor("input").sizes[-_spatial(call) - 1]
-    asked, groups = call.tensor("weight").sizes[1], call.integer("groups")
-    if channels == asked * groups:
+    weight_channels, groups = call.tensor("weight").sizes[1], call.integer("groups")
+    if channels == weight_channels * groups:
         return None
-    return f"channels {channels} are not {asked} times {groups} groups"
+    return f"channels {channels} are not {weight_channels} times {groups} groups"
 
 
-def _results(call: Call) -> Iterator[int]:
+def _results(call: RuntimeCall) -> Iterator[int]:
     dims = _spatial(call)
     for at in range(dims):
         size, kernel = call.tensor("input").sizes[at - dims], call.tensor("weight").sizes[at + 2]
@@ -57,12 +64,12 @@ def _results(call: Call) -> Iterator[int]:
             yield (size + 2 * padding - window) // stride + 1
 
 
-# What op_convolution.mm takes for a number that is not there; ATen repeats the only one.
+# Defaults of op_convolution.mm for missing numbers; ATen repeats a single one instead.
 _MISSING = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0}
 
 
-def _lengths(name: str) -> Rule:
-    def check(call: Call) -> str | None:
+def _lengths(name: str) -> ContractRule:
+    def check(call: RuntimeCall) -> str | None:
         found = call.integers(name)
         if not _complete(call) or len(found) == _spatial(call):
             return None
@@ -70,28 +77,28 @@ def _lengths(name: str) -> Rule:
             return None
         return f"{found} with {_spatial(call)} spatial dimensions"
 
-    broken = "is not one number each: the last ones are taken as no stride, padding or dilation"
-    asked = f"one number for each spatial dimension, or {_MISSING[name]} alone"
-    return Rule(name, asked, broken, check, Kind.DEFECT)
+    broken = "is not one number for each: the runtime uses defaults for missing numbers"
+    requirement = f"one number for each spatial dimension, or {_MISSING[name]} alone"
+    return ContractRule(name, requirement, broken, check, ViolationKind.DEFECT)
 
 
-def _each(call: Call, name: str) -> tuple[int, ...]:
+def _each(call: RuntimeCall, name: str) -> tuple[int, ...]:
     found = call.integers(name)
     return found + (_MISSING[name],) * (_spatial(call) - len(found))
 
 
-def _positive(call: Call) -> str | None:
+def _positive(call: RuntimeCall) -> str | None:
     if not _complete(call) or any(len(call.integers(name)) > _spatial(call) for name in _MISSING):
         return None
     found = (*call.tensor("input").sizes[: -_spatial(call)], *_results(call))
     return None if min(found) > 0 else f"gives a result of extents {found}"
 
 
-def _bias_shape(call: Call) -> Shape:
+def _bias_shape(call: RuntimeCall) -> Shape:
     return (call.tensor("weight").sizes[0],)
 
 
-def _key(call: Call) -> tuple[object, ...]:
+def _key(call: RuntimeCall) -> tuple[object, ...]:
     weight = call.tensor("weight").sizes
     return (
         call.tensor("input").sizes,
@@ -103,27 +110,27 @@ def _key(call: Call) -> tuple[object, ...]:
     )
 
 
-def _variant(call: Call) -> tuple[object, ...]:
+def _variant(call: RuntimeCall) -> tuple[object, ...]:
     return (call.optional("bias") is not None, _each(call, "output_padding"))
 
 
-def _no_transpose(call: Call) -> str | None:
+def _no_transpose(call: RuntimeCall) -> str | None:
     return "1" if call.integer("transposed") else None
 
 
-def _dim(call: Call) -> str | None:
+def _dim(call: RuntimeCall) -> str | None:
     ndim, dim = call.tensor("self").rank, call.integer("dim")
     return None if -ndim <= dim < ndim else f"{dim} with rank {ndim}"
 
 
-def _k(call: Call) -> str | None:
+def _k(call: RuntimeCall) -> str | None:
     if _dim(call) is not None:
         return None
     size, k = call.tensor("self").sizes[call.integer("dim")], call.integer("k")
     return None if 1 <= k <= size else f"{k} of {size}"
 
 
-CONVOLUTION = Function(
+CONVOLUTION = RuntimeFunction(
     "aoti_torch_mps_convolution",
     (
         *("input", "weight", "bias", "stride", "stride_len", "padding", "padding_len"),
@@ -133,65 +140,65 @@ CONVOLUTION = Function(
     f"{METAL}/ops/op_convolution.mm",
     (
         rank("weight", 3, 4),
-        Rule("input", "rank of weight, or one less", "does not go together", _input_rank),
+        ContractRule("input", "rank of weight, or one less", "does not go together", _input_rank),
         dtype("input"),
         same_dtype("weight", "input"),
         same_dtype("bias", "input"),
         contiguous("input", link=CONV_STRIDES),
         contiguous("weight", link=CONV_STRIDES),
-        Rule("input", "channels of weight times groups", "", _channels),
+        ContractRule("input", "channels of weight times groups", "", _channels),
         *(_lengths(name) for name in ("stride", "padding", "dilation")),
-        Rule("input", "a result that is not empty", "", _positive),
-        Rule(
+        ContractRule("input", "a result that is not empty", "", _positive),
+        ContractRule(
             "transposed",
             "0",
-            "is ignored: the weight's first dimension is taken for the output channels, and an "
-            "ordinary convolution is computed",
+            "is ignored: the runtime uses the weight's first dimension as output channels and "
+            "computes an ordinary convolution",
             _no_transpose,
-            Kind.DEFECT,
+            ViolationKind.DEFECT,
         ),
         shape("bias", "shape (output channels)", _bias_shape),
-        Rule(
+        ContractRule(
             "bias",
             "none",
             "is added along the last dimension of the result, not along the channels",
-            given("bias", lambda bias: f"shape {bias.sizes}"),
-            Kind.DEFECT,
+            check_tensor("bias", lambda bias: f"shape {bias.sizes}"),
+            ViolationKind.DEFECT,
         ),
     ),
     shared=SharedGraph(
         _key,
         _variant,
-        Rule(
+        ContractRule(
             "bias",
             "given, or not, in all calls with equal sizes; output_padding likewise",
             "differs from an earlier call's, whose graph is reused",
             lambda call: None,
-            Kind.DEFECT,
+            ViolationKind.DEFECT,
         ),
     ),
     note="1-d and 2-d, batched or not; groups; result always contiguous",
 )
-TOPK = Function(
+TOPK = RuntimeFunction(
     "aoti_torch_mps_topk",
     ("self", "k", "dim", "largest", "sorted"),
     f"{METAL}/ops/op_topk.mm",
     (
         dtype("self"),
-        Rule("dim", "a dimension of self", "is out of range", _dim),
-        Rule("k", "from 1 to the size of dim", "is out of range", _k),
+        ContractRule("dim", "a dimension of self", "is out of range", _dim),
+        ContractRule("k", "from 1 to the size of dim", "is out of range", _k),
         contiguous("self"),
     ),
     note="always sorted; indices int64; waits for the GPU",
 )
 
 
-def _expected(call: Call) -> Shape | None:
+def _expected(call: RuntimeCall) -> Shape | None:
     return call.integers("sizes")
 
 
-def _expected_strides(call: Call) -> str | None:
-    if not ranked(call, {"tensor": len(call.integers("strides"))}):
+def _expected_strides(call: RuntimeCall) -> str | None:
+    if not has_ranks(call, {"tensor": len(call.integers("strides"))}):
         return None
     tensor, want = call.tensor("tensor"), call.integers("strides")
     same = all(
@@ -201,23 +208,25 @@ def _expected_strides(call: Call) -> str | None:
     return None if same else f"strides {tensor.strides} are not {want}"
 
 
-ASSERTION = Function(
+ASSERTION = RuntimeFunction(
     "assert_size_stride",
     ("tensor", "sizes", "strides", "name"),
     f"{METAL}/ops/op_convolution.mm",
     (
-        shape("tensor", "the shape that was compiled for", _expected, Kind.DEFECT),
-        Rule(
+        shape(
+            "tensor", "the shape that the code was compiled for", _expected, ViolationKind.DEFECT
+        ),
+        ContractRule(
             "tensor",
-            "the strides that were compiled for",
-            "as the code that follows takes them to be",
+            "the strides that the code was compiled for",
+            "as the generated code assumes",
             _expected_strides,
-            Kind.DEFECT,
+            ViolationKind.DEFECT,
             CONV_STRIDES,
             function="aoti_torch_mps_convolution",
         ),
     ),
-    note="with what the fallback kernel returns; on a device checked only if "
+    note="checks the result of a fallback kernel; a device checks it only if "
     "AOTI_RUNTIME_CHECK_INPUTS is set",
 )
 FUNCTIONS = (CONVOLUTION, TOPK, ASSERTION)

@@ -1,7 +1,7 @@
-"""How the runtime lays out a tensor that the wrapper describes by sizes and strides.
+"""Compute how the runtime lays out a tensor of given sizes and strides.
 
-An ExecuTorch tensor has an order of dimensions and no strides of its own: it can be any
-permutation of a dense tensor and nothing else.
+An ExecuTorch tensor has a dim order and no strides of its own, so it can only be a dense tensor
+with permuted dimensions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from backends.metal.contract.call import TensorMeta
+from backends.metal.contract.call import CallTensor
 
 # SupportedDTypes in shims/utils.h.
 SUPPORTED = frozenset("uint8 int32 int64 float32 bool bfloat16".split())
@@ -28,7 +28,7 @@ WIDTHS = {
 
 
 def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a dense tensor in the order of its dimensions."""
+    """Return the strides of a dense row-major tensor."""
     strides = [1] * len(sizes)
     for at in range(len(sizes) - 2, -1, -1):
         strides[at] = strides[at + 1] * (sizes[at + 1] or 1)
@@ -36,23 +36,23 @@ def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def extent(sizes: Sequence[int], strides: Sequence[int]) -> int:
-    """Elements from the first to the last one, both included."""
+    """Return the number of elements in memory from the first to the last, inclusive."""
     if 0 in sizes:
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
 
-def packed(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """``is_packed_strides`` in shims/memory.cpp: a view for which this is false is copied."""
+def is_packed(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return the result of ``is_packed_strides`` in shims/memory.cpp; other views are copied."""
     count = math.prod(sizes)
     return count <= 1 or extent(sizes, strides) == count
 
 
-def ordered(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
-    """The strides that a tensor gets; None if it aborts (extension/tensor/tensor_ptr.cpp).
+def compute_strides(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the strides that a tensor gets; None if it aborts (extension/tensor/tensor_ptr.cpp).
 
-    Dimensions are sorted by stride and laid out densely; only one of size 1 may have asked for
-    another stride. The sort is stable for the few dimensions there are.
+    The runtime sorts dimensions by stride and lays them out densely; the stride of a dimension of
+    size 1 may differ. The sort is stable for so few dimensions.
     """
     order = sorted(range(len(sizes)), key=lambda at: -strides[at])
     dense = row_major([sizes[at] for at in order])
@@ -65,28 +65,28 @@ def ordered(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | N
     return tuple(found) if same else None
 
 
-def seen(tensor: TensorMeta) -> tuple[int, ...]:
-    """The strides that the runtime's kernels read from a tensor; a copied view is row-major."""
-    if packed(tensor.sizes, tensor.strides):
-        found = ordered(tensor.sizes, tensor.strides)
+def get_runtime_strides(tensor: CallTensor) -> tuple[int, ...]:
+    """Return the strides of a tensor for the runtime's kernels; a copied view is row-major."""
+    if is_packed(tensor.sizes, tensor.strides):
+        found = compute_strides(tensor.sizes, tensor.strides)
         if found is not None:
             return found
     return row_major(tensor.sizes)
 
 
-def dense(tensor: TensorMeta) -> bool:
-    """Reading the tensor's memory in row-major order gives its elements in order."""
+def is_row_major(tensor: CallTensor) -> bool:
+    """Return whether the tensor's elements are row-major in memory."""
     expected = row_major(tensor.sizes)
     return 0 in tensor.sizes or all(
         size == 1 or got == want
-        for size, got, want in zip(tensor.sizes, seen(tensor), expected, strict=True)
+        for size, got, want in zip(tensor.sizes, get_runtime_strides(tensor), expected, strict=True)
     )
 
 
-def reads_alike(tensor: TensorMeta) -> bool:
-    """A kernel that indexes with the tensor's strides finds the same in a row-major copy of it.
+def can_index_copy(tensor: CallTensor) -> bool:
+    """Return whether a kernel may index a row-major copy with the tensor's own strides.
 
-    So it is if only leading dimensions are repeated: the first repetition is the whole rest.
+    It may if only leading dimensions have a stride of 0: the copy begins with the other dimensions.
     """
     at = 0
     while at < tensor.rank and (tensor.strides[at] == 0 or tensor.sizes[at] == 1):
@@ -98,6 +98,6 @@ def reads_alike(tensor: TensorMeta) -> bool:
     )
 
 
-def size_in_bytes(tensor: TensorMeta) -> int:
-    """Bytes that the runtime allocates for the tensor."""
+def size_in_bytes(tensor: CallTensor) -> int:
+    """Return the number of bytes that the runtime allocates for the tensor."""
     return math.prod(tensor.sizes) * WIDTHS.get(tensor.dtype, 1)

@@ -1,4 +1,4 @@
-"""What the runtime asks of a call, as data, and how a call breaks it."""
+"""Rules of the runtime as data: functions, their rules, and violations."""
 
 from __future__ import annotations
 
@@ -7,52 +7,52 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from backends.metal.contract.call import Call
+from backends.metal.contract.call import RuntimeCall
 
 RELEASE = "v1.5.1"
-READ = ("1.4.1", "1.5.0", "1.5.1")
-"""The releases whose runtime was read; functions say since when they are there."""
+CHECKED_RELEASES = ("1.4.1", "1.5.0", "1.5.1")
+"""Releases whose runtime sources were read; a function names the first release that has it."""
 REPOSITORY = "https://github.com/pytorch/executorch"
 DELEGATE = "MetalBackend"
-"""The name under which the runtime registers the delegate, and programs ask for it."""
+"""The delegate's name in programs and in the runtime's registry."""
 
 METAL = "backends/apple/metal/runtime"
 AOTI = "backends/aoti"
 
-# What this release's tests in the wheel do not yet have is not in it: 22952, 22957, 22984.
+# Not in this release, since its tests do not have them yet: 22952, 22957, 22984.
 CONV_STRIDES = f"{REPOSITORY}/issues/22951"
 STALE_VIEWS = f"{REPOSITORY}/issues/22956"
 PACKED_COPIES = f"{REPOSITORY}/issues/22983"
 MASK_DTYPE = f"{REPOSITORY}/pull/17996"
 NO_ADDMM = f"{REPOSITORY}/pull/19924"
 
-Check: TypeAlias = Callable[[Call], "str | None"]
-"""Says what is wrong, with the value; None if nothing is."""
+Check: TypeAlias = Callable[[RuntimeCall], "str | None"]
+"""Returns the offending value, for the message; None if the call follows the rule."""
 
 
-class Kind(enum.Enum):
-    """What happens on the device."""
+class ViolationKind(enum.Enum):
+    """The effect of a violation on the device."""
 
     MISSING = "missing"
-    """There is no such function: the library does not load, or the call throws."""
+    """The function does not exist: the library does not load, or the call throws."""
     REFUSAL = "refusal"
     """The runtime returns an error, throws or aborts."""
     DEFECT = "defect"
-    """The runtime goes on and computes something else."""
+    """The runtime continues and computes a wrong result."""
 
 
 @dataclass(frozen=True)
-class Rule:
-    """One requirement.
+class ContractRule:
+    """A rule for an argument of a function.
 
     Attributes:
-        argument: the parameter that it is about.
-        requirement: what must hold, for the table.
-        broken: how a violation's line goes on after the value.
-        check: finds out.
-        kind: what happens otherwise.
+        argument: name of the parameter.
+        requirement: the requirement, for the table in the documentation.
+        broken: end of a violation's message, after parameter and value.
+        check: checks a call.
+        kind: the effect of a violation.
         link: the upstream issue, if there is one.
-        source: file in the repository; the function's own unless given.
+        source: file in the repository; by default the function's.
         function: function in that file.
     """
 
@@ -60,41 +60,41 @@ class Rule:
     requirement: str
     broken: str
     check: Check
-    kind: Kind = Kind.REFUSAL
+    kind: ViolationKind = ViolationKind.REFUSAL
     link: str | None = None
     source: str = ""
     function: str = ""
 
     @property
     def url(self) -> str:
-        """The source at the pinned release; empty for a function that has none."""
+        """URL of the source at the pinned release; empty if there is no source."""
         return f"{REPOSITORY}/blob/{RELEASE}/{self.source}" if self.source else ""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A call that the runtime would refuse, or compute wrongly.
+    """A call that breaks a rule: the runtime refuses it or computes a wrong result.
 
     Attributes:
-        call: what was called.
-        argument: the parameter at fault; empty where the function itself is.
-        value: what is wrong, with the figures.
-        rule: what would have been right.
+        call: the call.
+        argument: the offending parameter; empty if the function itself is missing.
+        value: the offending value, in words.
+        rule: the broken rule.
     """
 
-    call: Call
+    call: RuntimeCall
     argument: str
     value: str
-    rule: Rule
+    rule: ContractRule
 
     @property
-    def kind(self) -> Kind:
-        """Whether the function is missing, refuses the call, or mistreats it silently."""
+    def kind(self) -> ViolationKind:
+        """The effect: the function is missing, refuses the call, or silently errs."""
         return self.rule.kind
 
     @property
     def link(self) -> str:
-        """The upstream issue of a known defect, or the source that the rule came from."""
+        """URL of the upstream issue of a known defect, or of the rule's source."""
         return self.rule.link or self.rule.url
 
     def __str__(self) -> str:
@@ -106,49 +106,49 @@ class Violation:
 
 @dataclass(frozen=True)
 class SharedGraph:
-    """Calls for which the runtime reuses one compiled graph though they need different ones.
+    """A defect of the runtime's graph cache: calls that need different graphs share one.
 
     Attributes:
-        key: what the runtime tells graphs apart by.
-        variant: what it should have as well.
-        rule: its requirement; ``check`` is not asked.
+        key: returns the runtime's cache key of a call.
+        variant: returns values that the cache key should also contain.
+        rule: the requirement; its ``check`` is not used.
     """
 
-    key: Callable[[Call], Hashable]
-    variant: Callable[[Call], Hashable]
-    rule: Rule
+    key: Callable[[RuntimeCall], Hashable]
+    variant: Callable[[RuntimeCall], Hashable]
+    rule: ContractRule
 
 
 @dataclass(frozen=True)
-class Function:
-    """One function that generated code may call.
+class RuntimeFunction:
+    """A function of the runtime that generated code may call.
 
     Attributes:
-        name: in C.
-        parameters: names in order, lengths of arrays included, without the results' pointers.
+        name: the C name.
+        parameters: names in order, including lengths of arrays, without result pointers.
         source: file in the repository.
-        rules: what it asks.
-        implemented: releases have it, and it does not just throw.
-        since: the first release that has it; empty where all that were read do.
-        shared: its flaw in caching graphs, if it has one.
-        note: for the table.
+        rules: the rules for its arguments.
+        implemented: whether releases implement it, other than by throwing.
+        since: the first release that has it; empty if all releases that were read have it.
+        shared: the defect of its graph cache, if it has one.
+        note: a remark for the table.
     """
 
     name: str
     parameters: tuple[str, ...]
     source: str
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ContractRule, ...] = ()
     implemented: bool = True
     since: str = ""
     shared: SharedGraph | None = None
     note: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        placed = tuple(self._placed(rule) for rule in self.rules)
-        object.__setattr__(self, "rules", placed)
+        rules = tuple(self._with_source(rule) for rule in self.rules)
+        object.__setattr__(self, "rules", rules)
         if self.shared is not None:
-            shared = replace(self.shared, rule=self._placed(self.shared.rule))
+            shared = replace(self.shared, rule=self._with_source(self.shared.rule))
             object.__setattr__(self, "shared", shared)
 
-    def _placed(self, rule: Rule) -> Rule:
+    def _with_source(self, rule: ContractRule) -> ContractRule:
         return replace(rule, source=rule.source or self.source, function=rule.function or self.name)

@@ -16,22 +16,22 @@ from tree_sitter import Language, Node, Parser
 from backends.metal.cpp.syntax import (
     Assign,
     Binary,
-    Block,
     Braces,
     CallOf,
     Cast,
+    CppBlock,
+    CppFunction,
+    CppIndex,
+    CppSource,
     Declare,
     Do,
     Expression,
-    Function,
     If,
-    Index,
     Lambda,
     Leave,
     Literal,
     Member,
     Name,
-    Source,
     Statement,
     Ternary,
     Unary,
@@ -61,7 +61,7 @@ _NUMBER = re.compile(
 )
 
 
-def parse_function(source: Source, name: str, at: int) -> Function:
+def parse_function(source: CppSource, name: str, at: int) -> CppFunction:
     """The function whose parameter list opens at ``at``.
 
     Raises:
@@ -72,7 +72,7 @@ def parse_function(source: Source, name: str, at: int) -> Function:
     return _Reader(source, source.line(at)).function(name, text)
 
 
-def _end(source: Source, at: int) -> int:
+def _end(source: CppSource, at: int) -> int:
     # Inductor closes a function at the start of a line, and nothing else.
     end = source.text.find("\n}", at)
     opened = source.text.find("{", at)
@@ -135,7 +135,7 @@ class _Misread(Exception):
 class _Reader:
     """Reads C++ whose first line is a certain one of the source."""
 
-    def __init__(self, source: Source, first: int) -> None:
+    def __init__(self, source: CppSource, first: int) -> None:
         self.source = source
         self.first = first
 
@@ -147,7 +147,7 @@ class _Reader:
         message = message or f"not understood: {node.type.replace('_', ' ')}"
         return UnknownStatement(message, line, self.source.quote(line))
 
-    def function(self, name: str, text: str) -> Function:
+    def function(self, name: str, text: str) -> CppFunction:
         """A function from its parameter list on."""
         code = f"void f{text}".encode()
         while True:
@@ -160,11 +160,11 @@ class _Reader:
                 start, stop = misread.node.byte_range
                 code = b"%b(%b)%b" % (code[:start], code[start:stop], code[stop:])
 
-    def defined(self, name: str, root: Node) -> Function:
+    def defined(self, name: str, root: Node) -> CppFunction:
         match _parts(root):
             case [Node(type="function_definition", children=[_, declarator, body])]:
                 parameters = self.only(declarator, _parts(declarator)[1:])
-                return Function(name, self.parameters(parameters), self.body(body))
+                return CppFunction(name, self.parameters(parameters), self.body(body))
         raise self.error(root)
 
     def parameters(self, node: Node) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ class _Reader:
         line, (types, parts) = self.line(node), _taken_apart(node)
         match types:
             case ["compound_statement", *_]:
-                return Block(self.body(node), line)
+                return CppBlock(self.body(node), line)
             case ["expression_statement", "assignment_expression", ";"]:
                 target, op, value = _parts(parts[0])
                 if op.type == "=":
@@ -289,7 +289,7 @@ class _Reader:
                 return Member(self.expression(parts[0]), _text(parts[2]))
             case ["subscript_expression", _, "subscript_argument_list"]:
                 index = self.only(node, _listed(parts[1]))
-                return Index(self.expression(parts[0]), self.expression(index))
+                return CppIndex(self.expression(parts[0]), self.expression(index))
             case ["initializer_list", *_]:
                 return Braces(self.expressions(node))
             case ["compound_literal_expression", _, "initializer_list"]:

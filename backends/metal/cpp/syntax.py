@@ -42,7 +42,7 @@ class UnknownFunction(WrapperError, UnsupportedProgram):
         super().__init__(f"no implementation of {name} here", line, source)
 
 
-class Source:
+class CppSource:
     """A wrapper's text, which knows its lines.
 
     Attributes:
@@ -127,7 +127,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class CppIndex:
     """``value[index]``."""
 
     value: Expression
@@ -204,7 +204,7 @@ class While:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class CppBlock:
     """Statements with names of their own."""
 
     body: tuple[Statement, ...]
@@ -221,13 +221,13 @@ class Leave:
 
 
 Expression: TypeAlias = (
-    Literal | Name | Unary | Binary | Ternary | CallOf | Member | Index | Braces | Cast | Lambda
+    Literal | Name | Unary | Binary | Ternary | CallOf | Member | CppIndex | Braces | Cast | Lambda
 )
-Statement: TypeAlias = Declare | Assign | Do | If | While | Block | Leave
+Statement: TypeAlias = Declare | Assign | Do | If | While | CppBlock | Leave
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class CppFunction:
     """A function of the wrapper."""
 
     name: str

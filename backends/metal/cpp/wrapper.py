@@ -1,4 +1,4 @@
-"""A generated AOTI wrapper, read once: what it runs, its shaders, its constants."""
+"""Parse a generated AOTI wrapper: its functions, its shaders, its constants."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from backends.metal.cpp.parser import parse_function
-from backends.metal.cpp.syntax import Function, Source, UnknownStatement, WrapperError
+from backends.metal.cpp.syntax import CppFunction, CppSource, UnknownStatement, WrapperError
 
 RUN = "AOTInductorModel::run_impl"
 CONSTANT_RUN = "AOTInductorModel::_const_run_impl"
 
-# Four fifths of a wrapper are the same in all. A pattern that starts with a word passes over them
-# several times as quickly as one that starts with a line.
+# Four fifths of a wrapper are the same in every wrapper. A pattern that starts with a word skips
+# them several times faster than a pattern that starts at a line.
 _FUNCTION = re.compile(
     r"void (AOTInductorModel::(?:run_impl|_const_run_impl)"
     r"|check_input_\w+|__check_inputs_outputs)(?=\()"
@@ -31,7 +31,7 @@ _CONSTANT = re.compile(r"^ *constants_info_\[(\d+)\]\.(\w+) = (.*);$", re.MULTIL
 
 @dataclass(frozen=True, slots=True)
 class KernelName:
-    """Where a kernel comes from.
+    """The origin of a kernel.
 
     Attributes:
         library: the shader library's variable, such as ``mps_lib_0``.
@@ -44,16 +44,16 @@ class KernelName:
 
 @dataclass(frozen=True, slots=True)
 class ConstantInfo:
-    """One constant as the wrapper describes it to the runtime.
+    """A constant as the wrapper describes it to the runtime.
 
     Attributes:
         name: the wrapper's name for it.
-        dtype: as torch spells it, such as ``float32``.
+        dtype: torch's name, such as ``float32``.
         device: ``mps`` or ``cpu``.
         shape: sizes.
-        strides: in elements.
-        offset: of its first element in its storage, in elements.
-        nbytes: of its storage, as aligned in the weights.
+        strides: strides in elements.
+        offset: offset of its first element in its storage, in elements.
+        nbytes: bytes of its storage, as aligned in the weights.
     """
 
     name: str
@@ -67,19 +67,19 @@ class ConstantInfo:
 
 @dataclass(frozen=True)
 class Wrapper:
-    """What a wrapper says, as data; it has no state and serves any number of machines.
+    """A parsed wrapper. It has no state, so several machines can share it.
 
     Attributes:
-        source: its text.
-        functions: ``run_impl`` and what it calls.
-        kernels: by the function that hands out their handle.
-        constants: in the order of the runtime's list.
-        inputs: how many tensors it takes.
-        outputs: how many it gives.
+        source: the wrapper's text.
+        functions: ``run_impl`` and the functions that it calls.
+        kernels: kernels by the function that returns their handle.
+        constants: constants in the order of the runtime's list.
+        inputs: number of input tensors.
+        outputs: number of output tensors.
     """
 
-    source: Source
-    functions: Mapping[str, Function]
+    source: CppSource
+    functions: Mapping[str, CppFunction]
     kernels: Mapping[str, KernelName]
     constants: tuple[ConstantInfo, ...]
     inputs: int
@@ -87,19 +87,19 @@ class Wrapper:
 
     @staticmethod
     def parse(wrapper: str) -> Wrapper:
-        """Read a wrapper.
+        """Parse a wrapper.
 
         Raises:
-            UnknownStatement: it holds C++ that is not understood; the line is quoted.
-            WrapperError: it is no AOTI wrapper.
+            UnknownStatement: the parser does not support a statement; the message quotes its line.
+            WrapperError: the text is not an AOTI wrapper.
         """
-        source = Source(wrapper)
+        source = CppSource(wrapper)
         counts = _COUNTS.search(wrapper)
         functions = {
             found[1]: parse_function(source, found[1], found.end()) for found in _functions(wrapper)
         }
         if counts is None or RUN not in functions:
-            raise WrapperError(f"no AOTI wrapper: it has no {RUN}")
+            raise WrapperError(f"the source is not an AOTI wrapper: it has no {RUN}")
         constants = _constants(source)
         if len(constants) != int(counts[3]):
             raise WrapperError(f"{counts[3]} constants are declared, {len(constants)} described")
@@ -109,15 +109,15 @@ class Wrapper:
         if CONSTANT_RUN in functions and functions[CONSTANT_RUN].body:
             line = functions[CONSTANT_RUN].body[0].line
             raise UnknownStatement(
-                "constants are folded at run time, which MetalBackend does not ask for",
+                "constants are folded at run time, which MetalBackend does not request",
                 line,
                 source.quote(line),
             )
         return program
 
     @property
-    def run(self) -> Function:
-        """What a call of the model executes."""
+    def run(self) -> CppFunction:
+        """The function that a call of the model executes."""
         return self.functions[RUN]
 
     @functools.cached_property
@@ -129,41 +129,41 @@ class Wrapper:
 
 
 def _line(text: str, at: int) -> int:
-    """Where the line begins that holds this character."""
+    """Return the start of the line with this character."""
     return text.rfind("\n", 0, at) + 1
 
 
 def _functions(text: str) -> Iterator[re.Match[str]]:
-    """Up to the parameters of each that is read."""
+    """Find the heads of the functions to parse, up to their parameters."""
     for found in _FUNCTION.finditer(text):
         if text[_line(text, found.start()) : found.start()] in _BEFORE:
             yield found
 
 
-def _found(pattern: re.Pattern[str], text: str, word: str) -> Iterator[re.Match[str]]:
-    """The matches of a pattern of lines that hold this word; there are none before its first."""
+def _find_lines(pattern: re.Pattern[str], text: str, word: str) -> Iterator[re.Match[str]]:
+    """Find matches of a pattern whose lines contain a word; start at the word's first line."""
     first = text.find(word)
     return iter(()) if first < 0 else pattern.finditer(text, _line(text, first))
 
 
-def _kernels(source: Source) -> dict[str, KernelName]:
+def _kernels(source: CppSource) -> dict[str, KernelName]:
     found: dict[str, KernelName] = {}
-    for handle in _found(_HANDLE, source.text, "AOTIMetalKernelFunctionHandle get_"):
+    for handle in _find_lines(_HANDLE, source.text, "AOTIMetalKernelFunctionHandle get_"):
         library, kernel = _LIBRARY.search(handle[2]), _KERNEL.search(handle[2])
         if library is None or kernel is None:
-            raise source.error(f"{handle[1]} makes no kernel", handle.start())
+            raise source.error(f"{handle[1]} creates no kernel", handle.start())
         found[handle[1]] = KernelName(library[1], kernel[1])
     return found
 
 
-def _constants(source: Source) -> tuple[ConstantInfo, ...]:
+def _constants(source: CppSource) -> tuple[ConstantInfo, ...]:
     fields: dict[int, dict[str, str]] = {}
-    for line in _found(_CONSTANT, source.text, "constants_info_["):
+    for line in _find_lines(_CONSTANT, source.text, "constants_info_["):
         fields.setdefault(int(line[1]), {})[line[2]] = line[3]
     try:
         return tuple(_constant(fields[index]) for index in range(len(fields)))
     except (KeyError, ValueError) as error:
-        raise WrapperError(f"a constant is not described completely: {error}") from error
+        raise WrapperError(f"the description of a constant is incomplete: {error}") from error
 
 
 def _constant(field: Mapping[str, str]) -> ConstantInfo:

@@ -18,7 +18,7 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 
-from backends.metal.generation import kept, lowbit
+from backends.metal.generation import cache, lowbit
 from backends.metal.generation.generated import Generated, collect, encode
 from backends.metal.generation.host_tensor import MPS, to_host
 from backends.metal.generation.own import remember
@@ -75,8 +75,8 @@ def preprocess(edge_program: ExportedProgram, compile_specs: list[Any]) -> Prepr
         MissingFallback: see :func:`generate`.
         torch._inductor.exc.InductorError: see :func:`generate`.
     """
-    key = kept.key(edge_program, compile_specs) if is_sped_up() else None
-    result = kept.find(key) if key else None
+    key = cache.make_key(edge_program, compile_specs) if is_sped_up() else None
+    result = cache.load(key) if key else None
     if result is None:
         try:
             result = _run(edge_program, compile_specs)[1]
@@ -86,7 +86,7 @@ def preprocess(edge_program: ExportedProgram, compile_specs: list[Any]) -> Prepr
             result = _run(edge_program, compile_specs, past_missing=True)[1]
         else:
             if key:
-                kept.keep(key, result)
+                cache.save(key, result)
     remember(result)
     return result
 

@@ -17,7 +17,7 @@ Extent = int | str
 SHADER = re.compile(r'const char\* (\w+)_source = \(R"MTL\((.*?)\)MTL"\);', re.DOTALL)
 
 
-class TensorSpec(msgspec.Struct, frozen=True):
+class GeneratedTensorSpec(msgspec.Struct, frozen=True):
     """One tensor at the partition's border, or one constant.
 
     Attributes:
@@ -37,7 +37,7 @@ class TensorSpec(msgspec.Struct, frozen=True):
     device: str = "mps"
 
 
-class Constant(msgspec.Struct, frozen=True):
+class GeneratedConstant(msgspec.Struct, frozen=True):
     """One constant and its place in the weights.
 
     Attributes:
@@ -48,7 +48,7 @@ class Constant(msgspec.Struct, frozen=True):
         mutated: the code writes to it.
     """
 
-    spec: TensorSpec
+    spec: GeneratedTensorSpec
     source: str
     start: int
     size: int
@@ -69,9 +69,9 @@ class Generated(msgspec.Struct, frozen=True):
     """
 
     wrapper: str
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec | None, ...]
-    constants: tuple[Constant, ...]
+    inputs: tuple[GeneratedTensorSpec, ...]
+    outputs: tuple[GeneratedTensorSpec | None, ...]
+    constants: tuple[GeneratedConstant, ...]
     fallbacks: tuple[str, ...]
     weights: bytes = b""
     nodes: dict[str, str] = {}
@@ -123,9 +123,9 @@ def collect(
     )
 
 
-def _spec(name: str, box: Any) -> TensorSpec:
+def _spec(name: str, box: Any) -> GeneratedTensorSpec:
     layout = box.get_layout()
-    return TensorSpec(
+    return GeneratedTensorSpec(
         name,
         str(layout.dtype).removeprefix("torch."),
         _extents(layout.size),
@@ -134,7 +134,7 @@ def _spec(name: str, box: Any) -> TensorSpec:
     )
 
 
-def _output(box: Any) -> TensorSpec | None:
+def _output(box: Any) -> GeneratedTensorSpec | None:
     return _spec(box.get_name(), box) if box.has_tensor_output() else None
 
 
@@ -152,16 +152,16 @@ def _nodes(graph: Any) -> Iterator[tuple[str, str]]:
             yield buffer.get_name(), written[0].name if written else last.name
 
 
-def _constants(graph: Any) -> tuple[tuple[Constant, ...], bytes]:
+def _constants(graph: Any) -> tuple[tuple[GeneratedConstant, ...], bytes]:
     """The layout of ``AotCodeCompiler``'s binary blob, where no constant is on a CUDA device."""
-    found: list[Constant] = []
+    found: list[GeneratedConstant] = []
     weights = bytearray()
     for name in graph.constants:
         if name in graph.folded_constants:
             continue
         tensor = graph.get_original_value_of_constant(name)
         data = _bytes(tensor)
-        spec = TensorSpec(
+        spec = GeneratedTensorSpec(
             name,
             str(tensor.dtype).removeprefix("torch."),
             tuple(tensor.shape),
@@ -171,12 +171,12 @@ def _constants(graph: Any) -> tuple[tuple[Constant, ...], bytes]:
         )
         source = graph.allocated_constant_name[name]
         mutated = name in graph.mutated_buffers
-        found.append(Constant(spec, source, len(weights), len(data), mutated))
+        found.append(GeneratedConstant(spec, source, len(weights), len(data), mutated))
         weights += data + bytes(-len(data) % ALIGN_BYTES)
     return tuple(found), bytes(weights)
 
 
-def _tensor(constant: Constant, weights: bytes) -> torch.Tensor:
+def _tensor(constant: GeneratedConstant, weights: bytes) -> torch.Tensor:
     spec = constant.spec
     shape, strides = ([int(extent) for extent in item] for item in (spec.shape, spec.strides))
     dtype: torch.dtype = getattr(torch, spec.dtype)

@@ -1,4 +1,4 @@
-"""What can be wrong with a kernel, or with one dispatch of it."""
+"""Errors of a kernel, or of one dispatch of it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from harness import ProgramError
 
 
 class SourceError(ProgramError):
-    """The source holds no kernel of that name, or a signature that this host cannot call."""
+    """The source has no kernel of that name, or the kernel has an unsupported signature."""
 
 
 class CompileError(ProgramError):
-    """The compiler refuses the source, or is missing.
+    """The compiler rejects the source, or is missing.
 
     Attributes:
-        log: what the compiler wrote, in full.
+        log: the compiler's full output.
     """
 
     def __init__(self, message: str, log: str = "") -> None:
@@ -26,16 +26,16 @@ class LaunchError(ProgramError):
 
 
 class HostMemoryError(ProgramError):
-    """This process may not map the memory that executing a kernel takes."""
+    """This process cannot map the memory that a kernel needs."""
 
 
 class KernelFault(ProgramError):
-    """A kernel did what it must not while it ran.
+    """A kernel violated a rule of Metal while it ran.
 
     Attributes:
-        kernel: its name.
+        kernel: name of the kernel.
         buffer: the parameter or threadgroup variable concerned, or None.
-        index: element of ``buffer`` that was accessed, or None.
+        index: accessed element of ``buffer``, or None.
         thread: position in the grid (x, y, z) of the thread.
     """
 
@@ -56,11 +56,11 @@ class KernelFault(ProgramError):
 
 
 class OutOfBounds(KernelFault):
-    """An access outside of a buffer or threadgroup variable."""
+    """An access outside a buffer or threadgroup variable."""
 
 
 class DataRace(KernelFault):
-    """Two threads access one element, one changes it, and no barrier stands between."""
+    """Two threads access one element without a barrier in between, and one of them writes."""
 
 
 class ReadOnlyWrite(KernelFault):
@@ -68,11 +68,11 @@ class ReadOnlyWrite(KernelFault):
 
 
 class UninitializedRead(KernelFault):
-    """Threadgroup memory is read that no thread of the threadgroup has written."""
+    """A read of threadgroup memory that no thread of the threadgroup has written."""
 
 
 class LostWrite(KernelFault):
-    """Threadgroup memory is written and never read: a reduction narrower than its threadgroup."""
+    """A write to threadgroup memory that is never read: a reduction misses some threads."""
 
 
 class BarrierDivergence(KernelFault):
@@ -80,7 +80,7 @@ class BarrierDivergence(KernelFault):
 
 
 class IntegerDivisionByZero(KernelFault):
-    """An integer is divided by zero: undefined in Metal."""
+    """An integer division by zero, which is undefined in Metal."""
 
 
 class ThreadgroupMemoryExceeded(KernelFault):

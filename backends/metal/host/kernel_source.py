@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from backends.metal.host.errors import SourceError
-from backends.metal.host.scattered import scattered
+from backends.metal.host.scattered import find_scattered
 
 #: Attributes of parameters that a kernel gets from the launch instead of the argument table.
 POSITIONS = frozenset(
@@ -220,7 +220,7 @@ def _signature(name: str, attributes: str, parameters: str, shared: tuple[str, .
 
 def _mark_scattered(kernel: Signature, body: str) -> Signature:
     memory = [parameter.name for parameter in kernel.parameters if parameter.kind in _MEMORY]
-    names = scattered(body, memory)
+    names = find_scattered(body, memory)
     parameters = (
         replace(parameter, scattered=parameter.kind == "output" and parameter.name in names)
         for parameter in kernel.parameters

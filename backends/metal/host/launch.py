@@ -1,7 +1,7 @@
-"""Arguments of a dispatch, and how the ExecuTorch runtime derives threadgroups from a request.
+"""Check the arguments of a dispatch, and derive threadgroups as the ExecuTorch runtime does.
 
 Sources: ``backends/apple/metal/runtime/shims/et_metal.mm`` (``dispatchSingle``, ``dispatchArray``
-and their variants with a group size), which asks Metal for ``dispatchThreads``.
+and their variants with a group size), which calls Metal's ``dispatchThreads``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from backends.metal.host.errors import LaunchError
 from backends.metal.host.kernel_source import Parameter
 
-#: Threads that any Metal device allows in a threadgroup.
+#: Most threads of a threadgroup on any Metal device.
 MAX_THREADS = 1024
 
 Grid = tuple[int, int, int]
@@ -25,12 +25,12 @@ Grid = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of the host that stands for a Metal buffer.
+    """Host memory that serves as a Metal buffer.
 
     Attributes:
-        address: of its first byte.
-        nbytes: how much of it the kernel may touch.
-        owner: kept alive as long as this is.
+        address: address of its first byte.
+        nbytes: number of bytes that the kernel may access.
+        owner: an object that keeps the memory alive.
     """
 
     address: int
@@ -41,12 +41,12 @@ class Buffer:
 def dispatch_single(
     length: int, group: int | None = None, max_threads: int = MAX_THREADS
 ) -> tuple[Grid, Grid]:
-    """Grid and threadgroup of ``aoti_torch_mps_dispatch_single[_with_group_size]``.
+    """Return grid and threadgroup of ``aoti_torch_mps_dispatch_single[_with_group_size]``.
 
     Args:
-        length: threads.
-        group: threads of a threadgroup; None or 0 leaves it to the runtime.
-        max_threads: what the kernel's pipeline allows.
+        length: number of threads.
+        group: threads of a threadgroup; None or 0 lets the runtime choose.
+        max_threads: the limit of the kernel's pipeline.
     """
     return (length, 1, 1), (min(max_threads, group or length), 1, 1)
 
@@ -54,12 +54,12 @@ def dispatch_single(
 def dispatch_array(
     lengths: Sequence[int], group: Sequence[int] | None = None, max_threads: int = MAX_THREADS
 ) -> tuple[Grid, Grid]:
-    """Grid and threadgroup of ``aoti_torch_mps_dispatch_array[_with_group_size]``.
+    """Return grid and threadgroup of ``aoti_torch_mps_dispatch_array[_with_group_size]``.
 
     Args:
-        lengths: threads in one to three dimensions.
-        group: threads of a threadgroup in as many; None leaves it to the runtime.
-        max_threads: what the kernel's pipeline allows.
+        lengths: number of threads in one to three dimensions.
+        group: threads of a threadgroup in as many dimensions; None lets the runtime choose.
+        max_threads: the limit of the kernel's pipeline.
 
     Raises:
         LaunchError: no dimension, or more than three.
@@ -82,13 +82,13 @@ def dispatch_array(
 
 
 def check_geometry(kernel: str, grid: Grid, group: Grid, max_threads: int) -> None:
-    """Refuse what Metal's validation refuses.
+    """Reject a grid or threadgroup that Metal's validation rejects.
 
     Raises:
         LaunchError: a threadgroup without threads or with more than ``max_threads``.
     """
     if min(grid) < 0 or max(grid) >= 1 << 32:
-        raise LaunchError(f"kernel {kernel}: no grid of {grid} threads")
+        raise LaunchError(f"kernel {kernel}: a grid of {grid} threads is impossible")
     threads = group[0] * group[1] * group[2]
     if min(group) < 1 or threads > max_threads:
         raise LaunchError(
@@ -98,7 +98,7 @@ def check_geometry(kernel: str, grid: Grid, group: Grid, max_threads: int) -> No
 
 
 def argument_memory(kernel: str, parameter: Parameter, value: object) -> Buffer:
-    """The memory that an argument stands for; a scalar gets memory of its own.
+    """Return the memory of an argument; a scalar is copied to new memory.
 
     Raises:
         LaunchError: the value does not fit the parameter.
@@ -109,9 +109,11 @@ def argument_memory(kernel: str, parameter: Parameter, value: object) -> Buffer:
         return value
     if isinstance(value, np.ndarray):
         if not (value.flags.c_contiguous or value.flags.f_contiguous):
-            raise LaunchError(f"kernel {kernel}: {parameter.name} is not one piece; give a Buffer")
+            raise LaunchError(
+                f"kernel {kernel}: {parameter.name} is not contiguous; pass a Buffer instead"
+            )
         if parameter.kind == "output" and not value.flags.writeable:
-            raise LaunchError(f"kernel {kernel}: {parameter.name} may be written, its array not")
+            raise LaunchError(f"kernel {kernel}: {parameter.name} is written, its array read-only")
         return Buffer(value.ctypes.data, value.nbytes, value)
     raise LaunchError(f"kernel {kernel}: {parameter.name} takes memory, not {type(value).__name__}")
 

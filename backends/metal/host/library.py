@@ -1,4 +1,4 @@
-"""Shader sources as a library of kernels that run here."""
+"""Compile shader sources to a library of kernels that run on the CPU."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from backends.metal.host.launch import MAX_THREADS, Grid, argument_memory, check
 class Library:
     """The kernels of one or more shader sources.
 
-    Sources of one program belong in one library: those that start with the same headers are
-    compiled together. Compilation happens at the first dispatch, or on :meth:`prepare`.
+    Put the sources of one program into one library: sources with the same headers are compiled
+    together, at the first dispatch or by :meth:`prepare`.
 
     Args:
-        sources: Metal source, headers pasted in or included.
+        sources: Metal source, with headers inserted or included.
         cache: folder of compiled kernels; the user's cache folder by default.
 
     Attributes:
-        sources: the sources, taken apart.
-        cache: as given.
+        sources: the parsed sources.
+        cache: the argument.
 
     Raises:
-        SourceError: a source holds no kernel, or one that the host cannot call.
+        SourceError: a source has no kernel, or one that the host cannot call.
     """
 
     def __init__(self, *sources: str, cache: Path | None = None) -> None:
@@ -36,10 +36,10 @@ class Library:
         self.cache = cache
 
     def kernel(self, name: str = "generated_kernel", source: int = 0) -> Kernel:
-        """The kernel of that name in the ``source``-th source.
+        """Return the kernel of that name in the ``source``-th source.
 
         Raises:
-            SourceError: there is none.
+            SourceError: the source has no such kernel.
         """
         for signature in self.sources[source].kernels:
             if signature.name == name:
@@ -48,13 +48,13 @@ class Library:
         raise SourceError(f"no kernel {name} in the Metal source; it defines {known}")
 
     def prepare(self, *, checked: bool = True) -> None:
-        """Compile what is not in the cache, and load all of it.
+        """Compile the sources that are not in the cache, and load all of them.
 
         Raises:
-            CompileError: the compiler is missing or refuses a source.
+            CompileError: the compiler is missing or rejects a source.
         """
         for source in range(len(self.sources)):
-            self._loaded(source, checked)
+            self._load(source, checked)
 
     @functools.cached_property
     def _units(self) -> dict[str, list[int]]:
@@ -67,29 +67,29 @@ class Library:
     def _libraries(self) -> dict[tuple[str, bool], ctypes.CDLL]:
         return {}
 
-    def _loaded(self, source: int, checked: bool) -> ctypes.CDLL:
+    def _load(self, source: int, checked: bool) -> ctypes.CDLL:
         preamble = self.sources[source].preamble
         key = (preamble, checked)
         if key not in self._libraries:
             members = self._units[preamble]
-            text = source_of([(index, self.sources[index]) for index in members])
+            text = make_source([(index, self.sources[index]) for index in members])
             path = toolchain.compile_library(
-                header_of(preamble), text, checked=checked, cache=self.cache
+                make_header(preamble), text, checked=checked, cache=self.cache
             )
             self._libraries[key] = ctypes.CDLL(str(path))
         return self._libraries[key]
 
     def _entry(self, source: int, name: str, checked: bool) -> int:
-        function = getattr(self._loaded(source, checked), _symbol(source, name))
+        function = getattr(self._load(source, checked), _symbol(source, name))
         return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 class Kernel:
-    """One kernel of a :class:`Library`.
+    """A kernel of a :class:`Library`.
 
     Attributes:
         signature: its parameters.
-        max_threads: of a threadgroup.
+        max_threads: most threads of a threadgroup.
     """
 
     def __init__(self, library: Library, source: int, signature: Signature) -> None:
@@ -108,15 +108,15 @@ class Kernel:
             arguments: one for each argument slot, in order: an array or
                 :class:`~backends.metal.host.Buffer` for a pointer, a number or its bytes for a
                 scalar.
-            grid: threads in x, y and z.
-            group: threads of a threadgroup; those at the edge of the grid may have fewer.
-            checked: report bad accesses and races. Outputs are untouched after a fault then;
-                unchecked, a bad access is what C++ makes of it.
+            grid: number of threads in x, y and z.
+            group: threads of a threadgroup; threadgroups at the edge of the grid may have fewer.
+            checked: report bad accesses and races; outputs do not change after a fault. Without
+                checks, a bad access is undefined behaviour of C++.
 
         Raises:
             LaunchError: arguments, grid or group do not fit the kernel.
-            CompileError: the compiler is missing or refuses the source.
-            KernelFault: the kernel did what it must not.
+            CompileError: the compiler is missing or rejects the source.
+            KernelFault: the kernel violated a rule of Metal.
         """
         name = self.signature.name
         parameters = self.signature.arguments
@@ -144,14 +144,14 @@ class Kernel:
         )
 
 
-def header_of(preamble: str) -> str:
-    """What the C++ of Metal sources with this preamble begins with."""
+def make_header(preamble: str) -> str:
+    """Return the beginning of the C++ of Metal sources with this preamble."""
     return f'#include <metal_stdlib>\n#line 1 "preamble.metal"\n{preamble}\n'
 
 
-def source_of(sources: Sequence[tuple[int, KernelSource]]) -> str:
-    """The C++ of several Metal sources with the same preamble, each in its namespace."""
-    # Metal has no such type, and code that names it must not compile here.
+def make_source(sources: Sequence[tuple[int, KernelSource]]) -> str:
+    """Return the C++ of several Metal sources with the same preamble, each in its namespace."""
+    # Metal has no double: code that uses it must not compile here.
     text = ["#pragma GCC poison double\n"]
     for index, source in sources:
         text += [f"namespace source{index} {{\n", f'#line {source.line} "source{index}.metal"\n']

@@ -1,4 +1,4 @@
-"""The runtime through ctypes: one dispatch at a time, and its fault as an error."""
+"""Call the host runtime through ctypes: run one dispatch, and raise its fault as an error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KINDS = {"input": 0, "output": 1, "scalar": 2}
 _SCATTERED = 3
 _UNKNOWN = 0xFFFFFFFF
 
-# One dispatch at a time: the runtime's state and threadgroup memory are of the process.
+# One dispatch at a time: the process has one runtime state and one threadgroup memory.
 _LOCK = threading.Lock()
 
 
@@ -72,7 +72,7 @@ class _Fault(ctypes.Structure):
 
 @functools.cache
 def _runtime(cache: Path | None) -> ctypes.CDLL:
-    # Kernels are bound to the runtime that lies beside them; each has its own state.
+    # Kernels are linked to the runtime in their folder; each runtime has its own state.
     library = ctypes.CDLL(str(toolchain.runtime_library(cache)))
     library.conform_run.argtypes = [ctypes.POINTER(_Request), ctypes.POINTER(_Fault)]
     library.conform_run.restype = ctypes.c_uint32
@@ -93,12 +93,12 @@ def run(
 
     Args:
         entry: address of the kernel's entry.
-        memory: of each argument, by slot.
-        checked: whether the entry is of a checked build.
-        cache: where the entry's library was compiled to.
+        memory: memory of each argument, by slot.
+        checked: whether the entry belongs to a checked build.
+        cache: folder of the entry's compiled library.
 
     Raises:
-        KernelFault: the kernel did what it must not.
+        KernelFault: the kernel violated a rule of Metal.
         HostMemoryError: memory cannot be mapped.
     """
     parameters = signature.arguments
@@ -133,16 +133,16 @@ def _raise(fault: _Fault, signature: Signature) -> NoReturn:
         raise IntegerDivisionByZero(f"{at} divides an integer by zero", kernel=name, thread=thread)
     if fault.kind == 7:
         raise ThreadgroupMemoryExceeded(
-            f"kernel {name} takes {fault.size} bytes of threadgroup memory, 32768 are there",
+            f"kernel {name} takes {fault.size} bytes of threadgroup memory, 32768 are available",
             kernel=name,
         )
     if fault.kind == 8:
-        raise HostMemoryError(f"kernel {name}: this process may not map enough memory")
+        raise HostMemoryError(f"kernel {name}: this process cannot map enough memory")
     buffer, element = _buffer(fault, signature)
     index = fault.offset // element if buffer else None
-    what = f"{'writes' if fault.write else 'reads'} {buffer or 'unknown memory'}"
+    access = f"{'writes' if fault.write else 'reads'} {buffer or 'unknown memory'}"
     if buffer:
-        what += f"[{index}]"
+        access += f"[{index}]"
     size = f"{fault.size // element} elements"
     error: type[KernelFault]
     if fault.kind == 1:
@@ -155,7 +155,7 @@ def _raise(fault: _Fault, signature: Signature) -> NoReturn:
         error, why = ReadOnlyWrite, "which is constant"
     else:
         error, why = UninitializedRead, "which its threadgroup has not written"
-    raise error(f"{at} {what}, {why}", kernel=name, buffer=buffer, index=index, thread=thread)
+    raise error(f"{at} {access}, {why}", kernel=name, buffer=buffer, index=index, thread=thread)
 
 
 def _race(fault: _Fault) -> str:

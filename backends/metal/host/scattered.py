@@ -1,11 +1,11 @@
-"""Which buffers a kernel only stores to, at indices that are data themselves.
+"""Find buffers that a kernel only stores to, at indices that it loads from tensors.
 
-``index_put`` and ``scatter`` without accumulation become a store ``out_ptr0[tmp5] = ...`` whose
-index was loaded. Where two indices are equal, PyTorch leaves open whose value stays
+``index_put`` and ``scatter`` without accumulation become a store ``out_ptr0[tmp5] = ...`` with a
+loaded index. For equal indices PyTorch does not define which value remains
 (``torch.Tensor.index_put_``: "the behavior is undefined if indices contain duplicate elements";
-``scatter_``: "picked arbitrarily"), so that several threads write there is no race. A small
-constant tensor of indices is not loaded but written out, in a temporary: Inductor's own indices are
-made of thread positions (``x0``, ``r0_1``), its temporaries (``tmp5``) are values of tensors.
+``scatter_``: "picked arbitrarily"), so writes of several threads are no race. Inductor does not
+load a small constant tensor of indices but writes it as a temporary. Its own indices consist of
+thread positions (``x0``, ``r0_1``); its temporaries (``tmp5``) are values of tensors.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from collections.abc import Iterable, Iterator
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
-# A variable gets its value once, where it is declared, in what Inductor writes.
+# In Inductor's code a variable gets its value once, in its declaration.
 _DECLARED = re.compile(r"\b(?:auto|bool|char|uchar|short|ushort|int|uint|long|ulong|u?int\d+_t)\s+")
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*=(?!=)(?P<value>[^;]*);")
 _TEMPORARY = re.compile(r"\btmp\d+\b")
 _STORE = re.compile(r"\s*=(?!=)")
 
 
-def scattered(body: str, pointers: Iterable[str]) -> frozenset[str]:
-    """Names of the pointers that a kernel's body only stores to, at loaded indices.
+def find_scattered(body: str, pointers: Iterable[str]) -> frozenset[str]:
+    """Return the names of pointers that a kernel only stores to, at loaded indices.
 
     Args:
-        body: of the kernel, in Metal.
-        pointers: names of the parameters that are memory.
+        body: the kernel's body in Metal.
+        pointers: names of the pointer parameters.
     """
     text = _COMMENT.sub(" ", body)
     names = frozenset(pointers)
-    loaded = _loaded(text, names)
+    loaded = _find_loaded(text, names)
     return frozenset(name for name in names if _only_scatters(text, name, names, loaded))
 
 
-def _loaded(text: str, pointers: frozenset[str]) -> frozenset[str]:
-    """Variables whose value depends on what is in memory."""
+def _find_loaded(text: str, pointers: frozenset[str]) -> frozenset[str]:
+    """Find variables whose value depends on memory."""
     values = [
         (match["name"], match["value"])
         for declared in _DECLARED.finditer(text)
@@ -63,7 +63,7 @@ def _only_scatters(text: str, name: str, pointers: frozenset[str], loaded: froze
 
 
 def _uses(text: str, name: str) -> Iterator[str | None]:
-    """For each use of a pointer the index it stores at, or None where it does anything else."""
+    """Yield the index of each store through a pointer, and None for any other use of it."""
     for match in re.finditer(rf"\b{name}\b", text):
         opening = re.compile(r"\s*\[").match(text, match.end())
         end = None if opening is None else _closing(text, opening.end())
@@ -74,7 +74,7 @@ def _uses(text: str, name: str) -> Iterator[str | None]:
 
 
 def _closing(text: str, start: int) -> int | None:
-    """Where the bracket closes that was opened before ``start``."""
+    """Return the position of the closing bracket of one that was opened before ``start``."""
     depth = 1
     for match in re.finditer(r"[\[\]]", text[start:]):
         depth += 1 if match[0] == "[" else -1

@@ -1,4 +1,4 @@
-"""Calls of the runtime as values, and who may take part in them."""
+"""Calls of the runtime as values, and the types of checks and fallback kernels."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 from backends.metal.machine.memory import Tensor
 
 Fallback = Callable[..., Any]
-"""Stands in for a kernel of the runtime that is no shader.
+"""Implements a kernel of the runtime that is no shader.
 
-It gets the arguments of the C function: tensors of torch on the CPU, in the memory of the program,
-for handles; a tuple for an array; None for a null pointer; what an optional points to. Result
-pointers are left out; what it returns is written to them: a tensor, or a tuple of them.
+It gets the arguments of the C function: for handles, torch tensors on the CPU in the program's
+memory; a tuple for an array; None for a null pointer; the target of an optional. It gets no result
+pointers; its result, a tensor or a tuple of tensors, is written to them.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One call of the runtime, about to be made.
+class MachineCall:
+    """A call of the runtime, before its execution.
 
     Attributes:
         name: the C function.
-        arguments: as a :data:`Fallback` gets them, but :class:`Tensor` for handles and
+        arguments: as for a :data:`Fallback`, but :class:`Tensor` for handles and
             :class:`Encoder` for kernels.
-        results: how many result pointers it was given.
-        line: of the wrapper; 0 for what the runtime calls around it.
-        source: the line's text, or which input, output or constant it is for.
+        results: number of result pointers.
+        line: line of the wrapper; 0 for the runtime's calls around it.
+        source: text of the line, or the input, output or constant that the call is for.
     """
 
     name: str
@@ -38,9 +38,9 @@ class Call:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Those among its arguments."""
+        """The tensors among its arguments."""
         return tuple(value for value in self.arguments if isinstance(value, Tensor))
 
 
-Check = Callable[[Call], bool]
-"""Sees a call before it is made; whether the call breaks the contract. It may raise."""
+Check = Callable[[MachineCall], bool]
+"""Returns whether a call, before its execution, breaks the contract. It may raise."""

@@ -1,7 +1,7 @@
-"""Executes a generated program on the CPU, as the Metal runtime would on a device.
+"""Execute a generated program on the CPU, as the Metal runtime would on a device.
 
-Source of what surrounds ``run_impl``: ``backends/apple/metal/runtime/metal_backend.cpp`` for
-inputs and outputs, torch's ``aoti_runtime/model_base.h`` for constants.
+Inputs and outputs follow ``backends/apple/metal/runtime/metal_backend.cpp``, constants follow
+torch's ``aoti_runtime/model_base.h``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from backends.metal.cpp.syntax import UnknownFunction, WrapperError
 from backends.metal.cpp.wrapper import ConstantInfo, Wrapper
 from backends.metal.host import Library
 from backends.metal.machine import memory, values
-from backends.metal.machine.calls import Call, Check, Fallback
+from backends.metal.machine.calls import Check, Fallback, MachineCall
 from backends.metal.machine.encoder import SHADER_SHIMS, Encoder
 from backends.metal.machine.headers import HEADERS
 from backends.metal.machine.memory import CPU, MPS, Storage, Tensor
@@ -32,30 +32,30 @@ from backends.metal.machine.shims import (
 from backends.metal.machine.statements import WrapperInterpreter
 from backends.metal.machine.values import UNSET, Host, Owner, Pointer
 
-# The wrapper's function that compares the inputs with those that were traced.
+# The wrapper's function that compares the inputs with the traced inputs.
 INPUT_CHECKS = "__check_inputs_outputs"
 
 
 class Machine:
-    """One loaded program.
+    """A loaded program.
 
-    Constants live as long as the machine; what a call writes to them, the next one sees.
+    Constants live as long as the machine; writes to them persist between calls.
 
     Args:
-        program: what it runs.
+        program: the parsed wrapper.
         kernels: Metal source by the name of its library.
-        constants: their values, in the program's order; copied.
-        mutated: names of those that the code writes to: memory of the run, for the contract.
-        checked: report bad accesses and races in kernels, and results of fallback kernels that
-            are not laid out as the code takes them to be.
-        check_inputs: report inputs other than those that the code was generated for. Both of
-            AOTI's own checks run on a device with ``AOTI_RUNTIME_CHECK_INPUTS=1`` only.
-        check: sees each call before it is made, and may raise. If it does not, a call that breaks
-            the contract is made as the code means it: tensors have the layout that the code takes
-            them to have, and a view is no copy.
+        constants: values of the constants in the program's order; copied.
+        mutated: names of constants that the code writes to; the contract treats them as buffers.
+        checked: report bad accesses and races in kernels, and results of fallback kernels whose
+            layout differs from the code's assumption.
+        check_inputs: report inputs that differ from the traced ones. On a device, both of AOTI's
+            own checks run only with ``AOTI_RUNTIME_CHECK_INPUTS=1``.
+        check: called before each call; may raise. If it does not raise, a call that breaks the
+            contract is executed as the code intends: tensors have the layout that the code assumes,
+            and a view is no copy.
         fallbacks: kernels of the runtime, by the C function's name.
-        substitute: finds what computes a call that breaks the contract in place of ``fallbacks``,
-            once ``check`` has gone past that.
+        substitute: returns a replacement of ``fallbacks`` for a call that breaks the contract, if
+            ``check`` did not raise.
 
     Raises:
         ProgramError: sources or constants do not fit the program.
@@ -94,7 +94,7 @@ class Machine:
             raise WrapperError(f"no source for {', '.join(missing)}")
         if len(constants) != len(program.constants):
             raise WrapperError(
-                f"the program has {len(program.constants)} constants, {len(constants)} are given"
+                f"the program has {len(program.constants)} constants, got {len(constants)}"
             )
         self._constants = [
             Owner(self._load(info, value, info.name in mutated))
@@ -103,7 +103,7 @@ class Machine:
 
     @property
     def constants(self) -> list[torch.Tensor]:
-        """Their values now, in the program's order; shared."""
+        """Current values of the constants in the program's order, sharing memory."""
         return [owner.need().torch for owner in self._constants]
 
     def run(
@@ -112,19 +112,19 @@ class Machine:
         """Call the program once.
 
         Args:
-            inputs: tensors on the CPU; left as they are.
-            outputs: tensors that the results are copied to, as the runtime does.
+            inputs: tensors on the CPU; not changed.
+            outputs: tensors that the results are copied to, as in the runtime.
 
         Returns:
-            The outputs, or new tensors with the strides that the program gave them.
+            The outputs, or new tensors with the program's strides.
 
         Raises:
-            WrapperError: the wrapper cannot be executed, or does what makes no sense.
-            KernelFault: a kernel did what it must not.
+            WrapperError: the wrapper cannot be executed, or makes an invalid call.
+            KernelFault: a kernel violated a rule of Metal.
         """
         if len(inputs) != self.program.inputs:
-            raise WrapperError(f"{self.program.inputs} inputs expected, {len(inputs)} given")
-        given = [self._input(f"input {index}", tensor) for index, tensor in enumerate(inputs)]
+            raise WrapperError(f"the program has {self.program.inputs} inputs, got {len(inputs)}")
+        given = [self._make_input(f"input {index}", tensor) for index, tensor in enumerate(inputs)]
         handles: list[Any] = [UNSET] * self.program.outputs
         self._interpreter.line = 0
         self._interpreter.run(self.program.run, {"input_handles": given, "output_handles": handles})
@@ -135,17 +135,17 @@ class Machine:
             return [handle.torch.clone() for handle in handles]
         for index, (handle, output) in enumerate(zip(handles, outputs, strict=True)):
             if tuple(output.shape) != tuple(handle.sizes):
-                # Planned for the largest size; the runtime resizes it to the actual one.
+                # The output has the largest size; the runtime resizes it to the actual size.
                 output.as_strided_(handle.sizes, row_major(handle.sizes))
             host = Tensor.share(output, CPU)
-            self._see(Call("aoti_torch_copy_", (host, handle, 0)), f"output {index}")
+            self._check_call(MachineCall("aoti_torch_copy_", (host, handle, 0)), f"output {index}")
             copy_(host, handle, 0)
         return list(outputs)
 
-    # What the interpreter asks for
+    # The interface for the interpreter
 
     def constant(self, name: str) -> Any:
-        """The value of a name that the wrapper does not declare."""
+        """Return the value of a name that the wrapper does not declare."""
         if name == "constants_":
             return self._constants
         if name == "this":
@@ -158,13 +158,13 @@ class Machine:
         """Call a function that the wrapper does not define.
 
         Raises:
-            UnknownFunction: it is none of AOTI's headers and none of the runtime.
+            UnknownFunction: neither AOTI's headers nor the runtime have the function.
         """
         if name == INPUT_CHECKS:
             return None
         if name == "assert_size_stride" and self.check is not None:
             asserted = tuple(map(_argument, arguments))
-            if self.check(Call(name, asserted, 0, line, self.program.source.quote(line))):
+            if self.check(MachineCall(name, asserted, 0, line, self.program.source.quote(line))):
                 _lay_out(arguments[0], asserted[1], asserted[2])
         if name in HEADERS:
             return HEADERS[name](*arguments)
@@ -181,10 +181,10 @@ class Machine:
         ]
         plain = tuple(_argument(value) for value in arguments if value not in places)
         quoted = self.program.source.quote(line) if self.check else ""
-        self._store(places, self._perform(Call(name, plain, len(places), line, quoted)))
+        self._store(places, self._perform(MachineCall(name, plain, len(places), line, quoted)))
         return 0
 
-    def _perform(self, call: Call) -> Any:
+    def _perform(self, call: MachineCall) -> Any:
         broken = self.check is not None and self.check(call)
         if broken:
             call = dataclasses.replace(call, arguments=tuple(map(_original, call.arguments)))
@@ -203,35 +203,37 @@ class Machine:
             return
         results = (result,) if len(places) == 1 and not isinstance(result, list) else tuple(result)
         if len(results) != len(places):
-            raise BadCall(f"{len(places)} results are asked for, {len(results)} come")
+            raise BadCall(f"the call expects {len(places)} results and gets {len(results)}")
         for place, value in zip(places, results, strict=True):
             place.set(value)
 
-    def _see(self, call: Call, source: str) -> None:
-        """Show the contract a call that the runtime makes around the wrapper."""
+    def _check_call(self, call: MachineCall, source: str) -> None:
+        """Check a call that the runtime makes around the wrapper."""
         if self.check is not None:
             self.check(dataclasses.replace(call, source=source))
 
-    # Borders of the program
+    # Inputs and constants
 
-    def _input(self, name: str, tensor: torch.Tensor) -> Tensor:
+    def _make_input(self, name: str, tensor: torch.Tensor) -> Tensor:
         dense = tensor.detach()
         if not torch.ops.aten.is_non_overlapping_and_dense(dense):
             dense = dense.contiguous()
         host = Tensor.share(dense, CPU)
         code = memory.CODES.get(tensor.dtype)
         if code is None:
-            raise WrapperError(f"{name} is {tensor.dtype}")
-        asked = Call("aoti_torch_empty_strided", (len(host.sizes), host.sizes, None, code, MPS, 0))
-        self._see(asked, name)
-        # The runtime's tensor is contiguous, and what is not cannot be copied to it.
+            raise WrapperError(f"{name} has the unsupported dtype {tensor.dtype}")
+        allocation = MachineCall(
+            "aoti_torch_empty_strided", (len(host.sizes), host.sizes, None, code, MPS, 0)
+        )
+        self._check_call(allocation, name)
+        # The runtime's tensor is contiguous, so it can only be copied from a contiguous one.
         device = memory.empty(host.sizes, row_major(host.sizes), tensor.dtype)
         device = dataclasses.replace(device, origin="input")
-        self._see(Call("aoti_torch_copy_", (device, host, 0)), name)
-        strides = memory.normalized(host.sizes, host.strides)
-        kept = dataclasses.replace(device, strides=strides, meant=None)
-        copy_(kept, host, 0)
-        return kept
+        self._check_call(MachineCall("aoti_torch_copy_", (device, host, 0)), name)
+        strides = memory.normalize_strides(host.sizes, host.strides)
+        result = dataclasses.replace(device, strides=strides, meant=None)
+        copy_(result, host, 0)
+        return result
 
     def _load(self, info: ConstantInfo, value: torch.Tensor, mutated: bool) -> Tensor:
         code = NUMBERS.get(f"aoti_torch_dtype_{info.dtype}")
@@ -256,7 +258,9 @@ class Machine:
             None,
             0,
         )
-        self._see(Call("aoti_torch_create_tensor_from_blob_v2", arguments), f"constant {info.name}")
+        self._check_call(
+            MachineCall("aoti_torch_create_tensor_from_blob_v2", arguments), f"constant {info.name}"
+        )
         loaded = create_tensor_from_blob_v2(*arguments)
         loaded.torch.copy_(value.detach())
         return dataclasses.replace(loaded, origin="buffer") if mutated else loaded
@@ -292,19 +296,19 @@ def _argument(value: Any) -> Any:
 
 
 def _original(value: Any) -> Any:
-    """The view in place of the dense copy that the runtime made of it; all else as it is."""
+    """Return the view that a dense copy was made of; return any other value unchanged."""
     return value.original or value if isinstance(value, Tensor) else value
 
 
 def _value(argument: Any) -> Any:
-    """An argument as fallback kernels take it."""
+    """Convert an argument for a fallback kernel."""
     if isinstance(argument, tuple):
         return tuple(_value(values.tensor(item)) for item in argument)
     return argument.torch if isinstance(argument, Tensor) else argument
 
 
 def _lay_out(owner: Any, sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    """Give the tensor of an owner the strides that the code takes it to have."""
+    """Replace the tensor of an owner by one with the strides that the code assumes."""
     found = values.tensor(owner)
     if isinstance(owner, Owner) and found.sizes == sizes:
         owner.tensor = memory.empty(sizes, strides, found.dtype, found.device)

@@ -1,4 +1,4 @@
-"""Tensors as the Metal runtime keeps them: an address, sizes and strides over a buffer.
+"""Tensors as the Metal runtime represents them: an address in a buffer, sizes and strides.
 
 Source: ``backends/apple/metal/runtime/shims/memory.cpp`` and ``extension/tensor/tensor_ptr.cpp``.
 The runtime's tensors have no storage offset; a view is another address in the same buffer.
@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import torch
 
-from backends.metal.contract.layout import extent, ordered
+from backends.metal.contract.layout import compute_strides, extent
 from backends.metal.cpp.syntax import WrapperError
 
 CPU, MPS = 0, 13
@@ -31,28 +31,28 @@ DTYPES: dict[int, torch.dtype] = {
     11: torch.bool,
     15: torch.bfloat16,
 }
-"""By c10's number, which ExecuTorch shares."""
+"""Dtypes by c10's number, which ExecuTorch also uses."""
 
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 
-# Memory that nobody has written reads as NaN, or as -1.
+# Unwritten memory reads as NaN, or as -1.
 POISON = 0xFF
-# Some room, so that an empty tensor has an address too.
+# Extra bytes, so that an empty tensor has an address too.
 _ALIGNMENT = 16
 
 
 class OutsideStorage(WrapperError):
-    """A tensor reaches beyond the memory that it views."""
+    """A tensor extends beyond its memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
-    """One buffer.
+    """A buffer.
 
     Attributes:
         data: its bytes.
-        device: :data:`MPS` or :data:`CPU`, by name only.
-        nbytes: how many of them were asked for.
+        device: :data:`MPS` or :data:`CPU`; a label only.
+        nbytes: requested size in bytes.
     """
 
     data: torch.Tensor
@@ -61,13 +61,13 @@ class Storage:
 
     @staticmethod
     def allocate(nbytes: int, device: int = MPS) -> Storage:
-        """Memory that nobody has written."""
+        """Allocate unwritten memory."""
         padded = nbytes + -nbytes % _ALIGNMENT + _ALIGNMENT
         return Storage(torch.full((padded,), POISON, dtype=torch.uint8), device, nbytes)
 
     @staticmethod
     def of(tensor: torch.Tensor, device: int) -> Storage:
-        """The memory of a tensor, shared."""
+        """Return the memory of a tensor, shared."""
         data = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
         return Storage(data, device, data.numel())
 
@@ -77,10 +77,10 @@ Origin: TypeAlias = Literal["input", "constant", "buffer"]
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """A tensor's place in memory as the wrapper has it in mind.
+    """A tensor's layout as the wrapper assumes it.
 
     Attributes:
-        strides: in elements.
+        strides: strides in elements.
         offset: elements before it in its storage.
         room: bytes of that storage.
     """
@@ -92,17 +92,17 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """What a handle of the wrapper stands for.
+    """The tensor behind a handle of the wrapper.
 
     Attributes:
         storage: its buffer.
-        start: its first byte there.
-        dtype: of an element.
-        sizes: as the wrapper gave them.
-        strides: in elements, as the runtime has them.
-        meant: what the wrapper takes it for, where the runtime made something else of it.
-        origin: what its memory was filled with before the program ran, if it was.
-        original: the view that this is a dense copy of, where the runtime made one.
+        start: its first byte in the buffer.
+        dtype: its dtype.
+        sizes: sizes from the wrapper.
+        strides: the runtime's strides in elements.
+        meant: the layout that the wrapper assumes, if the runtime's differs.
+        origin: ``input`` or ``constant`` for memory that was filled before the program ran.
+        original: the view that this tensor is a dense copy of, if it is one.
     """
 
     storage: Storage
@@ -119,7 +119,8 @@ class Tensor:
         end = self.start + self.extent * self.dtype.itemsize
         if min(self.sizes, default=0) < 0 or self.start < 0 or end > self.storage.nbytes:
             raise OutsideStorage(
-                f"{self} covers bytes {self.start} to {end} of a buffer of {self.storage.nbytes}"
+                f"{self} covers bytes {self.start} to {end} of a buffer of {self.storage.nbytes} "
+                f"bytes"
             )
 
     def __str__(self) -> str:
@@ -128,7 +129,7 @@ class Tensor:
 
     @staticmethod
     def share(tensor: torch.Tensor, device: int = MPS) -> Tensor:
-        """A tensor of torch in the same memory."""
+        """Wrap a torch tensor in the same memory."""
         storage = Storage.of(tensor, device)
         start = int(tensor.storage_offset()) * tensor.element_size()
         sizes = tuple(int(size) for size in tensor.shape)
@@ -137,51 +138,51 @@ class Tensor:
 
     @property
     def device(self) -> int:
-        """Where it is said to be."""
+        """The device's number, a label only."""
         return self.storage.device
 
     @property
     def numel(self) -> int:
-        """Elements, each counted as often as it is repeated."""
+        """Number of elements, including repeated ones."""
         return math.prod(self.sizes)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of as many elements, strides or not."""
+        """Bytes of the elements without regard to strides."""
         return self.numel * self.dtype.itemsize
 
     @property
     def extent(self) -> int:
-        """Elements from the first to the last, both included."""
+        """Number of elements in memory from the first to the last, inclusive."""
         return extent(self.sizes, self.strides)
 
     @property
     def meaning(self) -> Meaning:
-        """What the wrapper takes it for."""
+        """The layout that the wrapper assumes."""
         offset = self.start // self.dtype.itemsize
         return self.meant or Meaning(self.strides, offset, self.storage.nbytes)
 
     @property
     def address(self) -> int:
-        """Where it is in this process."""
+        """Its address in this process."""
         return int(self.storage.data.data_ptr()) + self.start
 
     @property
     def bound(self) -> int:
-        """Bytes of the Metal buffer that a kernel gets for it.
+        """Bytes of the Metal buffer that a kernel gets for the tensor.
 
-        A view at an address of its own gets a Metal buffer of its own. Where the runtime would copy
-        a view with holes and it is used in place of the copy, that buffer reaches to its end.
+        A view that starts later gets a separate Metal buffer. If a view with holes is used in place
+        of the runtime's dense copy, the buffer extends to the view's last element.
         """
         own = max(self.nbytes, self.extent * self.dtype.itemsize)
         return own if self.start else self.storage.nbytes
 
     @property
     def torch(self) -> torch.Tensor:
-        """The same memory as a tensor of torch on the CPU."""
+        """A torch tensor on the CPU in the same memory."""
         if not self._view:
             if self.start % self.dtype.itemsize:
-                raise OutsideStorage(f"{self} begins amid an element, at byte {self.start}")
+                raise OutsideStorage(f"{self} begins inside an element, at byte {self.start}")
             self._view.append(
                 torch.empty(0, dtype=self.dtype).set_(
                     self.storage.data.untyped_storage(),
@@ -193,28 +194,28 @@ class Tensor:
         return self._view[0]
 
     def view(self, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Tensor:
-        """Another tensor in the same buffer, ``offset`` elements on from this one."""
+        """Return another tensor in the same buffer, ``offset`` elements after this one."""
         before = self.meaning
         meant = Meaning(strides, before.offset + offset, before.room)
         start = self.start + offset * self.dtype.itemsize
-        kept = normalized(sizes, strides)
-        return Tensor(self.storage, start, self.dtype, sizes, kept, meant, self.origin)
+        actual = normalize_strides(sizes, strides)
+        return Tensor(self.storage, start, self.dtype, sizes, actual, meant, self.origin)
 
 
 def empty(
     sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: int = MPS
 ) -> Tensor:
-    """A tensor in a buffer of its own, unwritten.
+    """Make an unwritten tensor in a new buffer.
 
-    The runtime's buffers hold as many elements as the tensor has; where strides ask for more, which
-    the runtime refuses, they get it here.
+    The runtime's buffer has room for the tensor's elements. If the strides need more room, which
+    the runtime refuses, the buffer here is larger.
     """
     elements = max(math.prod(sizes), extent(sizes, strides))
     storage = Storage.allocate(elements * dtype.itemsize, device)
     meant = Meaning(strides, 0, math.prod(sizes) * dtype.itemsize)
-    return Tensor(storage, 0, dtype, sizes, normalized(sizes, strides), meant)
+    return Tensor(storage, 0, dtype, sizes, normalize_strides(sizes, strides), meant)
 
 
-def normalized(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides as the runtime's tensors report them, where it accepts them at all."""
-    return ordered(sizes, strides) or tuple(strides)
+def normalize_strides(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides that the runtime's tensor reports, or unchanged if it rejects them."""
+    return compute_strides(sizes, strides) or tuple(strides)

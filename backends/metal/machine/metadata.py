@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from backends.metal import contract
-from backends.metal.contract import FUNCTIONS, TensorMeta
-from backends.metal.machine.calls import Call, Check
+from backends.metal.contract import FUNCTIONS, CallTensor
+from backends.metal.machine.calls import Check, MachineCall
 from backends.metal.machine.memory import CPU, DTYPES, Storage, Tensor
 from backends.metal.machine.values import Closure
 
 
 def checking(
-    checker: contract.Checker, report: Callable[[Call, contract.Violation], None]
+    checker: contract.Checker, report: Callable[[MachineCall, contract.Violation], None]
 ) -> Check:
     """A machine's ``check``: every violation goes to ``report``, which may raise."""
 
-    def check(call: Call) -> bool:
+    def check(call: MachineCall) -> bool:
         found = checker.check(bound(call))
         for violation in found:
             report(call, violation)
@@ -26,7 +26,7 @@ def checking(
     return check
 
 
-def bound(call: Call) -> contract.Call:
+def bound(call: MachineCall) -> contract.RuntimeCall:
     """A call by the parameters of the contract."""
     row = FUNCTIONS.get(call.name)
     arguments = [_value(argument) for argument in call.arguments]
@@ -36,10 +36,10 @@ def bound(call: Call) -> contract.Call:
     return contract.bind(call.name, *arguments)
 
 
-def described(tensor: Tensor) -> TensorMeta:
+def described(tensor: Tensor) -> CallTensor:
     """A tensor as the wrapper means it."""
     meaning = tensor.meaning
-    return TensorMeta(
+    return CallTensor(
         str(tensor.dtype).removeprefix("torch."),
         tensor.sizes,
         meaning.strides,

@@ -1,9 +1,9 @@
 """The runtime's functions for memory and tensor attributes, on the CPU.
 
-Each takes the arguments of the C function without its result pointers, and returns what they would
-receive. What the runtime merely refuses is for the contract to tell; here it means what the
-generated code meant. Sources: ``backends/apple/metal/runtime/shims/memory.cpp`` and
-``tensor_attribute.cpp``, ``backends/aoti/common_shims.cpp``.
+Each takes the arguments of the C function without its result pointers, and returns the results. The
+contract reports calls that the runtime refuses; here they have the effect that the generated code
+intends. Sources: ``backends/apple/metal/runtime/shims/memory.cpp`` and ``tensor_attribute.cpp``,
+``backends/aoti/common_shims.cpp``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
-from backends.metal.contract.layout import packed, row_major
+from backends.metal.contract.layout import is_packed, row_major
 from backends.metal.cpp.syntax import WrapperError
 from backends.metal.machine import memory
 from backends.metal.machine.memory import CPU, DTYPES, MPS, Storage, Tensor
 
 
 class BadCall(WrapperError):
-    """A call whose arguments mean nothing."""
+    """A call with invalid arguments."""
 
 
 def _dtype(code: int) -> torch.dtype:
@@ -36,7 +36,7 @@ def _layout(
     shape = tuple(sizes or ())[:ndim]
     steps = row_major(shape) if strides is None else tuple(strides)[:ndim]
     if len(shape) != ndim or len(steps) != ndim:
-        raise BadCall(f"{ndim} dimensions of sizes {sizes} and strides {strides}")
+        raise BadCall(f"{ndim} dimensions do not fit sizes {sizes} and strides {strides}")
     return shape, steps
 
 
@@ -48,7 +48,7 @@ def empty_strided(
     device: int,
     device_index: int,
 ) -> Tensor:
-    """A new buffer."""
+    """Make a tensor in a new buffer."""
     return memory.empty(*_layout(ndim, sizes, strides), _dtype(dtype), device)
 
 
@@ -65,7 +65,7 @@ def create_tensor_from_blob_v2(
     opaque_metadata: None,
     opaque_metadata_size: int,
 ) -> Tensor:
-    """A tensor in memory that it does not own."""
+    """Make a tensor in memory of the caller."""
     element = _dtype(dtype)
     shape, steps = _layout(ndim, sizes, strides)
     whole = Tensor(data, 0, element, (0,), (1,), origin="constant")
@@ -75,10 +75,10 @@ def create_tensor_from_blob_v2(
 def reinterpret_tensor(
     self: Tensor, ndim: int, sizes: Sequence[int] | None, strides: Sequence[int] | None, offset: int
 ) -> Tensor:
-    """A view where the runtime can make one, else a contiguous copy of what is there now."""
+    """Make a view where the runtime can, else a contiguous copy of the current values."""
     shape, steps = _layout(ndim, sizes, strides)
     view = self.view(shape, steps, offset)
-    if packed(shape, steps):
+    if is_packed(shape, steps):
         return view
     copied = memory.empty(shape, row_major(shape), self.dtype)
     copied.torch.copy_(view.torch)
@@ -86,12 +86,12 @@ def reinterpret_tensor(
 
 
 def new_tensor_handle(self: Tensor) -> Tensor:
-    """Another handle to the same."""
+    """Make another handle to the same tensor."""
     return dataclasses.replace(self)
 
 
 def copy_(self: Tensor, src: Tensor, non_blocking: int) -> None:
-    """Copy as many bytes where the layouts agree, element by element where they do not."""
+    """Copy elements; the sizes may differ if the number of elements is equal."""
     if self.numel != src.numel:
         raise BadCall(f"{src} is copied to {self}: {src.numel} elements to {self.numel}")
     # The runtime compares strides alone; (4, 1, 5) and (4, 5) with equal strides pass.
@@ -100,31 +100,31 @@ def copy_(self: Tensor, src: Tensor, non_blocking: int) -> None:
 
 
 def clone_preserve_strides(self: Tensor) -> Tensor:
-    """A copy in a buffer of its own, holes included."""
+    """Copy to a new buffer with the same strides, including holes."""
     copied = memory.empty(self.sizes, self.strides, self.dtype, self.device)
     copied.torch.copy_(self.torch)
     return copied
 
 
 def clone(self: Tensor) -> Tensor:
-    """A copy with the same strides where they are dense."""
+    """Copy to a new buffer, with the same strides if they are dense."""
     return Tensor.share(self.torch.clone(), self.device)
 
 
 def as_strided(
     self: Tensor, sizes: Sequence[int], size: int, strides: Sequence[int], stride: int
 ) -> Tensor:
-    """A view."""
+    """Make a view."""
     return self.view(tuple(sizes)[:size], tuple(strides)[:stride])
 
 
 def view_dtype(self: Tensor, dtype: int) -> Tensor:
-    """The same bytes as another type of the same width."""
+    """Reinterpret the bytes as another type of the same width."""
     return Tensor.share(self.torch.view(_dtype(dtype)), self.device)
 
 
 def assign_tensors_out(self: Tensor) -> Tensor:
-    """Another handle to the same."""
+    """Make another handle to the same tensor."""
     return new_tensor_handle(self)
 
 
@@ -134,7 +134,7 @@ def _zero_(self: Tensor) -> None:
 
 def _item(self: Tensor) -> int | float | bool:
     if self.numel != 1:
-        raise BadCall(f"the value of {self} is asked for; it has {self.numel}")
+        raise BadCall(f"the call reads the value of {self}, which has {self.numel} elements")
     value: int | float | bool = self.torch.item()
     return value
 
@@ -163,12 +163,12 @@ SHIMS: Mapping[str, Callable[..., Any]] = {
     "aoti_torch_get_dim": lambda self: len(self.sizes),
     "aoti_torch_get_numel": lambda self: self.numel,
     "aoti_torch_get_dtype": lambda self: memory.CODES[self.dtype],
-    # Every tensor answers so, those in host memory too.
+    # The runtime returns this for every tensor, also in host memory.
     "aoti_torch_get_device_type": lambda self: MPS,
     "aoti_torch_get_device_index": lambda self: 0,
     **{f"aoti_torch_item_{name}": _item for name in _ITEMS},
 }
-"""By the C function's name."""
+"""Implementations by the C function's name."""
 
 NUMBERS: Mapping[str, int] = {
     "aoti_torch_device_type_cpu": CPU,
@@ -180,4 +180,4 @@ NUMBERS: Mapping[str, int] = {
         for code, dtype in DTYPES.items()
     },
 }
-"""Functions that return a number of c10's."""
+"""Functions that return a c10 number."""

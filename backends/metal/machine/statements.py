@@ -9,16 +9,16 @@ from typing import Any, Protocol
 from backends.metal.cpp.syntax import (
     Assign,
     Binary,
-    Block,
     Braces,
     CallOf,
     Cast,
+    CppBlock,
+    CppFunction,
+    CppIndex,
     Declare,
     Do,
     Expression,
-    Function,
     If,
-    Index,
     Lambda,
     Leave,
     Literal,
@@ -40,7 +40,7 @@ class Thrown(WrapperError):
     """The wrapper throws."""
 
 
-class Calls(Protocol):
+class CallHandler(Protocol):
     """Gives the interpreter the functions that the wrapper does not define itself."""
 
     def call(self, name: str, arguments: Sequence[Any], line: int) -> Any:
@@ -93,14 +93,14 @@ class WrapperInterpreter:
     """
 
     def __init__(
-        self, functions: Mapping[str, Function], calls: Calls, quote: Callable[[int], str]
+        self, functions: Mapping[str, CppFunction], calls: CallHandler, quote: Callable[[int], str]
     ) -> None:
         self.functions = functions
         self.calls = calls
         self.quote = quote
         self.line = 0
 
-    def run(self, function: Function, arguments: Mapping[str, Any]) -> Any:
+    def run(self, function: CppFunction, arguments: Mapping[str, Any]) -> Any:
         """Call a function of the wrapper.
 
         Args:
@@ -173,7 +173,7 @@ class WrapperInterpreter:
             if left.how != "break":
                 raise
 
-    def _block(self, node: Block, scope: Scope) -> None:
+    def _block(self, node: CppBlock, scope: Scope) -> None:
         self._statements(node.body, Scope(scope))
 
     def _leave(self, node: Leave, scope: Scope) -> None:
@@ -200,7 +200,7 @@ class WrapperInterpreter:
 
     def _unary(self, node: Unary, scope: Scope) -> Any:
         if node.op == "&":
-            if isinstance(node.operand, Name | Index):
+            if isinstance(node.operand, Name | CppIndex):
                 return self._place(node.operand, scope)
             return Pointer.to(self.value(node.operand, scope))
         value = self.value(node.operand, scope)
@@ -213,7 +213,7 @@ class WrapperInterpreter:
             holder = scope.holder(node.id)
             if holder is not None:
                 return Pointer(holder, node.id)
-        if isinstance(node, Index):
+        if isinstance(node, CppIndex):
             index = self.value(node.index, scope)
             return Pointer(self.value(node.value, scope), index)
         raise UnknownStatement("this cannot be written to", self.line, self.quote(self.line))
@@ -241,7 +241,7 @@ class WrapperInterpreter:
     def _lambda(self, node: Lambda, scope: Scope) -> Closure:
         return Closure(node, scope, self)
 
-    def _index(self, node: Index, scope: Scope) -> Any:
+    def _index(self, node: CppIndex, scope: Scope) -> Any:
         value, index = self.value(node.value, scope), self.value(node.index, scope)
         if not 0 <= index < len(value):
             raise WrapperError(f"index {index} of {len(value)}")
@@ -288,7 +288,7 @@ _STATEMENTS: dict[type, Callable[[WrapperInterpreter, Any, Scope], None]] = {
     Do: WrapperInterpreter._do,
     If: WrapperInterpreter._if,
     While: WrapperInterpreter._while,
-    Block: WrapperInterpreter._block,
+    CppBlock: WrapperInterpreter._block,
     Leave: WrapperInterpreter._leave,
 }
 _EXPRESSIONS: dict[type, Callable[[WrapperInterpreter, Any, Scope], Any]] = {
@@ -299,7 +299,7 @@ _EXPRESSIONS: dict[type, Callable[[WrapperInterpreter, Any, Scope], Any]] = {
     Ternary: WrapperInterpreter._ternary,
     CallOf: WrapperInterpreter._call,
     Member: WrapperInterpreter._member,
-    Index: WrapperInterpreter._index,
+    CppIndex: WrapperInterpreter._index,
     Braces: WrapperInterpreter._braces,
     Cast: WrapperInterpreter._cast,
     Lambda: WrapperInterpreter._lambda,

@@ -141,14 +141,14 @@ class Prepared:
             raise ValueError(f"{case.name} does not conform: {self.tester.verdict.problem}")
         self.program = Program(self.tester.program)
         (payload,) = self.program.delegates
-        self.code = delegate.code_of(payload)
+        self.code = delegate.read_code(payload)
         self.calls = [
             self.program.arrange(tree_leaves(inputs)) for inputs in self.tester.built.calls
         ]
 
     def caught(self, code: Generated) -> str | None:
         """How a changed program is found out, or None."""
-        with mock.patch.object(delegate, "code_of", return_value=code):
+        with mock.patch.object(delegate, "read_code", return_value=code):
             try:
                 outputs = BACKEND.emulate(self.tester.program, self.calls).outputs
             except Exception as error:  # whatever it is: the cell is red

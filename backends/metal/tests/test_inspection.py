@@ -56,7 +56,7 @@ def test_wrapper_kernels_and_contract_are_shown() -> None:
     assert sum("kernel void generated_kernel(" in line for line in lines) >= 1
     assert not any("namespace c10" in line for line in lines)
     (contract,) = [line for line in lines if line.startswith("  contract: ")]
-    assert contract.endswith("0 of them break it")
+    assert contract.endswith("0 of them break a rule")
     verdicts = lines[lines.index(contract) + 1 :]
     assert len(verdicts) == int(contract.split()[1])
     assert all(line.startswith("    kept ") for line in verdicts)
@@ -73,7 +73,7 @@ def test_every_violation_is_listed() -> None:
     assert len(calls) == 2
     assert all("[defect]" in lines[at + 1] or "[refusal]" in lines[at + 1] for at in broken)
     (contract,) = [line for line in lines if line.startswith("  contract: ")]
-    assert contract.endswith(f"{len(broken)} of them break it")
+    assert contract.endswith(f"{len(broken)} of them break a rule")
 
 
 def test_where_execution_ends_is_said() -> None:
@@ -83,7 +83,7 @@ def test_where_execution_ends_is_said() -> None:
     tester = lowered(CHAIN)
     with mock.patch.dict(IMPLEMENTATIONS, {"aoti_torch_mps_mm_out": fail}):
         lines = list(BACKEND.inspect(tester.attempt))
-    assert lines[-1] == "  execution ends here: ValueError: planted"
+    assert lines[-1] == "  execution stopped here: ValueError: planted"
     assert "aoti_torch_mps_mm_out" in lines[-2]
 
 
@@ -105,7 +105,7 @@ def test_nothing_delegated_is_said() -> None:
 
 def test_a_payload_of_another_kind_is_said() -> None:
     tester = lowered(CHAIN)
-    with mock.patch.object(inspection, "code_of", side_effect=ValueError("no source")):
+    with mock.patch.object(inspection, "read_code", side_effect=ValueError("no source")):
         lines = list(BACKEND.inspect(tester.attempt))
     assert lines == ["the program cannot be executed: ValueError: no source"]
 
@@ -114,5 +114,5 @@ def test_pasted_headers_are_left_out() -> None:
     source = (
         "#include <x>\nfloat f();\n    kernel void k(device float* a) {\n        *a = 1;\n    }\n"
     )
-    assert inspection.own_source(source) == "kernel void k(device float* a) {\n    *a = 1;\n}"
-    assert inspection.own_source("  no kernel") == "no kernel"
+    assert inspection.strip_headers(source) == "kernel void k(device float* a) {\n    *a = 1;\n}"
+    assert inspection.strip_headers("  no kernel") == "no kernel"

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from backends.metal import fallbacks
-from backends.metal.backend import FLOAT32, partitioners
-from backends.metal.delegate import code_of
+from backends.metal.backend import FLOAT32, make_partitioners
+from backends.metal.delegate import read_code
 from backends.metal.fallbacks.quantized import unpack
-from backends.metal.quantization import Format, install, int4
-from backends.metal.semantics import int4 as int4_semantics
+from backends.metal.quantization import WeightFormat, install, int4
+from backends.metal.semantics import make_int4_semantics
 from harness import Case, Program, Recipe, Tester, run_cell
 from harness.pipeline.route import lower
 from harness.pytest_plugin.tests import sessions
@@ -27,8 +27,8 @@ FUNCTION = "aoti_torch_mps__linear_fp_act_4bit_weight"
 FRESH = """
 import json
 import torch
-from backends.metal.backend import partitioners
-from backends.metal.delegate import code_of
+from backends.metal.backend import make_partitioners
+from backends.metal.delegate import read_code
 from backends.metal.quantization import int4
 from executorch.exir import to_edge_transform_and_lower
 from harness.execution.program import Program
@@ -36,27 +36,27 @@ from harness.execution.program import Program
 model = torch.nn.Sequential(torch.nn.Linear(64, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
 model = int4(model.eval().requires_grad_(False))
 exported = torch.export.export(model, (torch.randn(3, 64),))
-lowered = to_edge_transform_and_lower(exported, partitioner=partitioners())
+lowered = to_edge_transform_and_lower(exported, partitioner=make_partitioners())
 program = Program(bytes(lowered.to_executorch().buffer))
 print(json.dumps({
     "layers": [type(layer).__name__ for layer in model],
     "operators": [str(node.target) for node in exported.graph.nodes],
-    "fallbacks": [code_of(delegate).fallbacks for delegate in program.delegates],
+    "fallbacks": [read_code(delegate).fallbacks for delegate in program.delegates],
     "eager": tuple(model(torch.randn(3, 64)).shape),
 }))
 """
 
 
-def recipe(dtype: str = "float32", weights: Format = int4) -> Recipe:
+def recipe(dtype: str = "float32", weights: WeightFormat = int4) -> Recipe:
     return Recipe(
         "int4",
         replace(FLOAT32, block_roundings=33.0),
         dtype=dtype,
         quantize_weights=weights,
-        partitioners=partitioners,
+        partitioners=make_partitioners,
         unsupported=weights.unsupported,
         require_delegation=True,
-        semantics=int4_semantics,
+        semantics=make_int4_semantics,
     )
 
 
@@ -106,7 +106,7 @@ def test_quantized_linear_conforms(shape: tuple[int, ...], dtype: str) -> None:
 def test_the_program_holds_torchaos_codes() -> None:
     tester = Tester(case(64, 8, 3), "metal:fp32", recipe=recipe())
     lower(tester)
-    code = code_of(Program(tester.program).delegates[0])
+    code = read_code(Program(tester.program).delegates[0])
     assert FUNCTION in code.wrapper
     stored = {
         constant.source: tensor
@@ -139,10 +139,10 @@ def test_the_harness_decodes_as_the_runtime_does() -> None:
     operator = torch.ops.torchao._linear_fp_act_4bit_weight.default
     x = torch.eye(64)
     args = (x, layer.packed_weights, 32, layer.weight_scales, layer.weight_zeros)
-    found = int4_semantics().product(operator, args, {})
+    found = make_int4_semantics().product(operator, args, {})
     assert found is not None
     torch.testing.assert_close(found.weight.values().T.float(), operator(*args))
-    assert int4_semantics().product(torch.ops.aten.mm.default, (x, x), {}) is None
+    assert make_int4_semantics().product(torch.ops.aten.mm.default, (x, x), {}) is None
 
 
 @pytest.mark.parametrize("wrong", ["scale", "offset", "codes", "group"])

@@ -214,7 +214,7 @@ class MlxExecutor:
                     live += new.nbytes
                     # MLX counts modulo 2**64.
                     if new.nbytes != prod(new.shape) * new.itemsize:
-                        raise ProgramError(f"a result has the impossible shape {new.shape}")
+                        raise ProgramError(f"a result has shape {new.shape}")
                 if self._live + live > self._memory_limit:
                     raise ProgramError(
                         f"live results take {self._live + live} bytes, more than the limit of "

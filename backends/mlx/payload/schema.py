@@ -60,7 +60,7 @@ _REQUIRED_FIELDS: Mapping[str, Mapping[str, str]] = {
         "init_chain_idx": "int32",
         **dict.fromkeys(("input_map", "output_map", "mutable_buffer_map"), "[SlotVariant]"),
         "named_slots": "[NamedSlot]",
-        "tensor_meta": "[MlxTensorMeta]",
+        "tensor_meta": "[TensorMeta]",
     },
 }
 

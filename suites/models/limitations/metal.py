@@ -70,7 +70,7 @@ METAL: list[Limitation] = [
         "(shims/memory.cpp) makes a dense copy of these, and the kernel writes to the copy, beside "
         "it where it goes by the strides.",
         f"{_ISSUES}22983",
-        "are what the kernel indexes with, in a dense copy",
+        "index a dense copy of the view",
     ),
     _lower(
         "bert/batch_2",
@@ -78,7 +78,7 @@ METAL: list[Limitation] = [
         "its stride over heads and the number of the head among all batches, which finds neither "
         "this one nor any that is shared by heads or batches alone.",
         f"{_OPS}op_sdpa.mm",
-        "is neither one for all nor one each",
+        "is neither one mask for all nor one for each",
     ),
     _lower(
         "rf_detr/tiny",

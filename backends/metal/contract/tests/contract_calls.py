@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from backends.metal.contract import FUNCTIONS, Kind, TensorMeta, implemented
+from backends.metal.contract import FUNCTIONS, CallTensor, ViolationKind, implemented
 from backends.metal.contract.layout import row_major
 
 PREFIX = "aoti_torch_"
 
 
 def meta(*sizes, dtype="float32", strides=None, **rest):
-    return TensorMeta(dtype, sizes, strides or row_major(sizes), **rest)
+    return CallTensor(dtype, sizes, strides or row_major(sizes), **rest)
 
 
 def sdpa(**changes):
@@ -120,10 +120,10 @@ GOOD["assert_size_stride"] = {
     "strides": (9, 64, 8, 1),
     "name": "result",
 }
-R, D = Kind.REFUSAL, Kind.DEFECT
+R, D = ViolationKind.REFUSAL, ViolationKind.DEFECT
 LAST = meta(1, 4, 8, 8, strides=(256, 1, 32, 4))
 
-# Function, changes to its good call, what the violation's line contains, and the argument.
+# RuntimeFunction, changes to its good call, what the violation's line contains, and the argument.
 BAD = [
     ("mps_mm_out", {"self": meta(3, 4, 1)}, R, "self rank 3 is not 2"),
     ("mps_mm_out", {"mat2": meta(4)}, R, "mat2 rank 1 is not 2"),
@@ -338,5 +338,9 @@ BAD = [(PREFIX + name, *rest) for name, *rest in BAD]
 BAD += [
     ("assert_size_stride", {"tensor": meta(1, 4, 8, 9)}, D, "tensor shape"),
     ("assert_size_stride", {"strides": (256, 1, 32, 4)}, D, "are not (256, 1, 32, 4)"),
-    *((name, {}, Kind.MISSING, "nothing but throw") for name in FUNCTIONS if not implemented(name)),
+    *(
+        (name, {}, ViolationKind.MISSING, "nothing but throw")
+        for name in FUNCTIONS
+        if not implemented(name)
+    ),
 ]

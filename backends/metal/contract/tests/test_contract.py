@@ -8,17 +8,22 @@ import pytest
 
 from backends.metal.contract import (
     FUNCTIONS,
-    Call,
+    CallTensor,
     Checker,
-    Kind,
-    TensorMeta,
+    RuntimeCall,
+    ViolationKind,
     bind,
     check,
     contract_document,
     contract_table,
     implemented,
 )
-from backends.metal.contract.layout import ordered, packed, reads_alike, seen
+from backends.metal.contract.layout import (
+    can_index_copy,
+    compute_strides,
+    get_runtime_strides,
+    is_packed,
+)
 from backends.metal.contract.rule import (
     CONV_STRIDES,
     MASK_DTYPE,
@@ -32,7 +37,7 @@ from backends.metal.generation.upstream import MetalBackend
 
 
 def call(function, changes):
-    return Call(function, GOOD.get(function, {}) | changes)
+    return RuntimeCall(function, GOOD.get(function, {}) | changes)
 
 
 @pytest.mark.parametrize("function", GOOD)
@@ -93,7 +98,7 @@ def test_each_rule_has_a_call_that_breaks_it():
 def test_known_defects_carry_their_link(function, changes, link):
     found = check(call(PREFIX + function, changes))
     assert link in {one.link for one in found}
-    assert {one.kind for one in found} == {Kind.DEFECT}
+    assert {one.kind for one in found} == {ViolationKind.DEFECT}
 
 
 def test_a_bias_expanded_with_stride_zero_is_copied_densely():
@@ -152,7 +157,7 @@ def test_functions_that_do_not_exist():
     assert str(found) == "aoti_torch_mps_cumsum: is not in v1.5.1 [missing]"
     assert check(bind("some_function_of_the_wrapper", meta(3))) == []
     assert check(bind(PREFIX + "dtype_float32")) == []
-    assert [one.kind for one in check(bind(PREFIX + "dtype_float64"))] == [Kind.MISSING]
+    assert [one.kind for one in check(bind(PREFIX + "dtype_float64"))] == [ViolationKind.MISSING]
     with pytest.raises(TypeError, match="without mat2"):
         bind(PREFIX + "mps_mm_out", meta(3), meta(3))
 
@@ -182,9 +187,9 @@ def test_the_release_in_use_lists_the_same_kernels():
     ],
 )
 def test_layout(sizes, strides, dense, stored):
-    assert packed(sizes, strides) is dense
-    assert seen(TensorMeta("float32", sizes, strides)) == stored
-    assert (ordered(sizes, strides) is not None) is dense
+    assert is_packed(sizes, strides) is dense
+    assert get_runtime_strides(CallTensor("float32", sizes, strides)) == stored
+    assert (compute_strides(sizes, strides) is not None) is dense
 
 
 @pytest.mark.parametrize(
@@ -199,7 +204,7 @@ def test_layout(sizes, strides, dense, stored):
     ],
 )
 def test_which_copies_read_alike(sizes, strides, alike):
-    assert reads_alike(TensorMeta("float32", sizes, strides)) is alike
+    assert can_index_copy(CallTensor("float32", sizes, strides)) is alike
 
 
 def test_table():

@@ -3,26 +3,26 @@ from __future__ import annotations
 import pytest
 import torch
 
-from backends.metal.cpp.listing import lines
 from backends.metal.cpp.parser import parse_function
 from backends.metal.cpp.syntax import (
     Assign,
+    CppSource,
     Declare,
     Do,
     If,
     Literal,
-    Source,
     UnknownStatement,
     WrapperError,
 )
 from backends.metal.cpp.tests.wrappers import copy, empty, launch, output, view, wrapper
 from backends.metal.cpp.wrapper import KernelName, Wrapper
+from backends.metal.cpp.wrapper_text import lines
 from backends.metal.generation.generate import generate
 from backends.metal.tests.programs import Apply, partition
 
 
 def body(text: str) -> tuple[object, ...]:
-    source = Source(f"void f(int64_t a)\n{{\n{text}\n}}\n")
+    source = CppSource(f"void f(int64_t a)\n{{\n{text}\n}}\n")
     return parse_function(source, "f", source.text.index("(")).body
 
 
@@ -123,7 +123,7 @@ def test_an_unknown_statement_in_a_wrapper_names_its_line() -> None:
 
 
 def test_other_text_is_no_wrapper() -> None:
-    with pytest.raises(WrapperError, match="no AOTI wrapper"):
+    with pytest.raises(WrapperError, match="not an AOTI wrapper"):
         Wrapper.parse("int main() { return 0; }")
 
 
@@ -135,7 +135,7 @@ def test_constants_folded_at_run_time_are_refused() -> None:
 
 def test_missing_constants_are_told() -> None:
     source = wrapper("", constants=[("weight", "2, 3", "3, 1")])
-    with pytest.raises(WrapperError, match="not described completely"):
+    with pytest.raises(WrapperError, match="description of a constant is incomplete"):
         Wrapper.parse(source.replace("constants_info_[0].shape", "x"))
     with pytest.raises(WrapperError, match="1 constants are declared, 0 described"):
         Wrapper.parse(source.replace("constants_info_", "x"))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from backends.metal.generation import kept, lowbit, upstream
+from backends.metal.generation import cache, lowbit, upstream
 from backends.metal.generation.generate import MissingFallback, generate, preprocess
 from backends.metal.generation.generated import Generated, decode
 from backends.metal.generation.host_tensor import MPS, HostTensor, to_cpu, to_host
@@ -41,9 +41,9 @@ def test_another_process_gives_the_same_text_and_keeps_it_under_the_same_key() -
         program = partition(torch.nn.Linear(8, 16), torch.ones(2, 8))
         generated = generate(program)
         text = hashlib.sha256(generated.wrapper.encode() + generated.weights).hexdigest()
-        return f"{text} {kept.key(program, [])}"
+        return f"{text} {cache.make_key(program, [])}"
 
-    script = "import hashlib, torch\nfrom backends.metal.generation import kept\n"
+    script = "import hashlib, torch\nfrom backends.metal.generation import cache\n"
     script += "from backends.metal.generation.generate import generate\n"
     script += "from harness.pipeline import speed\n"
     script += "from backends.metal.tests.programs import partition\n"

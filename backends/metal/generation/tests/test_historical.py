@@ -17,7 +17,7 @@ from executorch.exir.pass_base import PassResult
 from backends.metal import delegate
 from backends.metal.contract import FUNCTIONS, layout
 from backends.metal.contract.memory import MISSING
-from backends.metal.contract.rule import CONV_STRIDES, PACKED_COPIES, STALE_VIEWS, Rule
+from backends.metal.contract.rule import CONV_STRIDES, PACKED_COPIES, STALE_VIEWS, ContractRule
 from backends.metal.fallbacks import IMPLEMENTATIONS
 from backends.metal.generation.generate import generate
 from backends.metal.machine import memory
@@ -155,7 +155,7 @@ def test_views_with_strides_of_zero(rules):
         return f"{strides}" if 0 in strides else None
 
     # The releases before this one refused them.
-    rules(VIEW, lambda rule: True, Rule("strides", "none of 0", "have a 0", zero))
+    rules(VIEW, lambda rule: True, ContractRule("strides", "none of 0", "have a 0", zero))
     cell = run(case)
     assert (cell.status, cell.stage) == (Status.FAILED, "lower")
     assert "strides (0, 4, 1) have a 0 [refusal]" in cell.error
@@ -176,9 +176,9 @@ def test_parts_of_a_cat_are_filled_through_views(rules):
 
 def test_mm_asks_nothing_of_its_result():
     code = generate(partition(torch.nn.Linear(5, 3, bias=False), torch.randn(4, 5)))
-    delegate.machine_of(code).run([torch.randn(4, 5)])
+    delegate.make_machine(code).run([torch.randn(4, 5)])
     wrong = code.wrapper.replace("{4L, 3L}", "{3L, 4L}").replace("{3L, 1L}", "{4L, 1L}")
     assert wrong != code.wrapper
-    changed = delegate.machine_of(msgspec.structs.replace(code, wrapper=wrong))
+    changed = delegate.make_machine(msgspec.structs.replace(code, wrapper=wrong))
     with pytest.raises(Exception, match=r"out shape \(3, 4\) is not \(4, 3\)"):
         changed.run([torch.randn(4, 5)])

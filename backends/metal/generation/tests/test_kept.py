@@ -16,7 +16,7 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from torch.export import ExportedProgram
 from torch.fx.passes.infra.pass_base import PassResult
 
-from backends.metal.generation import generate, kept, surroundings
+from backends.metal.generation import cache, generate, surroundings
 from backends.metal.generation.identity import identity
 from backends.metal.tests.programs import Apply, Apply3, partition
 
@@ -29,7 +29,7 @@ def linear() -> ExportedProgram:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of entries."""
-    monkeypatch.setattr(kept, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(cache, "_folder", lambda: tmp_path)
     monkeypatch.setattr(generate, "is_sped_up", lambda: True)
     return tmp_path
 
@@ -111,7 +111,7 @@ def test_a_place_that_cannot_be_written_is_no_error(
     monkeypatch.setattr(generate, "is_sped_up", lambda: True)
     (tmp_path / "file").write_text("")
     for place in (None, tmp_path / "file", tmp_path / "absent"):
-        monkeypatch.setattr(kept, "_folder", lambda place=place: place)
+        monkeypatch.setattr(cache, "_folder", lambda place=place: place)
         generate.preprocess(linear(), [])
     assert len(generated) == 3
 
@@ -119,7 +119,7 @@ def test_a_place_that_cannot_be_written_is_no_error(
 def test_what_is_too_large_is_not_kept(
     folder: Path, generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "_LARGEST", 100)
+    monkeypatch.setattr(cache, "_LARGEST", 100)
     for _ in range(2):
         generate.preprocess(linear(), [])
     assert len(generated) == 2
@@ -218,13 +218,13 @@ def library(result: PreprocessResult) -> bytes:
 def test_settings_tell_programs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._inductor import config
 
-    plain = kept.key(linear(), [])
+    plain = cache.make_key(linear(), [])
     with config.patch(max_fusion_size=3):
-        assert kept.key(linear(), []) not in (plain, None)
+        assert cache.make_key(linear(), []) not in (plain, None)
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
-    assert kept.key(linear(), []) not in (plain, None)
+    assert cache.make_key(linear(), []) not in (plain, None)
     monkeypatch.undo()
-    assert kept.key(linear(), []) == plain
+    assert cache.make_key(linear(), []) == plain
 
 
 @pytest.fixture
@@ -280,12 +280,12 @@ def test_other_surroundings_have_other_entries(
 def test_entries_of_surroundings_that_are_gone_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "cache_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(cache, "cache_folder", lambda name: tmp_path / name)
     old, recent = (tmp_path / "metal-generated" / name for name in ("old", "recent"))
     for each in (old, recent):
         each.mkdir(parents=True)
         (each / "entry").write_bytes(b"1")
     _date(old, 100)
-    folder = kept._folder.__wrapped__()
+    folder = cache._folder.__wrapped__()
     assert folder is not None
     assert {each.name for each in folder.parent.iterdir()} == {"recent", surroundings.digest()}

@@ -12,7 +12,7 @@ from backends.metal.cpp.tests.wrappers import SCALE, copy, empty, launch, output
 from backends.metal.cpp.wrapper import Wrapper
 from backends.metal.fallbacks import IMPLEMENTATIONS
 from backends.metal.host import OutOfBounds
-from backends.metal.machine.calls import Call
+from backends.metal.machine.calls import MachineCall
 from backends.metal.machine.encoder import EncodingError
 from backends.metal.machine.headers import LayoutMismatch
 from backends.metal.machine.machine import Machine
@@ -203,8 +203,8 @@ def test_asserted_shapes_are_shown_to_the_contract() -> None:
 @pytest.mark.parametrize(
     ("inputs", "constants", "text"),
     [
-        ([], [], "1 inputs expected, 0 given"),
-        ([SIX], [SIX], "0 constants, 1 are given"),
+        ([], [], "has 1 inputs, got 0"),
+        ([SIX], [SIX], "0 constants, got 1"),
         ([SIX.to(torch.complex64)], [], "input 0 is torch.complex64"),
     ],
 )
@@ -253,7 +253,7 @@ def test_kernel_without_all_its_arguments() -> None:
 def violations(run: Callable[[contract.Checker, Any], Machine], given: torch.Tensor) -> list[str]:
     found: list[str] = []
 
-    def report(call: Call, violation: contract.Violation) -> None:
+    def report(call: MachineCall, violation: contract.Violation) -> None:
         found.append(f"{call.line and call.source.split('(')[0].split()[0]}: {violation}")
 
     run(contract.Checker(), report).run([given])

@@ -9,7 +9,7 @@ from backends.metal.cpp.wrapper import Wrapper
 from backends.metal.fallbacks import IMPLEMENTATIONS
 from backends.metal.generation.generate import generate
 from backends.metal.host import OutOfBounds
-from backends.metal.machine.calls import Call
+from backends.metal.machine.calls import MachineCall
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.statements import Thrown
 from backends.metal.tests.programs import Apply, Apply3, partition
@@ -100,7 +100,7 @@ def test_mutated_constants_are_memory_of_the_run() -> None:
     seen: dict[str, str] = {}
     names = [info.name for info in machine.program.constants]
 
-    def note(call: Call) -> None:
+    def note(call: MachineCall) -> None:
         for tensor in call.tensors:
             for name, constant in zip(names, machine.constants, strict=True):
                 if tensor.torch.data_ptr() == constant.data_ptr():

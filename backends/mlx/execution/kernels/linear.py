@@ -123,7 +123,7 @@ def conv(dimensions: int, transposed: bool, node: Node) -> Step:
     def step(t: list[Any], v: list[Any]) -> None:
         source, weight = t[x], t[w]
         if not weight.size:  # BLAS ends the process, with exit code 0, when there are no channels
-            raise ProgramError(f"the weights have the empty shape {weight.shape}")
+            raise ProgramError(f"the weights have shape {weight.shape}")
         if not transposed and source.ndim == weight.ndim == dimensions + 2:
             _check_unfolded(node, source, weight)
         found = None

@@ -44,10 +44,10 @@ CHOICES = [
     ("TakeNode", "index", mlx.IntOrVidOrTid(kind=3), r"kind is 3, expected 0 \(literal\)"),
     ("TakeNode", "index", mlx.IntOrVidOrTid(kind=1), "selects the field vid, which is absent"),
     ("TakeNode", "index", mlx.IntOrVidOrTid(kind=2), "selects the field tid, which is absent"),
-    ("ARangeNode", "stop", mlx.IntOrVid(is_vid=True), "holds a vid and holds none"),
-    ("FullNode", "v", mlx.FloatOrVid(is_vid=True), "holds a vid and holds none"),
-    ("RopeNode", "offset", mlx.VidOrTid(), "holds a tid and holds none"),
-    ("RopeNode", "offset", mlx.VidOrTid(is_vid=True), "holds a vid and holds none"),
+    ("ARangeNode", "stop", mlx.IntOrVid(is_vid=True), "selects the field vid, which is absent"),
+    ("FullNode", "v", mlx.FloatOrVid(is_vid=True), "selects the field vid, which is absent"),
+    ("RopeNode", "offset", mlx.VidOrTid(), "selects the field tid, which is absent"),
+    ("RopeNode", "offset", mlx.VidOrTid(is_vid=True), "selects the field vid, which is absent"),
 ]
 
 TYPES = [
@@ -92,7 +92,7 @@ RULES = [
     bad("MetalKernelNode", "field threadgroup has 0 elements", threadgroup=[]),
     bad("MetalKernelNode", "scalar type 7 does not exist in MLX", output_dtypes=[6, 7]),
     bad("MetalKernelNode", "values have 2, 1, 2 elements", template_arg_kinds=[0]),
-    bad("MetalKernelNode", "kinds has 3, expected 0 to 2", template_arg_kinds=[0, 3]),
+    bad("MetalKernelNode", "kinds contains 3, expected 0 to 2", template_arg_kinds=[0, 3]),
     bad("MetalKernelNode", "scalar type 99 does not exist", template_arg_values=[0, 99]),
     bad(
         "PadNode",

@@ -137,7 +137,7 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     ),
     "node type newer": (
         lambda b: b.put("B", b.instruction + b.entry(b.instruction, 0), 255),
-        "OpNode number 255 is unknown, .* made with another version of the schema",
+        "OpNode number 255 is unknown, .* written with another version of the schema",
     ),
     "node type beyond": (
         lambda b: b.put("H", b.vtable(b.instruction) + 4, 65535),

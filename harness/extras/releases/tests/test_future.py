@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backends.metal.contract import bind, check
-from backends.metal.contract.rule import READ
+from backends.metal.contract.rule import CHECKED_RELEASES
 from harness.pytest_plugin.tests.sessions import script
 
 # A private function was renamed, and another does something else now.
@@ -153,7 +153,7 @@ def test_a_kernel_that_a_later_runtime_may_have_is_not_called_missing(
         "harness.vendors.versions.installed_version", lambda package="executorch": "9.9.0"
     )
     assert check(call) == []
-    assert "9.9.0" not in READ
+    assert "9.9.0" not in CHECKED_RELEASES
 
 
 def test_backends_say_that_nobody_read_the_release(monkeypatch: pytest.MonkeyPatch) -> None:

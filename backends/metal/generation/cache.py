@@ -1,10 +1,9 @@
-"""Generated code, kept from process to process in the user's cache folder beside the kernels.
+"""Cache generated code in the user's cache folder, beside the kernels.
 
-Inductor takes nine tenths of the time that a program takes to be lowered for Metal, and makes the
-same of the same. An entry is taken for one partition (``identity``), in the same surroundings
-(``surroundings``), and is what ``preprocess`` returned. Nothing that is wrong with the folder is an
-error: what cannot be read is not there, and what cannot be written is not kept. ``--no-speed``
-generates all of it again.
+Inductor takes nine tenths of the time to lower a program for Metal, and its output is
+deterministic. An entry is the result of ``preprocess`` for one partition (``identity``) in one
+environment (``surroundings``). A damaged or read-only folder is not an error: unreadable entries
+count as missing, and nothing is written. ``--no-speed`` does not use the cache.
 """
 
 from __future__ import annotations
@@ -30,38 +29,38 @@ from harness.cache_folders import cache_folder
 from harness.record.folder import write_atomically
 from harness.vendors.executorch import NamedDataStore
 
-_LARGEST = 16 << 20  # bytes of a payload; of a model's weights there are copies enough
-_UNUSED_SECONDS = 30 * 86400.0  # after which what was generated in other surroundings goes
+_LARGEST = 16 << 20  # bytes of a payload: do not copy the weights of a model to the cache
+_UNUSED_SECONDS = 30 * 86400.0  # entries of another environment are deleted after this time
 
 
 class Blob(msgspec.Struct, frozen=True):
-    """Data that a payload names."""
+    """A named blob of a payload."""
 
     name: str
     data: bytes
     alignment: int
 
 
-class Payload(msgspec.Struct, frozen=True):
-    """A ``PreprocessResult`` of Metal: what the delegate is given, and what that names."""
+class CachedPayload(msgspec.Struct, frozen=True):
+    """A ``PreprocessResult`` of Metal: the delegate's bytes and the blobs that they name."""
 
     processed: bytes
     blobs: tuple[Blob, ...]
 
 
-def key(program: ExportedProgram, specs: Sequence[Any]) -> str | None:
-    """The name of a partition's entry; None where its code cannot be told from other code.
+def make_key(program: ExportedProgram, specs: Sequence[Any]) -> str | None:
+    """Return the cache key of a partition; None when its code cannot be identified.
 
     Args:
-        program: what ``MetalBackend.preprocess`` gets.
-        specs: the partitioner's.
+        program: the program that ``MetalBackend.preprocess`` gets.
+        specs: the partitioner's compile specs.
     """
-    known = identity(program, specs) if surroundings.is_as_installed() else None
-    return known and hashlib.sha256(f"{known} {surroundings.settings()}".encode()).hexdigest()
+    digest = identity(program, specs) if surroundings.is_as_installed() else None
+    return digest and hashlib.sha256(f"{digest} {surroundings.settings()}".encode()).hexdigest()
 
 
-def find(key: str) -> PreprocessResult | None:
-    """What was kept under a key; None where there is nothing, or nothing whole."""
+def load(key: str) -> PreprocessResult | None:
+    """Load the entry of a key; None when it is missing or damaged."""
     folder = _folder()
     if folder is None:
         return None
@@ -70,7 +69,7 @@ def find(key: str) -> PreprocessResult | None:
         checksum, packed = content[:32], content[32:]
         if hashlib.sha256(packed).digest() != checksum:
             return None
-        payload = msgspec.msgpack.decode(zlib.decompress(packed), type=Payload)
+        payload = msgspec.msgpack.decode(zlib.decompress(packed), type=CachedPayload)
     except (OSError, zlib.error, msgspec.DecodeError):
         return None
     store = NamedDataStore()
@@ -83,9 +82,9 @@ def find(key: str) -> PreprocessResult | None:
     )
 
 
-def keep(key: str, result: PreprocessResult) -> None:
-    """Keep what was made, unless it has more than an entry can hold, or there is no place."""
-    payload = _payload(result)
+def save(key: str, result: PreprocessResult) -> None:
+    """Save a result, unless an entry cannot represent it or the folder is not writable."""
+    payload = _make_payload(result)
     folder = _folder()
     if payload is None or folder is None:
         return
@@ -94,10 +93,10 @@ def keep(key: str, result: PreprocessResult) -> None:
         write_atomically(folder / key, hashlib.sha256(packed).digest() + packed)
 
 
-def _payload(result: PreprocessResult) -> Payload | None:
+def _make_payload(result: PreprocessResult) -> CachedPayload | None:
     data = result.data_store_output
-    told = result.debug_handle_map or result._delegate_info_meta
-    if data is None or data.external_data or told:
+    debug_info = result.debug_handle_map or result._delegate_info_meta
+    if data is None or data.external_data or debug_info:
         return None
     blobs = []
     for name, entry in data.pte_data.items():
@@ -107,12 +106,12 @@ def _payload(result: PreprocessResult) -> Payload | None:
         blobs.append(Blob(name, content, entry.alignment))
     if sum(len(blob.data) for blob in blobs) > _LARGEST:
         return None
-    return Payload(result.processed_bytes, tuple(blobs))
+    return CachedPayload(result.processed_bytes, tuple(blobs))
 
 
 @functools.cache
 def _folder() -> Path | None:
-    """Where entries of these surroundings lie; None where nothing can be written."""
+    """Return the folder of this environment's entries; None when it is not writable."""
     everything = cache_folder("metal-generated")
     folder = everything / surroundings.digest()
     try:

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from backends.metal.cpp.syntax import (
     Assign,
     Binary,
-    Block,
     Braces,
     CallOf,
     Cast,
+    CppBlock,
+    CppIndex,
     Declare,
     Do,
     Expression,
     If,
-    Index,
     Lambda,
     Literal,
     Member,
@@ -66,7 +66,7 @@ class _Listing:
                 yield from self.done(node.value, indent)
             elif isinstance(node, If | While):
                 yield from self.conditional(node, indent)
-            elif isinstance(node, Block):
+            elif isinstance(node, CppBlock):
                 yield from self.statements(node.body, indent)
 
     def declared(self, node: Declare, indent: str) -> Iterator[str]:
@@ -159,7 +159,7 @@ class _Listing:
                 return self.text(value)
             case Braces(items):
                 return f"[{', '.join(map(self.text, items))}]"
-            case Index(value, index):
+            case CppIndex(value, index):
                 return f"{self.text(value)}[{self.text(index)}]"
             case Member(value, name):
                 return f"{self.text(value)}.{name}"
@@ -203,7 +203,7 @@ def _named(node: Expression | None, *names: str) -> bool:
         if isinstance(node, Member) and node.name in names:
             return True
         match node:
-            case Member(value) | Index(value) | Cast(_, value) | Unary(_, value):
+            case Member(value) | CppIndex(value) | Cast(_, value) | Unary(_, value):
                 node = value
             case CallOf(function):
                 node = function
@@ -226,7 +226,7 @@ def _checks(node: Expression) -> bool:
 
 def _calls(body: tuple[Statement, ...], known: dict[str, Expression]) -> Iterator[CallOf]:
     for node in body:
-        if isinstance(node, Block):
+        if isinstance(node, CppBlock):
             yield from _calls(node.body, known)
         elif isinstance(node, Declare) and isinstance(node.value, Braces):
             known[node.name] = node.value
