@@ -154,7 +154,9 @@ def _make_quantizing_recipe(
 
     def unsupported(case: Case, built: Built) -> str | None:
         if not has_module(weights.registered_by):
-            return f"{describe_installed()} has no {weights.registered_by}, which quantizes to {name}"
+            return (
+                f"{describe_installed()} has no {weights.registered_by}, which quantizes to {name}"
+            )
         return _require_row_major(case, built) or weights.unsupported(case, built)
 
     def verify(lowered: Lowered) -> str | None:
@@ -237,7 +239,9 @@ class Mlx:
 
         runtime = "native" if DELEGATE in list_native_backends() else "emulated"
         unverified = (
-            "" if runtime == "native" else describe_unverified(CHECKED_RELEASES, "the delegate's runtime")
+            ""
+            if runtime == "native"
+            else describe_unverified(CHECKED_RELEASES, "the delegate's runtime")
         )
         return Availability(True, runtime=runtime, packages=packages, unverified=unverified)
 

@@ -35,7 +35,9 @@ def implemented(function: str) -> bool:
     """
     row = FUNCTIONS.get(function)
     if row is None:
-        return not function.startswith(_PREFIX) or bool(describe_unverified(CHECKED_RELEASES, function))
+        return not function.startswith(_PREFIX) or bool(
+            describe_unverified(CHECKED_RELEASES, function)
+        )
     return row.implemented and is_installed_within(row.since)
 
 
