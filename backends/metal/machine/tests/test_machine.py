@@ -205,7 +205,7 @@ def test_asserted_shapes_are_shown_to_the_contract() -> None:
     [
         ([], [], "has 1 inputs, got 0"),
         ([SIX], [SIX], "0 constants, got 1"),
-        ([SIX.to(torch.complex64)], [], "input 0 is torch.complex64"),
+        ([SIX.to(torch.complex64)], [], "input 0 has the unsupported dtype torch.complex64"),
     ],
 )
 def test_what_does_not_fit_the_program(
