@@ -1,5 +1,5 @@
 """Parse the wrapper's C++: tokens, expressions, statements, and a whole wrapper.
 
-Strict: what Inductor is not known to write is an error that quotes the line. Imports nothing of
-the other wings.
+The parser is strict: C++ that Inductor is not known to write is an error that quotes the line. This
+package imports no sibling package.
 """

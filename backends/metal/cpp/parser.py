@@ -1,7 +1,8 @@
-"""Reads the C++ that Inductor emits for a wrapper's functions; anything else is an error.
+"""Parse the C++ that Inductor emits for a wrapper's functions; any other C++ is an error.
 
-tree-sitter parses; here its concrete syntax trees become statements and expressions. It reads all
-of C++ and goes on after an error, so each construct is matched here with all of its parts.
+tree-sitter parses; this module converts its concrete syntax trees to statements and expressions.
+tree-sitter accepts all of C++ and continues after an error, so each construct is matched here with
+all of its parts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The C++ that a generated wrapper is made of: expressions and statements."""
+"""Syntax tree of a generated wrapper's C++: expressions and statements."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class UnknownStatement(WrapperError, UnsupportedProgram):
 
 
 class UnknownFunction(WrapperError, UnsupportedProgram):
-    """The wrapper calls what nothing here stands for.
+    """The wrapper calls a function that is not implemented here.
 
     Attributes:
-        name: of the function.
+        name: the function's name.
     """
 
     def __init__(self, name: str, line: int = 0, source: str = "") -> None:

@@ -1,4 +1,4 @@
-"""A wrapper for readers: its calls, numbered, with the shapes that it states."""
+"""List a wrapper as text: its numbered calls with the shapes that it declares."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _QUIET_METHODS = ("reset", "clear")
 
 
 def lines(wrapper: Wrapper) -> Iterator[str]:
-    """What a program has and does, a line each."""
+    """Yield a line for each input count, constant and call of a program."""
     yield f"{wrapper.inputs} inputs, {wrapper.outputs} outputs"
     listing = _Listing()
     for index, info in enumerate(wrapper.constants):

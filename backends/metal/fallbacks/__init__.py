@@ -1,10 +1,10 @@
 """Fallback kernels of the Metal runtime on CPU tensors, with its precision.
 
-Each takes the arguments of the wrapper's call in their order, without the results' pointers at
-the end: ``nullptr`` is None, a pointer to a tensor or a double what it points to, an array a
-sequence of ints. Out variants and in-place operands are written to; results are returned as a
-tuple. What the contract (``backends.metal.contract``) reports is not checked again: strides are
-honoured here, also where the runtime forgets them.
+Each takes the arguments of the wrapper's call in order, without the result pointers at the end:
+``nullptr`` is None, a pointer to a tensor or a double is its target, an array is a sequence of
+ints. Out variants and in-place operands are written to; results are returned as a tuple. The
+contract (``backends.metal.contract``) reports violations; these kernels do not check again, and use
+strides also where the runtime ignores them.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _KERNELS: dict[str, Implementation] = {
 IMPLEMENTATIONS: Mapping[str, Implementation] = {
     f"aoti_torch_mps_{name}": function for name, function in _KERNELS.items()
 }
-"""By the name that the wrapper calls."""
+"""Kernels by the name that the wrapper calls."""
 
 
 def substitute(function: str) -> Callable[..., object] | None:
-    """What computes a call that breaks the contract, once the violation was gone past.
+    """Return the replacement for a call that breaks the contract, when execution continues.
 
     Args:
-        function: by the name that the wrapper calls.
+        function: the name that the wrapper calls.
 
     Returns:
-        None where the kernel in :data:`IMPLEMENTATIONS` does, or nothing.
+        None if :data:`IMPLEMENTATIONS` has the kernel, or no kernel exists.
     """
     if function in IMPLEMENTATIONS:
         return _AS_TORCH.get(function)

@@ -1,6 +1,6 @@
 """ATen's own kernels, for functions that generated code calls and the runtime does not have.
 
-Used only once the contract's violation was gone past. Source of how arguments are passed: torch's
+Used only when execution continues after a violation. The argument order follows torch's
 ``torchgen/gen_aoti_c_shim.py``.
 """
 

@@ -1,4 +1,4 @@
-"""What the runtime computes with MPSGraph: float32 sums, rounded to the dtype once."""
+"""Kernels that the runtime implements with MPSGraph: float32 sums, rounded to the dtype once."""
 
 from __future__ import annotations
 

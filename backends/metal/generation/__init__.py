@@ -1,5 +1,5 @@
-"""From a partition to wrapper and shaders: Inductor generates for MPS on any host.
+"""Generate wrapper and shaders of a partition: Inductor generates code for MPS on any host.
 
-Upstream's ``preprocess`` runs as it is, under patches that stand for Apple hardware. Imports
-nothing of the other wings; ``generated`` is what they read.
+Upstream's ``preprocess`` runs unchanged, with replacements for Apple hardware. This package imports
+no sibling package; they read the result in ``generated``.
 """

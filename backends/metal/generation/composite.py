@@ -1,4 +1,4 @@
-"""What a torch with MPS decides otherwise: composite operators, the layout of convolutions."""
+"""Decisions of a torch with MPS: composite operators, and the layout of convolutions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From a partition to what Inductor generates for it on MPS, without Apple hardware.
+"""Generate Inductor's MPS code for a partition without Apple hardware.
 
-``MetalBackend.preprocess`` does the work: its passes, options and fallback check are run, not
-repeated. Only the move of the weights and the call of Apple's compiler are ours.
+``MetalBackend.preprocess`` runs with its own passes, options and fallback check. This module only
+replaces the move of the weights and the call of Apple's compiler.
 """
 
 from __future__ import annotations

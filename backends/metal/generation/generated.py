@@ -1,4 +1,4 @@
-"""What was generated for one partition, as data."""
+"""The generated code of one partition, as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights on a device that this host does not have: the values on the CPU, the device in name."""
+"""Weights that claim a device which this host does not have; their values are on the CPU."""
 
 from __future__ import annotations
 

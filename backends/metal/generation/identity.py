@@ -1,9 +1,9 @@
-"""What tells a partition from every other as far as generating code for it goes, in one digest.
+"""Compute a digest of a partition; partitions with equal digests get equal code.
 
-Everything that ``preprocess`` can read of a program is in it: operators with their arguments and
+The digest covers everything that ``preprocess`` can read of a program: operators with arguments and
 names, kinds of tensors, metadata, which Inductor copies into comments, the signature, and the bytes
-of all constants, some of which become literals. A program with anything that has no spelling here,
-such as a symbolic size, a branch or an operator of an unknown library, has no digest.
+of all constants, some of which become literals. A program with an unsupported part, such as a
+symbolic size, a branch or an operator of an unknown library, has no digest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """torchao's low-bit linear operators for MPS, declared where their library does not exist.
 
-The library is a dylib for Apple silicon. Exporting a quantized module and generating code for it
-takes only the operators' signatures, and packing, which is arithmetic on bytes.
+The library is a dylib for Apple silicon. Export and code generation of a quantized module need only
+the operators' signatures, and packing, which is arithmetic on bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which payloads this process generated, or kept for itself: only their shaders run in it."""
+"""Remember the payloads that this process generated or cached: only their shaders run in it."""
 
 from __future__ import annotations
 

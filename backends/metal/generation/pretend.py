@@ -1,6 +1,6 @@
-"""Let torch compile for MPS on a host without it: every patch of torch that this takes.
+"""Replace functions of torch so that it compiles for MPS on a host without MPS.
 
-All of them hold inside :func:`pretending` only, one thread at a time.
+The replacements are active only within :func:`pretending`, in one thread at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What generated code hangs on besides its program: who generates it, and how that is set."""
+"""Dependencies of generated code besides its program: the generating packages and settings."""
 
 from __future__ import annotations
 

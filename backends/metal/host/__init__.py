@@ -1,9 +1,9 @@
-"""Compile the Metal shader source that Inductor emits with g++ and execute it on this machine.
+"""Compile Inductor's Metal shader source with g++ and execute it on this machine.
 
-:class:`Library` takes the source as emitted; :meth:`Kernel.dispatch` runs one dispatch over memory
-of the host, with Metal's grid, threadgroups, barriers and SIMD groups. In checked mode, the
-default, each access is bounds-checked and races between threads are told. See docs/numerics.md
-for the floating-point semantics.
+:class:`Library` takes the source unchanged; :meth:`Kernel.dispatch` runs one dispatch on host
+memory, with Metal's grid, threadgroups, barriers and SIMD groups. In checked mode, the default,
+each access is bounds-checked and races between threads are reported. See docs/numerics.md for the
+floating-point semantics.
 """
 
 from backends.metal.host.errors import (

@@ -1,9 +1,8 @@
-"""The compiler, its flags, and the cache of what it made.
+"""The compiler, its flags, and the cache of compiled libraries.
 
-A folder of the cache belongs to one compiler, one shim and one set of flags; in it lie the runtime,
-a library for each set of sources, and what g++ made of the headers that sources begin with, which
-are a handful and take longer to read than a kernel. Files appear by rename, so processes cannot see
-half of one.
+A cache folder belongs to one compiler, one shim and one set of flags. It contains the runtime, a
+library for each set of sources, and precompiled headers: sources share a few headers, which take
+longer to read than a kernel. Files are renamed into place, so no process sees an incomplete one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The calls of a machine as the contract reads them."""
+"""Convert the calls of a machine to calls of the contract, and check them."""
 
 from __future__ import annotations
 

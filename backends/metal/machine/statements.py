@@ -1,4 +1,4 @@
-"""Executes the statements of a wrapper; what its calls do is somebody else's."""
+"""Execute the statements of a wrapper; a :class:`CallHandler` executes its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the variables of a wrapper hold, beside numbers, text and tuples."""
+"""Values of a wrapper's variables, other than numbers, text and tuples."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ class Pointer:
 
     @staticmethod
     def to(value: Any) -> Pointer:
-        """The address of a value without a name."""
+        """Make a pointer to a value without a name."""
         return Pointer([value], 0)
 
     def get(self) -> Any:
-        """What is there."""
+        """Return the value at the pointer."""
         return self.holder[self.key]
 
     def set(self, value: Any) -> None:
-        """Write there."""
+        """Write a value at the pointer."""
         self.holder[self.key] = value
 
 
