@@ -1,4 +1,4 @@
-"""Folders below the user's cache folder: each has a name, and may be removed at any time.
+"""Cache folders of the user. Each has a name and may be removed at any time.
 
 ``conform cache`` lists and prunes them; docs/incremental.md describes them.
 """
@@ -21,14 +21,14 @@ CACHES = {
     "workers": "logs and locks of running workers of a cluster",
     "templates": "compiled templates of reports",
 }
-"""What each cache holds, by its name."""
+"""The content of each cache by its name."""
 
-# A worker that is running has its locks in here.
+# Running workers have their locks in here.
 _IN_USE = frozenset({"workers"})
 
 
 def cache_folder(name: str) -> Path:
-    """The folder of a cache, which may not exist yet.
+    """Return the folder of a cache, which may not exist yet.
 
     Args:
         name: one of :data:`CACHES`.
@@ -48,9 +48,10 @@ class CacheFolderEntry:
     """A file or folder directly in a cache.
 
     Attributes:
-        path: where it is.
-        size: in bytes, with everything in it.
-        unused: seconds since anything in it was read or written, as far as the file system notes.
+        path: its path.
+        size: bytes of all its files.
+        unused: seconds since one of its files was last read or written, according to the file
+            system.
     """
 
     path: Path
@@ -59,7 +60,7 @@ class CacheFolderEntry:
 
 
 def list_entries(name: str) -> list[CacheFolderEntry]:
-    """The entries of a cache, the longest unused first; files that vanish meanwhile are skipped.
+    """List the entries of a cache, the longest unused first; files that vanish are skipped.
 
     Raises:
         KeyError: there is no such cache.
@@ -70,12 +71,12 @@ def list_entries(name: str) -> list[CacheFolderEntry]:
 
 
 def prune(name: str, *, max_size: float | None, max_age: float | None) -> list[CacheFolderEntry]:
-    """Remove entries of a cache, the longest unused first; return what was removed.
+    """Remove entries of a cache, the longest unused first, and return them.
 
     Args:
         name: one of :data:`CACHES`.
-        max_size: bytes that may stay; None for any.
-        max_age: seconds that an entry may be unused; None for any.
+        max_size: largest total size in bytes; None for no limit.
+        max_age: longest time in seconds that an entry may be unused; None for no limit.
 
     Raises:
         KeyError: there is no such cache.
@@ -102,7 +103,7 @@ def prune(name: str, *, max_size: float | None, max_age: float | None) -> list[C
 def _entry(path: Path) -> CacheFolderEntry:
     size, used = 0, 0.0
     with contextlib.suppress(OSError):
-        used = path.lstat().st_mtime  # of a folder without files as well
+        used = path.lstat().st_mtime  # an empty folder has a time, too
     for file in _files(path):
         with contextlib.suppress(OSError):
             state = file.stat(follow_symlinks=False)

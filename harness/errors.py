@@ -1,25 +1,25 @@
-"""What can go wrong, drawn once.
+"""All exception classes of this project.
 
 ::
 
     ConformError                      one line: what is wrong, where, what to do
-    ├── UsageError                    the caller asked for something that does not exist
+    ├── UsageError                    the caller named something that does not exist
     │   ├── UnknownTarget             no such backend, or no such recipe of it
     │   ├── UnknownCell               no such case, or no such cell in a run
-    │   ├── ConflictingOptions        one thing was given in two ways that disagree
-    │   └── ConflictingBackends       two backends are registered by one name
+    │   ├── ConflictingOptions        two options contradict each other
+    │   └── ConflictingBackends       two backends are registered with one name
     ├── InputError                    a file of inputs cannot be read, or inputs do not fit
     ├── CaseError                     a case cannot be built, or its inputs do not fit
-    │   └── NotDeterministic          two runs of its module differ, so there is nothing to expect
-    ├── StageOrderError               a stage was called before the one it needs
+    │   └── NotDeterministic          two runs of its module differ, so there is no reference
+    ├── StageOrderError               a stage was called before a stage that it needs
     ├── StageFailure                  a stage ran and failed; carries stage and cause
     ├── AlteredByCall                 a vendor's call changed the module or inputs of its caller
     ├── CheckFailure                  a graph check (check, check_count, ...) does not hold
     ├── ProgramError                  a serialized program cannot be read or interpreted
-    │   ├── SizeRefused               it refuses a size that it is declared for
-    │   ├── MissingKernels            it calls operators that the runtime has no kernels for
-    │   ├── UnsupportedProgram        it asks for what the backend does not claim to execute here
-    │   └── OutOfMemory               what executes it was refused memory
+    │   ├── SizeRefused               it refuses a size within its declared range
+    │   ├── MissingKernels            it calls operators without a kernel in the runtime
+    │   ├── UnsupportedProgram        it needs a feature that the backend does not support here
+    │   └── OutOfMemory               the process that executes it ran out of memory
     ├── LimitationError               a limitation entry matches nothing, or is malformed
     ├── ReleaseError                  a release cannot be found, installed or compared
     ├── PrivateNameError              a vendor's private name is gone; also an ImportError
@@ -27,8 +27,8 @@
         ├── RunUnreadable             missing, truncated, or not a run
         └── RunUnwritable             the folder or disk refuses
 
-Only the command line and the pytest plugin turn these into text and exit codes; everything
-below them raises, and a cell's status is decided where the fact is known.
+Only the command line and the pytest plugin convert these to text and exit codes; all other code
+raises, and sets a cell's status where the cause is known.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ _BULLETS = ("- ", "* ", "• ")
 
 
 class ConformError(Exception):
-    """Base of every error this project raises on purpose; ``str()`` is one readable line."""
+    """Base of all intended errors of this project; ``str()`` is one readable line."""
 
 
 class UsageError(ConformError):
-    """The caller named something that does not exist or does not go together."""
+    """The caller named something that does not exist, or things that do not fit together."""
 
 
 class UnknownTarget(UsageError):
-    """No registered backend, or no such recipe of it."""
+    """The backend is not registered, or has no such recipe."""
 
 
 class UnknownCell(UsageError):
-    """No case of that name in the suites, or no such cell in a run."""
+    """The suites have no such case, or the run has no such cell."""
 
 
 class ConflictingOptions(UsageError):
-    """One option was given in two places that disagree."""
+    """Two options contradict each other."""
 
 
 class ConflictingBackends(UsageError):
-    """Two installed distributions register a backend by one name, or one shadows a built-in."""
+    """Two installed distributions register one backend name, or one shadows a built-in."""
 
 
 class InputError(ConformError):
-    """A file of inputs cannot be read, or inputs do not fit the program that they are for."""
+    """A file of inputs cannot be read, or inputs do not fit their program."""
 
 
 class CaseError(ConformError):
@@ -72,12 +72,12 @@ class CaseError(ConformError):
 
 
 class NotDeterministic(CaseError):
-    """Two runs of a case's module on the same inputs differ: it draws numbers or keeps state that
-    is not a buffer."""
+    """Two runs of a case's module on the same inputs differ: the module draws random numbers, or
+    keeps state outside buffers."""
 
 
 class StageOrderError(ConformError):
-    """A stage was called before the stage whose artifact it needs."""
+    """A stage was called before a stage whose artifact it needs."""
 
 
 class StageFailure(ConformError):
@@ -95,10 +95,10 @@ class StageFailure(ConformError):
 
 
 class AlteredByCall(ConformError):
-    """A vendor's call changed what belongs to its caller.
+    """A vendor's call changed the module or inputs of its caller.
 
     Attributes:
-        names: what was changed, such as ``buffer mask``.
+        names: the changed values, such as ``buffer mask``.
     """
 
     def __init__(self, call: str, names: Sequence[str]) -> None:
@@ -116,10 +116,10 @@ class ProgramError(ConformError):
 
 
 class SizeRefused(ProgramError):
-    """A program refuses inputs of a size that is in the range it was exported with.
+    """A program refuses inputs whose size is in the exported range.
 
     Attributes:
-        call: number of the first call that it refuses.
+        call: number of the first refused call.
     """
 
     def __init__(self, call: int, message: str) -> None:
@@ -128,10 +128,10 @@ class SizeRefused(ProgramError):
 
 
 class MissingKernels(ProgramError):
-    """A program calls operators around its delegates that the runtime has no kernels for.
+    """A program calls fallback operators without a kernel in the runtime.
 
     Attributes:
-        names: of the kernels, ``namespace::name.overload``.
+        names: the missing kernels, ``namespace::name.overload``.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -142,11 +142,11 @@ class MissingKernels(ProgramError):
 
 
 class UnsupportedProgram(ProgramError):
-    """A program asks for what its backend does not claim to execute on this host."""
+    """A program needs a feature that its backend does not support on this host."""
 
 
 class OutOfMemory(ProgramError):
-    """What executes a program in another process was refused memory there."""
+    """The child process that executes a program ran out of memory."""
 
 
 class LimitationError(ConformError):
@@ -154,11 +154,11 @@ class LimitationError(ConformError):
 
 
 class ReleaseError(ConformError):
-    """A release of ExecuTorch cannot be found, installed, or held against another."""
+    """A release of ExecuTorch cannot be found, installed, or compared with another."""
 
 
 class PrivateNameError(ConformError, ImportError):
-    """A vendor has renamed, moved or removed a name that we use without being promised it."""
+    """A vendor renamed, moved or removed a private name that this project uses."""
 
 
 class RunError(ConformError):
@@ -174,17 +174,16 @@ class RunUnwritable(RunError):
 
 
 def printable(text: str) -> str:
-    """The text with whatever UTF-8 cannot carry (lone surrogates) escaped."""
+    """Return the text with characters that UTF-8 cannot encode (lone surrogates) escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def describe(error: BaseException, limit: int = 600) -> str:
-    """One line for a record: the class and the first meaningful line of the message, with
-    what that announces.
+    """Return one line for a record: the class and the first meaningful line of the message.
 
-    Pass managers wrap an error in "An error occurred when running ..."; the innermost cause
-    is what a reader needs, so the chain is followed to its end, or to an error of our own,
-    which is written to be read. A chain that is a circle ends where it would begin again.
+    Pass managers wrap errors in "An error occurred when running ...", so this follows the chain of
+    causes to its end, or to an error of this project. A cyclic chain ends before its repetition. If
+    the first line ends with a colon, the next line or list is part of the text.
     """
     root = error
     seen = {id(root)}
@@ -198,7 +197,6 @@ def describe(error: BaseException, limit: int = 600) -> str:
     text = lines[0] if lines else ""
     is_list = False
     for line in lines[1:]:
-        # What a colon announces is the message: a line, or all items of a list.
         is_item = line.startswith(_BULLETS)
         if not (text.endswith(":") or (is_list and is_item)):
             break

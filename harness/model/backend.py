@@ -1,7 +1,7 @@
-"""Backend: its recipes and one ``execute``. Adding a backend is one package and one line.
+"""The backend protocol: recipes, availability, and ``execute``; plus optional protocols.
 
-A backend never subclasses the tester. It says whether it is available and why not, lists its
-recipes, and runs the bytes of a serialized program.
+A backend is one package and one line in the registry. It never subclasses the tester: it reports
+whether it is available, lists its recipes, and executes the bytes of a serialized program.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Availability:
     """Whether a backend can execute on this host.
 
     Attributes:
-        available: it can.
-        reason: why not, and what to install; empty when available.
-        runtime: what will produce the numbers: ``native``, ``reference`` or ``emulated``.
-        packages: distributions the backend is made of, for the version table.
-        unverified: what is not known of the installed release, where the backend goes by sources
-            that were read of others; empty where they were read.
-        can_lower: programs can be lowered here even if nothing can execute them; cells then end
-            as ``lowered`` instead of ``unavailable``, with the reason.
-        tools: what of this host makes its numbers besides packages and processor, such as a
-            compiler and its version: results of other tools are not taken for its own.
+        available: whether it can execute.
+        reason: why it cannot, and what to install; empty when available.
+        runtime: the runtime that produces the numbers: ``native``, ``reference`` or ``emulated``.
+        packages: distributions that the backend consists of, for the version table.
+        unverified: facts that the backend assumes and that were checked for other releases only;
+            empty if they were checked for the installed release.
+        can_lower: whether programs can be lowered here even without a runtime; cells then end as
+            ``lowered`` instead of ``unavailable``, with the reason.
+        tools: tools of this host that affect the numbers besides packages and processor, such as a
+            compiler and its version. Cached results of other tools are not reused.
     """
 
     available: bool
@@ -54,12 +54,12 @@ class Availability:
 
 @dataclass(frozen=True)
 class Execution:
-    """What a program returned.
+    """The outputs of a program.
 
     Attributes:
         outputs: for each call every value that the program returns, in its order: tensors, numbers
-            and None, inputs that it changed among them.
-        runtime: who produced them: ``native``, ``reference`` or ``emulated``.
+            and None, changed inputs included.
+        runtime: the runtime that produced them: ``native``, ``reference`` or ``emulated``.
     """
 
     outputs: list[list[Any]]
@@ -68,16 +68,16 @@ class Execution:
 
 @dataclass(frozen=True)
 class InspectedCell:
-    """A cell as far as it came, for ``conform show``.
+    """The state of a cell after its last stage, for ``conform show``.
 
     Attributes:
         lowered: its program.
         calls: the flat inputs of each call, laid out as the program declares them.
-        precision: how the target rounds.
-        semantics: what operators mean that are no arithmetic of tensors.
-        seed: of the case, from which noise is drawn.
-        problem: what the comparison found wrong; None where nothing is, or it did not come so far.
-        numerics: the values that were compared.
+        precision: the rounding model of the target.
+        semantics: the meaning of operators that are not tensor arithmetic.
+        seed: the seed of the case, for noise.
+        problem: the result of the comparison; None if all outputs conform or none was compared.
+        numerics: the comparison of each output.
     """
 
     lowered: Lowered
@@ -90,11 +90,11 @@ class InspectedCell:
 
 
 class DefectLog:
-    """Defects of a vendor's code that lowering and execution went past.
+    """Defects of a vendor's code despite which lowering and execution continued.
 
     Attributes:
-        failure: what the first one would have raised; None where there is none.
-        defects: each once, in the order in which they were met.
+        failure: the exception that the first defect would have raised; None without a defect.
+        defects: each defect once, in order of occurrence.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class DefectLog:
         self.defects: list[Defect] = []
 
     def add(self, failure: Exception, defect: Defect | None = None) -> None:
-        """Log a defect; without ``defect``, a failure whose defects are logged where it is met."""
+        """Log a failure, and its defect unless that is logged elsewhere."""
         self.failure = self.failure or failure
         if defect is not None and defect not in self.defects:
             self.defects.append(defect)
@@ -113,8 +113,10 @@ _LOG: ContextVar[DefectLog | None] = ContextVar("defect_log", default=None)
 
 @contextmanager
 def past_defects() -> Iterator[DefectLog]:
-    """Go on past defects inside, where the backend can: it computes what the vendor's code would
-    return if it kept its contract."""
+    """Continue despite defects in this block, if the backend supports it.
+
+    The backend then computes the result that the vendor's code would return without the defect.
+    """
     log = DefectLog()
     token = _LOG.set(log)
     try:
@@ -124,14 +126,15 @@ def past_defects() -> Iterator[DefectLog]:
 
 
 def report_defect(failure: Exception, defect: Defect | None = None) -> None:
-    """Report a defect of the vendor's code; a backend calls this in place of raising ``failure``.
+    """Report a defect of the vendor's code; a backend calls this instead of raising ``failure``.
 
     Args:
-        failure: how the defect ends the cell, such as a :class:`~harness.errors.StageFailure`.
-        defect: what the record keeps of it; see :meth:`DefectLog.add`.
+        failure: the exception that ends the cell, such as a
+            :class:`~harness.errors.StageFailure`.
+        defect: the entry of the record; see :meth:`DefectLog.add`.
 
     Raises:
-        Exception: ``failure``, outside of :func:`past_defects`.
+        Exception: ``failure``, outside :func:`past_defects`.
     """
     log = _LOG.get()
     if log is None:
@@ -141,7 +144,7 @@ def report_defect(failure: Exception, defect: Defect | None = None) -> None:
 
 @runtime_checkable
 class Backend(Protocol):
-    """What a backend package provides."""
+    """The protocol that every backend implements."""
 
     @property
     def name(self) -> str:
@@ -154,7 +157,7 @@ class Backend(Protocol):
         ...
 
     def availability(self) -> Availability:
-        """Ask, without raising, whether this backend can execute here."""
+        """Return whether this backend can execute here; never raises."""
         ...
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
@@ -165,72 +168,75 @@ class Backend(Protocol):
             calls: flat inputs of each call; mutable buffers persist between calls.
 
         Raises:
-            Exception: whatever the runtime raises; the tester attributes it to stage ``run``.
+            Exception: any exception of the runtime; the tester attributes it to stage ``run``.
         """
         ...
 
 
 @runtime_checkable
 class CanEmulate(Protocol):
-    """A backend that can execute without the vendor's runtime where that is registered, too."""
+    """A backend that can emulate even where the vendor's runtime is available."""
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
-        """As ``execute``, never natively."""
+        """Execute as :meth:`Backend.execute` does, but never natively."""
         ...
 
 
 @runtime_checkable
 class LoadsDelegates(Protocol):
-    """A backend that executes payloads of its delegate where the runtime of the host cannot."""
+    """A backend that executes payloads of its delegate without the vendor's runtime."""
 
     @property
     def delegate(self) -> str:
-        """The name by which programs ask for the delegate."""
+        """The id of the delegate in programs."""
         ...
 
     def loader(self, program: Program) -> DelegateLoader:
-        """How the delegate's payloads in a program are loaded; it may have others' beside them."""
+        """Return the loader of the delegate's payloads in a program.
+
+        The program may also have payloads of other delegates.
+        """
         ...
 
 
 @runtime_checkable
 class SelectsTargets(Protocol):
-    """A backend out of tree that says which of its recipes a run takes that names no targets."""
+    """An out-of-tree backend that selects recipes for runs without ``--targets``."""
 
     @property
     def plain(self) -> Sequence[str]:
-        """Names of the recipes that a plain run selects."""
+        """The names of the recipes that a plain run selects."""
         ...
 
     @property
     def nightly(self) -> Sequence[str]:
-        """Names of those that a night selects beside them."""
+        """The names of the recipes that only a nightly run selects."""
         ...
 
 
 @runtime_checkable
 class KnowsLimitations(Protocol):
-    """A backend out of tree whose known gaps travel with it, whichever suite meets them."""
+    """An out-of-tree backend that brings limitations for all suites."""
 
     @property
     def limitations(self) -> Sequence[Limitation]:
-        """The gaps. They come after those of a case's suite, and speak of this backend alone."""
+        """The limitations, of this backend's targets only; entries of the suite take precedence."""
         ...
 
 
 @runtime_checkable
 class KnowsIssues(Protocol):
-    """A backend out of tree whose known issues are recognised in any model."""
+    """An out-of-tree backend that brings known issues for any model."""
 
     @property
     def known_issues(self) -> Sequence[KnownIssue]:
-        """The issues, with the signs of each."""
+        """The known issues."""
         ...
 
 
 @runtime_checkable
 class OffersPasses(Protocol):
-    """A backend with graph passes of its own that a target can name."""
+    """A backend with its own graph passes, which a target can add (``backend:recipe+pass``)."""
 
     @property
     def passes(self) -> Mapping[str, KnownPass]:
@@ -240,15 +246,15 @@ class OffersPasses(Protocol):
 
 @runtime_checkable
 class DescribesPayloads(Protocol):
-    """A backend that can read payloads of its delegate, whoever lowered them."""
+    """A backend that can describe payloads of its delegate in any program."""
 
     @property
     def delegate(self) -> str:
-        """The name by which programs ask for the delegate."""
+        """The id of the delegate in programs."""
         ...
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
-        """Lines about a payload: what its bytes say, nothing is executed.
+        """Return lines that describe a payload's bytes; nothing is executed.
 
         Raises:
             ProgramError: the payload cannot be read.
@@ -258,12 +264,12 @@ class DescribesPayloads(Protocol):
 
 @dataclass(frozen=True)
 class PayloadConstants:
-    """Constants in a payload.
+    """The constants of a payload.
 
     Attributes:
-        blobs: the bytes of each.
-        instead_of: keys of the named data that they were found in, and of what is there and is no
-            constant, such as code.
+        blobs: the bytes of each constant.
+        instead_of: keys of named data that need no further count: data that holds these constants,
+            and data that is not constant, such as code.
     """
 
     blobs: Sequence[bytes | memoryview]
@@ -272,15 +278,15 @@ class PayloadConstants:
 
 @runtime_checkable
 class ReportsConstants(Protocol):
-    """A backend whose payloads have constants that the program around them does not show."""
+    """A backend whose payloads contain constants that the program does not list."""
 
     @property
     def delegate(self) -> str:
-        """The name by which programs ask for the delegate."""
+        """The id of the delegate in programs."""
         ...
 
     def constants(self, payload: DelegatePayload) -> PayloadConstants:
-        """The constants of a payload.
+        """Return the constants of a payload.
 
         Raises:
             ProgramError: the payload cannot be read.
@@ -290,25 +296,25 @@ class ReportsConstants(Protocol):
 
 @runtime_checkable
 class InspectsCells(Protocol):
-    """A backend that can show what it made of a program; ``conform show`` prints it."""
+    """A backend that can explain its part of a program; ``conform show`` prints it."""
 
     def inspect(self, attempt: InspectedCell) -> Iterable[str]:
-        """Lines about the program of a cell that has come as far as it could."""
+        """Return lines about the program of a cell after its last stage."""
         ...
 
 
 @dataclass(frozen=True)
 class MissingBackend:
-    """Stands for a backend whose package cannot be imported, so that it is reported."""
+    """Placeholder for a backend whose package cannot be imported, so that reports list it."""
 
     name: str
     reason: str
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
 
     def availability(self) -> Availability:
-        """Always unavailable, with the import error as reason."""
+        """Return unavailable, with the import error as reason."""
         return Availability(False, self.reason)
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
-        """Never called: the tester asks for availability first."""
+        """Raise; the tester checks availability first."""
         raise RuntimeError(self.reason)
