@@ -123,7 +123,7 @@ def _run_processes(
                 f"{request.source} ends the process that runs it: it {process.end}"
                 f"{f', at {process.frame}' if process.frame else ''}"
             )
-        dead = process.record_failure(request.seed, watch.take(process.cell))
+        dead = process.record_failure(request.seed, watch.pop_observation(process.cell))
         yield CellEnded(dead.to_json())
         done.append(process.cell)
         if process.can_locate_node(dead):
@@ -133,7 +133,7 @@ def _run_processes(
 def _add_child_memory(event: CellEnded, watch: MemoryMonitor) -> tuple[CellEnded, str]:
     """Add the memory of child processes to a record; also returns the id of its cell."""
     cell = Cell.from_json(event.record)
-    if (seen := watch.take(cell.id)) is None:
+    if (seen := watch.pop_observation(cell.id)) is None:
         return event, cell.id
     seen.complete(cell.memory)
     return CellEnded(cell.to_json()), cell.id

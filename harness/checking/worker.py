@@ -88,11 +88,11 @@ def run_check(request: CheckRequest, send: Callable[[Event], None], log: TextIO)
             doing = WorkerStatus(
                 pid=os.getpid(), cell=name, budget=request.budget, asked=request.budget
             )
-            meter = board.meter(doing, lambda stage: send(StageStarted(stage)))
+            meter = board.make_meter(doing, lambda stage: send(StageStarted(stage)))
             doing = msgspec.structs.replace(doing, base=meter.base)
             ran: list[Tester] = []
             failed: list[Tester] = []
-            with board.admitted(doing, request.budget):
+            with board.wait_for_memory(doing, request.budget):
                 cell = check.check_cell(
                     case,
                     target,

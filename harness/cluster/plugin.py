@@ -113,7 +113,7 @@ class ClusterPlugin:
         names = {cell.target.backend for cell in cells}
         first = workers[0].info
         return VendorStates(
-            backends=_merge_states(workers, names), slow=first.slow, gone=first.gone
+            backends=_merge_states(workers, names), slow_parts=first.slow, missing_names=first.gone
         )
 
     @pytest.hookimpl(tryfirst=True)

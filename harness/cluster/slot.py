@@ -142,7 +142,7 @@ class ClusterSlot:
                         return UnitResult(ended=ended, refused=_NO_SPACE, unfit=True)
                     ended.append(event.cell)
                     running = None
-                    add_observed_memory(cell, self._watch.take(cell.id))
+                    add_observed_memory(cell, self._watch.pop_observation(cell.id))
                     report(msgspec.structs.replace(event, record=cell.to_json()))
                 case UnitFinished():
                     return UnitResult(ended=ended)
@@ -159,7 +159,7 @@ class ClusterSlot:
         """End the process, if there is one."""
         process, self._process = self._process, None
         if process is not None:
-            self._watch.drop(self._config.name)
+            self._watch.remove(self._config.name)
             process.kill()
             process.wait()
         for each in (self._socket, self._lifeline):
@@ -191,7 +191,7 @@ class ClusterSlot:
 
     def _record_death(self, name: str, seed: int, fate: str) -> UnitCellDied:
         logs, worker = Path(self._config.logs), self._config.name
-        seen = self._watch.take(name)
+        seen = self._watch.pop_observation(name)
         cell, is_judged = build_crash_record(logs, name, worker, seed, seen)
         was_ended = cell.status is Status.TIMEOUT or (seen is not None and bool(seen.verdict))
         if not is_judged and not was_ended and cell.traceback is None:

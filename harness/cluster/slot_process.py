@@ -103,9 +103,9 @@ class _CellRunner:
                 budget=min(budget, self.config.memory),
                 asked=budget,
             )
-            meter = self.board.meter(doing)
+            meter = self.board.make_meter(doing)
             with (
-                self.board.admitted(
+                self.board.wait_for_memory(
                     msgspec.structs.replace(doing, base=meter.base), self.config.memory
                 ),
                 self._limit_time(unit.asked.cell_timeout),

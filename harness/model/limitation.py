@@ -87,13 +87,13 @@ class Limitation:
     def matches(self, case: Case, target: Target) -> bool:
         """Whether the entry speaks of this cell, on this host and with this release."""
         return (
-            self.speaks_of_case(case)
+            self.matches_case(case)
             and matches_target(self.target, target)
             and matches_any_glob(self.host, describe_vectors())
             and is_installed_within(self.since, self.until)
         )
 
-    def speaks_of_case(self, case: Case) -> bool:
+    def matches_case(self, case: Case) -> bool:
         """Whether it speaks of a case, on whatever target."""
         return (
             matches_any_glob(self.case, case.name)
@@ -109,7 +109,7 @@ class Limitation:
             and self.error in (error or "")
         )
 
-    def insists(self, cell: Cell) -> bool:
+    def forbids_pass(self, cell: Cell) -> bool:
         """Whether this cell must not pass. With other values, or with a pass more or less that the
         entry does not spell, a gap may be gone."""
         if self.seed not in (None, cell.seed):
@@ -136,7 +136,7 @@ def apply_limitation(cell: Cell, limitation: Limitation | None) -> Cell:
     if limitation.predicts(cell.status, cell.stage, cell.error):
         cell.status = limitation.shown_as
         cell.limitation = limitation.ref
-    elif cell.status is Status.PASSED and limitation.insists(cell):
+    elif cell.status is Status.PASSED and limitation.forbids_pass(cell):
         cell.status = Status.XPASSED
         cell.limitation = limitation.ref
         cell.error = "passed although a limitation says it cannot; remove or narrow the entry"
@@ -165,7 +165,7 @@ def find_unmatched(
 
     def has_case(entry: Limitation) -> bool:
         spelled = [by_name[name] for name in entry.case.split("|") if name in by_name]
-        return any(map(entry.speaks_of_case, chain(spelled, cases)))
+        return any(map(entry.matches_case, chain(spelled, cases)))
 
     return [
         entry

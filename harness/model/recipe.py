@@ -214,7 +214,7 @@ class Recipe:
     narrowed: Mapping[str, str] = field(default_factory=dict, hash=False)
     like: tuple[str, ...] = ()
 
-    def refuses(self, case: Case, built: Built) -> str | None:
+    def find_refusal(self, case: Case, built: Built) -> str | None:
         """Why the recipe does not claim to do a case, or None."""
         quantizes = self.quantizer is not None or self.quantize_weights is not None
         if quantizes and (classes := built.quantized_classes):

@@ -20,7 +20,7 @@ def find_unsupported_reason(tester: Tester) -> str | None:
             if recipe.quantizer is not None or recipe.quantize_weights is not None:
                 name = exporter.name
                 return f"the recipe {recipe.name} quantizes, and {name} does not quantize"
-        return recipe.refuses(tester.case, tester.built)
+        return recipe.find_refusal(tester.case, tester.built)
 
 
 def prepare(tester: Tester) -> None:

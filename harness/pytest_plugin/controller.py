@@ -168,8 +168,8 @@ class Controller:
             self._claims.add(LimitationClaim.from_json(claim))
         if taken is None or not taken.is_recorded:
             if claim:
-                self.recorder.claim(cell.id, claim)
-            add_observed_memory(cell, self._watch.take(cell.id))
+                self.recorder.record_claim(cell.id, claim)
+            add_observed_memory(cell, self._watch.pop_observation(cell.id))
             self._record(cell)
         self._listen(cell)
         if taken is None:
@@ -178,7 +178,7 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
         """End the session when workers die before they get to run anything."""
-        self._watch.drop(node.gateway.id)
+        self._watch.remove(node.gateway.id)
         if not error:
             return
         name = node.gateway.id
@@ -205,7 +205,9 @@ class Controller:
         suite = load_suite(self.config.rootpath / crashitem.partition("::")[0])
         worker = report.node.gateway.id
         seed = self.config.getoption("seed")
-        cell, is_judged = build_crash_record(self._logs, name, worker, seed, self._watch.take(name))
+        cell, is_judged = build_crash_record(
+            self._logs, name, worker, seed, self._watch.pop_observation(name)
+        )
         if not is_judged:
             judge_crashed_cell(cell, suite)
         self._keep(cell)
@@ -335,13 +337,13 @@ class Controller:
             environment=read_environment(self.config.rootpath),
             lower_only=option("lower_only"),
             speed=not option("no_speed"),
-            slow_parts={} if ready is None else ready.slow,
-            missing_names={} if ready is None else ready.gone,
+            slow_parts={} if ready is None else ready.slow_parts,
+            missing_names={} if ready is None else ready.missing_names,
             hosts=self.config.stash.get(HOSTS, {}),
         )
         with _ending_the_session(), ignore_vendor_warnings():
             self.recorder = Recorder(
-                Path(option("run_dir")), self._reuse.info(info), again=self._reuse.run
+                Path(option("run_dir")), self._reuse.info(info), resumed=self._reuse.run
             )
             if ready is None:
                 states = registry.find_backend_states(

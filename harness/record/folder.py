@@ -78,7 +78,7 @@ class RunWriter:
             ) from error
 
     @classmethod
-    def again(cls, run: Run, info: RunInfo) -> RunWriter:
+    def resume(cls, run: Run, info: RunInfo) -> RunWriter:
         """Take up a run that was stopped: what follows is appended to its records, and a line that
         was being written when it was killed is dropped.
 

@@ -23,7 +23,7 @@ CLAIMS = "claims.jsonl"
 class Recorder:
     """Appends the cells of one session to its run folder."""
 
-    def __init__(self, folder: Path, info: RunInfo, *, again: Run | None = None) -> None:
+    def __init__(self, folder: Path, info: RunInfo, *, resumed: Run | None = None) -> None:
         """Create the run folder, or take up that of a run that was stopped.
 
         Args:
@@ -35,13 +35,15 @@ class Recorder:
             RunUnwritable: the folder cannot be written, already holds a run that is not taken up,
                 or one that another process is writing.
         """
-        self.writer = RunWriter(folder, info) if again is None else RunWriter.again(again, info)
+        self.writer = (
+            RunWriter(folder, info) if resumed is None else RunWriter.resume(resumed, info)
+        )
         try:
             (folder / LOGS).mkdir(exist_ok=True)
         except OSError as error:
             raise RunUnwritable(f"cannot write {folder / LOGS}: {error.strerror}") from error
         self.folder = folder
-        self._recorded = set[str]() if again is None else {cell.id for cell in again.cells}
+        self._recorded = set[str]() if resumed is None else {cell.id for cell in resumed.cells}
 
     @property
     def recorded(self) -> int:
@@ -68,7 +70,7 @@ class Recorder:
         self.writer.append(cell)
         self._recorded.add(cell.id)
 
-    def claim(self, cell: str, claim: str) -> None:
+    def record_claim(self, cell: str, claim: str) -> None:
         """Keep what a cell says of its limitation, for whoever takes this run up. Before its record
         is written: of a cell that has one nothing is then lost. A full disk fails the record."""
         line = msgspec.json.encode({"cell": cell, "claim": claim}) + b"\n"
@@ -76,7 +78,7 @@ class Recorder:
             file.write(line)
 
     @staticmethod
-    def claims(folder: Path) -> dict[str, str]:
+    def read_claims(folder: Path) -> dict[str, str]:
         """What the cells of a run said of their limitations, by cell, as :meth:`claim` got it; a
         line that was being written when the run was killed says nothing."""
         found = {}

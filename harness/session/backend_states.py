@@ -23,8 +23,8 @@ class VendorStates(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     backends: dict[str, BackendState]
-    slow: dict[str, str] = {}
-    gone: dict[str, str] = {}
+    slow_parts: dict[str, str] = {}
+    missing_names: dict[str, str] = {}
 
 
 def write_states(folder: Path, worker: str, ready: VendorStates) -> None:

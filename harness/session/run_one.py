@@ -115,7 +115,7 @@ def run_suite_cell(
             cell_folder=keep,
             meter=meter,
             on_compared=testers.append,
-            on_lowered=None if board is None else board.keep_lowered,
+            on_lowered=None if board is None else board.store_lowered,
             shared_work=shared_work,
         )
     cell.suite, cell.worker = suite.name, worker
@@ -170,7 +170,7 @@ def _explained(
     if not is_wrong_model(cell):
         return add_divergence(cell, case, seconds=seconds)
     if board is not None:
-        board.keep(cell.to_json())
+        board.store_record(cell.to_json())
     with ignore_vendor_warnings(), meter.stage(TRACE):
         traced = add_divergence(cell, case, seconds=seconds, finished_tester=ran[0])
     traced.memory.pop(TRACE, None)  # what the cell held is told by its own stages

@@ -56,9 +56,9 @@ class PrivateNames:
                 return getattr(found, there)
             return importlib.import_module(f"{module}.{there}")
         except (ImportError, AttributeError) as error:
-            raise PrivateNameError(self.without(name)) from error
+            raise PrivateNameError(self.explain_missing(name)) from error
 
-    def without(self, name: str) -> str:
+    def explain_missing(self, name: str) -> str:
         """That a name is gone, what for it was, and what to do."""
         module, there = self.places[name]
         return (
@@ -68,7 +68,7 @@ class PrivateNames:
             f"{VERIFIED_RELEASES[self.vendor][-1]}"
         )
 
-    def gone(self) -> dict[str, str]:
+    def find_missing(self) -> dict[str, str]:
         """Every name that the installed release lacks, and what to do; imports all others."""
         found = {}
         for name, (module, there) in self.places.items():
@@ -89,5 +89,5 @@ def find_missing_names() -> Mapping[str, str]:
     for vendor in VENDORS:
         if not is_verified_release(VERIFIED_RELEASES[vendor], vendor):
             module = importlib.import_module(f"harness.vendors.{vendor}")
-            found |= module.NAMES.gone()
+            found |= module.NAMES.find_missing()
     return found

@@ -84,7 +84,7 @@ class AttributeReplacer:
         setattr(owner, name, value)
         _made.append(Replacement(self.part, owner, name, original, vars(owner)[name]))
 
-    def everywhere(self, original: Any, value: Any) -> None:
+    def replace_everywhere(self, original: Any, value: Any) -> None:
         """Replace a function in each loaded module that has it under its own name."""
         name: str = original.__name__
         for module in list(sys.modules.values()):

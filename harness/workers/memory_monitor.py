@@ -84,12 +84,12 @@ class MemoryMonitor(threading.Thread):
         with self._lock:
             self._workers[worker] = {}
 
-    def drop(self, worker: str) -> None:
+    def remove(self, worker: str) -> None:
         """Watch a worker no more; what was seen stays."""
         with self._lock:
             self._workers.pop(worker, None)
 
-    def take(self, cell: str) -> ObservedMemory | None:
+    def pop_observation(self, cell: str) -> ObservedMemory | None:
         """What was seen of a cell that has ended, once."""
         with self._lock:
             return self._seen.pop(cell, None)

@@ -75,35 +75,37 @@ class StatusFile:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, 0)
 
-    def keep(self, record: str) -> None:
+    def store_record(self, record: str) -> None:
         """Leave the record of the cell under way for whoever finds this worker dead; on a full disk
         it is lost with the worker."""
         with contextlib.suppress(OSError):
             write_atomically(self._place.with_suffix(_RECORD), record.encode())
 
-    def keep_lowered(self, cell: Cell) -> None:
+    def store_lowered(self, cell: Cell) -> None:
         """Leave what is known of the cell under way before it is executed, likewise."""
         with contextlib.suppress(OSError):
             write_atomically(self._place.with_suffix(_LOWERED), cell.to_json().encode())
 
-    def meter(self, doing: WorkerStatus, told: Callable[[str], None] | None = None) -> MemoryMeter:
+    def make_meter(
+        self, doing: WorkerStatus, on_stage: Callable[[str], None] | None = None
+    ) -> MemoryMeter:
         """A meter of a cell; each stage that begins is said here.
 
         Args:
             doing: the cell.
-            told: hears of the stages as well.
+            on_stage: hears of the stages as well.
         """
 
         def entered(stage: str) -> None:
             self.write(msgspec.structs.replace(doing, base=meter.base, stage=stage))
-            if told is not None:
-                told(stage)
+            if on_stage is not None:
+                on_stage(stage)
 
         meter = MemoryMeter(entered)
         return meter
 
     @contextmanager
-    def admitted(self, doing: WorkerStatus, room: int) -> Iterator[None]:
+    def wait_for_memory(self, doing: WorkerStatus, room: int) -> Iterator[None]:
         """Run a cell, and wait before that while what runs in other workers leaves it no room.
 
         Who waits keeps all that come later waiting, so that a cell that asks for much gets its

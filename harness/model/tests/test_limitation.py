@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -131,11 +128,6 @@ def test_an_entry_can_go_when_no_supported_release_has_its_gap() -> None:
 
 
 def test_the_document_shows_every_field() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
-    [example] = re.findall(r"```python\n(from harness import Limitation.*?)```", text, re.DOTALL)
-    made: dict[str, Any] = {}
-    exec(example, made)
-    [entry] = made["LIMITATIONS"]
-    assert isinstance(entry, Limitation)
+    """docs/contributing/case.md refers to the docstring."""
     for field in dataclasses.fields(Limitation):
-        assert f"        {field.name}=" in example
+        assert f"        {field.name}: " in (Limitation.__doc__ or "")

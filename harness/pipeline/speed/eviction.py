@@ -52,6 +52,6 @@ def _say_why_by_name(why: Any, node: Any, reason: str) -> None:
 
 def install(replace: AttributeReplacer) -> None:
     """Forget what was compared, delegated and refused from now on."""
-    replace.everywhere(_upstream, _is_identical_graph)
+    replace.replace_everywhere(_upstream, _is_identical_graph)
     replace(fake_tensor, "_set_cache_key", _keep_unless_delegated)
     replace(utils.WhyNoPartition, "__call__", _say_why_by_name)

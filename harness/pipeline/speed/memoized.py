@@ -238,7 +238,7 @@ def install(replace: AttributeReplacer) -> None:
     # Asked for each field of each instance that is serialized; it compiles what it finds as text.
     replace(_dataclass, "get_type_hints", functools.cache(typing.get_type_hints))
     replace(ExportedProgram, "call_spec", _property.getter(_call_spec))
-    replace.everywhere(_order_of, _dim_order_from_stride)
+    replace.replace_everywhere(_order_of, _dim_order_from_stride)
     # The name of each node is made of its operator's, which are a few hundred.
     replace(fx_graph, "_snake_case", functools.lru_cache(4096)(fx_graph._snake_case))
     # Where a node came from, which nobody writes to, is shared by copies of it.

@@ -65,13 +65,13 @@ class OnlyChanged:
             return True
         module = module.resolve()
         if module not in self._modules:
-            self._modules[module] = self._hits(self._sources.of_suite(module))
+            self._modules[module] = self._hits(self._sources.find_suite_files(module))
         backends = registry.names() if backend is None else [backend]
         return self._modules[module] or any(map(self._touches_backend, backends))
 
     def _touches_backend(self, name: str) -> bool:
         if name not in self._backends:
-            self._backends[name] = self._hits(self._sources.of_backend(name))
+            self._backends[name] = self._hits(self._sources.find_backend_files(name))
         return self._backends[name]
 
     def _hits(self, files: frozenset[Path]) -> bool:

@@ -128,14 +128,14 @@ class Reuse:
         if self.store is None:
             return {}
         try:
-            named = {nodeid: keys.of(nodeid) for nodeid in cells}
+            named = {nodeid: keys.cell_key(nodeid) for nodeid in cells}
         except ConformError:
             return {}  # a backend that is not registered has cells that say so
         entries = self.store.find(named.values())
         found = {}
         for nodeid, key in named.items():
             entry = entries.get(key)
-            cell = entry and entry.record(cells[nodeid])
+            cell = entry and entry.load_cell(cells[nodeid])
             if not entry or not cell or self._is_outdated(entry, keys, nodeid):
                 continue
             claim = LimitationClaim.from_json(entry.claim) if entry.claim else None
@@ -159,11 +159,13 @@ class Reuse:
             # Who knows which of the two it ran with.
             self._problem = f"{changed} changed while cells ran; what ended since is not kept"
             return
-        basis = self._keys.claims(nodeid, asked(self.config).selected) if _counts(claim) else ""
+        basis = self._keys.claims_key(nodeid, asked(self.config).selected) if _counts(claim) else ""
         run = Path(self.config.getoption("run_dir")).resolve().name
-        key = self._keys.of(nodeid)
+        key = self._keys.cell_key(nodeid)
         host = "" if there is None else there.host
-        self.store.put(StoredResult.of(key, cell, run=run, host=host, claim=claim, claims=basis))
+        self.store.put(
+            StoredResult.from_cell(key, cell, run=run, host=host, claim=claim, claims=basis)
+        )
 
     def close(self) -> None:
         """Wait until everything is stored."""
@@ -190,7 +192,7 @@ class Reuse:
             yield f"conform: {self._problem}"
 
     def _recorded(self, run: Run, cells: Mapping[str, str]) -> dict[str, Known]:
-        claims = Recorder.claims(run.path)
+        claims = Recorder.read_claims(run.path)
         records = {cell.id: cell for cell in run.cells}
         return {
             nodeid: Known(
@@ -215,7 +217,7 @@ class Reuse:
 
     def _is_outdated(self, entry: StoredResult, keys: CacheKeys, nodeid: str) -> bool:
         """Whether what the cell said of its limitation counts cells that are others by now."""
-        return bool(entry.claims) and entry.claims != keys.claims(
+        return bool(entry.claims) and entry.claims != keys.claims_key(
             nodeid, asked(self.config).selected
         )
 

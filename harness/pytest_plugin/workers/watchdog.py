@@ -92,8 +92,8 @@ class Watchdog:
         doing = WorkerStatus(
             pid=os.getpid(), cell=item.name, budget=min(item.memory, room), asked=item.memory
         )
-        item.board, item.meter = board, (meter := board.meter(doing))
-        return board.admitted(msgspec.structs.replace(doing, base=meter.base), room)
+        item.board, item.meter = board, (meter := board.make_meter(doing))
+        return board.wait_for_memory(msgspec.structs.replace(doing, base=meter.base), room)
 
     def _board(self) -> StatusFile | None:
         try:
@@ -145,7 +145,7 @@ def load_and_settle(cells: Sequence[CellItem]) -> VendorStates:
         states = registry.find_backend_states((item.target.backend for item in cells), selected)
         slow = speed.find_disabled_parts() if quick else {}
         ready = VendorStates(
-            backends=states, slow=dict(slow), gone=dict(vendors.find_missing_names())
+            backends=states, slow_parts=dict(slow), missing_names=dict(vendors.find_missing_names())
         )
     if quick:
         speed.tune_garbage_collector()

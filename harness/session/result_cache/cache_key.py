@@ -71,7 +71,7 @@ class CacheKeys:
         self.states = states
         self._of_files: dict[tuple[Path, str], str] = {}
 
-    def of(self, nodeid: str) -> str:
+    def cell_key(self, nodeid: str) -> str:
         """The key of a cell.
 
         Args:
@@ -105,11 +105,11 @@ class CacheKeys:
     def _files(self, file: str, backend: str) -> str:
         path = self.sources.root / file
         if (path, backend) not in self._of_files:
-            files = self.sources.of_suite(path) | self.sources.of_backend(backend)
+            files = self.sources.find_suite_files(path) | self.sources.find_backend_files(backend)
             self._of_files[path, backend] = self.sources.digest(files - self.sources.core)
         return self._of_files[path, backend]
 
-    def claims(self, nodeid: str, selected: list[str] | None) -> str:
+    def claims_key(self, nodeid: str, selected: list[str] | None) -> str:
         """A number for what a claim of a cell on its limitation hangs on besides: how many cells an
         entry speaks of is counted over its folder, all backends, and the targets asked for."""
         folder = (self.sources.root / nodeid.rpartition("::")[0]).parent
@@ -120,5 +120,5 @@ class CacheKeys:
         files = {path for path in self.sources.everything if path not in self.sources.core}
         modules = [path for path in folder.glob("*.py") if path.is_file()]
         for path in modules:
-            files |= self.sources.of_suite(path)
+            files |= self.sources.find_suite_files(path)
         return hashlib.sha256(f"{selected}\0{self.sources.digest(files)}".encode()).hexdigest()

@@ -68,7 +68,7 @@ class Sources:
             found.update(source_tree.list_files(source_tree.find_outermost_package(folder)))
         return frozenset(found | self._conftests(self.suites))
 
-    def of_suite(self, module: Path) -> frozenset[Path]:
+    def find_suite_files(self, module: Path) -> frozenset[Path]:
         """What the cases of a module hang on, whatever their target; without the core."""
         module = module.resolve()
         if module not in self._of_suites:
@@ -80,7 +80,7 @@ class Sources:
             self._of_suites[module] = found
         return self._of_suites[module]
 
-    def of_backend(self, name: str) -> frozenset[Path]:
+    def find_backend_files(self, name: str) -> frozenset[Path]:
         """What the cells of a backend hang on, whatever their case; without the core.
 
         Raises:
@@ -94,9 +94,9 @@ class Sources:
             self._of_backends[name] = self._closure(sorted(found)) | found
         return self._of_backends[name]
 
-    def of_cell(self, module: Path, backend: str) -> frozenset[Path]:
+    def find_cell_files(self, module: Path, backend: str) -> frozenset[Path]:
         """All that a cell hangs on."""
-        return self.core | self.of_suite(module) | self.of_backend(backend)
+        return self.core | self.find_suite_files(module) | self.find_backend_files(backend)
 
     def belonged_to(self, gone: Path, files: frozenset[Path]) -> bool:
         """Whether a file that is not there any more would be one of these if it were.

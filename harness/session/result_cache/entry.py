@@ -46,7 +46,7 @@ class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
     when: str = ""
 
     @classmethod
-    def of(
+    def from_cell(
         cls, key: str, cell: Cell, *, run: str, host: str = "", claim: str = "", claims: str = ""
     ) -> StoredResult:
         """What is stored of a cell that has just ended in this process' run, here unless another
@@ -73,7 +73,7 @@ class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self)
 
     @classmethod
-    def read(cls, content: bytes, key: str) -> StoredResult | None:
+    def from_bytes(cls, content: bytes, key: str) -> StoredResult | None:
         """An entry that was stored under a key; None for what is damaged, foreign or of another
         layout."""
         try:
@@ -83,7 +83,7 @@ class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
         is_whole = found.format == FORMAT and found.key == key and found.digest == found._digest()
         return found if is_whole else None
 
-    def record(self, name: str) -> Cell | None:
+    def load_cell(self, name: str) -> Cell | None:
         """The record, saying where it is from; None where it is not one of this cell that may be
         taken.
 

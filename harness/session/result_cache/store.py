@@ -85,7 +85,7 @@ class ResultStore:
         paths = {self._path(_CELLS, key): key for key in keys}
         found = {}
         for path, content in self._read(list(paths)):
-            entry = StoredResult.read(content, key := paths[path])
+            entry = StoredResult.from_bytes(content, key := paths[path])
             if entry is not None:
                 found[key] = entry
                 if self._is_local:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness import list_native_backends
 from harness.model import registry
-from harness.pytest_plugin.tests.sessions import run
+from harness.pytest_plugin.tests.sessions import new_project, run
 from harness.record.folder import load
 from harness.record.run import BackendState
 from harness.session.backend_states import VendorStates, read_states, write_states
@@ -16,7 +16,7 @@ from harness.session.backend_states import VendorStates, read_states, write_stat
 
 def test_what_a_worker_says_is_read_back(tmp_path: Path) -> None:
     states = {"tosa": BackendState(available=False, reason="no tosa-tools", runtime="none")}
-    ready = VendorStates(backends=states, slow={"kept": "is not the one that was read"})
+    ready = VendorStates(backends=states, slow_parts={"kept": "is not the one that was read"})
     assert read_states(tmp_path, "gw0") is None
     write_states(tmp_path, "gw0", ready)
     assert read_states(tmp_path, "gw0") == ready
@@ -29,7 +29,8 @@ def test_a_folder_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> N
     assert read_states(tmp_path / "absent", "gw0") is None
 
 
-def test_the_process_of_the_records_does_not_load_executorch(project: Path) -> None:
+def test_the_process_of_the_records_does_not_load_executorch(tmp_path: Path) -> None:
+    project = new_project(tmp_path)
     with (project / "conftest.py").open("a") as file:
         file.write(
             "\nimport os, sys\n"

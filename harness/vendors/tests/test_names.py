@@ -30,7 +30,7 @@ def some(tmp_path: Path) -> PrivateNames:
 
 @pytest.mark.parametrize("names", ALL, ids=lambda names: names.vendor)
 def test_what_is_installed_has_them_all(names: PrivateNames) -> None:
-    assert names.gone() == {}
+    assert names.find_missing() == {}
     assert len(names.places) > 10
     assert {module for module, _ in names.places.values()} == set(names.uses)
 
@@ -63,7 +63,7 @@ def test_what_is_there_is_found_and_what_is_gone_says_what_to_do(some: PrivateNa
 
 
 def test_all_that_is_gone_is_listed(some: PrivateNames) -> None:
-    assert sorted(some.gone()) == ["json._vanished", "no.such.thing"]
+    assert sorted(some.find_missing()) == ["json._vanished", "no.such.thing"]
 
 
 def test_a_release_that_nobody_saw_is_looked_through(

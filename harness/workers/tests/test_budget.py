@@ -75,9 +75,9 @@ def live(folder: Path, code: str, asked: int = BUDGET) -> int:
 
 
 def seen_of(watch: MemoryMonitor) -> ObservedMemory:
-    seen = watch.take("hog/x@null:eager")
+    seen = watch.pop_observation("hog/x@null:eager")
     assert seen is not None
-    assert watch.take("hog/x@null:eager") is None
+    assert watch.pop_observation("hog/x@null:eager") is None
     return seen
 
 
@@ -118,7 +118,7 @@ def test_who_asks_for_more_than_there_is_is_told_so(watch: MemoryMonitor, tmp_pa
 def test_a_worker_between_two_cells_is_not_watched(watch: MemoryMonitor, tmp_path: Path) -> None:
     code = "StatusFile(folder, 'gw0').write(WorkerStatus(pid=os.getpid()))\n[0] * (1 << 25)"
     assert live(tmp_path, code) == 0
-    seen = watch.take("hog/x@null:eager")
+    seen = watch.pop_observation("hog/x@null:eager")
     assert seen is None or not seen.verdict
 
 
@@ -133,7 +133,7 @@ class Workers:
     def start(self, name: str, budget: int, until: threading.Event) -> threading.Thread:
         def cell() -> None:
             doing = WorkerStatus(pid=0, cell=name, budget=budget)
-            with StatusFile(self.folder, name).admitted(doing, 3):
+            with StatusFile(self.folder, name).wait_for_memory(doing, 3):
                 self.running.append(name)
                 until.wait(SECONDS)
                 self.running.remove(name)
@@ -179,7 +179,7 @@ def test_nobody_waits_for_the_dead(tmp_path: Path) -> None:
         "import sys, time; from pathlib import Path\n"
         "from harness.workers.worker_status import StatusFile, WorkerStatus\n"
         "status = WorkerStatus(pid=0, cell='a', budget=3)\n"
-        "with StatusFile(Path(sys.argv[1]), 'gw0').admitted(status, 3):\n"
+        "with StatusFile(Path(sys.argv[1]), 'gw0').wait_for_memory(status, 3):\n"
         "    print('in', flush=True); time.sleep(60)\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]

@@ -51,7 +51,7 @@ folder = Path(sys.argv[1])
 faulthandler.enable(file=stack_file(folder, "gw0").open("w"))
 board = StatusFile(folder, "gw0")
 board.write(WorkerStatus(pid=1, cell="c@x:fp32", stage="run"))
-board.keep_lowered(Cell(case="c", target="x:fp32", status=Status.LOWERED, program_bytes=7,
+board.store_lowered(Cell(case="c", target="x:fp32", status=Status.LOWERED, program_bytes=7,
                         delegation=Delegation(delegates=1, delegated_nodes=3)))
 with capture_stderr(folder, "gw0"):
     libc = ctypes.CDLL(None)

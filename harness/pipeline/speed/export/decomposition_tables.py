@@ -111,4 +111,4 @@ def install(replace: AttributeReplacer) -> None:
         (_default, _default_once),
         (_split, _split_once),
     ):
-        replace.everywhere(original, replacement)
+        replace.replace_everywhere(original, replacement)

@@ -103,7 +103,7 @@ def test_what_cells_said_of_limitations_outlives_the_process(project: Path) -> N
     whole = run(project, "-n", "1", targets="tosa:int")
     assert "is stale: all 2 of its cells" in whole.stdout, whole.stdout
     assert len((project / "run" / LOGS / CLAIMS).read_text().splitlines()) == 2
-    assert len(Recorder.claims(project / "run")) == 2
+    assert len(Recorder.read_claims(project / "run")) == 2
     stop(project, records=1)
     with (project / "run" / LOGS / CLAIMS).open("ab") as claims:
         claims.write(b'{"cell": "add/')

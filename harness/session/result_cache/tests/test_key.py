@@ -39,7 +39,7 @@ def keys(
         assert changed.is_file()
         sources._digests[changed] = "0" * 64
     made = CacheKeys(sources, conditions or Conditions(), STATES if states is None else states)
-    return {cell: made.of(cell) for cell in CELLS}
+    return {cell: made.cell_key(cell) for cell in CELLS}
 
 
 def changed_by(**how: object) -> set[str]:
@@ -139,5 +139,5 @@ def test_where_a_checkout_lies_does_not_count(tmp_path: Path) -> None:
         (root / "suites" / "__init__.py").touch()
         sources = Sources([root / "suites"], root)
         cell = "suites/quick/cases.py::quick/x@mlx:fp32"
-        made.append(CacheKeys(sources, Conditions(), STATES).of(cell))
+        made.append(CacheKeys(sources, Conditions(), STATES).cell_key(cell))
     assert made[0] == made[1]

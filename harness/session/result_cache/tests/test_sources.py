@@ -80,19 +80,19 @@ def test_every_file_that_a_suite_really_imports_is_found(sources: Sources) -> No
         theirs = {Path(file) for file in loaded if file.startswith(trees)}
         assert files[name] in theirs
         # The registry imports the package of backends; a cell's own has it.
-        there = sources.of_cell(files[name], "null")
+        there = sources.find_cell_files(files[name], "null")
         missing = theirs - there
         assert not missing, f"{name} imports {sorted(map(str, missing))}"
 
 
 def test_a_backends_sources_are_its_own(sources: Sources) -> None:
-    mlx, metal = sources.of_backend("mlx"), sources.of_backend("metal")
+    mlx, metal = sources.find_backend_files("mlx"), sources.find_backend_files("metal")
     kernel = ROOT / "backends" / "mlx" / "execution" / "kernels" / "linear.py"
     assert kernel in mlx
     assert kernel not in metal
     assert not any("tests" in path.parts for path in mlx | metal)
     for name in registry.BUILT_IN:
-        assert sources.of_backend(name)
+        assert sources.find_backend_files(name)
 
 
 def test_the_core_is_what_runs_cells(sources: Sources) -> None:
@@ -127,7 +127,7 @@ def test_imports_are_followed_wherever_they_stand(tmp_path: Path) -> None:
         d="",
         e="thing = 1\n",
         f="",
-    ).of_suite(tmp_path / "suites" / "a.py")
+    ).find_suite_files(tmp_path / "suites" / "a.py")
     assert {path.stem for path in found} == {"__init__", "a", "b", "c", "d", "e"}
 
 
@@ -145,13 +145,13 @@ def test_an_import_by_a_name_that_is_not_there_hangs_on_everything(
     tmp_path: Path, text: str
 ) -> None:
     sources = write(tmp_path, a=f"chosen = 'b'\n{text}\n", b="")
-    assert tmp_path / "suites" / "b.py" in sources.of_suite(tmp_path / "suites" / "a.py")
+    assert tmp_path / "suites" / "b.py" in sources.find_suite_files(tmp_path / "suites" / "a.py")
 
 
 def test_an_import_by_a_name_that_is_there_is_followed(tmp_path: Path) -> None:
     text = "import importlib\nimportlib.import_module('suites.b')\n"
     sources = write(tmp_path, a=text, b="", c="")
-    names = {path.stem for path in sources.of_suite(tmp_path / "suites" / "a.py")}
+    names = {path.stem for path in sources.find_suite_files(tmp_path / "suites" / "a.py")}
     assert names == {"__init__", "a", "b"}
 
 
@@ -159,7 +159,7 @@ def test_data_beside_a_module_counts(tmp_path: Path) -> None:
     sources = write(tmp_path, a="")
     data = tmp_path / "suites" / "samples.json"
     data.write_text("[]")
-    assert data in sources.of_suite(tmp_path / "suites" / "a.py")
+    assert data in sources.find_suite_files(tmp_path / "suites" / "a.py")
 
 
 def test_a_file_that_does_not_parse_imports_nothing(tmp_path: Path) -> None:

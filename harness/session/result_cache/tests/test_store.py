@@ -30,7 +30,7 @@ def cell(status: Status = Status.PASSED, **fields: object) -> Cell:
 
 
 def entry(key: str = KEY, made: Cell | None = None) -> StoredResult:
-    return StoredResult.of(key, made or cell(), run="night", claim="")
+    return StoredResult.from_cell(key, made or cell(), run="night", claim="")
 
 
 @pytest.fixture(params=["folder", "memory"])
@@ -44,12 +44,12 @@ def test_what_was_put_is_found(store: ResultStore) -> None:
     assert store.flush() == ""
     found = store.find([KEY, "cd" * 32])
     assert set(found) == {KEY}
-    record = found[KEY].record("add/a@null:eager")
+    record = found[KEY].load_cell("add/a@null:eager")
     assert record is not None
     assert record.cached is not None
     assert record.cached.run == "night"
     assert record.seconds == 1.0
-    assert found[KEY].record("add/b@null:eager") is None
+    assert found[KEY].load_cell("add/b@null:eager") is None
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def test_a_damaged_entry_is_a_miss(at: int, byte: int) -> None:
     content = entry().to_bytes()
     at %= len(content)
     damaged = content[:at] + bytes([byte]) + content[at + 1 :]
-    found = StoredResult.read(damaged, KEY)
+    found = StoredResult.from_bytes(damaged, KEY)
     assert found is None or found == entry_of(content)
-    assert StoredResult.read(content[:at], KEY) is None
-    assert StoredResult.read(content, "cd" * 32) is None
+    assert StoredResult.from_bytes(content[:at], KEY) is None
+    assert StoredResult.from_bytes(content, "cd" * 32) is None
 
 
 def entry_of(content: bytes) -> StoredResult:
-    found = StoredResult.read(content, KEY)
+    found = StoredResult.from_bytes(content, KEY)
     assert found is not None
     return found
 
