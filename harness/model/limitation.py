@@ -1,9 +1,8 @@
-"""Limitation: a known gap as data, with its reason; strict in both directions.
+"""Limitation: an expected failure with its cause; strict in both directions.
 
-An entry matches cells by case, operator, dtype tag and target. A matching cell still runs.
-If it fails the way the entry predicts, it is ``xfailed`` (or ``unsupported``); if it passes it
-is ``xpassed``, which is red; if it fails another way it stays red. An entry that matches no
-cell at all is an error.
+An entry matches cells by case, operator, tag and target. A matching cell still runs. If it fails
+as the entry predicts, it is ``xfailed`` (or ``unsupported``); if it passes, it is ``xpassed``,
+which is red; if it fails in another way, it stays red. An entry that matches no cell is an error.
 """
 
 from __future__ import annotations
@@ -22,37 +21,37 @@ from harness.vendors.versions import is_installed_within, release_numbers
 
 _PREDICTABLE = frozenset({Status.FAILED, Status.MISMATCH, Status.CRASHED, Status.TIMEOUT})
 NOT_RUN_ERROR = "not run: the limitation says that running it would hurt other cells"
-"""The error of a cell that a limitation keeps from running."""
+"""The error of a cell that does not run because of its limitation."""
 _SHOWN_AS = frozenset({Status.XFAILED, Status.UNSUPPORTED})
 
 
 @dataclass(frozen=True)
 class Limitation:
-    """One known gap.
+    """One expected failure.
 
     Attributes:
-        target: glob over ``backend:recipe``; several with ``|``. What it says of a recipe it says
-            of one with a pass more or less, which may yet pass.
-        case: glob over case names; several with ``|``.
-        reason: what is wrong and where, naming the upstream cause.
-        link: issue, specification or source that shows it.
+        target: globs over ``backend:recipe``, separated by ``|``. They also match the recipe with
+            added or removed passes; such a cell may pass.
+        case: globs over case names, separated by ``|``.
+        reason: the upstream cause: what is wrong, and where.
+        link: issue, specification or source that shows the cause.
         op: glob over ``Case.op``.
         tag: a tag the case must carry, such as a dtype.
         stage: the stage that must fail; None for any.
         error: text that the error must contain; empty for any.
         outcome: the failing status that is expected.
-        shown_as: ``XFAILED`` for a defect, ``UNSUPPORTED`` for something the backend does
-            not claim to do.
+        shown_as: ``XFAILED`` for a defect, ``UNSUPPORTED`` for a feature that the backend does not
+            claim to support.
         host: globs over :func:`~harness.record.host.describe_vectors`, such as ``x86_64/*``,
             separated by ``|``; the entry does not apply on other hosts. For kernels that are chosen
             by processor features.
-        seed: the run seed whose values show it for certain; with others a pass is a pass. None
-            where every seed shows it.
-        since: the first release of ExecuTorch that has the gap, such as ``1.5.0``; empty where all
-            that are supported before do.
-        until: the first release after it that does not; empty while none is known. Where another
-            release is installed, the entry says nothing.
-        run: False when running the cell would hurt others (hangs, exhausts memory).
+        seed: the run seed whose values fail for certain; with other seeds a pass is accepted. None
+            if every seed fails.
+        since: the first affected release of ExecuTorch, such as ``1.5.0``; empty if all supported
+            earlier releases are affected.
+        until: the first later release that is not affected; empty while none is known. The entry
+            does not apply to other releases.
+        run: False if running the cell would harm other cells (hangs, exhausts memory).
     """
 
     target: str
@@ -85,7 +84,7 @@ class Limitation:
             )
 
     def matches(self, case: Case, target: Target) -> bool:
-        """Whether the entry speaks of this cell, on this host and with this release."""
+        """Whether the entry applies to this cell, on this host and with this release."""
         return (
             self.matches_case(case)
             and matches_target(self.target, target)
@@ -94,7 +93,7 @@ class Limitation:
         )
 
     def matches_case(self, case: Case) -> bool:
-        """Whether it speaks of a case, on whatever target."""
+        """Whether the entry applies to a case, on some target."""
         return (
             matches_any_glob(self.case, case.name)
             and fnmatchcase(case.op, self.op)
@@ -102,7 +101,7 @@ class Limitation:
         )
 
     def predicts(self, status: Status, stage: str | None, error: str | None) -> bool:
-        """Whether a cell that ended like this failed in the way this entry says."""
+        """Whether a cell with this ending failed as the entry predicts."""
         return (
             status is self.outcome
             and (self.stage is None or stage == self.stage)
@@ -110,27 +109,29 @@ class Limitation:
         )
 
     def forbids_pass(self, cell: Cell) -> bool:
-        """Whether this cell must not pass. With other values, or with a pass more or less that the
-        entry does not spell, a gap may be gone."""
+        """Whether this cell must not pass.
+
+        With another seed, or with added or removed passes that the entry does not name, it may.
+        """
         if self.seed not in (None, cell.seed):
             return False
         return not Target.parse(cell.target).passes or cell.target in self.target.split("|")
 
     @property
     def ref(self) -> LimitationRef:
-        """What the record keeps."""
+        """The entry of the record."""
         return LimitationRef(reason=self.reason, link=self.link)
 
 
 def find_limitation(
     limitations: Iterable[Limitation], case: Case, target: Target
 ) -> Limitation | None:
-    """The first entry that speaks of this cell, on this host and with this release."""
+    """Return the first entry that applies to this cell, on this host and with this release."""
     return next((entry for entry in limitations if entry.matches(case, target)), None)
 
 
 def apply_limitation(cell: Cell, limitation: Limitation | None) -> Cell:
-    """Turn the outcome of a cell into what its limitation makes of it."""
+    """Apply a limitation to the outcome of a cell, and return the cell."""
     if limitation is None:
         return cell
     if limitation.predicts(cell.status, cell.stage, cell.error):
@@ -144,11 +145,11 @@ def apply_limitation(cell: Cell, limitation: Limitation | None) -> Cell:
 
 
 def find_closed(limitations: Iterable[Limitation], oldest: str) -> list[Limitation]:
-    """Entries of gaps that no supported release has any more.
+    """Return entries that apply to no supported release any more.
 
     Args:
-        limitations: all of them.
-        oldest: the oldest release that is supported.
+        limitations: all entries.
+        oldest: the oldest supported release.
     """
     return [
         entry
@@ -160,7 +161,7 @@ def find_closed(limitations: Iterable[Limitation], oldest: str) -> list[Limitati
 def find_unmatched(
     limitations: Iterable[Limitation], cases: Sequence[Case], targets: Sequence[Target]
 ) -> list[Limitation]:
-    """Entries that speak of no cell of ``cases`` × ``targets``, on whatever host and release."""
+    """Return entries that match no cell of ``cases`` × ``targets``, on any host and release."""
     by_name = {case.name: case for case in cases}
 
     def has_case(entry: Limitation) -> bool:

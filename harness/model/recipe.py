@@ -1,8 +1,5 @@
-"""Recipe: how a backend lowers, as data.
-
-With it stand the passes that a target can name, and the script that shows a cell without this
-harness.
-"""
+"""Recipe: how a backend lowers, as data; the passes that a target can add; and the script that
+reproduces a cell without this project."""
 
 from __future__ import annotations
 
@@ -31,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lowered:
-    """A case as it was lowered, for what judges or explains its program.
+    """A lowered case, as input of checks and explanations of its program.
 
     Attributes:
         exported: the ATen program that was lowered, quantized where the recipe quantizes.
-        edge: the edge program with its delegates. Emitting has rewritten what is left over.
-        data: the bytes that ship.
+        edge: the edge program with its delegates. Emission has rewritten fallback nodes.
+        data: the bytes of the ``.pte``.
         program: the same, parsed.
-        delegation: who took which node.
+        delegation: the delegated and fallback nodes.
     """
 
     exported: ExportedProgram
@@ -59,7 +56,7 @@ def _default_edge_config() -> EdgeCompileConfig:
 
 
 def find_calibration_problem(case: Case, built: Built) -> str | None:
-    """Why a quantizer that observes a case's inputs cannot take it, or None."""
+    """Return why a quantizer cannot be calibrated with a case's inputs, or None."""
     floating = (tensor for tensor in built.tensors if tensor.is_floating_point())
     if all(bool(tensor.isfinite().all()) for tensor in floating):
         return None
@@ -72,23 +69,23 @@ def _supports_all(case: Case, built: Built) -> str | None:
 
 @dataclass(frozen=True)
 class Script:
-    """How a recipe lowers and what executes it, in Python that needs upstream's packages only: for
-    scripts that show a cell without this harness. The expressions make what the recipe's fields of
-    the same names make; a test holds the programs of both together.
+    """A recipe as Python source that needs torch and executorch only, for scripts that reproduce a
+    cell without this project. Each expression makes the same object as the recipe's field of that
+    name; a test compares the programs of both.
 
     Attributes:
-        imports: the statements that come before everything.
-        partitioners: an expression, as all that follow.
-        transform_passes: of what runs before partitioning.
-        edge_config: of the edge compile configuration.
-        quantizer: of the PT2E quantizer; empty for none.
-        preamble: definitions that the expressions use, and statements that have to run first.
-        delegate: the name in the runtime's registry without which it cannot execute the program;
-            empty for none.
-        run: the body of ``run(lowered)``, which takes an ``EdgeProgramManager`` and returns what
-            each of ``CALLS`` returns, where that is not the runtime's work.
-        ours: what this project does where the backend's runtime is not native that the script does
-            not: a sentence about what was seen; empty for nothing.
+        imports: import statements at the top.
+        partitioners: expression of the partitioners.
+        transform_passes: expression of the passes before partitioning.
+        edge_config: expression of the edge compile configuration.
+        quantizer: expression of the PT2E quantizer; empty for none.
+        preamble: definitions that the expressions use, and statements that run first.
+        delegate: the delegate's name in the runtime's registry that execution needs; empty for
+            none.
+        run: the body of ``run(lowered)``, which takes an ``EdgeProgramManager`` and returns the
+            outputs of each of ``CALLS``; empty where the runtime executes the program.
+        ours: a sentence about emulation by this project that the script cannot repeat; empty for
+            none.
     """
 
     imports: tuple[str, ...] = ()
@@ -107,13 +104,14 @@ class KnownPass:
     """A graph pass that a target can name.
 
     Attributes:
-        where: ``package.module:name`` of a class that is made without arguments, or of a function
+        where: ``package.module:name`` of a class without constructor arguments, or of a function
             that takes an exported program and returns one.
-        about: what it does, in a few words.
-        rounds: it computes another way: what it returns is held to the bounds, not to every bit.
-        in_place: what it makes writes in place, which the edge dialect's verifier refuses.
-        aliases: values that had memory of their own may share some.
-        idempotent: a second time changes nothing more.
+        about: its effect, in a few words.
+        rounds: whether it changes rounding: outputs are then compared within bounds, not bit for
+            bit.
+        in_place: whether its result writes in place, which the edge dialect's verifier refuses.
+        aliases: whether values with separate memory may share memory afterwards.
+        idempotent: whether a second application changes nothing.
     """
 
     where: str
@@ -124,12 +122,12 @@ class KnownPass:
     idempotent: bool = True
 
     def make(self) -> Any:
-        """A new one.
+        """Create the pass.
 
         Raises:
-            ReleaseError: it is ExecuTorch's, and the installed release has none.
+            ReleaseError: it is ExecuTorch's, and the installed release does not have it.
             ImportError: there is no such module.
-            AttributeError: it has no such name.
+            AttributeError: the module has no such name.
         """
         module, _, name = self.where.partition(":")
         try:
@@ -145,12 +143,12 @@ class KnownPass:
 
     @property
     def is_upstreams(self) -> bool:
-        """Whether it is there without this project."""
+        """Whether torch, torchao or executorch has it."""
         return self.where.startswith(("executorch.", "torch.", "torchao."))
 
 
 def _as_pass(function: Callable[[Any], Any]) -> Any:
-    """A function from program to program as exir runs passes."""
+    """Wrap a function from program to program as a pass of exir."""
     from executorch.exir.pass_base import ExportedProgramPassBase, ExportedProgramPassResult
 
     class ProgramPass(ExportedProgramPassBase):  # type: ignore[misc]  # exir is untyped here
@@ -164,35 +162,34 @@ def _as_pass(function: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a backend lowers, as data. The callables make fresh objects for every cell.
+    """How a backend lowers, as data. The callables return new objects for every cell.
 
     Attributes:
         name: the part of the target after the colon.
-        precision: how the target rounds; the bounds are derived from it.
+        precision: the rounding model of the target, from which bounds are derived.
         dtype: name of the floating dtype that module and inputs are cast to.
         quantizer: makes a PT2E quantizer; None for no quantization.
         quantize_weights: quantizes the weights of the module before export, in place or not.
         partitioners: makes the partitioners, in order.
         transform_passes: makes the passes that run before partitioning.
         edge_config: makes the edge compile configuration.
-        unsupported: why a case, built and cast to the dtype, is outside what the recipe claims to
-            do, or None.
+        unsupported: returns why the recipe does not support a case, built and cast to the dtype,
+            or None.
         require_delegation: whether a cell fails when nothing was delegated.
-        verify: what is wrong with the lowered program, or None; a reason fails the cell at stage
+        verify: returns a problem of the lowered program, or None; a problem fails the cell at stage
             ``lower``.
-        encodings: the quantized weights that its program carries, for the record.
-        semantics: makes the meaning of operators that are no arithmetic of tensors; None for that
-            of torchao's decoding operators alone.
-        explain: why its partitioners left a node of the lowered program over, or None, where they
-            keep that to themselves: what they tell exir's ``WhyNoPartition`` and
-            ``WhyNoPartitionReporter`` is known.
-        script: the same recipe as text, for scripts without this harness; None where there is none.
-        added: the passes that a target adds to it; they are the first of ``transform_passes``, and
-            what they must keep is looked at.
-        narrowed: dtypes of outputs that it may return in place of the module's, by the module's,
-            where its quantizer says so; every other dtype is the module's.
-        like: targets whose recipes do the same: a case that is meant for one of them is meant for
-            this one as well. Their limitations are not its own.
+        encodings: returns the quantized weights of the program, for the record.
+        semantics: makes the meaning of operators that are not tensor arithmetic; None for
+            torchao's dequantization operators only.
+        explain: returns why the partitioners rejected a node of the lowered program, or None. It
+            adds to the reasons in exir's ``WhyNoPartition`` and ``WhyNoPartitionReporter``.
+        script: the recipe as source, for scripts without this project; None where there is none.
+        added: the passes that a target adds. They are the first of ``transform_passes``, and their
+            properties are checked.
+        narrowed: output dtypes that the quantizer may return instead of the module's, by the
+            module's dtype; all other dtypes are the module's.
+        like: targets with equivalent recipes: a case for one of them also suits this one. Their
+            limitations do not apply to it.
     """
 
     name: str
@@ -215,7 +212,7 @@ class Recipe:
     like: tuple[str, ...] = ()
 
     def find_refusal(self, case: Case, built: Built) -> str | None:
-        """Why the recipe does not claim to do a case, or None."""
+        """Return why the recipe does not support a case, or None."""
         quantizes = self.quantizer is not None or self.quantize_weights is not None
         if quantizes and (classes := built.quantized_classes):
             return (

@@ -1,5 +1,4 @@
-"""What is kept: the cell, the run folder, the host; and who writes them.
+"""Records: cells, runs, run folders and hosts, and the classes that write them.
 
-Plain data that loads without torch: the only wing that ``reports`` imports. Of the vocabulary it
-imports ``errors`` and ``target``.
+Plain data that loads without torch; the only package of the harness that ``reports`` imports.
 """

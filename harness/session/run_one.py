@@ -1,5 +1,5 @@
 """One cell of a suite as a session asks for it: in pytest's own process, in a worker of xdist's, on
-a farm."""
+a cluster."""
 
 from __future__ import annotations
 
