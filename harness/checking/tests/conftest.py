@@ -1,4 +1,4 @@
-"""Each test has a folder with a file of models in it, and is there."""
+"""Each test runs in its own folder, which contains a file of models."""
 
 from __future__ import annotations
 

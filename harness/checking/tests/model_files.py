@@ -1,4 +1,4 @@
-"""A file of somebody else's, as people write it; tests put it into a folder of its own."""
+"""A user's file of models; tests copy it to a folder of its own."""
 
 MODELS = """\
 import torch

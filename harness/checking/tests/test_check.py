@@ -1,4 +1,4 @@
-"""``check``: a cell for each target; sets of inputs; passes; and nothing is left behind."""
+"""``check`` returns a cell for each target, accepts several inputs and passes, writes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Net(torch.nn.Module):
 
 
 class Wrong(ExportPass):  # type: ignore[misc]
-    """Makes a cosine of each sine."""
+    """Replaces each sine by a cosine."""
 
     def call_operator(self, op: Any, args: Any, kwargs: Any, meta: Any) -> Any:
         if op == ops.edge.aten.sin.default:
@@ -42,7 +42,7 @@ def test_a_cell_for_each_target_and_nothing_written(folder: Path) -> None:
     assert {cell.status for cell in cells} == {Status.PASSED}
     assert {cell.seed for cell in cells} == {3}
     assert sorted(folder.iterdir()) == before
-    # What was left over says why.
+    # Fallback operators have a reason.
     left = "the partitioner has no configuration for this operator"
     assert cells[0].delegation.undelegated_ops["aten.cumsum.default"] == 1
     assert cells[0].delegation.reasons["aten.cumsum.default"] == {left: 1}

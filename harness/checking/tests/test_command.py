@@ -1,4 +1,4 @@
-"""``conform check`` from a folder that has nothing but a model: rows, files and exit codes."""
+"""``conform check`` in a folder with only a model: rows, files and exit codes."""
 
 from __future__ import annotations
 

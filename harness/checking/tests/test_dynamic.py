@@ -1,4 +1,4 @@
-"""Dimensions vary as they are asked to, and the ends of their ranges are executed."""
+"""Requested dimensions are dynamic, and the ends of their ranges are executed."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_nothing_may_vary_is_said_and_run() -> None:
 
 def test_a_size_that_no_other_may_replace_counts_as_fixed() -> None:
     class Product(torch.nn.Module):
-        """Sizes may be 2 and 3 or 3 and 2 alone, which no range says."""
+        """The sizes may only be 2 and 3 or 3 and 2, which ranges cannot express."""
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.reshape(2, 3) + torch.eye(2, 3)
@@ -210,7 +210,7 @@ def test_a_size_that_no_other_may_replace_counts_as_fixed() -> None:
 
 def test_sizes_change_one_by_one_where_they_cannot_together() -> None:
     class Multiples(torch.nn.Module):
-        """Of multiples of 4 and of 3: the first can only grow, the second only shrink."""
+        """Sizes are multiples of 4 and of 3: the first can only grow, the second only shrink."""
 
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             return x.reshape(-1, 4).sum() + y.reshape(-1, 3)

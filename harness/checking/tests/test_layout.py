@@ -1,4 +1,4 @@
-"""A failure that depends on the layout of an input says so, and whether a copy helps."""
+"""The error of a layout-dependent failure names the input and says whether a copy helps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.model.case import make_call
 
 
 def picture() -> torch.Tensor:
-    """As pictures are loaded: rows, columns, channels, made a batch of one."""
+    """A batch of one picture as it is loaded: rows, columns, channels."""
     image = torch.randint(0, 255, (4, 5, 3), dtype=torch.uint8)
     return image.permute(2, 0, 1).float()[None]
 
@@ -46,7 +46,7 @@ class Broken(torch.nn.Module):
 
 
 def test_a_failure_of_another_cause_is_not_blamed_on_the_layout() -> None:
-    """XNNPACK's runtime has no sort, whatever the strides."""
+    """XNNPACK's runtime has no sort for any strides."""
     inputs = make_call((torch.randn(6, 4).T,), {"scale": torch.ones(4, 6)})
     (cell,) = check(Broken(), inputs, targets=["xnnpack:fp32"])
     assert cell.status is not Status.PASSED

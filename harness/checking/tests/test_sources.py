@@ -1,4 +1,4 @@
-"""Models are found however they are written, and whatever is wrong is one line."""
+"""Models are loaded from all spellings, and every error is one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What constants a program has, what it has twice, and how long it takes to execute."""
+"""Sizes of constants and duplicate constants of a program, and its execution times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLE = 4 * WORDS * WIDE
 
 
 class Tied(torch.nn.Module):
-    """An embedding whose table is the weight of the last layer, as of many language models."""
+    """An embedding that shares its table with the last layer, as in many language models."""
 
     def __init__(self, *, tied: bool) -> None:
         super().__init__()

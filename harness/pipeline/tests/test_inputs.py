@@ -1,4 +1,4 @@
-"""What a module may be called with: nested, by name, no tensors at all."""
+"""Modules accept nested inputs, inputs by name and inputs that are not tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.record.cell import Status
 
 
 class Various(torch.nn.Module):
-    """Everything that a forward may take and return."""
+    """All types that a forward may take and return."""
 
     def forward(
         self,

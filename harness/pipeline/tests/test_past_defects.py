@@ -1,4 +1,4 @@
-"""Cells that go on past known defects of a vendor's code: all are listed, the rest is judged."""
+"""Cells continue past known defects of a vendor's code: all are listed, the rest is judged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIRST = "ProgramError: first reads strides; at first(buf0)"
 
 
 class Defective:
-    """Meets two defects, one of them in each call; what it computes is off by ``error``."""
+    """Has two defects, one in each call; its outputs are off by ``error``."""
 
     name = "portable"
     recipes = portable.BACKEND.recipes

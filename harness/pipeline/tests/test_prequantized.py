@@ -1,4 +1,4 @@
-"""Modules whose weights were quantized before they were given: built, judged, and refused."""
+"""Modules that come with quantized weights are built and judged, or rejected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.record.cell import Status
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torchao's own
 
-# The same whatever else drew in this process: whether a wrong scale shows hangs on the values.
+# A generator of its own: whether a wrong scale shows depends on the values.
 X = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
 INT4 = IntxWeightOnlyConfig(torch.int4, PerGroup(32))  # type: ignore[attr-defined]
 DYNAMIC = Int8DynamicActivationIntxWeightConfig(
@@ -61,7 +61,7 @@ def test_weights_are_decoded_in_float64(config: Any) -> None:
 
 
 def test_activations_are_quantized_as_torchao_does() -> None:
-    """Codes are the program's, whatever precision holds what surrounds them."""
+    """Codes are the program's in any precision of the float operators."""
     tester = _tester(DYNAMIC, "xnnpack:fp32").export().compute_reference()
     layer: Any = tester.built.module[0]  # type: ignore[index]
     low, high = X.amin(1, keepdim=True).clamp(max=0), X.amax(1, keepdim=True).clamp(min=0)

@@ -1,4 +1,4 @@
-"""Weights quantized before export: the stage, what is compared with what, and the decoding."""
+"""Weights quantized before export: the stage, its reference and the decoding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINEAR = Case("quantized/linear", lambda: (torch.nn.Linear(64, 8), (torch.randn(
 
 
 def coarse(module: torch.nn.Module) -> torch.nn.Module:
-    """Sixteenths: a quantization that needs no operator."""
+    """Round to sixteenths: a quantization that needs no operator."""
     for parameter in module.parameters():
         parameter.copy_((parameter * 16).round() / 16)
     return module
@@ -159,8 +159,8 @@ class Lookup(torch.nn.Module):
 
 @pytest.mark.filterwarnings("ignore")  # torchao's own
 def test_the_bound_covers_unsigned_codes_and_an_offset() -> None:
-    """``code · scale + offset`` errs by roundings of its terms, which are up to 15 times as large
-    as what is left of them."""
+    """``code · scale + offset`` has rounding errors of its terms, which are up to 15 times as large
+    as their sum."""
     case = Case("quantized/lookup", lambda: (Lookup(), (torch.arange(32),)))
 
     def quantize(module: torch.nn.Module) -> torch.nn.Module:

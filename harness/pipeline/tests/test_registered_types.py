@@ -1,4 +1,4 @@
-"""Types that somebody teaches torch to take apart do not change what a module is."""
+"""Types that are registered as pytrees do not change a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runtimes of one backend, compared; backends that show their programs."""
+"""The two runtimes of a backend are compared; backends describe their programs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_sums_that_are_left_to_the_runtime_are_in_the_dtype(
 
 @pytest.fixture
 def delegated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The portable backend delegates nothing; here it is as if it did."""
+    """Pretend that the portable backend delegates."""
     monkeypatch.setattr(delegation, "count", lambda program, why: Delegation(delegates=1))
 
 

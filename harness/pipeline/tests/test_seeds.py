@@ -1,4 +1,4 @@
-"""Weights and inputs follow from (run seed, case) alone."""
+"""Weights and inputs depend on (run seed, case) only."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_follows_each_other_is_seeded_each_and_restored_once() -> None:
                 assert _draw() == first
                 with seed_generators_with(2):
                     _draw()
-                assert _draw() == second, "what is seeded within a run is restored there"
+                assert _draw() == second, "a nested seed is restored at its end"
     assert _draw() == expected
 
 

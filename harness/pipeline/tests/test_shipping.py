@@ -1,6 +1,6 @@
-"""Programs of a case's own exporter: what runs is theirs, what they are held against is the module.
+"""Programs of a case's own exporter are executed and compared with the module.
 
-The exporters here are written out by hand, as people write them.
+The exporters here are written by hand, as users write them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def shipped(make: Any, targets: str = "portable:*|xnnpack:*") -> Case:
 
 
 def facts(cell: Cell) -> dict[str, Any]:
-    """What of a record has to be the same however the program came about."""
+    """The facts of a record that do not depend on how the program was made."""
     kept: dict[str, Any] = json.loads(cell.to_json())
     for measured in (
         "stages", "memory", "seconds", "overhead", "first_seconds", "steady_seconds"

@@ -1,4 +1,4 @@
-"""What cells of a case share is what each of them would compute alone."""
+"""Shared results of the cells of a case equal the results of each cell alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.pipeline.tester import Tester
 
 
 class Counting(torch.nn.Module):
-    """State, a sum that is large, something that jumps, and an input that is changed."""
+    """Has state, a large sum, a discontinuous function, and an input that it writes to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ def _same_references(one: Reference, other: Reference) -> bool:
 
 def test_each_gets_what_it_would_compute_alone(exact_runs: list[Any]) -> None:
     shared = SharedCaseWork()
-    # The coarse one twice around the fine one: what a run leaves behind must reach no other.
+    # The coarse model before and after the fine one: runs must not affect each other.
     for precision in (COARSE, Precision(), replace(COARSE, samples=16), COARSE):
         found = _refer(CASE, shared, precision)
         assert _same_references(found, _refer(CASE, None, precision))
@@ -106,7 +106,7 @@ def test_alike_ones_share_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bounds_are_shared_by_those_that_round_alike_where_the_program_does(
     other: Precision, is_shared: bool
 ) -> None:
-    """It has sums of products, a mean and a tanh, and neither a division nor a variance."""
+    """The program has sums of products, a mean and a tanh, but no division and no variance."""
     shared = SharedCaseWork()
     first = _refer(CASE, shared)
     found = _refer(CASE, shared, other)
@@ -124,7 +124,7 @@ def test_other_numbers_are_run_again(exact_runs: list[Any]) -> None:
 
 
 def test_other_code_is_run_again(exact_runs: list[Any]) -> None:
-    """State and inputs are alike; what eager returns is not."""
+    """State and inputs are equal; eager outputs are not."""
     modules = iter([torch.nn.ReLU(), torch.nn.ReLU6()])
     case = Case("moody", lambda: (next(modules), (torch.full((3,), 7.0),)))
     shared = SharedCaseWork()

@@ -1,4 +1,4 @@
-"""The pipeline: each stage alone, options that reach lowering, order, checks, artifacts."""
+"""The tester: each stage alone, options of lowering, order of stages, checks, artifacts."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_transform_passes_reach_lowering_on_every_path(lower: Lower) -> None:
     tester = lower([ErfToAtan()])
     tester.check(["aten.atan.default"]).check_not(["aten.erf.default"])
     tester.to_executorch().serialize().run().compare()
-    assert not tester.verdict.passed, "what was lowered is what ran"
+    assert not tester.verdict.passed, "the lowered program was executed"
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ class Sorted(torch.nn.Module):
 
 
 class Counted(torch.nn.Module):
-    """Counts its calls in integers, which exir knows the values of."""
+    """Counts its calls in integers, whose values exir knows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -414,7 +414,7 @@ class Counted(torch.nn.Module):
 
 @pytest.mark.parametrize("target", ["mlx:fp32", "metal:fp32", "tosa:fp", "xnnpack:fp32"])
 def test_lowering_writes_to_no_buffer_of_the_module(target: str) -> None:
-    """The module is the reference; what it shares with its program is not written to."""
+    """Lowering must not write to the module's buffers, because the module is the reference."""
     more = [(torch.randn(3, 4),) for _ in range(2)]
     case = Case("counted/calls", lambda: (Counted(), (torch.randn(3, 4),)), calls=lambda: more)
     tester = Tester(case, target).export().lower().to_executorch().serialize().run().compare()

@@ -1,4 +1,4 @@
-"""What a recipe asks of its lowered program, and what it tells about its weights."""
+"""Requirements of a recipe on its lowered program, and the encodings of its weights."""
 
 from __future__ import annotations
 

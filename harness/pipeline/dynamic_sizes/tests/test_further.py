@@ -1,4 +1,4 @@
-"""Programs of dynamic sizes are executed at the ends of the ranges that they declare."""
+"""Programs with dynamic dimensions are executed at the ends of their declared ranges."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Scaled(torch.nn.Module):
 
 
 class Specialized(torch.nn.Module):
-    """Of two branches torch.export keeps that of the example, whatever the range."""
+    """torch.export keeps the example's branch of two, for the whole range."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 3 if x.shape[0] == 1 else x * 2
@@ -167,7 +167,7 @@ def test_a_failure_at_the_example_s_sizes_is_not_the_size_s() -> None:
 
 
 class _Unsafe(torch.nn.Module):
-    """The exported program takes a row that the example does not have."""
+    """The exported program reads a row that the example does not have."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         index = torch.tensor([4 if torch.compiler.is_exporting() else 0])

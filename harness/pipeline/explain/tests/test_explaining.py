@@ -1,4 +1,4 @@
-"""The line of the model at which something raised, wherever it is written down."""
+"""The line of the model is found in tracebacks, messages and stacks."""
 
 from __future__ import annotations
 

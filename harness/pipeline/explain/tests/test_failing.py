@@ -117,7 +117,7 @@ def test_values_are_spelled_with_their_layout() -> None:
 
 
 def test_a_variable_that_a_loop_left_behind_is_not_the_node() -> None:
-    """A pass that raises after its loop is at no node."""
+    """A pass that raises after its loop is not at a node."""
 
     class Raises:
         def __call__(self, graph_module: torch.fx.GraphModule) -> Any:

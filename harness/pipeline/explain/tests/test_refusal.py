@@ -1,4 +1,4 @@
-"""Unsupported is what ExecuTorch refuses of any target; what a target brought in stays red."""
+"""Programs that ExecuTorch supports on no target are unsupported; faults of a target stay red."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_outside_of_the_contract(target: str, function: Function, stage: str, re
 
 
 class ErfTo(ExportPass):
-    """Brings an operator in that the program did not have."""
+    """Adds an operator that the program did not have."""
 
     def __init__(self, target: Any, *more: Any) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def test_an_operator_that_a_pass_brought_in_is_red(
 
 
 def test_a_kernel_that_only_the_target_needs_is_red() -> None:
-    """What the plain program runs on is there."""
+    """The kernels of the program without a backend exist."""
     recipe = _recipe(
         transform_passes=lambda: [ErfTo(exir_ops.edge.aten.erfinv.default)],
         edge_config=_unverified,

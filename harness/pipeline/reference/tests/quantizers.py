@@ -1,4 +1,4 @@
-"""A quantizer that only rewrites."""
+"""A quantizer that only rewrites the graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Change = Callable[[GraphModule], None]
 
 
 class Rewriting(Quantizer):  # type: ignore[misc]  # torchao has no types here
-    """Quantizes nothing; changes the graph before it would."""
+    """Quantizes nothing; changes the float graph."""
 
     def __init__(self, change: Change) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A vendor's call that changes what belongs to its caller is red, and named with the tensor."""
+"""A vendor's call that changes the caller's tensors fails the cell, which names call and tensor."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cell_of(recipe: Recipe = EAGER, shared_work: SharedCaseWork | None = None) -
 
 
 def overwrite(tensor: torch.Tensor) -> None:
-    """Past torch's dispatcher: no version counts it."""
+    """Write outside of torch's dispatcher, which changes no version."""
     version = tensor._version
     values = tensor.detach().numpy()
     values[numpy.isinf(values)] = 255
@@ -53,7 +53,7 @@ def overwrite(tensor: torch.Tensor) -> None:
 def spoiling(
     monkeypatch: pytest.MonkeyPatch, name: str, spoil: Callable[..., None], after: bool = False
 ) -> None:
-    """Have a stage, which is a vendor's call, spoil what it is given."""
+    """Make a vendor's stage write to its input."""
     original = getattr(stages, name)
 
     def spoilt(given: Any, *args: Any, **options: Any) -> Any:
@@ -142,7 +142,7 @@ def test_inputs_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_program_shared_by_cells_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has the tensors of the first cell's module, not of the one that another cell built."""
+    """The program has the tensors of the first cell's module, not of the second cell's."""
     shared_work = SharedCaseWork()
     assert cell_of(shared_work=shared_work).status is Status.PASSED
     spoiling(monkeypatch, "lower_any", lambda program, *_: overwrite(mask_of(program)))

@@ -35,7 +35,7 @@ def quantized(
     *inputs: torch.Tensor,
     **more: Any,
 ) -> Cell:
-    """The cell of a function on the null backend, by way of a quantizer that changes its graph."""
+    """The cell of a function on the null backend, with a quantizer that changes its graph."""
 
     def build() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
         return Module(function), inputs or (torch.randn(3, 4),)
@@ -52,7 +52,7 @@ def nodes(model: GraphModule, target: Any) -> list[Node]:
 
 
 def drop(target: Any) -> Change:
-    """The first argument in place of a node."""
+    """Replace a node by its first argument."""
 
     def change(model: GraphModule) -> None:
         for node in nodes(model, target):
@@ -113,7 +113,7 @@ def write_input(_: Any, x: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Fault:
-    """A module, a change of its graph, and what the cell then says."""
+    """A module, a change of its graph, and the cell's error."""
 
     function: Callable[..., Any]
     change: Change
@@ -221,7 +221,7 @@ def test_export_is_accused_of_what_it_did() -> None:
 
 
 def test_cells_of_one_case_share_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of the module is computed once for a float target and a quantized one."""
+    """The module's reference is computed once for a float target and a quantized target."""
     from harness.pipeline import shared_case_work
 
     made = []

@@ -1,4 +1,4 @@
-"""A module that cannot run is its case's fault, and says what it raised."""
+"""A module that cannot run in eager is its case's fault; the cell has its error."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_was_exported_is_a_module_too() -> None:
 
 
 class HalfOnly(torch.nn.Module):
-    """A kernel that ATen's CPU library has for float32 alone."""
+    """ATen's CPU library has this kernel for float32 only."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cdist(x, x + 1)
@@ -128,8 +128,8 @@ class Changes(torch.nn.Module):
 def test_eager_runs_are_made_once(
     module: torch.nn.Module, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once for the outputs, once more where state is written, and once with other random numbers,
-    which must not matter."""
+    """One run for the outputs, one more if state is written, and one with other random numbers,
+    which must not change the outputs."""
     run, runs = module_runs._run, []
 
     def counted(*args: Any, **kwargs: Any) -> Any:

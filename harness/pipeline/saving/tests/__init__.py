@@ -1,1 +1,1 @@
-"""Tests of what is kept of a cell."""
+"""Tests of the files of a cell."""

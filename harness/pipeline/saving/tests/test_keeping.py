@@ -1,4 +1,4 @@
-"""What is kept of a cell is what ran, and what other runtimes need to be asked the same."""
+"""The files of a cell are those that ran, and other runtimes can execute them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def names(folder: Path) -> set[str]:
 
 
 def conforms(folder: Path) -> bool:
-    """What the installed runtime says of the bundle's first test case."""
+    """Whether the installed runtime passes the bundle's first test case."""
     from executorch.extension.pybindings import portable_lib
 
     data = (folder / "program.bpte").read_bytes()
@@ -98,7 +98,7 @@ def test_what_it_returned_comes_again_from_the_files(tmp_path: Path) -> None:
     cell, _ = kept(tmp_path, case, target="portable:fp32")
     assert cell.status is Status.PASSED
     inputs = sorted(tmp_path.glob("inputs.*"))
-    assert len(inputs) >= 3  # and what the last call left behind
+    assert len(inputs) >= 3  # and one more call to observe state
     assert read_inputs(inputs[0])[0][0].shape == (3,)
     given = [text for path in inputs for text in ("--inputs", str(path))]
     again = tmp_path / "again.safetensors"
