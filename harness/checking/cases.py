@@ -104,14 +104,14 @@ def plan_cases(
                 module, one.given, subject.program
             )
         groups.append(group)
-    names = _names(subject.name, groups)
+    names = _name_cases(subject.name, groups)
     for name, group in zip(names, groups, strict=True):
         about = f"{name}: " if len(groups) > 1 else ""
         lines = _add_dynamic_calls(group, EagerRuns(seed), module, requested)
         if len(subject.sets) > 1 and group.dynamic_program is None:
             lines.append(f"runs on {', '.join(one.label for one in group.sets)}")
         notes += [f"{about}{line}" for line in lines]
-    return CasePlan([_case(subject, *pair) for pair in zip(names, groups, strict=True)], notes)
+    return CasePlan([_make_case(subject, *pair) for pair in zip(names, groups, strict=True)], notes)
 
 
 def _add_dynamic_calls(
@@ -145,7 +145,7 @@ def _add_dynamic_calls(
         return [
             *group.dynamic_program.notes,
             *(
-                f"{one} varies, {one.span}; tested at {_sizes(one, labels)}"
+                f"{one} varies, {one.span}; tested at {_format_sizes(one, labels)}"
                 for one in sizes.dimensions
             ),
             *sizes.untried,
@@ -157,7 +157,7 @@ def _add_dynamic_calls(
     return [f"{_NOTHING}{why}"]
 
 
-def _sizes(one: Dimension, labels: Sequence[str]) -> str:
+def _format_sizes(one: Dimension, labels: Sequence[str]) -> str:
     """The executed sizes of a dimension, with the input files that have each size."""
     found: dict[int, list[str]] = {}
     for call, size in enumerate(one.sizes):
@@ -167,7 +167,7 @@ def _sizes(one: Dimension, labels: Sequence[str]) -> str:
     )
 
 
-def _case(subject: CheckedModel, name: str, group: _Group) -> Case:
+def _make_case(subject: CheckedModel, name: str, group: _Group) -> Case:
     args, kwargs = arguments(group.sets[0].given)
     shapes = None if group.dynamic_program is None else group.dynamic_program.shapes
     return Case.from_module(
@@ -181,7 +181,7 @@ def _case(subject: CheckedModel, name: str, group: _Group) -> Case:
     )
 
 
-def _names(base: str, groups: Sequence[_Group]) -> list[str]:
+def _name_cases(base: str, groups: Sequence[_Group]) -> list[str]:
     """A name for each case: the model's name; for all but the first, with the inputs' label."""
     names: list[str] = []
     for group in groups:

@@ -82,7 +82,7 @@ def load_model(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> Check
         with seed_generators(seed, title):
             subject = _load_object(title, spec, found)
     if files:
-        like = _positional(subject.sets[0].given) if subject.sets else ()
+        like = _positional_tensors(subject.sets[0].given) if subject.sets else ()
         given = [make_call(*read_inputs(path, like)) for path in files]
         if subject.program is not None:
             given = [exported_programs.arrange_inputs(subject.program, one) for one in given]
@@ -182,7 +182,7 @@ def _as_given(spec: str, value: Any) -> CallInputs:
         raise UsageError(f"{spec}: {error}") from None
 
 
-def _positional(given: CallInputs) -> list[torch.Tensor]:
+def _positional_tensors(given: CallInputs) -> list[torch.Tensor]:
     return [item for item in arguments(given)[0] if isinstance(item, torch.Tensor)]
 
 

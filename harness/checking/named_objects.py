@@ -39,7 +39,7 @@ def load_object(spec: str) -> Any:
         UsageError: the file, the module or the name does not exist, or the import fails.
     """
     place, name = split_spec(spec)
-    module = _file(Path(place)) if is_file(place) else _module(place)
+    module = _load_file(Path(place)) if is_file(place) else _import_module(place)
     if not name:
         raise UsageError(
             f"{spec}: name a function or module in it, {spec}:NAME; {_list_names(place, module)}"
@@ -75,9 +75,9 @@ def run_user_code(action: str, work: Callable[[], Any]) -> Any:
         raise UsageError(f"{action}: {why}{f', at {frame}' if frame else ''}") from error
 
 
-def _file(path: Path) -> ModuleType:
+def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise UsageError(f"there is no file {path}{_neighbour(path)}")
+        raise UsageError(f"there is no file {path}{_suggest_file(path)}")
     name = path.stem
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
@@ -85,26 +85,26 @@ def _file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # Dataclasses and pickles look up their module. Do not replace a loaded module of the same name.
     sys.modules.setdefault(name, module)
-    _search_first(path.resolve().parent)
+    _put_on_search_path(path.resolve().parent)
     loader = spec.loader
     run_user_code(f"{path} does not import", lambda: loader.exec_module(module))
     return module
 
 
-def _module(name: str) -> ModuleType:
-    _search_first(Path.cwd())
+def _import_module(name: str) -> ModuleType:
+    _put_on_search_path(Path.cwd())
     module: ModuleType = run_user_code(
         f"{name} does not import", lambda: importlib.import_module(name)
     )
     return module
 
 
-def _search_first(folder: Path) -> None:
+def _put_on_search_path(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 
-def _neighbour(path: Path) -> str:
+def _suggest_file(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
         return f": there is no folder {folder}"

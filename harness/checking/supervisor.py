@@ -276,7 +276,7 @@ class _CheckProcess:
         self._stop_timer()
         self._limit = seconds
         if seconds is not None:
-            self._timer = threading.Timer(seconds, self._time_out)
+            self._timer = threading.Timer(seconds, self._end_after_timeout)
             self._timer.daemon = True
             self._timer.start()
 
@@ -284,7 +284,7 @@ class _CheckProcess:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _time_out(self) -> None:
+    def _end_after_timeout(self) -> None:
         self._timed_out = True
         # faulthandler writes the stack to the log.
         self._process.send_signal(signal.SIGABRT)

@@ -73,12 +73,12 @@ def _unregister_new_pytrees() -> Iterator[None]:
     leave fake tensors in a module that holds such a cache. Modules that the exporter imports may
     register their own types.
     """
-    known, modules = set(_pytree.SUPPORTED_NODES), set(sys.modules)
+    registered, loaded = set(_pytree.SUPPORTED_NODES), set(sys.modules)
     try:
         yield
     finally:
-        for kind in set(_pytree.SUPPORTED_NODES) - known:
-            if kind.__module__ in modules:
+        for kind in set(_pytree.SUPPORTED_NODES) - registered:
+            if kind.__module__ in loaded:
                 _pytree._deregister_pytree_node(kind)
 
 

@@ -222,9 +222,9 @@ class CellRun:
         self.defects = locate_defects(tester, log.defects) or [Defect(error=outcome.error or "")]
         self.outputs = []  # no device computes these outputs; other targets must not be compared
         number = len(self.defects)
-        known = f"{number} known defect{'s' if number > 1 else ''}"
+        count = f"{number} known defect{'s' if number > 1 else ''}"
         first = (outcome.error or "").rstrip(";")
-        return failure, replace(outcome, error=f"{first}; {known}; otherwise {rest}")
+        return failure, replace(outcome, error=f"{first}; {count}; otherwise {rest}")
 
     def _report_changed_form(self, tester: Tester, outcome: CellOutcome) -> CellOutcome:
         """Replace the outcome where the program differs from the module before quantization.

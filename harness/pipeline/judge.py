@@ -37,7 +37,7 @@ from harness.record.cell import Intermediate, PassProperty
 from harness.vendors.torch import tree_leaves
 
 
-class JudgingStages(StageClock, ArtifactReader):
+class ExecutionStages(StageClock, ArtifactReader):
     """The tester's stages after serialization.
 
     Attributes:
@@ -75,7 +75,7 @@ class JudgingStages(StageClock, ArtifactReader):
                 )
         with self.attribute_errors("run"):
             chosen = [self.interface.arrange(inputs) for inputs in chosen]
-            flat = self._flat(chosen)
+            flat = self._flatten_calls(chosen)
         stopwatch = Stopwatch()
         with (
             self._stage("run"),
@@ -146,7 +146,7 @@ class JudgingStages(StageClock, ArtifactReader):
         if not isinstance(self.backend, CanEmulate):
             raise ConflictingOptions(f"{self.backend.name} has no emulation to compare with")
         ran: RunArtifact = self._artifacts.need("run", "emulate")
-        flat = self._flat(ran.calls)
+        flat = self._flatten_calls(ran.calls)
         with self._stage("emulate"):
             execution = self.backend.emulate(lowered.data, flat)
         return self._compare_outputs(ran.calls, execution, self._artifacts.compute_reference)
@@ -214,7 +214,7 @@ class JudgingStages(StageClock, ArtifactReader):
         calls = self.built.calls if ran is None else ran.calls
         return InspectedCell(
             lowered=self.serialized,
-            calls=self._flat([self.interface.arrange(inputs) for inputs in calls]),
+            calls=self._flatten_calls([self.interface.arrange(inputs) for inputs in calls]),
             precision=self._precision(),
             semantics=semantics_of(self.recipe),
             seed=self._runs.seed,
@@ -249,7 +249,7 @@ class JudgingStages(StageClock, ArtifactReader):
             raise StageFailure(stage, refusal) from error
 
     @contextmanager
-    def _vendor(self, stage: str, call: str = "") -> Iterator[None]:
+    def _vendor_stage(self, stage: str, call: str = "") -> Iterator[None]:
         """A stage that calls a vendor, which must not change the module, its state or its inputs.
 
         Args:
@@ -273,7 +273,7 @@ class JudgingStages(StageClock, ArtifactReader):
         with self._stage("reference"), self.attribute_errors("quantize"):
             calls = add_observing_call(self._runs, built.module, exported, built.calls)
             judge = (
-                None if self.case.random_outputs else functools.partial(self._refer_float, calls)
+                None if self.case.random_outputs else functools.partial(self._compute_float_reference, calls)
             )
             original = FloatModule(built.module, calls, self._runs, judge, self.recipe.narrowed)
             paused = functools.partial(stages.pause_observers, prepared)
@@ -283,7 +283,9 @@ class JudgingStages(StageClock, ArtifactReader):
             plain = exported.module(check_guards=False)
             return [compare_form("exported", plain, in_spec, original), rewritten]
 
-    def _refer_float(self, calls: Sequence[CallInputs], changed: Collection[int]) -> Reference:
+    def _compute_float_reference(
+        self, calls: Sequence[CallInputs], changed: Collection[int]
+    ) -> Reference:
         """The reference of the float module."""
         module, runs = self.built.module, self._runs
         precision = float_precision(self.recipe)
@@ -312,7 +314,7 @@ class JudgingStages(StageClock, ArtifactReader):
                 narrowed=self.recipe.narrowed,
             )
 
-    def _flat(self, calls: Sequence[CallInputs]) -> list[Inputs]:
+    def _flatten_calls(self, calls: Sequence[CallInputs]) -> list[Inputs]:
         return [self.serialized.program.arrange(tree_leaves(inputs)) for inputs in calls]
 
     def _precision(self) -> Precision:

@@ -51,7 +51,7 @@ def measure_constants(program: Program, backend: Backend) -> ConstantSizes:
     """
     total = duplicates = 0
     places: set[tuple[int, int]] = set()
-    known: set[tuple[int, bytes]] = set()
+    digests: set[tuple[int, bytes]] = set()
     for blob in _blobs(program, backend):
         view = numpy.frombuffer(blob, numpy.uint8)
         place = (view.ctypes.data, view.size)
@@ -61,8 +61,8 @@ def measure_constants(program: Program, backend: Backend) -> ConstantSizes:
         total += view.size
         if view.size >= _LARGE:
             key = (view.size, hashlib.sha256(view.data).digest())
-            duplicates += view.size if key in known else 0
-            known.add(key)
+            duplicates += view.size if key in digests else 0
+            digests.add(key)
     return ConstantSizes(total, duplicates)
 
 
@@ -105,12 +105,12 @@ class Stopwatch:
     def time_executions(self) -> Iterator[None]:
         """Time the executions in this context."""
 
-        def hear(spent: float, again: Callable[[], object]) -> None:
+        def record(spent: float, again: Callable[[], object]) -> None:
             self.seconds.append(spent)
             if self._repeat_call is None:
                 self._repeat_call = again
 
-        with report_calls(hear):
+        with report_calls(record):
             yield
 
     @property

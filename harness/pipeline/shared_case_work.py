@@ -71,13 +71,13 @@ class SharedCaseWork:
             strict: export with Dynamo.
             make: exports the module.
         """
-        self._enter(case)
+        self._switch_case(case)
         key = _digest(_identify_module(built, built.calls, runs)), runs.seed, strict
         if key[0] is None:
             return make()
-        if (known := self._exported.get(key)) is not None:
-            program, before, held = known
-            if before.matches(program) and _digest_tensors(program) == held:
+        if (cached := self._exported.get(key)) is not None:
+            program, before, digest = cached
+            if before.matches(program) and _digest_tensors(program) == digest:
                 return program
         program = make()
         if is_plain(program) and not find_written_buffers(program):
@@ -108,14 +108,14 @@ class SharedCaseWork:
         Raises:
             NotDeterministic: two runs differ.
         """
-        self._enter(case)
+        self._switch_case(case)
         module = built.module
         digest = _digest(_identify_module(built, calls, runs), _MAX_HASHED_ELEMENTS)
         key = digest, runs.seed, tuple(sorted(changed))
-        known = self._references.get(key, []) if digest is not None else []
-        for asked, reference in known:
+        cached = self._references.get(key, []) if digest is not None else []
+        for asked, reference in cached:
             if all(
-                answer_question(precision, each) == said for each, said in asked.answers.items()
+                answer_question(precision, each) == answer for each, answer in asked.answers.items()
             ):
                 return reference
         exact = self._exact.get(key) if digest is not None else None
@@ -132,7 +132,7 @@ class SharedCaseWork:
             self._references.setdefault(key, []).append((asked, reference))
         return reference
 
-    def _enter(self, case: Case) -> None:
+    def _switch_case(self, case: Case) -> None:
         if case is not self._case:
             self._case, self._exported, self._exact, self._references = case, {}, {}, {}
 

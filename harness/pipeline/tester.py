@@ -37,7 +37,7 @@ from harness.pipeline.case_exporter import run_exporter
 from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes, choose_sizes
 from harness.pipeline.explain import rejections
 from harness.pipeline.graph_checks import GraphChecks
-from harness.pipeline.judge import JudgingStages
+from harness.pipeline.judge import ExecutionStages
 from harness.pipeline.reference.alterations import AlterationCheck
 from harness.pipeline.reference.calls import find_written_buffers
 from harness.pipeline.reference.eager_run import run_module_eagerly
@@ -51,7 +51,7 @@ VENDOR_STAGES = ("export", "quantize", "to_edge", "transform", "lower", "to_exec
                  "serialize", "run", "steady", "emulate")  # fmt: skip
 
 
-class Tester(JudgingStages, GraphChecks):
+class Tester(ExecutionStages, GraphChecks):
     """Runs the stages of one case on one target.
 
     Several testers may run in threads of one process. Only execution runs in parallel: all other
@@ -127,7 +127,7 @@ class Tester(JudgingStages, GraphChecks):
                 f"{self.target} does not quantize weights; pass a function to quantize_weights()"
             )
         self._run_module_eagerly()
-        with self._vendor("quantize", "quantize_weights"):
+        with self._vendor_stage("quantize", "quantize_weights"):
             self._artifacts.put("quantize_weights", convert(copy_module(self.built.module)[0]))
         return self
 
@@ -136,7 +136,7 @@ class Tester(JudgingStages, GraphChecks):
         shapes = self.case.dynamic_shapes if dynamic_shapes is None else dynamic_shapes
         converted = self._artifacts.quantize_weights
         self._run_module_eagerly()
-        with self._vendor("export"):
+        with self._vendor_stage("export"):
             module = self.built.module if converted is None else converted
 
             def make() -> ExportedProgram:
@@ -172,16 +172,16 @@ class Tester(JudgingStages, GraphChecks):
         exported: ExportArtifact = self._artifacts.need("export", "quantize")
         if quantizer is None and self.recipe.quantizer is None:
             raise ConflictingOptions(f"{self.target} has no quantizer; pass one to quantize()")
-        with self._vendor("quantize", "prepare"):
+        with self._vendor_stage("quantize", "prepare"):
             if quantizer is None and self.recipe.quantizer is not None:
                 quantizer = self.recipe.quantizer()
             prepared = stages.prepare(exported.program, quantizer)
         self.intermediates = self._compare_forms(exported.program, prepared)
-        with self._vendor("quantize", "convert"):
+        with self._vendor_stage("quantize", "convert"):
             graph = stages.convert(prepared, calibration or self.built.calls)
         held = {**dict(graph.named_parameters()), **dict(graph.named_buffers())}
         self._alteration_check.track("the quantized graph", held)
-        with self._vendor("quantize", "export of the quantized graph"):
+        with self._vendor_stage("quantize", "export of the quantized graph"):
             program = stages.export(
                 graph,
                 self.built.inputs,
@@ -194,7 +194,7 @@ class Tester(JudgingStages, GraphChecks):
     def to_edge(self, edge_config: EdgeCompileConfig | None = None) -> Self:
         """Convert to edge dialect without partitioning; :meth:`lower` then lowers the result."""
         exported = self._need_exported("to_edge")
-        with self._vendor("to_edge"):
+        with self._vendor_stage("to_edge"):
             edge = stages.to_edge(
                 exported.program,
                 edge_config or self.recipe.edge_config(),
@@ -214,7 +214,7 @@ class Tester(JudgingStages, GraphChecks):
             raise ConflictingOptions(
                 "the Tester and transform() were given different transform_passes; give them once"
             )
-        with self._vendor("transform"):
+        with self._vendor_stage("transform"):
             chosen = passes if passes is not None else self._default_passes()
             self._artifacts.put("transform", stages.transform(edge, chosen))
         return self
@@ -241,7 +241,7 @@ class Tester(JudgingStages, GraphChecks):
             raise ConflictingOptions("give partitioners and edge_config in options or beside them")
         exported = self._need_exported("lower")
         edge = self._artifacts.transform or self._artifacts.to_edge
-        with self._vendor("lower"):
+        with self._vendor_stage("lower"):
             resolved = self._resolve_passes(options, transform_passes)
             passes, recorder = add_recorder(self.recipe, resolved)
             if options is None:
@@ -268,7 +268,7 @@ class Tester(JudgingStages, GraphChecks):
     def to_executorch(self, config: Any = None) -> Self:
         """Plan memory and emit; ``config`` is an ``ExecutorchBackendConfig``."""
         partitioned: LowerArtifact = self._artifacts.need("lower", "to_executorch")
-        with self._vendor("to_executorch"):
+        with self._vendor_stage("to_executorch"):
             emitted = stages.to_executorch(partitioned.manager, config)
             self._artifacts.put("to_executorch", emitted)
         return self
@@ -289,7 +289,7 @@ class Tester(JudgingStages, GraphChecks):
         if self._passes is not None:
             raise ConflictingOptions(f"{exporter.name} runs its own passes; give no others")
         self._run_module_eagerly()
-        with self._vendor("ship"):
+        with self._vendor_stage("ship"):
             shipment = run_exporter(exporter, self.built, self.target.backend, self.recipe)
         graph = self._graph(shipment.exported) if self.built.quantized_classes else None
         self._artifacts.put("export", ExportArtifact(shipment.exported, graph=graph))

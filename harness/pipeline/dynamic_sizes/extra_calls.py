@@ -300,7 +300,7 @@ def make_guard_check(program: ExportedProgram) -> Callable[[Sequence[Any]], str 
         nodes = module.graph.find_nodes(op="call_module")
         found = [module.get_submodule(str(node.target)) for node in nodes]
 
-    def excluded(leaves: Sequence[Any]) -> str | None:
+    def find_excluding_guard(leaves: Sequence[Any]) -> str | None:
         for guards in found:
             try:
                 guards(*leaves)
@@ -308,7 +308,7 @@ def make_guard_check(program: ExportedProgram) -> Callable[[Sequence[Any]], str 
                 return describe(error, 200).removeprefix("AssertionError: ")
         return None
 
-    return excluded
+    return find_excluding_guard
 
 
 def _size(leaves: Sequence[Any], number: int, dim: int) -> int:

@@ -32,20 +32,20 @@ def find_refused_size(
     """
     if not sizes.dimensions or isinstance(error, _NO_SIZE) or is_out_of_memory(error):
         return None
-    number = _first_refused(len(sizes.dimensions[0].sizes), calls, execute)
+    number = _find_first_refused(len(sizes.dimensions[0].sizes), calls, execute)
     named = "" if number is None else sizes.describe_call(number)
     if number is None or not named:
         return None
     refusal = SizeRefused(
         number,
-        f"the program refuses {named}: {describe(error)}{_advice(sizes, number)}",
+        f"the program refuses {named}: {describe(error)}{_advise_maximum(sizes, number)}",
     )
     for note in getattr(error, "__notes__", ()):
         refusal.add_note(note)
     return refusal
 
 
-def _first_refused(
+def _find_first_refused(
     count: int, calls: Sequence[Inputs], execute: Callable[[Sequence[Inputs]], object]
 ) -> int | None:
     for number in range(min(count, len(calls))):
@@ -56,7 +56,7 @@ def _first_refused(
     return None
 
 
-def _advice(sizes: ExecutedSizes, number: int) -> str:
+def _advise_maximum(sizes: ExecutedSizes, number: int) -> str:
     """Advice for a size above the example's if a dimension has no maximum."""
     if all(one.high is not None or one.sizes[number] <= one.sizes[0] for one in sizes.dimensions):
         return ""

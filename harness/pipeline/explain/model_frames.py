@@ -47,7 +47,7 @@ def find_model_frame(error: BaseException) -> str | None:
         kept = getattr(link, "real_stack", None) or ()
         for frame in reversed([*traceback.extract_tb(link.__traceback__), *kept]):
             if _is_model_file(frame.filename):
-                return _spell(frame.filename, frame.lineno or 0)
+                return _format_frame(frame.filename, frame.lineno or 0)
     written = (find_frame_in_text(_message(link), innermost_last=True) for link in reversed(chain))
     return next(filter(None, written), None)
 
@@ -63,7 +63,7 @@ def find_frame_in_text(text: str, *, innermost_last: bool) -> str | None:
     frames = _WRITTEN.findall(text)
     for name, line in reversed(frames) if innermost_last else frames:
         if _is_model_file(name):
-            return _spell(name, int(line))
+            return _format_frame(name, int(line))
     return None
 
 
@@ -103,7 +103,7 @@ def find_vendor_frame_in_stack(stack: str) -> str:
     name, line = next(specific, found[0] if found else ("", "0"))
     if not name:
         return ""
-    return re.split("(?:site|dist)-packages/", _spell(name, int(line)))[-1]
+    return re.split("(?:site|dist)-packages/", _format_frame(name, int(line)))[-1]
 
 
 def is_harness_file(name: str) -> bool:
@@ -145,7 +145,7 @@ def _non_model_folders() -> tuple[Path, ...]:
     return here, here.with_name("backends"), Path(sysconfig.get_path("stdlib"))
 
 
-def _spell(name: str, line: int) -> str:
+def _format_frame(name: str, line: int) -> str:
     code = linecache.getline(name, line).strip()
     return f"{name}:{line}: {code}" if code else f"{name}:{line}"
 

@@ -32,7 +32,7 @@ def source_of(node: Node) -> str:
     the current folder or to site-packages where possible.
     """
     own = [frame for frame in _frames(node) if not frame[0].startswith(_TORCH)]
-    return _spell(own[-1]) if own else ""
+    return _format_frame(own[-1]) if own else ""
 
 
 def nearest_source(node: Node) -> str:
@@ -40,10 +40,10 @@ def nearest_source(node: Node) -> str:
 
     A model of torch's own modules has no lines of its own; the line is then in torch's module.
     """
-    near = list(_near(node))
+    near = list(_walk_neighbours(node))
     lines = (source_of(each) for each in near)
     return next(filter(None, lines), "") or next(
-        (_spell(frames[-1]) for each in near if (frames := _frames(each))), ""
+        (_format_frame(frames[-1]) for each in near if (frames := _frames(each))), ""
     )
 
 
@@ -153,7 +153,7 @@ def _layout(tensor: torch.Tensor) -> str:
     return " channels-last" if is_last else f" dim order {tuple(order)}"
 
 
-def _near(node: Node) -> Iterable[Node]:
+def _walk_neighbours(node: Node) -> Iterable[Node]:
     """The node, the nodes that it depends on, then the nodes that depend on it; nearest first."""
     for direction in ("all_input_nodes", "users"):
         queue, seen = deque([node]), {node}
@@ -171,12 +171,12 @@ def _frames(node: Node) -> list[tuple[str, str, str]]:
     return [frame for frame in found if not _OTHERS.search(frame[0])]
 
 
-def _spell(frame: tuple[str, str, str]) -> str:
+def _format_frame(frame: tuple[str, str, str]) -> str:
     path, line, code = frame
-    return f"{_short(path)}:{line}: {code.strip()}"
+    return f"{_shorten_path(path)}:{line}: {code.strip()}"
 
 
-def _short(path: str) -> str:
+def _shorten_path(path: str) -> str:
     if "site-packages/" in path:
         return path.rpartition("site-packages/")[2]
     here = Path.cwd()

@@ -70,7 +70,11 @@ def _find_in_frame(frame: types.FrameType, line: int, inner: str) -> RaisingNode
     names = sorted(local, key=lambda name: _NAMES.index(name) if name in _NAMES else len(_NAMES))
     for name in names:
         value = local[name]
-        if isinstance(value, Node) and _calls(value) and not _is_left_over(frame, name, line):
+        if (
+            isinstance(value, Node)
+            and _calls(value)
+            and not _is_stale_loop_variable(frame, name, line)
+        ):
             return RaisingNode(value, {})
     for name in ("node", "self", "buffer", "snode"):
         if (node := _find_inductor_node(local.get(name), inner)) is not None:
@@ -128,7 +132,7 @@ def _read(item: Any, name: str) -> Any:
         return None
 
 
-def _is_left_over(frame: types.FrameType, name: str, line: int) -> bool:
+def _is_stale_loop_variable(frame: types.FrameType, name: str, line: int) -> bool:
     """Whether a variable has its value from a loop that has ended."""
     loops = _loops(frame.f_code).get(name, [])
     return bool(loops) and not any(first <= line <= last for first, last in loops)

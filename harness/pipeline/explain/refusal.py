@@ -55,41 +55,43 @@ def find_refusal(tester: Tester, failure: StageFailure) -> str | None:
 
 
 def _find_refusal(tester: Tester, failure: StageFailure) -> str | None:
-    undelegated = functools.partial(_plain, tester)
+    undelegated = functools.partial(_lower_without_backend, tester)
     if failure.stage == "lower":
         config = tester.recipe.edge_config()
         if not config._check_ir_validity:
             return None
         config = replace(config, _check_ir_validity=False)
-        partitioners = [_Undelegated(one) for one in tester.recipe.partitioners()]
-        mine = _edge(_exported(tester), partitioners, config)
+        partitioners = [_NoDelegatePartitioner(one) for one in tester.recipe.partitioners()]
+        mine = _lower_without_passes(_export_program(tester), partitioners, config)
         # Lowering has added the operators that partitioners preserve to the configuration.
-        operators = _beyond_core(mine, config)
-        if operators and operators <= _beyond_core(undelegated(), EdgeCompileConfig()):
+        operators = _find_non_core_operators(mine, config)
+        if operators and operators <= _find_non_core_operators(undelegated(), EdgeCompileConfig()):
             return (
                 f"{_listing(operators)}: not core ATen, and nothing decomposes it; ExecuTorch's "
                 "edge dialect refuses it"
             )
     else:
         mine = tester.lowered.exported_program()
-        kernels = _kernels(mine)
+        kernels = _find_kernels(mine)
         missing = {name for name, kernel in kernels.items() if not kernel.has_out}
         if isinstance(failure.cause, MissingKernels):
             missing = set(failure.cause.names)
         if missing and (
             _needs_kernels_itself(tester.exported, missing, kernels)
-            or missing <= _kernels(undelegated()).keys()
+            or missing <= _find_kernels(undelegated()).keys()
         ):
             return f"the ExecuTorch runtime has no kernel for {_listing(missing)}"
-    dtypes = _foreign_dtypes(mine)
-    if dtypes and dtypes <= _foreign_dtypes(undelegated()):
+    dtypes = _find_unsupported_dtypes(mine)
+    if dtypes and dtypes <= _find_unsupported_dtypes(undelegated()):
         return f"ExecuTorch's edge dialect has no tensors of {_listing(dtypes)}"
     return None
 
 
-def _plain(tester: Tester) -> ExportedProgram:
+def _lower_without_backend(tester: Tester) -> ExportedProgram:
     """The program, lowered without a backend."""
-    return _edge(_exported(tester), (), EdgeCompileConfig(_check_ir_validity=False))
+    return _lower_without_passes(
+        _export_program(tester), (), EdgeCompileConfig(_check_ir_validity=False)
+    )
 
 
 def _needs_kernels_itself(
@@ -104,7 +106,7 @@ def _needs_kernels_itself(
     return all(name in kernels and kernels[name].operator in written for name in missing)
 
 
-def _exported(tester: Tester) -> ExportedProgram:
+def _export_program(tester: Tester) -> ExportedProgram:
     """The ATen program of a tester, as before lowering."""
     if not tester.exported.range_constraints:
         return tester.exported
@@ -117,27 +119,27 @@ def _exported(tester: Tester) -> ExportedProgram:
     return fresh.exported
 
 
-class _Undelegated(Partitioner):  # type: ignore[misc]  # executorch has no types
+class _NoDelegatePartitioner(Partitioner):  # type: ignore[misc]  # executorch has no types
     """Preserves the operators that a partitioner preserves, and delegates nothing."""
 
     def __init__(self, partitioner: Partitioner) -> None:
         super().__init__()
         self._partitioner = partitioner
-        self._is_over = False
+        self._is_partitioned = False
 
     def ops_to_not_decompose(self, ep: ExportedProgram) -> Any:
         # exir calls this again after partitioning, when no preserved operator may be left.
-        return ([], None) if self._is_over else self._partitioner.ops_to_not_decompose(ep)
+        return ([], None) if self._is_partitioned else self._partitioner.ops_to_not_decompose(ep)
 
     def transform_for_pre_decomposition(self, program: ExportedProgram) -> Any:
         return self._partitioner.transform_for_pre_decomposition(program)
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        self._is_over = True
+        self._is_partitioned = True
         return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
 
 
-def _edge(
+def _lower_without_passes(
     exported: ExportedProgram, partitioners: Sequence[Partitioner], config: EdgeCompileConfig
 ) -> ExportedProgram:
     """An edge program without delegates and passes."""
@@ -154,7 +156,7 @@ def _calls(program: ExportedProgram) -> Iterator[tuple[torch.fx.Node, Any]]:
                 yield node, node.target
 
 
-def _beyond_core(program: ExportedProgram, config: EdgeCompileConfig) -> set[str]:
+def _find_non_core_operators(program: ExportedProgram, config: EdgeCompileConfig) -> set[str]:
     """Operators that the verifier of the edge dialect rejects."""
     verifier = EXIRATenDialectVerifier(edge_compile_config=config)
     names = set()
@@ -179,7 +181,7 @@ class _Kernel(NamedTuple):
     has_out: bool
 
 
-def _kernels(program: ExportedProgram) -> dict[str, _Kernel]:
+def _find_kernels(program: ExportedProgram) -> dict[str, _Kernel]:
     """The kernels of calls outside of delegates, by name."""
     names = {}
     for _, target in _calls(program):
@@ -195,7 +197,7 @@ def _kernels(program: ExportedProgram) -> dict[str, _Kernel]:
     return names
 
 
-def _foreign_dtypes(program: ExportedProgram) -> set[str]:
+def _find_unsupported_dtypes(program: ExportedProgram) -> set[str]:
     """Dtypes of operands and results that the edge dialect does not support."""
     values = [
         [item.meta.get("val") for item in (node, *node.all_input_nodes)]

@@ -51,7 +51,7 @@ def record_rejections(recipe: Recipe, partitioners: Sequence[Any]) -> Iterator[E
         reason = reasons.get(node.name)
         if reason is None and recipe.explain is not None:
             reason = recipe.explain(partitioners, node)
-        return None if reason is None else _line(reason, node)
+        return None if reason is None else _format_reason(reason, node)
 
     utils.WhyNoPartition.__call__ = log
     utils.WhyNoPartitionReporter.report_reject = report
@@ -62,7 +62,7 @@ def record_rejections(recipe: Recipe, partitioners: Sequence[Any]) -> Iterator[E
         utils.WhyNoPartitionReporter.report_reject = reported
 
 
-def _line(reason: str, node: torch.fx.Node) -> str:
+def _format_reason(reason: str, node: torch.fx.Node) -> str:
     # The text of an operator is its whole schema; use its name.
     text = printable(" ".join(reason.replace(str(node.target), op_name(node.target)).split()))
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

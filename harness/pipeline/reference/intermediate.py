@@ -68,7 +68,7 @@ def compare_form(
         returned = run_calls(form, calls, seed)
         if all(one.equals(other) for one, other in zip(returned, expected, strict=True)):
             return Intermediate(name=name, identical=original.refer is not None)
-        changed = _changed(expected) | _changed(returned)
+        changed = _written_inputs(expected) | _written_inputs(returned)
         if any(call.inputs.keys() != changed for call in returned):
             returned = run_calls(form, calls, seed, changed)
     first, values = returned[0], [collect_values(call) for call in returned]
@@ -82,5 +82,5 @@ def compare_form(
     return Intermediate(name=name, numerics=verdict.numerics, problem=verdict.problem)
 
 
-def _changed(runs: Sequence[CallResult]) -> set[int]:
+def _written_inputs(runs: Sequence[CallResult]) -> set[int]:
     return {position for call in runs for position in call.inputs}

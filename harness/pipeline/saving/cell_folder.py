@@ -71,7 +71,7 @@ class CellFolder:
         if reference is None:
             self.missing["expected"] = "the module draws random numbers, so no outputs are expected"
         else:
-            expected, bounds = _in_order(reference, tester.interface)
+            expected, bounds = _order_like_program(reference, tester.interface)
             files |= _outputs("expected", expected)
             files |= _outputs("bound", bounds)
             try:
@@ -130,7 +130,7 @@ def _outputs(name: str, calls: Sequence[Sequence[Any]]) -> dict[str, bytes]:
     return {name + kind: output_files.encode(Path(name + kind), calls)}
 
 
-def _in_order(
+def _order_like_program(
     reference: Reference, interface: Interface
 ) -> tuple[list[list[Any]], list[list[Any]]]:
     """Expected outputs and bounds of each call, in the program's order and eager's dtypes."""
@@ -139,11 +139,11 @@ def _in_order(
     for call, places in enumerate(reference.places):
         at = {place.key: index for index, place in enumerate(places)}
         found = [at.get(place.key) for place in interface.positions]
-        expected.append([None if i is None else _rounded(reference, call, i) for i in found])
+        expected.append([None if i is None else _round_oracle(reference, call, i) for i in found])
         bounds.append([None if i is None else reference.bound[call][i] for i in found])
     return expected, bounds
 
 
-def _rounded(reference: Reference, call: int, index: int) -> Any:
+def _round_oracle(reference: Reference, call: int, index: int) -> Any:
     oracle, eager = reference.oracle[call][index], reference.eager[call][index]
     return oracle.to(eager.dtype) if isinstance(oracle, torch.Tensor) else oracle
