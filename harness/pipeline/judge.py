@@ -273,7 +273,9 @@ class ExecutionStages(StageClock, ArtifactReader):
         with self._stage("reference"), self.attribute_errors("quantize"):
             calls = add_observing_call(self._runs, built.module, exported, built.calls)
             judge = (
-                None if self.case.random_outputs else functools.partial(self._compute_float_reference, calls)
+                None
+                if self.case.random_outputs
+                else functools.partial(self._compute_float_reference, calls)
             )
             original = FloatModule(built.module, calls, self._runs, judge, self.recipe.narrowed)
             paused = functools.partial(stages.pause_observers, prepared)
