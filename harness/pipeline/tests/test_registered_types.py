@@ -87,7 +87,7 @@ def test_a_module_that_holds_such_a_type_is_judged() -> None:
 
 
 def test_what_an_exporter_registers_ends_with_it() -> None:
-    with case_exporter._own_trees():
+    with case_exporter._unregister_new_pytrees():
         _register()
         assert Box in _pytree.SUPPORTED_NODES
     assert Box not in _pytree.SUPPORTED_NODES
@@ -98,7 +98,7 @@ def test_a_type_of_a_module_that_was_imported_meanwhile_stays(
 ) -> None:
     (tmp_path / "conform_new_type.py").write_text(NEW)
     monkeypatch.syspath_prepend(tmp_path)
-    with case_exporter._own_trees():
+    with case_exporter._unregister_new_pytrees():
         kind = importlib.import_module("conform_new_type").New
     assert kind in _pytree.SUPPORTED_NODES
     _pytree._deregister_pytree_node(kind)

@@ -134,9 +134,9 @@ def test_what_a_limitation_predicts_is_not_asked_about(
 
     def noted(tester: Any, failure: Any) -> str | None:
         failures.append(failure)
-        return refusal.refused(tester, failure)
+        return refusal.find_refusal(tester, failure)
 
-    monkeypatch.setattr(cell_run, "refused", noted)
+    monkeypatch.setattr(cell_run, "find_refusal", noted)
     entry = Limitation("*", "refusal/*", "a gap", stage="lower", error=error, shown_as=shown_as)
     cell = _cell(lambda x: x.cumprod(0), limitations=[entry])
     assert (len(failures), cell.status) == (asked, ends)
