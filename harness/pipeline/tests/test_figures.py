@@ -162,7 +162,7 @@ class Spoiled:
         outputs = [list(one) for one in done.outputs]
         from harness.execution import execute
 
-        hear = execute._HEAR.get()
+        hear = execute._CALL_LISTENER.get()
         assert hear is not None
         for spent in heard:
             hear(spent, functools.partial(self.again))
