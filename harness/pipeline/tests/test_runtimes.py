@@ -70,7 +70,9 @@ def test_sums_that_are_left_to_the_runtime_are_in_the_dtype(
 @pytest.fixture
 def delegated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that the portable backend delegates."""
-    monkeypatch.setattr(delegation, "count_delegation", lambda program, why: Delegation(delegates=1))
+    monkeypatch.setattr(
+        delegation, "count_delegation", lambda program, why: Delegation(delegates=1)
+    )
 
 
 @pytest.mark.usefixtures("delegated")
